@@ -1,0 +1,99 @@
+"""The draft tree: the one currency between datastores, services, drafters and the decoding loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntFlag
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.errors import InvalidArgument
+
+
+class Source(IntFlag):
+    """Who proposed a node; a node that several sources propose carries all their bits."""
+
+    DATASTORE = 1
+    PROMPT_LOOKUP = 2
+    DRAFT_MODEL = 4
+    EARLY_EXIT = 8
+    REDRAFTER = 16
+    EAGLE = 32
+    HIERARCHY = 64
+
+
+@dataclass(frozen=True, slots=True)
+class DraftTree:
+    """Candidate continuations of one context, one node per token, parents before children.
+
+    Attributes:
+        tokens: int32[n], the token id of each node.
+        parents: int32[n], the index of each node's parent; -1 for a child of the context's last token.
+        scores: float32[n] in 0..1, the estimated probability that the whole path to the node is accepted. A child's score
+            never exceeds its parent's.
+        sources: uint8[n], the ``Source`` bits of each node.
+        counts: uint64[n], how many occurrences continue with the node's path; only where a datastore made the tree.
+        match_length: how many tokens at the context's end were found (0 if none); only where a datastore made the tree.
+        match_count: how often they were found, over all segments.
+
+    Immutable by convention (the arrays are not copied); safe to share between threads.
+    """
+
+    tokens: npt.NDArray[np.int32]
+    parents: npt.NDArray[np.int32]
+    scores: npt.NDArray[np.float32]
+    sources: npt.NDArray[np.uint8]
+    counts: npt.NDArray[np.uint64] | None = field(default=None)
+    match_length: int = 0
+    match_count: int = 0
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @staticmethod
+    def empty() -> DraftTree:
+        """A tree without nodes: the normal answer when there is nothing to propose."""
+        return DraftTree(
+            np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32), np.empty(0, np.uint8), np.empty(0, np.uint64)
+        )
+
+    def head(self, size: int) -> DraftTree:
+        """The first ``size`` nodes, which form a tree because parents precede children."""
+        if size >= len(self):
+            return self
+        counts = None if self.counts is None else self.counts[:size]
+        return DraftTree(
+            self.tokens[:size], self.parents[:size], self.scores[:size], self.sources[:size], counts, self.match_length, self.match_count
+        )
+
+    def depths(self) -> npt.NDArray[np.int32]:
+        """int32[n], the depth of each node: 1 for a child of the context's last token."""
+        depths = np.zeros(len(self), np.int32)
+        pending = np.arange(len(self))
+        ancestors = self.parents.copy()
+        while len(pending):
+            depths[pending] += 1
+            pending = pending[ancestors[pending] >= 0]
+            ancestors[pending] = self.parents[ancestors[pending]]
+        return depths
+
+    def validate(self, vocab_size: int) -> DraftTree:
+        """This tree, if it is one.
+
+        Raises:
+            InvalidArgument: lengths differ, a parent does not precede its child, or a token id is not in 0..vocab_size-1.
+        """
+        size = len(self.tokens)
+        for name in ("parents", "scores", "sources"):
+            if len(getattr(self, name)) != size:
+                raise InvalidArgument(f"draft tree: {name} has {len(getattr(self, name))} entries, tokens has {size}; they must be equal")
+        if size == 0:
+            return self
+        if np.any(self.parents < -1) or np.any(self.parents >= np.arange(size)):
+            node = int(np.argmax((self.parents < -1) | (self.parents >= np.arange(size))))
+            raise InvalidArgument(f"draft tree: node {node} has parent {int(self.parents[node])}; a parent must be -1 or come before its child")
+        if int(self.tokens.min()) < 0 or int(self.tokens.max()) >= vocab_size:
+            node = int(np.argmax((self.tokens < 0) | (self.tokens >= vocab_size)))
+            raise InvalidArgument(f"draft tree: node {node} has token id {int(self.tokens[node])}; the vocabulary has {vocab_size} ids")
+        return self

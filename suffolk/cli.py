@@ -1,0 +1,77 @@
+"""The ``suffolk`` command: finds the subcommand, runs it, and turns errors into one line and an honest exit code."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from datastore.errors import SuffolkError
+from datastore.version import __version__
+
+COMMANDS = {
+    "build": "build a datastore from corpora",
+    "info": "show what a datastore holds",
+    "verify": "check a datastore for damage",
+    "lookup": "look a text up in a datastore",
+    "serve": "serve datastores over gRPC",
+    "client": "ask a draft service",
+    "generate": "generate text with drafts",
+    "bench": "measure retrieval and decoding",
+}
+"""Subcommand -> one line of help. Each is a module of suffolk.commands with ``add_arguments(parser)`` and ``run(args) -> int``."""
+
+EXAMPLES = """examples:
+  suffolk build --tokenizer MODEL_FOLDER --output STORE corpus/ more.jsonl.zst
+  suffolk info STORE
+  suffolk lookup STORE "def __init__(self"
+  suffolk serve STORE --listen 127.0.0.1:7700
+  suffolk generate --model MODEL_FOLDER --datastore grpc://127.0.0.1:7700/STORE "Write a sort function."
+
+'suffolk COMMAND --help' shows the options of a command and examples."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code: 0 done, 1 fault of ours or damage found, 2 bad input, 130 interrupted."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = build_parser(arguments[0] if arguments else None)
+    if not arguments:
+        parser.print_help()
+        return 0
+    args = parser.parse_args(arguments)
+    try:
+        return int(args.run(args))
+    except SuffolkError as error:
+        print(f"suffolk: {' '.join(str(error).split())}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("suffolk: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output went away (suffolk info | head): nothing to say, and no one to say it to
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def build_parser(command: str | None) -> argparse.ArgumentParser:
+    """The whole parser, with the options of ``command`` alone: importing all of them would load torch to print a version."""
+    parser = argparse.ArgumentParser(
+        prog="suffolk",
+        description="Faster decoding from text you already have.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"suffolk {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, summary in COMMANDS.items():
+        if name != command:
+            subparsers.add_parser(name, help=summary)
+            continue
+        module = importlib.import_module(f"suffolk.commands.{name}")
+        subparser = subparsers.add_parser(
+            name, help=summary, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        module.add_arguments(subparser)
+        subparser.set_defaults(run=module.run)
+    return parser
