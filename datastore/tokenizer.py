@@ -17,7 +17,7 @@ SLOW_FILES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "voc
 
 
 def load_tokenizer(name_or_path: str | Path) -> Tokenizer:
-    """The tokenizer of a Hugging Face folder, a ``tokenizer.json``, or a hub name; truncation, padding, dropout are off.
+    """The tokenizer of a Hugging Face folder, a ``tokenizer.json``, or a hub name; cutting and padding are off.
 
     Raises:
         NotFound: no such file or folder, none inside the folder, or the hub has none or cannot be reached.
@@ -112,7 +112,7 @@ def _load_hub(name: str) -> Tokenizer:
 
 
 def _convert(name: str) -> Tokenizer:
-    """A folder or hub name with a slow (sentencepiece) tokenizer, through transformers, which takes seconds to import."""
+    """A folder or hub name with a slow (sentencepiece) tokenizer, through transformers (slow to import)."""
     from transformers import AutoTokenizer
 
     try:
