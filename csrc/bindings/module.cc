@@ -1,0 +1,225 @@
+// The extension module datastore._native: the core as Python sees it. Everything here is private; the public names, with
+// their documentation, are in datastore/. The GIL is released in every call that works.
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <new>
+#include <optional>
+
+#include "bindings/arguments.h"
+#include "core/context_index.h"
+#include "core/draft.h"
+#include "core/search.h"
+#include "core/segment.h"
+#include "core/segment_writer.h"
+
+namespace suffolk::bindings {
+namespace {
+
+using Segments = std::vector<std::shared_ptr<const Segment>>;
+using Contexts = std::vector<std::vector<std::uint32_t>>;
+
+// The segments of one generation, searched as one. Immutable: any number of threads may query it.
+class Searcher {
+ public:
+  explicit Searcher(Segments segments) : segments_(std::move(segments)) {
+    for (const auto& segment : segments_) {
+      views_.push_back(segment->suffixes());
+      vocab_size_ = std::min(vocab_size_, segment->header().vocab_size);
+      order_depth_ = std::min(order_depth_, segment->header().order_depth);
+    }
+    if (segments_.empty()) throw Error(Code::kInvalidArgument, "a datastore needs at least one segment");
+  }
+
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> lookup(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match) const {
+    QueryBounds bounds = query_bounds(max_match, min_match, 1, 1);
+    // A lookup alone reads no continuation: it may use the whole order depth.
+    check(bounds, order_depth_ + 1);
+    const Contexts tails = context_tails(contexts, bounds);
+    const py::gil_scoped_release release;
+    std::vector<std::pair<std::uint32_t, std::uint64_t>> matches;
+    for (const auto& tail : tails) {
+      const Match match = longest_match(views_, tail, bounds);
+      matches.emplace_back(match.length, match.count);
+    }
+    return matches;
+  }
+
+  py::list draft(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth,
+                 const std::vector<std::int64_t>& max_nodes) const {
+    if (max_nodes.size() != contexts.size()) {
+      throw Error(Code::kInvalidArgument, "max_nodes has " + std::to_string(max_nodes.size()) + " entries for " +
+                                              std::to_string(contexts.size()) + " contexts; give one number or one a context");
+    }
+    std::vector<QueryBounds> bounds;
+    for (const std::int64_t nodes : max_nodes) {
+      bounds.push_back(query_bounds(max_match, min_match, max_depth, nodes));
+      check(bounds.back(), order_depth_);
+    }
+    if (bounds.empty()) return py::list();
+    const Contexts tails = context_tails(contexts, bounds.front());
+    std::vector<DraftTree> trees(tails.size());
+    {
+      const py::gil_scoped_release release;
+      for (std::size_t i = 0; i < tails.size(); ++i) {
+        trees[i] = suffolk::draft(views_, longest_match(views_, tails[i], bounds[i]), bounds[i]);
+      }
+    }
+    py::list answers;
+    for (const DraftTree& tree : trees) answers.append(tree_tuple(tree));
+    return answers;
+  }
+
+  // (segment, position) of up to `limit` occurrences of the whole pattern, spread evenly over the interval of each segment.
+  std::vector<std::pair<std::size_t, std::uint64_t>> occurrences(const py::handle& pattern, std::uint64_t limit) const {
+    const std::vector<std::uint32_t> ids = token_tail(pattern, order_depth_, vocab_size_);
+    std::vector<std::pair<std::size_t, std::uint64_t>> found;
+    const py::gil_scoped_release release;
+    for (std::size_t s = 0; s < views_.size() && !ids.empty() && found.size() < limit; ++s) {
+      const Interval interval = find(views_[s], ids);
+      const std::uint64_t take = std::min<std::uint64_t>(interval.size(), limit - found.size());
+      for (std::uint64_t i = 0; i < take; ++i) found.emplace_back(s, views_[s].positions[interval.lo + interval.size() * i / take]);
+    }
+    return found;
+  }
+
+  std::uint32_t vocab_size() const { return vocab_size_; }
+  std::uint32_t order_depth() const { return order_depth_; }
+
+ private:
+  Contexts context_tails(const py::sequence& contexts, const QueryBounds& bounds) const {
+    Contexts tails;
+    for (const py::handle context : contexts) tails.push_back(token_tail(context, bounds.max_match, vocab_size_));
+    return tails;
+  }
+
+  Segments segments_;  // keep the views' memory alive
+  std::vector<Suffixes> views_;
+  std::uint32_t vocab_size_ = kEnd;
+  std::uint32_t order_depth_ = format::kMaxOrderDepth;
+};
+
+template <typename Token>
+SegmentSummary write_tokens(const std::string& path, const py::array& tokens, std::string_view table, const SegmentSettings& settings,
+                            const py::object& progress) {
+  const auto typed = py::array_t<Token, py::array::c_style>::ensure(tokens);
+  if (!typed) throw py::error_already_set();
+  const Progress report = progress_with_signals(progress);
+  const std::span<const Token> span(typed.data(), static_cast<std::size_t>(typed.size()));
+  const py::gil_scoped_release release;
+  return write_segment<Token>(path, span, std::as_bytes(std::span(table)), settings, report);
+}
+
+py::tuple write(const std::string& path, const py::array& tokens, std::uint32_t vocab_size, std::uint32_t order_depth,
+                const py::bytes& fingerprint, const py::bytes& table, unsigned threads, const py::object& progress) {
+  SegmentSettings settings = {.vocab_size = vocab_size, .order_depth = order_depth, .fingerprint = {}, .threads = threads};
+  const std::string_view hash = fingerprint;
+  if (hash.size() != settings.fingerprint.size()) throw Error(Code::kInvalidArgument, "a fingerprint has 32 bytes, not " + std::to_string(hash.size()));
+  std::copy(hash.begin(), hash.end(), settings.fingerprint.begin());
+  const bool small = tokens.dtype().kind() == 'u' && tokens.itemsize() == 2, wide = tokens.dtype().kind() == 'u' && tokens.itemsize() == 4;
+  if (tokens.ndim() != 1 || !(small || wide)) throw Error(Code::kInvalidArgument, "tokens must be a one-dimensional array of uint16 or uint32");
+  const SegmentSummary summary = small ? write_tokens<std::uint16_t>(path, tokens, table, settings, progress)
+                                       : write_tokens<std::uint32_t>(path, tokens, table, settings, progress);
+  return py::make_tuple(summary.tokens, summary.documents, summary.bytes, summary.checksum);
+}
+
+py::dict header_facts(const Segment& segment) {
+  const format::Header& header = segment.header();
+  py::dict facts;
+  facts["tokens"] = header.suffix_count;
+  facts["documents"] = header.document_count;
+  facts["bytes"] = header.file_bytes;
+  facts["token_width"] = header.token_width;
+  facts["vocab_size"] = header.vocab_size;
+  facts["order_depth"] = header.order_depth;
+  facts["fingerprint"] = py::bytes(reinterpret_cast<const char*>(header.fingerprint.data()), header.fingerprint.size());
+  facts["writer"] = std::string(header.writer.data(), std::find(header.writer.begin(), header.writer.end(), '\0'));
+  return facts;
+}
+
+// The ids of up to `limit` tokens of one document from token position `begin` on.
+py::array_t<std::uint32_t> read_tokens(const Segment& segment, std::uint64_t begin, std::uint64_t limit) {
+  const auto& tokens = segment.suffixes().tokens;
+  std::vector<std::uint32_t> ids;
+  for (std::uint64_t at = begin; at < tokens.size && ids.size() < limit && tokens[at] < segment.header().vocab_size; ++at) ids.push_back(tokens[at]);
+  return py::array_t<std::uint32_t>(static_cast<py::ssize_t>(ids.size()), ids.data());
+}
+
+// One Python class per code, found by name in datastore.errors.
+void translate(std::exception_ptr pointer) {
+  static constexpr std::array kNames = {"InvalidArgument", "NotFound",         "Corruption",       "Unsupported", "ResourceExhausted",
+                                        "Unavailable",     "DeadlineExceeded", "PermissionDenied", "Internal"};
+  const auto raise = [](const char* name, const char* message) {
+    const py::object type = py::module_::import("datastore.errors").attr(name);
+    PyErr_SetString(type.ptr(), message);
+  };
+  try {
+    if (pointer) std::rethrow_exception(pointer);
+  } catch (const Error& error) {
+    raise(kNames[static_cast<std::size_t>(error.code())], error.what());
+  } catch (const std::bad_alloc&) {
+    raise("ResourceExhausted", "memory is used up; build with smaller segments (--segment-tokens), or free memory");
+  }
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_native, module) {
+  py::register_local_exception_translator(translate);
+
+  py::class_<Segment, std::shared_ptr<Segment>>(module, "Segment")
+      .def(py::init<const std::string&>(), py::arg("path"))
+      .def("facts", &header_facts)
+      .def("document_at", &Segment::document_at, py::arg("position"))
+      .def("document_range", [](const Segment& segment, std::uint64_t index) {
+        if (index >= segment.header().document_count) throw Error(Code::kInvalidArgument, "document " + std::to_string(index) + " of " + std::to_string(segment.header().document_count));
+        const Interval range = segment.document_range(index);
+        return std::make_pair(range.lo, range.hi);
+      }, py::arg("index"))
+      .def("read_tokens", &read_tokens, py::arg("begin"), py::arg("limit"))
+      .def("document_table", [](const Segment& segment) {
+        const auto bytes = segment.document_table();
+        return py::memoryview::from_memory(bytes.data(), static_cast<py::ssize_t>(bytes.size()));
+      }, py::keep_alive<0, 1>())
+      .def("verify", [](const Segment& segment, const std::string& depth, const py::object& progress) {
+        const Progress report = progress_with_signals(progress);
+        if (depth != "headers" && depth != "checksums" && depth != "full") throw Error(Code::kInvalidArgument, "depth is '" + depth + "'; it must be headers, checksums or full");
+        const py::gil_scoped_release release;
+        segment.verify(depth == "headers" ? Depth::kHeaders : depth == "checksums" ? Depth::kChecksums : Depth::kFull, report);
+      }, py::arg("depth"), py::arg("progress") = py::none());
+
+  py::class_<Searcher>(module, "Searcher")
+      .def(py::init([](const std::vector<std::shared_ptr<Segment>>& segments) { return Searcher(Segments(segments.begin(), segments.end())); }), py::arg("segments"))
+      .def("lookup", &Searcher::lookup, py::arg("contexts"), py::arg("max_match"), py::arg("min_match"))
+      .def("draft", &Searcher::draft, py::arg("contexts"), py::arg("max_match"), py::arg("min_match"), py::arg("max_depth"), py::arg("max_nodes"))
+      .def("occurrences", &Searcher::occurrences, py::arg("pattern"), py::arg("limit"))
+      .def_property_readonly("vocab_size", &Searcher::vocab_size)
+      .def_property_readonly("order_depth", &Searcher::order_depth);
+
+  py::class_<ContextIndex>(module, "ContextIndex")
+      .def(py::init([](std::uint32_t vocab_size) {
+        if (vocab_size == 0 || vocab_size == kEnd) throw Error(Code::kInvalidArgument, "vocab_size is " + std::to_string(vocab_size) + "; it must be 1 to 4294967294");
+        return ContextIndex(vocab_size);
+      }), py::arg("vocab_size"))
+      .def("append", [](ContextIndex& index, const py::object& ids) {
+        index.append(token_tail(ids, std::numeric_limits<std::uint64_t>::max(), kEnd));
+      }, py::arg("ids"))
+      .def("truncate", &ContextIndex::truncate, py::arg("size"))
+      .def_property_readonly("size", &ContextIndex::size)
+      .def("draft", [](const ContextIndex& index, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes) {
+        const QueryBounds bounds = query_bounds(max_match, min_match, max_depth, max_nodes);
+        DraftTree tree;
+        {
+          const py::gil_scoped_release release;
+          tree = index.draft(bounds);
+        }
+        return tree_tuple(tree);
+      }, py::arg("max_match"), py::arg("min_match"), py::arg("max_depth"), py::arg("max_nodes"));
+
+  module.def("write_segment", &write, py::arg("path"), py::arg("tokens"), py::arg("vocab_size"), py::arg("order_depth"), py::arg("fingerprint"),
+             py::arg("document_table"), py::arg("threads"), py::arg("progress"));
+}
+
+}  // namespace suffolk::bindings

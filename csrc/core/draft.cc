@@ -1,0 +1,175 @@
+#include "core/draft.h"
+
+#include <algorithm>
+#include <queue>
+
+namespace suffolk {
+namespace {
+
+// Calls emit(token, run) for every run of equal tokens at `depth` in `range` that is at least `stride` long. Documents that
+// end here are passed over. O(range.size() / stride) steps, each O(log stride).
+template <typename Emit>
+void for_heavy_runs(const Suffixes& suffixes, std::uint32_t depth, Interval range, std::uint64_t stride, Emit emit) {
+  std::uint64_t at = range.lo;
+  while (at < range.hi) {
+    const std::uint32_t token = suffixes.token(at, depth);
+    if (token == kEnd || range.hi - at < stride) return;  // ends sort last; what is left is shorter than the stride
+    const std::uint64_t probe = at + stride - 1;
+    const std::uint32_t probed = suffixes.token(probe, depth);
+    if (probed == token) {
+      const std::uint64_t end = run_end(suffixes, depth, probe, range.hi, token);
+      emit(token, Interval{at, end});
+      at = end;
+    } else {
+      // All runs that end before the probe are short. Go on at the start of the probed one.
+      at = lower_bound(suffixes, depth, at + 1, probe, probed);
+    }
+  }
+}
+
+class Expansion {
+ public:
+  Expansion(std::span<const Suffixes> segments, const Match& match, const QueryBounds& bounds)
+      : segments_(segments), bounds_(bounds), match_length_(match.length), open_(Worse{this}) {
+    intervals_ = match.intervals;
+    nodes_.push_back({.token = 0, .parent = -1, .depth = 0, .output = -1, .count = match.count});
+    open_.push({match.count, 0, true});
+  }
+
+  void run(DraftTree& tree) {
+    while (tree.tokens.size() < bounds_.max_nodes && !open_.empty()) {
+      const Entry entry = open_.top();
+      open_.pop();
+      if (entry.is_rest) {
+        expand(entry.node, entry.count);
+      } else {
+        output(entry.node, tree);
+      }
+    }
+  }
+
+ private:
+  struct Node {
+    std::uint32_t token;
+    std::int32_t parent;  // in nodes_
+    std::uint32_t depth;  // 0 for the root
+    std::int32_t output;  // index in the finished tree, -1 for the root and while open
+    std::uint64_t count;
+  };
+
+  // Either a node that waits to be output, or the rest of a node's children: those not found yet, all of at most `count`.
+  struct Entry {
+    std::uint64_t count;
+    std::int32_t node;
+    bool is_rest;
+  };
+
+  // The order of the output, turned round for std::priority_queue. A rest goes before nodes of the same count, for it may
+  // hide a node that precedes them.
+  struct Worse {
+    const Expansion* expansion;
+    bool operator()(const Entry& a, const Entry& b) const {
+      if (a.count != b.count) return a.count < b.count;
+      if (a.is_rest != b.is_rest) return b.is_rest;
+      if (a.is_rest) return a.node > b.node;
+      return expansion->precedes(b.node, a.node);
+    }
+  };
+
+  // Of two nodes of one count: is `a` shallower, or equally deep with a path smaller in token order?
+  bool precedes(std::int32_t a, std::int32_t b) const {
+    if (node(a).depth != node(b).depth) return node(a).depth < node(b).depth;
+    bool smaller = false;
+    for (; a != b; a = node(a).parent, b = node(b).parent) {
+      if (node(a).token != node(b).token) smaller = node(a).token < node(b).token;  // the topmost difference decides
+    }
+    return smaller;
+  }
+
+  void output(std::int32_t index, DraftTree& tree) {
+    Node& done = nodes_[static_cast<std::size_t>(index)];
+    done.output = static_cast<std::int32_t>(tree.tokens.size());
+    tree.tokens.push_back(done.token);
+    tree.parents.push_back(node(done.parent).output);
+    tree.counts.push_back(done.count);
+    if (done.depth < bounds_.max_depth) open_.push({done.count, index, true});
+  }
+
+  // A heavy child as one segment sees it.
+  struct Run {
+    std::uint32_t token;
+    std::uint32_t segment;
+    Interval range;
+  };
+
+  // Opens the children whose count is at most `bound` and at least a share of it; leaves the rest for later.
+  void expand(std::int32_t parent, std::uint64_t bound) {
+    const std::uint64_t least = bound <= 16 ? 1 : bound / 4;
+    find_heavy_runs(parent, least);
+    for (std::size_t i = 0; i < heavy_.size();) {
+      const std::uint32_t token = heavy_[i].token;
+      const std::size_t first_interval = intervals_.size();
+      std::uint64_t count = 0;
+      for (std::uint32_t segment = 0; segment < segments_.size(); ++segment) {
+        const bool known = i < heavy_.size() && heavy_[i].token == token && heavy_[i].segment == segment;
+        intervals_.push_back(known ? heavy_[i++].range : find_child(parent, segment, token));
+        count += intervals_.back().size();
+      }
+      if (count < least || count > bound) {  // too light yet, or opened already
+        intervals_.resize(first_interval);
+        continue;
+      }
+      nodes_.push_back({.token = token, .parent = parent, .depth = node(parent).depth + 1, .output = -1, .count = count});
+      open_.push({count, static_cast<std::int32_t>(nodes_.size()) - 1, false});  // after the node: the order looks at it
+    }
+    if (least > 1) open_.push({least - 1, parent, true});
+  }
+
+  // Fills heavy_, by token and segment, with a run of every child that has at least `least` occurrences in all.
+  void find_heavy_runs(std::int32_t parent, std::uint64_t least) {
+    // Such a child has at least this many in one of the segments.
+    const std::uint64_t stride = (least + segments_.size() - 1) / segments_.size();
+    heavy_.clear();
+    for (std::uint32_t segment = 0; segment < segments_.size(); ++segment) {
+      for_heavy_runs(segments_[segment], depth_below(parent), interval(parent, segment), stride,
+                     [&](std::uint32_t token, Interval run) { heavy_.push_back({token, segment, run}); });
+    }
+    const auto order = [](const Run& a, const Run& b) { return a.token != b.token ? a.token < b.token : a.segment < b.segment; };
+    if (segments_.size() > 1) std::sort(heavy_.begin(), heavy_.end(), order);
+  }
+
+  Interval find_child(std::int32_t parent, std::uint32_t segment, std::uint32_t token) const {
+    const auto [lo, hi] = interval(parent, segment);
+    const Suffixes& suffixes = segments_[segment];
+    const std::uint64_t begin = lower_bound(suffixes, depth_below(parent), lo, hi, token);
+    if (begin == hi || suffixes.token(begin, depth_below(parent)) != token) return {begin, begin};
+    return {begin, run_end(suffixes, depth_below(parent), begin, hi, token)};
+  }
+
+  const Node& node(std::int32_t index) const { return nodes_[static_cast<std::size_t>(index)]; }
+  Interval interval(std::int32_t index, std::size_t segment) const {
+    return intervals_[static_cast<std::size_t>(index) * segments_.size() + segment];
+  }
+  // Where the children's tokens stand in the suffixes of a node.
+  std::uint32_t depth_below(std::int32_t index) const { return match_length_ + node(index).depth; }
+
+  std::span<const Suffixes> segments_;
+  const QueryBounds& bounds_;
+  std::uint32_t match_length_;
+  std::vector<Node> nodes_;          // nodes_[0] is the root: the match itself
+  std::vector<Interval> intervals_;  // one a segment for each node
+  std::vector<Run> heavy_;           // found by the latest expand
+  std::priority_queue<Entry, std::vector<Entry>, Worse> open_;
+};
+
+}  // namespace
+
+DraftTree draft(std::span<const Suffixes> segments, const Match& match, const QueryBounds& bounds) {
+  DraftTree tree;
+  tree.match_length = match.length;
+  tree.match_count = match.count;
+  if (match.length > 0 && bounds.max_nodes > 0) Expansion(segments, match, bounds).run(tree);
+  return tree;
+}
+
+}  // namespace suffolk

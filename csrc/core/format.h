@@ -1,0 +1,71 @@
+// The constants and fixed parts of a segment file, format version 1. See docs/FORMAT.md, which is the specification.
+// All numbers are little-endian; the structs below are the bytes on disk.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace suffolk::format {
+
+// Not text, with a line end and an end-of-file character inside, so that a transfer in text mode shows (PNG's idea).
+inline constexpr std::array<std::uint8_t, 8> kMagic = {0x89, 'S', 'F', 'K', '\r', '\n', 0x1A, '\n'};
+inline constexpr std::array<std::uint8_t, 8> kTrailerMagic = {'\n', 0x1A, '\n', '\r', 'K', 'F', 'S', 0x89};
+
+inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint64_t kKnownReaderFlags = 0;  // a reader refuses a file with a bit it does not know
+inline constexpr std::size_t kAlignment = 64;
+inline constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
+inline constexpr std::uint32_t kMaxOrderDepth = 1024;
+inline constexpr std::uint64_t kMaxTokens = 0xFFFFFFFE;  // separators included: positions are 4 bytes
+
+enum class Section : std::uint32_t {
+  kTokens = 1,           // token_count ids of token_width bytes; a separator (all bits set) ends every document
+  kPositions = 2,        // suffix_count u32: the start of each suffix, in suffix order
+  kFirstRanks = 3,       // vocab_size + 1 u32: rank of the first suffix that begins with each token
+  kDocumentStarts = 4,   // document_count + 1 u32: where each document begins; the last is token_count
+  kDocumentTable = 5,    // where each document came from; opaque to the core (datastore/documents.py)
+};
+inline constexpr std::size_t kSections = 5;
+
+struct Header {
+  std::array<std::uint8_t, 8> magic;
+  std::uint32_t version;
+  std::uint32_t header_bytes;  // sizeof(Header)
+  std::uint64_t reader_flags;  // what a reader must understand
+  std::uint64_t writer_flags;  // what only a writer must understand
+  std::uint32_t token_width;   // 2, 3 or 4
+  std::uint32_t position_width;  // 4
+  std::uint64_t token_count;
+  std::uint64_t suffix_count;
+  std::uint64_t document_count;
+  std::uint32_t vocab_size;
+  std::uint32_t order_depth;
+  std::array<std::uint8_t, 32> fingerprint;  // SHA-256 of the tokenizer, zeros if there is none
+  std::uint64_t file_bytes;
+  std::uint64_t table_offset;  // of the section table
+  std::array<char, 32> writer;  // "suffolk 0.1.0", zero-filled
+  std::array<std::uint8_t, 100> reserved;  // zeros
+  std::uint32_t checksum;  // CRC-32C of the bytes before
+};
+static_assert(sizeof(Header) == 256);
+
+struct SectionEntry {
+  std::uint32_t id;
+  std::uint32_t reserved;
+  std::uint64_t offset;  // a multiple of kAlignment
+  std::uint64_t bytes;
+};
+static_assert(sizeof(SectionEntry) == 24);
+
+// Section table, then a u32 CRC-32C of every chunk of the bytes before the table, then this.
+struct Trailer {
+  std::uint64_t table_offset;
+  std::uint64_t file_bytes;
+  std::uint32_t header_checksum;  // the header's own, once more
+  std::uint32_t checksum;         // CRC-32C of table, chunk checksums and the trailer's bytes before
+  std::array<std::uint8_t, 8> magic;
+};
+static_assert(sizeof(Trailer) == 32);
+
+}  // namespace suffolk::format

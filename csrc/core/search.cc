@@ -1,0 +1,132 @@
+#include "core/search.h"
+
+#include <algorithm>
+
+namespace suffolk {
+namespace {
+
+// First rank in [lo, hi) for which `before` is false; hi if there is none.
+template <typename Predicate>
+std::uint64_t partition_point(std::uint64_t lo, std::uint64_t hi, Predicate before) noexcept {
+  while (lo < hi) {
+    const std::uint64_t middle = lo + (hi - lo) / 2;
+    if (before(middle)) {
+      lo = middle + 1;
+    } else {
+      hi = middle;
+    }
+  }
+  return lo;
+}
+
+// The same in O(log of the answer's distance from lo): most runs are short beside the range they stand in.
+template <typename Predicate>
+std::uint64_t gallop(std::uint64_t lo, std::uint64_t hi, Predicate before) noexcept {
+  for (std::uint64_t step = 1; step < hi - lo; step *= 2) {
+    if (!before(lo + step - 1)) {
+      hi = lo + step - 1;
+      break;
+    }
+    lo += step;
+  }
+  return partition_point(lo, hi, before);
+}
+
+// Compares the suffix of this rank with the pattern, whose first token is known to agree: < 0, 0 (it begins with the
+// pattern) or > 0.
+int compare(const Suffixes& suffixes, std::uint64_t rank, std::span<const std::uint32_t> pattern) noexcept {
+  for (std::uint32_t depth = 1; depth < pattern.size(); ++depth) {
+    const std::uint32_t token = suffixes.token(rank, depth);
+    if (token != pattern[depth]) return token < pattern[depth] ? -1 : 1;
+  }
+  return 0;
+}
+
+// The ranks that begin with `token`, cut to what the index really holds.
+Interval first_bucket(const Suffixes& suffixes, std::uint32_t token) noexcept {
+  if (token >= suffixes.vocab_size) return {};
+  const std::uint64_t hi = std::min<std::uint64_t>(suffixes.first_ranks[token + 1], suffixes.count);
+  const std::uint64_t lo = std::min<std::uint64_t>(suffixes.first_ranks[token], hi);
+  return {lo, hi};
+}
+
+bool occurs(const Suffixes& suffixes, std::span<const std::uint32_t> pattern) noexcept {
+  auto [lo, hi] = first_bucket(suffixes, pattern[0]);
+  while (lo < hi) {
+    const std::uint64_t middle = lo + (hi - lo) / 2;
+    const int order = compare(suffixes, middle, pattern);
+    if (order == 0) return true;
+    if (order < 0) {
+      lo = middle + 1;
+    } else {
+      hi = middle;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+void check(const QueryBounds& bounds, std::uint32_t order_depth) {
+  const auto refuse = [](const std::string& message) { throw Error(Code::kInvalidArgument, message); };
+  if (bounds.min_match < 1) refuse("min_match is 0; it must be at least 1");
+  if (bounds.max_match < bounds.min_match) {
+    refuse("max_match is " + std::to_string(bounds.max_match) + ", below min_match " + std::to_string(bounds.min_match) +
+           "; raise max_match or lower min_match");
+  }
+  if (bounds.max_depth < 1) refuse("max_depth is 0; it must be at least 1");
+  if (bounds.max_nodes > kMaxNodes) {
+    refuse("max_nodes is " + std::to_string(bounds.max_nodes) + "; the limit is " + std::to_string(kMaxNodes));
+  }
+  if (std::uint64_t{bounds.max_match} + bounds.max_depth > order_depth) {
+    refuse("max_match + max_depth is " + std::to_string(std::uint64_t{bounds.max_match} + bounds.max_depth) +
+           ", above the order depth " + std::to_string(order_depth) + " of the datastore; lower one of them, or build with a larger --order-depth");
+  }
+}
+
+Interval find(const Suffixes& suffixes, std::span<const std::uint32_t> pattern) noexcept {
+  const Interval bucket = first_bucket(suffixes, pattern[0]);
+  const std::uint64_t lo = partition_point(
+      bucket.lo, bucket.hi, [&](std::uint64_t rank) { return compare(suffixes, rank, pattern) < 0; });
+  const std::uint64_t hi = gallop(lo, bucket.hi, [&](std::uint64_t rank) { return compare(suffixes, rank, pattern) == 0; });
+  return {lo, hi};
+}
+
+Match longest_match(std::span<const Suffixes> segments, std::span<const std::uint32_t> context, const QueryBounds& bounds) {
+  std::size_t best = 0;
+  const std::size_t longest = std::min<std::size_t>(bounds.max_match, context.size());
+  for (const Suffixes& segment : segments) {
+    // A segment matters only if it holds a longer match than those before it.
+    std::size_t low = std::max<std::size_t>(best + 1, bounds.min_match), high = longest;
+    while (low <= high) {
+      const std::size_t length = low + (high - low) / 2;
+      if (occurs(segment, context.last(length))) {
+        best = length;
+        low = length + 1;
+      } else {
+        high = length - 1;
+      }
+    }
+  }
+  Match match;
+  if (best == 0) return match;
+  match.intervals.reserve(segments.size());
+  for (const Suffixes& segment : segments) {
+    match.intervals.push_back(find(segment, context.last(best)));
+    match.count += match.intervals.back().size();
+  }
+  if (match.count == 0) return {};  // a damaged segment only: its order contradicts itself
+  match.length = static_cast<std::uint32_t>(best);
+  return match;
+}
+
+std::uint64_t lower_bound(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t lo, std::uint64_t hi, std::uint32_t token) noexcept {
+  return partition_point(lo, hi, [&](std::uint64_t rank) { return suffixes.token(rank, depth) < token; });
+}
+
+std::uint64_t run_end(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t from, std::uint64_t hi, std::uint32_t token) noexcept {
+  if (suffixes.token(hi - 1, depth) == token) return hi;  // an only child is the commonest case
+  return gallop(from + 1, hi, [&](std::uint64_t rank) { return suffixes.token(rank, depth) == token; });
+}
+
+}  // namespace suffolk

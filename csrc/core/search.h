@@ -1,0 +1,49 @@
+// Longest-suffix search over sorted suffixes (REST, He et al. 2023, section 3.2: exact match of the context's end).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/error.h"
+#include "core/suffixes.h"
+
+namespace suffolk {
+
+inline constexpr std::uint32_t kMaxNodes = 65536;
+
+// Bounds that every query gives: 1 <= min_match <= max_match, 1 <= max_depth, max_match + max_depth <= order_depth,
+// max_nodes <= kMaxNodes.
+struct QueryBounds {
+  std::uint32_t max_match = 16;
+  std::uint32_t min_match = 1;
+  std::uint32_t max_depth = 10;
+  std::uint32_t max_nodes = 64;
+};
+
+// The longest suffix of a context that occurs, in all segments together.
+struct Match {
+  std::uint32_t length = 0;         // tokens; 0 if nothing was found
+  std::uint64_t count = 0;          // occurrences over all segments
+  std::vector<Interval> intervals;  // one a segment, possibly empty; no vector entries if length is 0
+};
+
+// Throws kInvalidArgument, naming the bound, if `bounds` is not what QueryBounds demands.
+void check(const QueryBounds& bounds, std::uint32_t order_depth);
+
+// Ranks of all suffixes that begin with `pattern`; empty if none does.
+// REQUIRES: pattern is not empty. Complexity: O(|pattern| log n) token reads. Thread-safe.
+Interval find(const Suffixes& suffixes, std::span<const std::uint32_t> pattern) noexcept;
+
+// The largest n with min_match <= n <= max_match such that the last n tokens of `context` occur in any of `segments`, and
+// where. Bisects over n, for "occurs" is monotone in n. Thread-safe.
+Match longest_match(std::span<const Suffixes> segments, std::span<const std::uint32_t> context, const QueryBounds& bounds);
+
+// First rank in [lo, hi) whose token at `depth` is at least `token`; hi if none is.
+std::uint64_t lower_bound(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t lo, std::uint64_t hi, std::uint32_t token) noexcept;
+
+// First rank behind `from` and before `hi` whose token at `depth` is not `token`; hi if all are.
+// REQUIRES: from < hi, token(from, depth) == token. Gallops: O(log of the run's length).
+std::uint64_t run_end(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t from, std::uint64_t hi, std::uint32_t token) noexcept;
+
+}  // namespace suffolk

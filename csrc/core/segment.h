@@ -1,0 +1,58 @@
+// A segment file, mapped and validated (docs/FORMAT.md).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "core/file.h"
+#include "core/format.h"
+#include "core/sort.h"
+#include "core/suffixes.h"
+
+namespace suffolk {
+
+enum class Depth { kHeaders, kChecksums, kFull };
+
+// An open segment. Immutable and shared by any number of threads. Owns its mapping: views of it end with it.
+class Segment {
+ public:
+  // Maps and validates in time independent of the size: header, section table, trailer and all sizes against the real file
+  // size. What lies inside the sections is bounded when it is read, not here.
+  // Throws kNotFound, kPermissionDenied, kCorruption, kUnsupported (a newer format).
+  explicit Segment(const std::string& path);
+
+  const std::string& path() const noexcept { return path_; }
+  const Suffixes& suffixes() const noexcept { return suffixes_; }
+  const format::Header& header() const noexcept { return header_; }
+  std::span<const std::byte> document_table() const noexcept { return section(format::Section::kDocumentTable); }
+
+  // The document that holds this token position; document_count if none does. O(log documents).
+  std::uint64_t document_at(std::uint64_t position) const noexcept;
+  // Where document `index` begins and ends (its separator not included), cut to the tokens there are.
+  // REQUIRES: index < header().document_count
+  Interval document_range(std::uint64_t index) const noexcept;
+
+  // Throws kCorruption, naming the place, if the file is damaged. kHeaders does what opening did; kChecksums reads the whole
+  // file once; kFull also proves that the positions are a permutation in the right order (8 bits of memory a token / 8).
+  void verify(Depth depth, const Progress& progress) const;
+
+ private:
+  std::span<const std::byte> section(format::Section id) const noexcept;
+  std::span<const std::uint32_t> numbers(format::Section id) const noexcept;
+  void validate();
+  void verify_checksums(const Progress& progress) const;
+  void verify_order(const Progress& progress) const;
+  void verify_documents() const;
+  [[noreturn]] void corrupt(const std::string& what) const;
+
+  std::string path_;
+  MappedFile file_;
+  format::Header header_ = {};
+  std::array<format::SectionEntry, format::kSections> table_ = {};
+  Suffixes suffixes_;
+};
+
+}  // namespace suffolk

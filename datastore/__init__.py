@@ -1,0 +1,9 @@
+"""The index as Python objects: open, look up, draft, verify."""
+
+from datastore.context import ContextIndex
+from datastore.datastore import Datastore, Occurrence, open_datastore
+from datastore.draft_tree import DraftTree, Source
+from datastore.retriever import Match, Retriever
+from datastore.version import __version__
+
+__all__ = ["ContextIndex", "Datastore", "DraftTree", "Match", "Occurrence", "Retriever", "Source", "__version__", "open_datastore"]

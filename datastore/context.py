@@ -1,0 +1,45 @@
+"""The context of one request, searched like a datastore: prompt lookup."""
+
+from __future__ import annotations
+
+from datastore import _native
+from datastore.draft_tree import DraftTree, Source
+from datastore.retriever import Tokens
+from datastore.tree_arrays import tree_from_arrays
+
+
+class ContextIndex:
+    """Tokens that grow at the end and can be cut back; drafts come from what followed the same tokens earlier on.
+
+    Not thread-safe: it belongs to one request. A draft costs one pass over the tokens.
+    """
+
+    def __init__(self, vocab_size: int) -> None:
+        self._native = _native.ContextIndex(vocab_size)
+
+    def __len__(self) -> int:
+        return self._native.size
+
+    def append(self, ids: Tokens) -> None:
+        """Add tokens at the end.
+
+        Raises:
+            InvalidArgument: an id outside the vocabulary; then nothing is added.
+        """
+        self._native.append(ids)
+
+    def truncate(self, size: int) -> None:
+        """Keep the first ``size`` tokens.
+
+        Raises:
+            InvalidArgument: there are fewer.
+        """
+        self._native.truncate(size)
+
+    def draft(self, max_match: int = 16, min_match: int = 1, max_depth: int = 10, max_nodes: int = 64) -> DraftTree:
+        """The tree of what followed the earlier occurrences of the context's longest suffix; counts are exact.
+
+        Raises:
+            InvalidArgument: bounds out of range.
+        """
+        return tree_from_arrays(*self._native.draft(max_match, min_match, max_depth, max_nodes), Source.PROMPT_LOOKUP)

@@ -1,0 +1,160 @@
+"""The manifest: the list of live segments of one generation of a datastore, and how a new generation is published.
+
+A datastore is a folder: ``MANIFEST`` (JSON), ``segments/``, ``tokenizer.json`` if it was built with one, ``LOCK``. Segment files
+never change and their names are never used again, so a reader keeps the generation it opened. The manifest is replaced by
+one rename: a crash at any time leaves the old or the new one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from datastore.errors import Corruption, InvalidArgument, NotFound, ResourceExhausted, Unavailable, Unsupported
+from datastore.segment import SegmentEntry
+
+MANIFEST_NAME = "MANIFEST"
+SEGMENTS_NAME = "segments"
+TOKENIZER_NAME = "tokenizer.json"
+LOCK_NAME = "LOCK"
+FORMAT = 1
+MAX_MANIFEST_BYTES = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One generation of a datastore.
+
+    Attributes:
+        generation: 1, 2, 3 ... ; each published manifest has a new one.
+        segments: the live segments, in the order in which they were built.
+        vocab_size: of the tokenizer, or as given for tokenized corpora.
+        order_depth: the smallest of all segments.
+        tokenizer: fingerprint of the tokenizer (64 hex digits), None if unknown.
+        created: ISO 8601, UTC.
+        settings: how it was built; for people.
+    """
+
+    generation: int
+    segments: tuple[SegmentEntry, ...]
+    vocab_size: int
+    order_depth: int
+    tokenizer: str | None
+    created: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+def read_manifest(store: Path) -> Manifest:
+    """The manifest of a datastore.
+
+    Raises:
+        NotFound: there is no datastore at ``store``.
+        Corruption: the manifest is damaged.
+        Unsupported: a newer version wrote it.
+    """
+    path = store / MANIFEST_NAME
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(MAX_MANIFEST_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFound(f"{store} is no datastore: it has no {MANIFEST_NAME}; build one with 'suffolk build'") from error
+    if len(raw) > MAX_MANIFEST_BYTES:
+        raise Corruption(f"{path} has more than {MAX_MANIFEST_BYTES} bytes; restore it from a copy")
+    try:
+        return _parse(json.loads(raw))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise Corruption(f"{path} is damaged: {error}; restore it from a copy, or build the datastore again") from error
+
+
+def publish(store: Path, manifest: Manifest) -> None:
+    """Make ``manifest`` the datastore's generation. Its segments must be on disk already.
+
+    Raises:
+        InvalidArgument: a segment file is missing or has another size.
+        ResourceExhausted: the disk is full.
+    """
+    for entry in manifest.segments:
+        path = store / SEGMENTS_NAME / entry.name
+        if not path.is_file() or path.stat().st_size != entry.bytes:
+            raise InvalidArgument(f"{path} is missing or has not {entry.bytes} bytes; the manifest would name a segment that is not there")
+    fsync_directory(store / SEGMENTS_NAME)
+    write_atomically(store / MANIFEST_NAME, json.dumps({"format": FORMAT, **asdict(manifest)}, indent=1).encode())
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace ``path`` by ``content`` so that a crash leaves the old file or the new one.
+
+    Raises:
+        ResourceExhausted: the disk is full.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        fsync_directory(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise ResourceExhausted(f"{path} cannot be written: {error.strerror}; free disk space or choose another folder") from error
+
+
+def fsync_directory(path: Path) -> None:
+    """Bring the names inside a folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class WriterLock:
+    """Context manager that lets one process at a time write to a datastore. The lock goes with the process.
+
+    Raises:
+        Unavailable: another process holds it.
+    """
+
+    def __init__(self, store: Path) -> None:
+        self._path = store / LOCK_NAME
+        self._descriptor = -1
+
+    def __enter__(self) -> WriterLock:
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._descriptor)
+            raise Unavailable(f"another process is writing to {self._path.parent}; wait for it to end, or stop it") from error
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        os.close(self._descriptor)
+
+
+def _parse(data: dict[str, Any]) -> Manifest:
+    if data.get("format") != FORMAT:
+        raise Unsupported(f"manifest format {data.get('format')}; this program reads format {FORMAT}: use a newer Suffolk")
+    known = {item.name for item in fields(Manifest)} | {"format"}
+    if unknown := sorted(set(data) - known):
+        raise ValueError(f"unknown keys {unknown}")
+    segments = tuple(SegmentEntry(**entry) for entry in data["segments"])
+    for entry in segments:
+        if not isinstance(entry.name, str) or "/" in entry.name or entry.name.startswith("."):
+            raise ValueError(f"segment name {entry.name!r}")
+        if any(not isinstance(value, int) or value < 0 for value in (entry.tokens, entry.documents, entry.bytes)):
+            raise ValueError(f"the sizes of segment {entry.name}")
+    numbers = {name: data[name] for name in ("generation", "vocab_size", "order_depth")}
+    if bad := [name for name, value in numbers.items() if not isinstance(value, int) or value < 1]:
+        raise ValueError(f"{bad[0]} is {data[bad[0]]!r}")
+    if not segments:
+        raise ValueError("it lists no segment")
+    return Manifest(
+        segments=segments, tokenizer=data["tokenizer"], created=str(data["created"]), settings=dict(data["settings"]), **numbers
+    )

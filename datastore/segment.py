@@ -1,0 +1,99 @@
+"""Segments: immutable sorted runs of tokens, one file each (docs/FORMAT.md)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore import _native
+from datastore.errors import InvalidArgument
+
+MAX_SEGMENT_TOKENS = 2**32 - 2
+"""Tokens and separators in one segment: positions have 4 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentEntry:
+    """A segment as the manifest lists it.
+
+    Attributes:
+        name: file name inside ``segments/``.
+        tokens: without separators.
+        documents: how many.
+        bytes: size of the file.
+        checksum: of the whole file, as the file's own trailer states it (8 hex digits).
+    """
+
+    name: str
+    tokens: int
+    documents: int
+    bytes: int
+    checksum: str
+
+
+def token_dtype(vocab_size: int) -> np.dtype[Any]:
+    """The array type for token ids and separators: uint16 up to 65,535 ids, else uint32."""
+    return np.dtype(np.uint16 if vocab_size <= 0xFFFF else np.uint32)
+
+
+def separator(dtype: npt.DTypeLike) -> int:
+    """The value that follows every document in a token array: the largest of its type, which is no token id."""
+    return int(np.iinfo(dtype).max)
+
+
+def write_segment(
+    path: Path,
+    tokens: npt.NDArray[Any],
+    *,
+    vocab_size: int,
+    order_depth: int = 64,
+    fingerprint: str | None = None,
+    documents: bytes = b"",
+    threads: int = 0,
+    progress: Callable[[float], None] | None = None,
+) -> SegmentEntry:
+    """Sort ``tokens`` and write them as the segment ``path``, which appears whole and on disk, or not at all.
+
+    Args:
+        tokens: uint16 or uint32 [n], every document followed by one separator; may be a memory map.
+        vocab_size: all ids are below it.
+        order_depth: suffixes are sorted by this many tokens, 1..1024; later max_match + max_depth may not exceed it.
+        fingerprint: of the tokenizer, 64 hex digits; None if unknown.
+        documents: what ``DocumentTableWriter.finish`` returned.
+        threads: 0 for as many as the machine has cores. The bytes written do not depend on it.
+        progress: called with the share done (0..1) about ten times a second; may raise, which ends the work.
+
+    Memory: 4 bytes a token beside ``tokens``, and 16 bytes per token of the largest run with one first token, per thread.
+
+    Raises:
+        InvalidArgument: an id out of range (named), no tokens, a missing last separator, more than 2^32 - 2 tokens.
+        ResourceExhausted: the disk is full, or memory is.
+        KeyboardInterrupt: on Ctrl-C, soon.
+    """
+    digest = bytes(32) if fingerprint is None else bytes.fromhex(fingerprint)
+    count, document_count, size, checksum = _native.write_segment(
+        os.fspath(path), tokens, vocab_size, order_depth, digest, documents, threads, progress
+    )
+    return SegmentEntry(path.name, count, document_count, size, f"{checksum:08x}")
+
+
+def separated(documents: list[list[int]], vocab_size: int) -> npt.NDArray[Any]:
+    """Documents as one token array with separators, for small data; builders stream instead.
+
+    Raises:
+        InvalidArgument: an id outside 0..vocab_size-1.
+    """
+    dtype = token_dtype(vocab_size)
+    ids: list[int] = []
+    for number, document in enumerate(documents):
+        if document and not (min(document) >= 0 and max(document) < vocab_size):
+            raise InvalidArgument(f"document {number} has a token id outside 0..{vocab_size - 1}")
+        ids.extend(document)
+        ids.append(separator(dtype))
+    return np.array(ids, dtype)

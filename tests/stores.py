@@ -1,0 +1,34 @@
+"""Small datastores for tests, made by the production writer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from datastore import Datastore, open_datastore
+from datastore.documents import DocumentTableWriter
+from datastore.manifest import SEGMENTS_NAME, Manifest, publish
+from datastore.segment import separated, write_segment
+
+
+def make_store(
+    path: Path, segments: Sequence[Sequence[Sequence[int]]], *, vocab_size: int, order_depth: int = 64, threads: int = 1
+) -> Datastore:
+    """A published datastore of the given segments, each a list of documents, each a list of token ids."""
+    (path / SEGMENTS_NAME).mkdir(parents=True)
+    entries = []
+    for number, documents in enumerate(segments):
+        table = DocumentTableWriter()
+        table.extend(f"segment {number} document {index}" for index in range(len(documents)))
+        entries.append(
+            write_segment(
+                path / SEGMENTS_NAME / f"{number:06d}.seg",
+                separated([list(document) for document in documents], vocab_size),
+                vocab_size=vocab_size,
+                order_depth=order_depth,
+                documents=table.finish(),
+                threads=threads,
+            )
+        )
+    publish(path, Manifest(1, tuple(entries), vocab_size, order_depth, None, "2026-01-01T00:00:00Z"))
+    return open_datastore(path)
