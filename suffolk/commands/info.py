@@ -1,0 +1,53 @@
+"""Show what a datastore holds: tokens, documents, bytes a token, tokenizer, segments."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+import suffolk
+
+EPILOG = """examples:
+  suffolk info STORE
+  suffolk info --json STORE
+  suffolk info grpc://127.0.0.1:7700/code"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.add_argument("store", help="a datastore's folder, or grpc://host:port/name")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    store = suffolk.open(args.store)
+    try:
+        facts = store.info()
+    finally:
+        store.close()
+    print(json.dumps(facts, indent=2) if args.json else "\n".join(_lines(facts)))
+    return 0
+
+
+def _lines(facts: dict[str, Any]) -> list[str]:
+    segments = facts.get("segments", [])
+    lines = []
+    for name, value in facts.items():
+        if name in ("tokens", "documents", "bytes") and isinstance(value, int):
+            lines.append(f"{name:<16} {value:,}")
+        elif name == "bytes_per_token":
+            lines.append(f"{name:<16} {value:.3f}")
+        elif name == "tokenizer":
+            lines.append(f"{name:<16} {value or 'unknown'}")
+        elif name == "settings":
+            lines.extend(f"{'settings.' + key:<16} {setting}" for key, setting in value.items())
+        elif name != "segments":
+            lines.append(f"{name:<16} {value}")
+    if isinstance(segments, list):
+        lines.append(f"{'segments':<16} {len(segments)}")
+        lines.extend(
+            f"  {segment['name']}: {segment['tokens']:,} tokens, {segment['documents']:,} documents, {segment['bytes']:,} bytes"
+            for segment in segments
+        )
+    return lines
