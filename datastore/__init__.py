@@ -6,4 +6,14 @@ from datastore.draft_tree import DraftTree, Source
 from datastore.retriever import Match, Retriever
 from datastore.version import __version__
 
-__all__ = ["ContextIndex", "Datastore", "DraftTree", "Match", "Occurrence", "Retriever", "Source", "__version__", "open_datastore"]
+__all__ = [
+    "ContextIndex",
+    "Datastore",
+    "DraftTree",
+    "Match",
+    "Occurrence",
+    "Retriever",
+    "Source",
+    "__version__",
+    "open_datastore",
+]

@@ -58,7 +58,9 @@ class Datastore:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.manifest: Manifest = read_manifest(path)
-        self._segments = [_open_segment(path / SEGMENTS_NAME / entry.name, self.manifest) for entry in self.manifest.segments]
+        self._segments = [
+            _open_segment(path / SEGMENTS_NAME / entry.name, self.manifest) for entry in self.manifest.segments
+        ]
         self._native: _native.Searcher | None = _native.Searcher(self._segments)
 
     def lookup(self, ids: Tokens, max_match: int = 16, min_match: int = 1) -> Match:
@@ -69,7 +71,9 @@ class Datastore:
         """See ``Retriever.lookup_batch``."""
         return [Match(*answer) for answer in self._searcher().lookup(contexts, max_match, min_match)]
 
-    def draft(self, ids: Tokens, max_match: int = 16, min_match: int = 1, max_depth: int = 10, max_nodes: int = 64) -> DraftTree:
+    def draft(
+        self, ids: Tokens, max_match: int = 16, min_match: int = 1, max_depth: int = 10, max_nodes: int = 64
+    ) -> DraftTree:
         """See ``Retriever.draft``."""
         return self.draft_batch([ids], max_match, min_match, max_depth, max_nodes)[0]
 
@@ -125,7 +129,13 @@ class Datastore:
             "created": manifest.created,
             "settings": manifest.settings,
             "segments": [
-                {"name": entry.name, "tokens": entry.tokens, "documents": entry.documents, "bytes": entry.bytes, "writer": fact["writer"]}
+                {
+                    "name": entry.name,
+                    "tokens": entry.tokens,
+                    "documents": entry.documents,
+                    "bytes": entry.bytes,
+                    "writer": fact["writer"],
+                }
                 for entry, fact in zip(manifest.segments, facts, strict=True)
             ],
         }
@@ -153,7 +163,9 @@ class Datastore:
     def __enter__(self) -> Datastore:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _searcher(self) -> _native.Searcher:
@@ -168,14 +180,18 @@ class Datastore:
             raise Corruption(f"{entry.name}: token {position} lies in no document; run 'suffolk verify {self.path}'")
         begin, end = segment.document_range(document)
         source = DocumentTable(segment.document_table(), entry.name).source(document)
-        return Occurrence(entry.name, document, position - begin, source, segment.read_tokens(position, min(limit, end - position)))
+        return Occurrence(
+            entry.name, document, position - begin, source, segment.read_tokens(position, min(limit, end - position))
+        )
 
 
 def _open_segment(path: Path, manifest: Manifest) -> _native.Segment:
     segment = _native.Segment(str(path))
     facts = segment.facts()
     if facts["vocab_size"] != manifest.vocab_size or facts["order_depth"] < manifest.order_depth:
-        raise Corruption(f"{path} belongs to another datastore: its vocabulary or order depth is not the manifest's; restore it from a copy")
+        raise Corruption(
+            f"{path} belongs to another datastore: its vocabulary or order depth is not the manifest's; restore it from a copy"
+        )
     expected = bytes(32) if manifest.tokenizer is None else bytes.fromhex(manifest.tokenizer)
     if facts["fingerprint"] != expected:
         raise Corruption(f"{path} was built with another tokenizer than the manifest names; restore it from a copy")

@@ -48,7 +48,9 @@ class DocumentTableWriter:
         return struct.pack("<II", len(self._blocks), BLOCK_DOCUMENTS) + offsets.tobytes() + b"".join(self._blocks)
 
     def _close_block(self) -> None:
-        self._blocks.append(self._compressor.compress(json.dumps(self._pending, ensure_ascii=False).encode("utf-8", "replace")))
+        self._blocks.append(
+            self._compressor.compress(json.dumps(self._pending, ensure_ascii=False).encode("utf-8", "replace"))
+        )
         self._pending.clear()
 
 

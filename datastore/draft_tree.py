@@ -55,7 +55,11 @@ class DraftTree:
     def empty() -> DraftTree:
         """A tree without nodes: the normal answer when there is nothing to propose."""
         return DraftTree(
-            np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32), np.empty(0, np.uint8), np.empty(0, np.uint64)
+            np.empty(0, np.int32),
+            np.empty(0, np.int32),
+            np.empty(0, np.float32),
+            np.empty(0, np.uint8),
+            np.empty(0, np.uint64),
         )
 
     def head(self, size: int) -> DraftTree:
@@ -64,7 +68,13 @@ class DraftTree:
             return self
         counts = None if self.counts is None else self.counts[:size]
         return DraftTree(
-            self.tokens[:size], self.parents[:size], self.scores[:size], self.sources[:size], counts, self.match_length, self.match_count
+            self.tokens[:size],
+            self.parents[:size],
+            self.scores[:size],
+            self.sources[:size],
+            counts,
+            self.match_length,
+            self.match_count,
         )
 
     def depths(self) -> npt.NDArray[np.int32]:
@@ -87,13 +97,19 @@ class DraftTree:
         size = len(self.tokens)
         for name in ("parents", "scores", "sources"):
             if len(getattr(self, name)) != size:
-                raise InvalidArgument(f"draft tree: {name} has {len(getattr(self, name))} entries, tokens has {size}; they must be equal")
+                raise InvalidArgument(
+                    f"draft tree: {name} has {len(getattr(self, name))} entries, tokens has {size}; they must be equal"
+                )
         if size == 0:
             return self
         if np.any(self.parents < -1) or np.any(self.parents >= np.arange(size)):
             node = int(np.argmax((self.parents < -1) | (self.parents >= np.arange(size))))
-            raise InvalidArgument(f"draft tree: node {node} has parent {int(self.parents[node])}; a parent must be -1 or come before its child")
+            raise InvalidArgument(
+                f"draft tree: node {node} has parent {int(self.parents[node])}; a parent must be -1 or come before its child"
+            )
         if int(self.tokens.min()) < 0 or int(self.tokens.max()) >= vocab_size:
             node = int(np.argmax((self.tokens < 0) | (self.tokens >= vocab_size)))
-            raise InvalidArgument(f"draft tree: node {node} has token id {int(self.tokens[node])}; the vocabulary has {vocab_size} ids")
+            raise InvalidArgument(
+                f"draft tree: node {node} has token id {int(self.tokens[node])}; the vocabulary has {vocab_size} ids"
+            )
         return self

@@ -81,7 +81,9 @@ def publish(store: Path, manifest: Manifest) -> None:
     for entry in manifest.segments:
         path = store / SEGMENTS_NAME / entry.name
         if not path.is_file() or path.stat().st_size != entry.bytes:
-            raise InvalidArgument(f"{path} is missing or has not {entry.bytes} bytes; the manifest would name a segment that is not there")
+            raise InvalidArgument(
+                f"{path} is missing or has not {entry.bytes} bytes; the manifest would name a segment that is not there"
+            )
     fsync_directory(store / SEGMENTS_NAME)
     write_atomically(store / MANIFEST_NAME, json.dumps({"format": FORMAT, **asdict(manifest)}, indent=1).encode())
 
@@ -102,7 +104,9 @@ def write_atomically(path: Path, content: bytes) -> None:
         fsync_directory(path.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise ResourceExhausted(f"{path} cannot be written: {error.strerror}; free disk space or choose another folder") from error
+        raise ResourceExhausted(
+            f"{path} cannot be written: {error.strerror}; free disk space or choose another folder"
+        ) from error
 
 
 def fsync_directory(path: Path) -> None:
@@ -131,16 +135,22 @@ class WriterLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(self._descriptor)
-            raise Unavailable(f"another process is writing to {self._path.parent}; wait for it to end, or stop it") from error
+            raise Unavailable(
+                f"another process is writing to {self._path.parent}; wait for it to end, or stop it"
+            ) from error
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         os.close(self._descriptor)
 
 
 def _parse(data: dict[str, Any]) -> Manifest:
     if data.get("format") != FORMAT:
-        raise Unsupported(f"manifest format {data.get('format')}; this program reads format {FORMAT}: use a newer Suffolk")
+        raise Unsupported(
+            f"manifest format {data.get('format')}; this program reads format {FORMAT}: use a newer Suffolk"
+        )
     known = {item.name for item in fields(Manifest)} | {"format"}
     if unknown := sorted(set(data) - known):
         raise ValueError(f"unknown keys {unknown}")
@@ -156,5 +166,9 @@ def _parse(data: dict[str, Any]) -> Manifest:
     if not segments:
         raise ValueError("it lists no segment")
     return Manifest(
-        segments=segments, tokenizer=data["tokenizer"], created=str(data["created"]), settings=dict(data["settings"]), **numbers
+        segments=segments,
+        tokenizer=data["tokenizer"],
+        created=str(data["created"]),
+        settings=dict(data["settings"]),
+        **numbers,
     )

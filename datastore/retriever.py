@@ -23,7 +23,7 @@ class Match(NamedTuple):
     """How many tokens at the context's end were found, and how often; (0, 0) if none."""
 
     length: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody misses on a pair of numbers
 
 
 class Retriever(Protocol):

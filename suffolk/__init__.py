@@ -18,7 +18,17 @@ from datastore.errors import SuffolkError
 if TYPE_CHECKING:
     from serving.draft_service.client import RemoteDatastore
 
-__all__ = ["ContextIndex", "Datastore", "DraftTree", "Match", "Retriever", "Source", "SuffolkError", "__version__", "open"]
+__all__ = [
+    "ContextIndex",
+    "Datastore",
+    "DraftTree",
+    "Match",
+    "Retriever",
+    "Source",
+    "SuffolkError",
+    "__version__",
+    "open",
+]
 
 
 def open(path_or_url: str) -> Datastore | RemoteDatastore:

@@ -49,7 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("suffolk: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output went away (suffolk info | head): nothing to say, and no one to say it to
+    except (
+        BrokenPipeError
+    ):  # the reader of our output went away (suffolk info | head): nothing to say, and no one to say it to
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
 

@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ids", nargs="+", type=int, metavar="ID", help="the context as token ids, instead of text")
     parser.add_argument("--max-match", type=int, default=16, help="longest match, in tokens (default: %(default)s)")
     parser.add_argument("--min-match", type=int, default=1, help="shortest match, in tokens (default: %(default)s)")
-    parser.add_argument("--max-depth", type=int, default=10, help="length of continuations, in tokens (default: %(default)s)")
+    parser.add_argument(
+        "--max-depth", type=int, default=10, help="length of continuations, in tokens (default: %(default)s)"
+    )
     parser.add_argument("--top", type=int, default=8, help="how many continuations to show (default: %(default)s)")
     parser.add_argument("--occurrences", type=int, default=5, help="how many places to show (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -39,8 +41,9 @@ def run(args: argparse.Namespace) -> int:
         if getattr(args, name) < 0:
             raise InvalidArgument(f"--{name} is {getattr(args, name)}; it must be 0 or more")
     with open_datastore(args.store) as store:
-        tokenizer = _tokenizer(store) if args.ids is None else _tokenizer_if_any(store)
-        ids = args.ids if args.ids is not None else tokenizer.encode(args.text, add_special_tokens=False).ids
+        path = store.tokenizer_path()
+        tokenizer = None if path is None else load_tokenizer(path)
+        ids = _encode(store, tokenizer, args.text) if args.ids is None else args.ids
         report = _report(store, tokenizer, ids, args)
     print(json.dumps(report, indent=2, ensure_ascii=False) if args.json else "\n".join(_lines(report)))
     return 0
@@ -100,7 +103,10 @@ def _lines(report: dict[str, Any]) -> list[str]:
         lines.append("  none: every occurrence ends its document")
     if report["occurrences"]:
         lines.append(f"occurrences   {len(report['occurrences'])} of {report['match_count']:,}")
-        lines += [f"  {item['source'] or item['segment']}, token {item['offset']}: {item['text']!r}" for item in report["occurrences"]]
+        lines += [
+            f"  {item['source'] or item['segment']}, token {item['offset']}: {item['text']!r}"
+            for item in report["occurrences"]
+        ]
     return lines
 
 
@@ -108,13 +114,7 @@ def _text(tokenizer: Tokenizer | None, ids: list[int]) -> str:
     return " ".join(map(str, ids)) if tokenizer is None else str(tokenizer.decode(ids, skip_special_tokens=False))
 
 
-def _tokenizer(store: Datastore) -> Tokenizer:
-    tokenizer = _tokenizer_if_any(store)
+def _encode(store: Datastore, tokenizer: Tokenizer | None, text: str) -> list[int]:
     if tokenizer is None:
         raise NotFound(f"{store.path} was built without a tokenizer; give the context as token ids with --ids")
-    return tokenizer
-
-
-def _tokenizer_if_any(store: Datastore) -> Tokenizer | None:
-    path = store.tokenizer_path()
-    return None if path is None else load_tokenizer(path)
+    return list(tokenizer.encode(text, add_special_tokens=False).ids)

@@ -19,7 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument("store", help="a datastore's folder")
     parser.add_argument(
-        "--depth", choices=("headers", "checksums", "full"), default="checksums", help="how thoroughly (default: %(default)s)"
+        "--depth",
+        choices=("headers", "checksums", "full"),
+        default="checksums",
+        help="how thoroughly (default: %(default)s)",
     )
 
 

@@ -50,7 +50,7 @@ def paths(tree: DraftTree) -> list[tuple[tuple[int, ...], int]]:
     assert tree.counts is not None
     found: list[tuple[int, ...]] = []
     for token, parent in zip(tree.tokens.tolist(), tree.parents.tolist(), strict=True):
-        found.append(((found[parent] if parent >= 0 else ()) + (token,)))
+        found.append((found[parent] if parent >= 0 else ()) + (token,))
     return list(zip(found, tree.counts.tolist(), strict=True))
 
 

@@ -1,0 +1,193 @@
+"""Queries with bad input, generations, the manifest, and provenance."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from datastore import ContextIndex, DraftTree, open_datastore
+from datastore.documents import DocumentTable, DocumentTableWriter
+from datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable, Unsupported
+from datastore.manifest import WriterLock, publish, read_manifest
+from tests.stores import make_store
+
+
+@pytest.fixture
+def store(tmp_path):
+    return make_store(tmp_path / "store", [[[1, 2, 3, 4], [1, 2, 5]]], vocab_size=10)
+
+
+@pytest.mark.parametrize(
+    ("ids", "bounds", "message"),
+    [
+        ([1, 10], {}, "token id 10 at index 1 is out of range; the vocabulary has 10 ids"),
+        (np.array([-1]), {}, "token id -1 at index 0 is out of range"),
+        ([1.5], {}, "index 0 is 1.5, not an integer"),
+        (["a"], {}, "index 0 is 'a', not an integer"),
+        ("12", {}, "a sequence of integers, not str"),
+        (np.zeros((2, 2), int), {}, "one-dimensional array of integers"),
+        (np.array([1.0]), {}, "one-dimensional array of integers"),
+        ([1], {"max_match": 55}, r"max_match \+ max_depth is 65, above the order depth 64"),
+        ([1], {"min_match": 0}, "min_match is 0"),
+        ([1], {"min_match": 5, "max_match": 4}, "max_match is 4, below min_match 5"),
+        ([1], {"max_depth": 0}, "max_depth is 0"),
+        ([1], {"max_nodes": -1}, "max_nodes is -1"),
+        ([1], {"max_nodes": 70_000}, "max_nodes is 70000; the limit is 65536"),
+        ([1], {"max_nodes": [1, 2]}, "max_nodes has 2 entries for 1 contexts"),
+    ],
+)
+def test_bad_queries_are_refused(store, ids, bounds, message):
+    with pytest.raises(InvalidArgument, match=message):
+        store.draft_batch([ids], **bounds)
+
+
+def test_ids_may_come_as_any_integers(store):
+    expected = store.draft([1, 2]).tokens.tolist()
+    for ids in (
+        (1, 2),
+        np.array([1, 2], np.int32),
+        np.array([9, 1, 2], np.uint16)[1:],
+        np.array([1, 0, 2], np.int64)[::2],
+    ):
+        assert store.draft(ids).tokens.tolist() == expected
+    assert store.lookup([]) == (0, 0)
+    assert len(store.draft([])) == 0
+    assert store.draft_batch([]) == []
+
+
+def test_a_lookup_may_use_the_whole_order_depth(store):
+    assert store.lookup([1, 2], max_match=64) == (2, 2)
+    with pytest.raises(InvalidArgument, match="order depth"):
+        store.lookup([1, 2], max_match=65)
+
+
+def test_scores_are_shares_and_budgets_may_differ(store):
+    trees = store.draft_batch([[1, 2], [1, 2], [7]], max_nodes=[1, 3, 9])
+    assert [len(tree) for tree in trees] == [1, 3, 0]
+    assert trees[1].tokens.tolist() == [3, 5, 4]
+    assert trees[1].scores.tolist() == [0.5, 0.5, 0.5]
+    assert trees[1].depths().tolist() == [1, 1, 2]
+
+
+def test_a_reader_keeps_the_generation_it_opened(tmp_path):
+    old = make_store(tmp_path / "store", [[[1, 2, 3]], [[1, 2, 4]]], vocab_size=10)
+    manifest = read_manifest(tmp_path / "store")
+    publish(tmp_path / "store", replace(manifest, generation=2, segments=manifest.segments[1:]))
+    (tmp_path / "store/segments/000000.seg").unlink()
+    assert old.lookup([1, 2]) == (2, 2)
+    new = open_datastore(tmp_path / "store")
+    assert (new.info()["generation"], new.lookup([1, 2])) == (2, (2, 1))
+    old.close()
+    with pytest.raises(Unavailable, match="is closed"):
+        old.lookup([1])
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"format": 2}, Unsupported, "manifest format 2"),
+        ({"surprise": 1}, Corruption, "unknown keys"),
+        ({"generation": 0}, Corruption, "generation is 0"),
+        ({"segments": []}, Corruption, "no segment"),
+        (
+            {"segments": [{"name": "../../etc/passwd", "tokens": 1, "documents": 1, "bytes": 1, "checksum": ""}]},
+            Corruption,
+            "segment name",
+        ),
+        ({"vocab_size": 11}, Corruption, "belongs to another datastore"),
+        ({"tokenizer": "ab" * 32}, Corruption, "built with another tokenizer"),
+    ],
+)
+def test_a_wrong_manifest_is_refused(tmp_path, change, error, message):
+    make_store(tmp_path / "store", [[[1, 2]]], vocab_size=10)
+    path = tmp_path / "store/MANIFEST"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(error, match=message):
+        open_datastore(tmp_path / "store")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"[" * 100_000, b"\xff\xfe", b'{"format": 1}'])
+def test_a_damaged_manifest_is_refused(tmp_path, content):
+    make_store(tmp_path / "store", [[[1, 2]]], vocab_size=10)
+    (tmp_path / "store/MANIFEST").write_bytes(content)
+    with pytest.raises(Corruption, match="MANIFEST"):
+        open_datastore(tmp_path / "store")
+
+
+def test_no_datastore_says_how_to_build_one(tmp_path):
+    with pytest.raises(NotFound, match="suffolk build"):
+        open_datastore(tmp_path / "nothing")
+
+
+def test_publish_refuses_a_manifest_of_missing_segments(tmp_path):
+    make_store(tmp_path / "store", [[[1, 2]]], vocab_size=10)
+    (tmp_path / "store/segments/000000.seg").unlink()
+    with pytest.raises(InvalidArgument, match=r"000000\.seg is missing"):
+        publish(tmp_path / "store", read_manifest(tmp_path / "store"))
+
+
+def test_one_writer_at_a_time(tmp_path):
+    with WriterLock(tmp_path), pytest.raises(Unavailable, match="another process is writing"), WriterLock(tmp_path):
+        pass
+    with WriterLock(tmp_path):
+        pass
+
+
+def test_document_table_gives_every_source_back():
+    writer = DocumentTableWriter()
+    sources = [f"folder/file-{number}.py é" for number in range(1000)] + ["x" * 10_000]
+    writer.extend(sources)
+    raw = writer.finish()
+    table = DocumentTable(raw, "a.seg")
+    assert [table.source(number) for number in range(1001)] == [source[:4096] for source in sources]
+    with pytest.raises(Corruption, match=r"a\.seg: the document table is damaged at document 1001"):
+        table.source(1001)
+    for at in range(0, len(raw), 13):
+        damaged = bytearray(raw)
+        damaged[at] ^= 0x55
+        for document in (0, 300, 1000):
+            with contextlib.suppress(Corruption):
+                DocumentTable(bytes(damaged), "a.seg").source(document)
+    assert DocumentTable(b"", "a.seg").source(0) is None
+
+
+def test_context_index_refuses_foreign_ids_whole():
+    index = ContextIndex(vocab_size=5)
+    index.append([1, 2])
+    with pytest.raises(InvalidArgument, match="token id 5"):
+        index.append([1, 5])
+    assert len(index) == 2
+    with pytest.raises(InvalidArgument, match="cannot keep 3 tokens of a context of 2"):
+        index.truncate(3)
+
+
+@pytest.mark.parametrize(
+    ("parents", "tokens", "message"),
+    [
+        ([-1, 1], [1, 2], "node 1 has parent 1"),
+        ([-2], [1], "node 0 has parent -2"),
+        ([-1], [10], "node 0 has token id 10; the vocabulary has 10 ids"),
+        ([-1], [-3], "node 0 has token id -3"),
+        ([-1, 0], [1], "parents has 2 entries, tokens has 1"),
+    ],
+)
+def test_what_is_no_tree_is_refused(parents, tokens, message):
+    size = len(tokens)
+    tree = DraftTree(
+        np.array(tokens, np.int32), np.array(parents, np.int32), np.ones(size, np.float32), np.ones(size, np.uint8)
+    )
+    with pytest.raises(InvalidArgument, match=message):
+        tree.validate(10)
+
+
+def test_head_of_a_tree_is_a_tree():
+    tree = DraftTree(
+        np.array([1, 2, 3], np.int32), np.array([-1, 0, 1], np.int32), np.ones(3, np.float32), np.ones(3, np.uint8)
+    )
+    assert tree.head(2).validate(10).depths().tolist() == [1, 2]
+    assert tree.head(9) is tree
+    assert DraftTree.empty().validate(10).depths().tolist() == []
