@@ -27,3 +27,11 @@ types: .venv/ready
 
 clean:
 	rm -rf build dist .cache *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis datastore/_native*.so
+
+# The C++ core's own tests, plain and under the address, undefined-behaviour and thread sanitizers.
+.PHONY: sanitize
+sanitize:
+	for kind in address,undefined thread; do \
+	  cmake -S . -B build/$$kind -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSUFFOLK_PYTHON=OFF -DSUFFOLK_DEVELOPER=ON -DSUFFOLK_SANITIZE=$$kind && \
+	  cmake --build build/$$kind && build/$$kind/csrc/tests/core_test || exit 1; \
+	done

@@ -110,7 +110,7 @@ class Datastore:
                 yield table.source(document), segment.read_tokens(begin, end - begin)
 
     def info(self) -> dict[str, Any]:
-        """generation, tokens, documents, bytes, bytes_per_token, vocab_size, order_depth, tokenizer, created, settings, segments."""
+        """Facts: path, generation, tokens, documents, bytes, vocab_size, order_depth, tokenizer, created, settings, segments."""
         manifest = self.manifest
         tokens = sum(entry.tokens for entry in manifest.segments)
         size = sum(entry.bytes for entry in manifest.segments)
