@@ -1,0 +1,234 @@
+"""A datastore behind a draft service, with the methods of a local one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import grpc
+
+from datastore.draft_tree import DraftTree
+from datastore.errors import Internal, InvalidArgument, NotFound, SuffolkError, Unavailable
+from datastore.retriever import (
+    DEFAULT_MAX_DEPTH,
+    DEFAULT_MAX_MATCH,
+    DEFAULT_MAX_NODES,
+    DEFAULT_MIN_MATCH,
+    Match,
+    Tokens,
+)
+from serving.draft_service import limits, wire
+from serving.draft_service.breaker import CircuitBreaker
+from serving.draft_service.status import error_of
+from serving.draft_service.tls import TlsFiles, channel_credentials
+from serving.draft_service.url import DatastoreUrl, parse_url
+from serving.proto import draft_pb2, draft_pb2_grpc
+
+DEFAULT_DEADLINE = 0.02
+"""Seconds for a draft or lookup: about one decoding step of a small model; later, a plain step has won."""
+INFO_DEADLINE = 5.0
+"""Seconds for facts and for the first contact, which no decoding step waits for."""
+OPTIONS = (
+    ("grpc.max_send_message_length", limits.MAX_REQUEST_BYTES),
+    ("grpc.max_receive_message_length", limits.MAX_REPLY_BYTES),
+    ("grpc.max_metadata_size", limits.MAX_METADATA_BYTES),
+    ("grpc.initial_reconnect_backoff_ms", 100),  # a restarted server is found again within about a second,
+    ("grpc.min_reconnect_backoff_ms", 100),  # where the defaults back off to two minutes
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+
+
+def connect(url: str, deadline: float | None = None) -> RemoteDatastore:
+    """The datastore at ``url`` (see url.py), after asking its server for the facts.
+
+    ``deadline`` is how many seconds a draft or lookup may take; None: what the URL says, else DEFAULT_DEADLINE.
+
+    Raises:
+        InvalidArgument: not such a URL, or it names no datastore and the server has several.
+        NotFound: the server has no datastore of that name, or a TLS file is missing.
+        Unavailable, DeadlineExceeded: nobody answers.
+    """
+    parts = parse_url(url)
+    if deadline is None:
+        deadline = parts.deadline or DEFAULT_DEADLINE
+    if not deadline > 0:
+        raise InvalidArgument(f"deadline is {deadline}; it must be above 0 seconds")
+    store = RemoteDatastore(url, parts, deadline, CircuitBreaker())
+    try:
+        store.refresh()
+    except SuffolkError:
+        store.close()
+        raise
+    return store
+
+
+class RemoteDatastore:
+    """A ``Retriever`` whose every batch is one call. Thread-safe. Made by ``connect``.
+
+    Strict: a call that fails or is late raises (DeadlineExceeded, Unavailable, ResourceExhausted, ...). While the
+    circuit breaker is open all raise Unavailable at once and nothing is sent. FailSoft turns these into empty answers.
+    A reply is checked before it is believed: a server that lies gives Internal, never a tree that is none.
+    """
+
+    def __init__(self, url: str, parts: DatastoreUrl, deadline: float, breaker: CircuitBreaker) -> None:
+        self.url = url
+        self.deadline = deadline
+        self.breaker = breaker
+        self._name = parts.name
+        self._vocab_size = 0
+        self._closed = False
+        self._channel = _open_channel(parts)
+        self._stub = draft_pb2_grpc.DraftServiceStub(self._channel)
+
+    def lookup(self, ids: Tokens, max_match: int = DEFAULT_MAX_MATCH, min_match: int = DEFAULT_MIN_MATCH) -> Match:
+        return self.lookup_batch([ids], max_match, min_match)[0]
+
+    def lookup_batch(
+        self, contexts: Sequence[Tokens], max_match: int = DEFAULT_MAX_MATCH, min_match: int = DEFAULT_MIN_MATCH
+    ) -> list[Match]:
+        limits.check_match(max_match, min_match)
+        request = draft_pb2.LookupRequest(
+            datastore=self._name, max_match=max_match, min_match=min_match, contexts=_tails(contexts, max_match)
+        )
+        return self._guarded(self._stub.Lookup, request, lambda reply: _matches(reply, len(contexts), max_match))
+
+    def draft(
+        self,
+        ids: Tokens,
+        max_match: int = DEFAULT_MAX_MATCH,
+        min_match: int = DEFAULT_MIN_MATCH,
+        max_depth: int = DEFAULT_MAX_DEPTH,
+        max_nodes: int = DEFAULT_MAX_NODES,
+    ) -> DraftTree:
+        return self.draft_batch([ids], max_match, min_match, max_depth, max_nodes)[0]
+
+    def draft_batch(
+        self,
+        contexts: Sequence[Tokens],
+        max_match: int = DEFAULT_MAX_MATCH,
+        min_match: int = DEFAULT_MIN_MATCH,
+        max_depth: int = DEFAULT_MAX_DEPTH,
+        max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES,
+    ) -> list[DraftTree]:
+        budgets = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else [int(budget) for budget in max_nodes]
+        if len(budgets) != len(contexts):
+            raise InvalidArgument(
+                f"max_nodes has {len(budgets)} entries for {len(contexts)} contexts; give one per context"
+            )
+        limits.check_match(max_match, min_match)
+        limits.check_depth(max_depth)
+        limits.check_nodes(budgets)
+        tails = _tails(contexts, max_match)
+        request = draft_pb2.DraftRequest(
+            datastore=self._name,
+            max_match=max_match,
+            min_match=min_match,
+            max_depth=max_depth,
+            queries=[
+                draft_pb2.DraftQuery(context=tail, max_nodes=budget)
+                for tail, budget in zip(tails, budgets, strict=True)
+            ],
+        )
+        return self._guarded(
+            self._stub.Draft,
+            request,
+            lambda reply: wire.unpack_trees(reply.trees, budgets, max_match, self._vocab_size),
+        )
+
+    def info(self) -> dict[str, Any]:
+        """The datastore's facts, asked anew, with the ``url`` where it was found. Not held back by the breaker."""
+        return self.refresh()
+
+    def refresh(self) -> dict[str, Any]:
+        """Ask the server for the facts and take over the name and the vocabulary's size."""
+        reply = self._call(self._stub.GetInfo, draft_pb2.GetInfoRequest(datastore=self._name), INFO_DEADLINE)
+        if len(reply.datastores) > 1:
+            names = ", ".join(each.name for each in reply.datastores)
+            raise InvalidArgument(
+                f"{self.url}: the server has several datastores; put one of {names} at the end of the URL"
+            )
+        if not reply.datastores:
+            raise NotFound(f"{self.url}: the server has no datastore")
+        found = reply.datastores[0]
+        self._name, self._vocab_size = found.name, found.vocab_size
+        return {**_facts(self.url, found.facts_json), "url": self.url}
+
+    def close(self) -> None:
+        """Hang up; later calls raise Unavailable."""
+        self._closed = True
+        self._channel.close()
+
+    def _guarded(
+        self, method: grpc.UnaryUnaryMultiCallable[Request, Reply], request: Request, read: Callable[[Reply], list[Any]]
+    ) -> list[Any]:
+        """The checked reply; the breaker hears how it went. A caller's bad argument is no failure of the server."""
+        if not self.breaker.admits():
+            raise Unavailable(
+                f"{self.url}: the last calls failed, so the draft service is left alone for a second; is it running?"
+            )
+        try:
+            answer = self._read(read, self._call(method, request, self.deadline))
+        except InvalidArgument:
+            self.breaker.succeeded()
+            raise
+        except SuffolkError:
+            self.breaker.failed()
+            raise
+        self.breaker.succeeded()
+        return answer
+
+    def _read(self, read: Callable[[Reply], list[Any]], reply: Reply) -> list[Any]:
+        try:
+            return read(reply)
+        except InvalidArgument as error:
+            raise Internal(f"{self.url}: the draft service sent a bad reply: {error}") from None
+
+    def _call(self, method: grpc.UnaryUnaryMultiCallable[Request, Reply], request: Request, deadline: float) -> Reply:
+        if self._closed:
+            raise Unavailable(f"{self.url}: this datastore was closed; open it again")
+        try:
+            return method(request, timeout=deadline)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise error_of(
+                    error.code(), f"{self.url}: no answer within {deadline * 1000:g} ms, the deadline"
+                ) from None
+            raise error_of(error.code(), f"{self.url}: {error.details()}") from None
+
+
+def _open_channel(parts: DatastoreUrl) -> grpc.Channel:
+    if not parts.tls:
+        return grpc.insecure_channel(parts.target, OPTIONS)
+    return grpc.secure_channel(parts.target, channel_credentials(TlsFiles(parts.cert, parts.key, parts.ca)), OPTIONS)
+
+
+def _tails(contexts: Sequence[Tokens], max_match: int) -> list[bytes]:
+    """The end of each context, as far as a match can reach, as bytes."""
+    limits.check_batch(len(contexts))
+    return [
+        wire.pack_tokens(wire.to_tokens(context[max(0, len(context) - max_match) :], f"contexts[{place}]"))
+        for place, context in enumerate(contexts)
+    ]
+
+
+def _matches(reply: draft_pb2.LookupReply, size: int, max_match: int) -> list[Match]:
+    if len(reply.matches) != size:
+        raise InvalidArgument(f"matches: there are {len(reply.matches)}, {size} were asked for")
+    matches = [Match(match.length, match.count) for match in reply.matches]
+    for place, match in enumerate(matches):
+        if match.length > max_match or (match.length == 0) != (match.count == 0):
+            raise InvalidArgument(f"matches[{place}]: length {match.length} and count {match.count} cannot be")
+    return matches
+
+
+def _facts(url: str, text: str) -> dict[str, Any]:
+    try:
+        facts = json.loads(text)
+    except (ValueError, RecursionError):
+        facts = None
+    if not isinstance(facts, dict):
+        raise Internal(f"{url}: the draft service sent facts that are no JSON object")
+    return facts

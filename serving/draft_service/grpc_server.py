@@ -1,0 +1,127 @@
+"""The draft service over gRPC, with the standard health and reflection services.
+
+A synchronous server with a thread pool: of the Python servers it answers a unary call fastest (0.40 ms at the median
+against 0.45 ms for asyncio, with or without uvloop), and the calls into the index release the GIL.
+Throughput comes from batching: a decoding step sends all its running requests in one call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from datastore import retriever
+from datastore.errors import SuffolkError
+from datastore.version import __version__
+from serving.draft_service import limits, wire
+from serving.draft_service.service import Expired, Service
+from serving.draft_service.status import error_text, grpc_code
+from serving.proto import draft_pb2, draft_pb2_grpc
+
+SERVICE_NAME = draft_pb2.DESCRIPTOR.services_by_name["DraftService"].full_name
+SPARE_THREADS = 8
+"""Threads beyond the admitted requests: they refuse what is too much and answer health checks."""
+BACKLOG = 256
+"""Calls that may wait for one of the threads; gRPC refuses what is beyond."""
+OPTIONS = (
+    ("grpc.so_reuseport", 0),  # else a second server takes half of the calls instead of failing to start
+    ("grpc.max_receive_message_length", limits.MAX_REQUEST_BYTES),
+    ("grpc.max_send_message_length", limits.MAX_REPLY_BYTES),
+    ("grpc.max_metadata_size", limits.MAX_METADATA_BYTES),
+)
+Reply = TypeVar("Reply")
+
+
+def build_server(service: Service) -> tuple[grpc.Server, health.HealthServicer]:
+    """A server that is not yet bound or started, and its health service."""
+    pool = ThreadPoolExecutor(service.admission.places + SPARE_THREADS, thread_name_prefix="draft")
+    server = grpc.server(pool, options=OPTIONS, maximum_concurrent_rpcs=service.admission.places + BACKLOG)
+    draft_pb2_grpc.add_DraftServiceServicer_to_server(Servicer(service), server)
+    healthy = health.HealthServicer()
+    healthy.set(SERVICE_NAME, health_pb2.HealthCheckResponse.SERVING)
+    health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+    reflection.enable_server_reflection((SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    return server, healthy
+
+
+class Servicer(draft_pb2_grpc.DraftServiceServicer):
+    """Messages in, messages out; the work is done by ``Service``."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def Draft(self, request: draft_pb2.DraftRequest, context: grpc.ServicerContext) -> draft_pb2.DraftReply:
+        return self._answer("Draft", context, lambda: self._draft(request, _expiry(context)))
+
+    def Lookup(self, request: draft_pb2.LookupRequest, context: grpc.ServicerContext) -> draft_pb2.LookupReply:
+        return self._answer("Lookup", context, lambda: self._lookup(request, _expiry(context)))
+
+    def GetInfo(self, request: draft_pb2.GetInfoRequest, context: grpc.ServicerContext) -> draft_pb2.GetInfoReply:
+        return self._answer("GetInfo", context, lambda: self._info(request))
+
+    def _answer(self, method: str, context: grpc.ServicerContext, work: Callable[[], Reply]) -> Reply:
+        try:
+            return self._service.answer("grpc", method, work)
+        except SuffolkError as error:
+            context.abort(grpc_code(error), error_text(error))
+
+    def _draft(self, request: draft_pb2.DraftRequest, expired: Expired) -> draft_pb2.DraftReply:
+        limits.check_batch(len(request.queries))
+        trees = self._service.draft(
+            request.datastore,
+            [
+                wire.unpack_tokens(query.context, f"queries[{place}].context")
+                for place, query in enumerate(request.queries)
+            ],
+            request.max_match if request.HasField("max_match") else retriever.DEFAULT_MAX_MATCH,
+            request.min_match if request.HasField("min_match") else retriever.DEFAULT_MIN_MATCH,
+            request.max_depth if request.HasField("max_depth") else retriever.DEFAULT_MAX_DEPTH,
+            [
+                query.max_nodes if query.HasField("max_nodes") else retriever.DEFAULT_MAX_NODES
+                for query in request.queries
+            ],
+            expired,
+        )
+        return draft_pb2.DraftReply(trees=[wire.pack_tree(tree) for tree in trees])
+
+    def _lookup(self, request: draft_pb2.LookupRequest, expired: Expired) -> draft_pb2.LookupReply:
+        limits.check_batch(len(request.contexts))
+        matches = self._service.lookup(
+            request.datastore,
+            [wire.unpack_tokens(data, f"contexts[{place}]") for place, data in enumerate(request.contexts)],
+            request.max_match if request.HasField("max_match") else retriever.DEFAULT_MAX_MATCH,
+            request.min_match if request.HasField("min_match") else retriever.DEFAULT_MIN_MATCH,
+            expired,
+        )
+        return draft_pb2.LookupReply(matches=[draft_pb2.Match(length=length, count=count) for length, count in matches])
+
+    def _info(self, request: draft_pb2.GetInfoRequest) -> draft_pb2.GetInfoReply:
+        facts = self._service.info(request.datastore)
+        return draft_pb2.GetInfoReply(
+            server_version=__version__,
+            datastores=[
+                draft_pb2.DatastoreInfo(
+                    name=name,
+                    vocab_size=fact["vocab_size"],
+                    order_depth=fact["order_depth"],
+                    generation=fact["generation"],
+                    tokens=fact["tokens"],
+                    facts_json=json.dumps(fact),
+                )
+                for name, fact in facts.items()
+            ],
+        )
+
+
+def _expiry(context: grpc.ServicerContext) -> Expired:
+    def expired() -> bool:
+        left = context.time_remaining()
+        return not context.is_active() or (left is not None and left <= 0)
+
+    return expired

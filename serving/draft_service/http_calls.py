@@ -1,0 +1,114 @@
+"""The calls of the HTTP twin: a JSON body in, a JSON value out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore import retriever
+from datastore.draft_tree import DraftTree
+from datastore.errors import InvalidArgument
+from serving.draft_service import limits, wire
+from serving.draft_service.service import Service
+
+DRAFT_KEYS = ("contexts", "datastore", "max_match", "min_match", "max_depth", "max_nodes")
+LOOKUP_KEYS = ("contexts", "datastore", "max_match", "min_match")
+
+
+def draft(service: Service, body: bytes) -> dict[str, Any]:
+    fields = _fields(body, DRAFT_KEYS)
+    contexts = _contexts(fields)
+    trees = service.draft(
+        _name(fields),
+        contexts,
+        _number(fields, "max_match", retriever.DEFAULT_MAX_MATCH),
+        _number(fields, "min_match", retriever.DEFAULT_MIN_MATCH),
+        _number(fields, "max_depth", retriever.DEFAULT_MAX_DEPTH),
+        _budgets(fields, len(contexts)),
+        _never,
+    )
+    return {"trees": [tree_json(tree) for tree in trees]}
+
+
+def lookup(service: Service, body: bytes) -> dict[str, Any]:
+    fields = _fields(body, LOOKUP_KEYS)
+    matches = service.lookup(
+        _name(fields),
+        _contexts(fields),
+        _number(fields, "max_match", retriever.DEFAULT_MAX_MATCH),
+        _number(fields, "min_match", retriever.DEFAULT_MIN_MATCH),
+        _never,
+    )
+    return {"matches": [{"length": length, "count": count} for length, count in matches]}
+
+
+def info(service: Service, body: bytes) -> dict[str, Any]:
+    return {"datastores": service.info("")}
+
+
+CALLS: dict[str, Callable[[Service, bytes], dict[str, Any]]] = {"Draft": draft, "Lookup": lookup, "GetInfo": info}
+
+
+def tree_json(tree: DraftTree) -> dict[str, Any]:
+    """A draft tree as plain lists and numbers."""
+    return {
+        "tokens": tree.tokens.tolist(),
+        "parents": tree.parents.tolist(),
+        "scores": [round(score, 6) for score in tree.scores.tolist()],
+        "counts": [] if tree.counts is None else tree.counts.tolist(),
+        "match_length": tree.match_length,
+        "match_count": tree.match_count,
+    }
+
+
+def _fields(body: bytes, known: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"body: not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise InvalidArgument(f"body: a JSON {type(fields).__name__}; give an object with the keys {', '.join(known)}")
+    for key in fields:
+        if key not in known:
+            raise InvalidArgument(f"{key[: limits.MAX_NAME]}: no such key; the keys are {', '.join(known)}")
+    return fields
+
+
+def _name(fields: dict[str, Any]) -> str:
+    name = fields.get("datastore", "")
+    if not isinstance(name, str):
+        raise InvalidArgument(f"datastore is a {type(name).__name__}; give its name as a string")
+    return name
+
+
+def _number(fields: dict[str, Any], key: str, default: int) -> int:
+    value = fields.get(key, default)
+    if type(value) is not int:  # a bool is an int to isinstance
+        raise InvalidArgument(f"{key} is a {type(value).__name__}; give a whole number")
+    return value
+
+
+def _contexts(fields: dict[str, Any]) -> list[npt.NDArray[np.int32]]:
+    contexts = fields.get("contexts")
+    if not isinstance(contexts, list) or not all(isinstance(context, list) for context in contexts):
+        raise InvalidArgument("contexts: give a list of lists of token ids")
+    limits.check_batch(len(contexts))
+    return [wire.to_tokens(context, f"contexts[{place}]") for place, context in enumerate(contexts)]
+
+
+def _budgets(fields: dict[str, Any], size: int) -> list[int]:
+    budgets = fields.get("max_nodes", retriever.DEFAULT_MAX_NODES)
+    if not isinstance(budgets, list):
+        return [_number(fields, "max_nodes", retriever.DEFAULT_MAX_NODES)] * size
+    if len(budgets) != size or not all(type(budget) is int for budget in budgets):
+        raise InvalidArgument(f"max_nodes: give one whole number, or {size}, one per context")
+    return budgets
+
+
+def _never() -> bool:
+    """HTTP callers send no deadline; the limits of a request bound its work."""
+    return False

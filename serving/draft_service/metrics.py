@@ -1,0 +1,98 @@
+"""What a draft server counts, in a registry of its own, ready for Prometheus."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from datastore.retriever import Retriever
+
+SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+LENGTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
+NODES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+class Metrics:
+    """Counters, histograms and gauges of one server. Thread-safe."""
+
+    def __init__(self, datastores: Mapping[str, Retriever], in_flight: Callable[[], int]) -> None:
+        registry = CollectorRegistry()
+        labels = ("transport", "method")
+        self._registry = registry
+        self._requests = Counter("suffolk_requests", "Requests answered", (*labels, "code"), registry=registry)
+        self._refused = Counter("suffolk_refused", "Requests refused for want of a place", labels, registry=registry)
+        self._seconds = Histogram(
+            "suffolk_request_seconds",
+            "Seconds from a request's start to its reply",
+            labels,
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self._batches = Histogram(
+            "suffolk_batch_size", "Queries in a request", ("method",), buckets=BATCHES, registry=registry
+        )
+        self._lengths = Tally("suffolk_match_length", "Tokens at a context's end that were found", LENGTHS)
+        self._nodes = Tally("suffolk_draft_nodes", "Nodes of a draft tree", NODES)
+        registry.register(self._lengths)
+        registry.register(self._nodes)
+        Gauge("suffolk_in_flight", "Requests being worked on", registry=registry).set_function(in_flight)
+        generation = Gauge(
+            "suffolk_datastore_generation", "Generation that is served", ("datastore",), registry=registry
+        )
+        tokens = Gauge("suffolk_datastore_tokens", "Tokens in the datastore", ("datastore",), registry=registry)
+        for name, datastore in datastores.items():
+            generation.labels(name).set_function(_fact(datastore, "generation"))
+            tokens.labels(name).set_function(_fact(datastore, "tokens"))
+        ProcessCollector(registry=registry)
+
+    def request(self, transport: str, method: str, code: str, seconds: float) -> None:
+        """One request is answered; ``code`` is the name of its gRPC code."""
+        self._requests.labels(transport, method, code).inc()
+        self._seconds.labels(transport, method).observe(seconds)
+        if code == "RESOURCE_EXHAUSTED":
+            self._refused.labels(transport, method).inc()
+
+    def batch(self, method: str, lengths: list[int], nodes: list[int]) -> None:
+        """What a batch of queries found: the match length of each and, for drafts, the nodes of each tree."""
+        self._batches.labels(method).observe(len(lengths))
+        self._lengths.add(lengths)
+        self._nodes.add(nodes)
+
+    def exposition(self) -> bytes:
+        """All of it in the text format of Prometheus."""
+        return generate_latest(self._registry)
+
+
+class Tally(Collector):
+    """A histogram that takes many values at once: the library's takes a microsecond and a lock for each."""
+
+    def __init__(self, name: str, help_text: str, bounds: Iterable[int]) -> None:
+        self._name = name
+        self._help = help_text
+        self._bounds = np.array(list(bounds))
+        self._lock = threading.Lock()
+        self._counts = np.zeros(len(self._bounds) + 1, np.int64)
+        self._sum = 0
+
+    def add(self, values: list[int]) -> None:
+        places = np.searchsorted(self._bounds, values)
+        counts = np.bincount(places, minlength=len(self._counts)) if values else 0
+        with self._lock:
+            self._counts += counts
+            self._sum += sum(values)
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        with self._lock:
+            totals, total = np.cumsum(self._counts).tolist(), self._sum
+        bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
+        yield HistogramMetricFamily(self._name, self._help, list(zip(bounds, totals, strict=True)), total)
+
+
+def _fact(datastore: Retriever, key: str) -> Callable[[], float]:
+    return lambda: float(datastore.info()[key])

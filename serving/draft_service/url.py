@@ -1,0 +1,91 @@
+"""The URLs of datastores behind a draft service.
+
+    grpc://HOST:PORT/NAME             plaintext
+    grpcs://HOST:PORT/NAME?ca=FILE    TLS; with cert=FILE and key=FILE the client shows a certificate of its own
+    grpc+unix:///PATH/OF/SOCKET#NAME  a unix socket
+
+NAME may be left out where the server has exactly one datastore. ``deadline_ms=N`` (as in grpc://host:7700/wiki?deadline_ms=10)
+sets how long a draft or lookup may take; other keys are refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from datastore.errors import InvalidArgument
+
+SCHEMES = ("grpc", "grpcs", "grpc+unix")
+FORMS = "grpc://HOST:PORT/NAME, grpcs://HOST:PORT/NAME?ca=FILE or grpc+unix:///PATH#NAME"
+DEFAULT_PORT = 7700
+
+
+@dataclass(frozen=True, slots=True)
+class DatastoreUrl:
+    """The parts of a URL.
+
+    Attributes:
+        target: what gRPC dials: HOST:PORT or unix:/PATH.
+        name: the datastore; empty for the server's only one.
+        deadline: seconds for a draft or lookup; None where the URL does not say.
+        tls: whether the connection is encrypted.
+        ca, cert, key: files in PEM form; empty for the system's roots and for no certificate of the client's.
+    """
+
+    target: str
+    name: str = ""
+    deadline: float | None = None
+    tls: bool = False
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+
+
+def is_url(text: str) -> bool:
+    """Whether ``text`` names a datastore behind a service, and not a folder."""
+    return text.partition("://")[0] in SCHEMES and "://" in text
+
+
+def parse_url(url: str) -> DatastoreUrl:
+    """The parts of a URL; InvalidArgument if it has none of the three forms."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise InvalidArgument(f"{url}: {error}; the forms are {FORMS}") from None
+    if parts.scheme not in SCHEMES:
+        raise InvalidArgument(f"{url}: not the URL of a datastore; the forms are {FORMS}")
+    options = _options(url, parts)
+    deadline = _deadline(url, options.pop("deadline_ms", None))
+    if parts.scheme == "grpc+unix":
+        if parts.netloc or len(parts.path) < 2:
+            raise InvalidArgument(f"{url}: a unix socket is written grpc+unix:///PATH#NAME, with three slashes")
+        return DatastoreUrl(f"unix:{unquote(parts.path)}", unquote(parts.fragment), deadline)
+    name = unquote(parts.path.strip("/"))
+    if not parts.hostname or "/" in name or parts.fragment or parts.username is not None:
+        raise InvalidArgument(f"{url}: not a host, a port and a name; the forms are {FORMS}")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return DatastoreUrl(f"{host}:{port or DEFAULT_PORT}", name, deadline, parts.scheme == "grpcs", **options)
+
+
+def _options(url: str, parts: SplitResult) -> dict[str, str]:
+    known = ("deadline_ms", "ca", "cert", "key") if parts.scheme == "grpcs" else ("deadline_ms",)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    for key in options:
+        if key not in known:
+            raise InvalidArgument(f"{url}: unknown option {key!r}; {parts.scheme}:// knows {', '.join(known)}")
+    if ("cert" in options) != ("key" in options):
+        raise InvalidArgument(f"{url}: cert and key belong together; give both or neither")
+    return options
+
+
+def _deadline(url: str, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        milliseconds = float(text)
+    except ValueError:
+        milliseconds = -1.0
+    if not 0 < milliseconds <= 600_000:
+        raise InvalidArgument(f"{url}: deadline_ms is {text!r}; it must be a number above 0 and at most 600000")
+    return milliseconds / 1000

@@ -1,0 +1,54 @@
+"""Ask a draft service; prints JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from datastore import retriever
+from serving.draft_service.client import connect
+from serving.draft_service.http_calls import tree_json
+
+EPILOG = """URL is grpc://HOST:PORT/NAME, grpcs://HOST:PORT/NAME?ca=FILE or grpc+unix:///PATH#NAME.
+
+examples:
+  suffolk client grpc://127.0.0.1:7700/wiki info
+  suffolk client grpc://127.0.0.1:7700/wiki lookup 464 3139 286
+  suffolk client grpc+unix:///run/suffolk.sock draft 464 3139 286 --max-nodes 8"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.add_argument("url", metavar="URL", help="where the datastore is served")
+    parser.add_argument("action", choices=("info", "lookup", "draft"))
+    parser.add_argument("ids", nargs="*", type=int, metavar="ID", help="token ids of the context, oldest first")
+    parser.add_argument(
+        "--max-match", type=int, default=retriever.DEFAULT_MAX_MATCH, metavar="N", help="(default: %(default)s)"
+    )
+    parser.add_argument(
+        "--min-match", type=int, default=retriever.DEFAULT_MIN_MATCH, metavar="N", help="(default: %(default)s)"
+    )
+    parser.add_argument(
+        "--max-depth", type=int, default=retriever.DEFAULT_MAX_DEPTH, metavar="N", help="(default: %(default)s)"
+    )
+    parser.add_argument(
+        "--max-nodes", type=int, default=retriever.DEFAULT_MAX_NODES, metavar="N", help="(default: %(default)s)"
+    )
+    parser.add_argument(
+        "--deadline", type=float, default=5.0, metavar="SECONDS", help="for a lookup or draft (default: %(default)s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    store = connect(args.url, args.deadline)
+    try:
+        if args.action == "info":
+            answer = store.info()
+        elif args.action == "lookup":
+            answer = store.lookup(args.ids, args.max_match, args.min_match)._asdict()
+        else:
+            answer = tree_json(store.draft(args.ids, args.max_match, args.min_match, args.max_depth, args.max_nodes))
+    finally:
+        store.close()
+    print(json.dumps(answer))
+    return 0

@@ -1,0 +1,25 @@
+"""The committed code of draft.proto is what the compiler makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from serving.proto import draft_pb2
+from serving.proto.generate import OUTPUTS, ROOT, generate
+
+
+def test_generated_code_is_up_to_date(tmp_path: Path) -> None:
+    pytest.importorskip("grpc_tools", reason="grpcio-tools is not installed, so draft.proto cannot be compiled")
+    generate(tmp_path)
+    for name in OUTPUTS:
+        fresh = (tmp_path / "serving/proto" / name).read_text()
+        committed = (ROOT / "serving/proto" / name).read_text()
+        assert committed == fresh, f"{name} is stale: run python -m serving.proto.generate"
+
+
+def test_service_has_its_name_and_methods() -> None:
+    service = draft_pb2.DESCRIPTOR.services_by_name["DraftService"]
+    assert service.full_name == "suffolk.v1.DraftService"
+    assert [method.name for method in service.methods] == ["Draft", "Lookup", "GetInfo"]
