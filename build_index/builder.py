@@ -1,0 +1,203 @@
+"""Builds a datastore: read, tokenize, sort, publish; goes on where an interrupted build stopped."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from build_index.block import START
+from build_index.counts import Counts
+from build_index.encode_block import EncodeSetup
+from build_index.gather import Gatherer
+from build_index.inputs import TOKEN_KINDS, Inputs, find_inputs
+from build_index.journal import FinishedSegment, Journal, is_complete, read_journal, record_complete, write_journal
+from build_index.memory import peak_memory
+from build_index.options import BuildOptions
+from build_index.plan import BuildPlan, make_plan, require_disk
+from build_index.pool import open_encoder
+from build_index.progress import BuildProgress, SilentProgress
+from build_index.proof import Proof, prove, take_sample
+from build_index.reader import read_blocks
+from build_index.report import BuildReport, skipped_line
+from build_index.target import Target, find_target, require_mode
+from build_index.workspace import Workspace, open_workspace
+from datastore.errors import InvalidArgument
+from datastore.manifest import Manifest, read_manifest
+
+INLINE_BYTES = 4 << 20
+"""Corpora up to this size are tokenized in the builder itself: starting processes would take longer."""
+
+
+def plan_build(options: BuildOptions) -> BuildPlan:
+    """What a build will take: tokens, time, memory and disk, estimated from a sample of the corpus. Writes nothing.
+
+    Raises:
+        SuffolkError: whatever ``build`` would refuse at once.
+    """
+    inputs = find_inputs(options)
+    target = find_target(options)
+    require_mode(options, target)
+    return make_plan(options, inputs, target, _prove(inputs, target, options), _workers(inputs, options))
+
+
+def build(options: BuildOptions, progress: BuildProgress | None = None) -> BuildReport:
+    """Build the datastore ``options.output`` and publish it; a reader sees the old generation until the very end.
+
+    A build that was interrupted, at any point and in any way, goes on where it stopped when it is called again with the same
+    settings, and its segments come out identical byte for byte.
+
+    Raises:
+        NotFound, InvalidArgument, Corruption: an input is missing, empty or wrong; the message names it.
+        Unsupported: the tokenizer does not match the datastore.
+        ResourceExhausted: the disk is full.
+        Unavailable: another process writes to the datastore.
+    """
+    began = time.monotonic()
+    show = progress or SilentProgress()
+    inputs = find_inputs(options)
+    with open_workspace(options.output) as workspace:
+        target = find_target(options)
+        generation = target.previous.generation if target.previous else 0
+        if generation and is_complete(workspace, target.settings(options, generation), inputs):
+            show.note(f"{options.output}: an earlier run published this build already; tidying up after it")
+        else:
+            require_mode(options, target)
+            generation += 1
+        state = _resume(workspace, inputs, target, options, generation, show)
+        gatherer = Gatherer(workspace, options, target, inputs, show)
+        memory = _gather(gatherer, state, generation)
+        if not state.finished:
+            raise InvalidArgument(
+                f"corpus {' '.join(options.corpora)}: holds no tokens (skipped: {skipped_line(state.skipped)}); "
+                "name files that hold text"
+            )
+        if target.previous is None or target.previous.generation < generation:
+            record_complete(workspace.journal, inputs)
+            _publish(workspace, target, options, state, generation)
+        workspace.finish(read_manifest(options.output))
+        return _report(options, gatherer, state, generation, memory, time.monotonic() - began)
+
+
+@dataclass(slots=True)
+class _State:
+    """How far a build is: what decides its tokenization, its segments so far, and files skipped on the way."""
+
+    proof: Proof
+    workers: int
+    finished: list[FinishedSegment]
+    resumed: int
+    skipped: Counter[str]
+
+
+def _resume(
+    workspace: Workspace, inputs: Inputs, target: Target, options: BuildOptions, generation: int, show: BuildProgress
+) -> _State:
+    """Take over what an earlier run left, or begin."""
+    settings = target.settings(options, generation)
+    journal = read_journal(workspace, settings, inputs)
+    workers = _workers(inputs, options)
+    if isinstance(journal, Journal):
+        if journal.finished:
+            show.note(f"going on after {len(journal.finished)} segments of an interrupted build")
+        if not journal.complete:
+            write_journal(workspace.journal, settings, journal.proof, journal.finished)  # without a torn or useless end
+        skipped = Counter(journal.finished[-1].skipped if journal.finished else {})
+        return _State(journal.proof, workers, list(journal.finished), len(journal.finished), skipped)
+    if journal is not None:
+        show.note(f"starting over, not going on with the interrupted build in {workspace.folder}: {journal}")
+    proof = _prove(inputs, target, options)
+    require_disk(make_plan(options, inputs, target, proof, workers), options.output)
+    if target.tokenizer is not None:
+        show.note(f"tokenizing by {'the fast path' if proof.fast else 'Hugging Face tokenizers'}: {proof.reason}")
+    workspace.clear()
+    write_journal(workspace.journal, settings, proof)
+    return _State(proof, workers, [], 0, Counter())
+
+
+def _gather(gatherer: Gatherer, state: _State, generation: int) -> int:
+    """Make all segments that are still to be made; the peak memory of builder and workers, in bytes."""
+    target, options = gatherer.target, gatherer.options
+    tokenizer_json = target.tokenizer.to_str() if target.tokenizer is not None else None
+    start = state.finished[-1].next if state.finished else START
+    blocks = read_blocks(gatherer.inputs, options, target.token_width, state.skipped, start)
+    with open_encoder(
+        EncodeSetup(options, tokenizer_json, state.proof.fast, target.vocab_size), state.workers
+    ) as encoder:
+        state.finished.extend(gatherer.gather(encoder.encode(blocks), len(state.finished), generation))
+        return peak_memory() + sum(peak_memory(process) for process in encoder.processes())
+
+
+def _publish(workspace: Workspace, target: Target, options: BuildOptions, state: _State, generation: int) -> None:
+    base = target.previous if options.mode == "append" else None
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    counts = _totals(state.finished)
+    facts = {
+        "corpora": list(options.corpora),
+        "built": now,
+        "documents": counts.documents,
+        "text_bytes": counts.text_bytes,
+        "tokenization": state.proof.reason,
+    }
+    manifest = Manifest(
+        generation=generation,
+        segments=(*(base.segments if base else ()), *(segment.entry for segment in state.finished)),
+        vocab_size=target.vocab_size,
+        order_depth=target.order_depth,
+        tokenizer=target.fingerprint,
+        created=now,
+        settings={"builds": [*(base.settings.get("builds", []) if base else []), facts]},
+    )
+    workspace.publish(manifest, target.tokenizer.to_str() if target.tokenizer is not None and base is None else None)
+
+
+def _prove(inputs: Inputs, target: Target, options: BuildOptions) -> Proof:
+    if target.tokenizer is None:
+        return Proof(False, "none: the corpora are tokenized already")
+    sample = take_sample(inputs, options)
+    if not sample.texts:
+        return Proof(False, "no text in the sampled files to prove the fast path on")
+    return prove(target.tokenizer, sample, options.tokenization)
+
+
+def _workers(inputs: Inputs, options: BuildOptions) -> int:
+    text_bytes = sum(file.size for file in inputs.files if file.kind not in TOKEN_KINDS)
+    return options.workers() if text_bytes > INLINE_BYTES else 1
+
+
+def _totals(finished: list[FinishedSegment]) -> Counts:
+    counts = Counts()
+    for segment in finished:
+        counts.add(segment.counts)
+    return counts
+
+
+def _report(
+    options: BuildOptions, gatherer: Gatherer, state: _State, generation: int, memory: int, seconds: float
+) -> BuildReport:
+    counts = _totals(state.finished)
+    return BuildReport(
+        store=str(options.output),
+        generation=generation,
+        segments=len(state.finished),
+        documents=counts.documents,
+        tokens=counts.tokens,
+        text_bytes=counts.text_bytes,
+        store_bytes=sum(segment.entry.bytes for segment in state.finished),
+        seconds=seconds,
+        tokenize_seconds=gatherer.read_seconds,
+        sort_seconds=gatherer.sort_seconds,
+        run_text_bytes=gatherer.text_bytes,
+        run_tokens=gatherer.tokens,
+        resumed_segments=state.resumed,
+        peak_memory_bytes=memory,
+        workers=state.workers,
+        replaced_invalid=counts.replaced,
+        skipped=dict(gatherer.inputs.skipped + state.skipped),
+        fast=state.proof.fast,
+        tokenization=state.proof.reason,
+        routed=counts.routed,
+        checked=counts.checked,
+        differed=counts.differed,
+    )

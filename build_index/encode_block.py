@@ -1,0 +1,143 @@
+"""One block of a corpus -> its tokens with separators, ready to be appended to a segment. Runs in the worker processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+from build_index.block import Lines, Texts, TokenRun
+from build_index.documents import parse_documents
+from build_index.encoder import Encoder
+from build_index.options import BuildOptions
+from build_index.proof import load_fast
+from datastore.errors import InvalidArgument, Unsupported
+from datastore.segment import separator, token_dtype
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeSetup:
+    """All that is needed to encode blocks: picklable, sent once to each worker."""
+
+    options: BuildOptions
+    tokenizer_json: str | None
+    fast: bool
+    vocab_size: int
+
+
+@dataclass(slots=True)
+class EncodedBlock:
+    """The tokens of a block, every document followed by a separator, and what was counted on the way.
+
+    Attributes:
+        tokens: uint16 or uint32 [n], separators included.
+        sources: where each document came from; documents without tokens are left out.
+        text_bytes: UTF-8 bytes read, or for token runs the bytes of their ids.
+        replaced: invalid places in the UTF-8 that became U+FFFD.
+        routed, checked, differed: see ``EncodedTexts``.
+    """
+
+    tokens: npt.NDArray[Any]
+    sources: list[str]
+    text_bytes: int
+    replaced: int = 0
+    routed: int = 0
+    checked: int = 0
+    differed: int = 0
+
+
+class BlockEncoder:
+    """Encodes blocks by one setup. Not thread-safe.
+
+    Raises:
+        Unsupported: the fast tokenizer was asked for and cannot be had.
+    """
+
+    def __init__(self, setup: EncodeSetup) -> None:
+        self._options = setup.options
+        self._vocab_size = setup.vocab_size
+        self._dtype = token_dtype(setup.vocab_size)
+        self._encoder = _make_encoder(setup.tokenizer_json, setup.fast) if setup.tokenizer_json else None
+
+    def encode(self, payload: Lines | Texts | TokenRun) -> EncodedBlock:
+        """The block's tokens.
+
+        Raises:
+            InvalidArgument: a line, field or id is wrong; the message names the place. Or text came without a tokenizer.
+        """
+        if isinstance(payload, TokenRun):
+            return self._encode_run(payload)
+        if self._encoder is None:
+            path = payload.path if isinstance(payload, Lines) else payload.documents[0][0]
+            raise InvalidArgument(f"corpus {path}: holds text, and no tokenizer is given; name one with --tokenizer")
+        documents = parse_documents(payload, self._options)
+        encoded = self._encoder.encode(documents.texts, seed=documents.text_bytes)
+        sources = [source for source, ids in zip(documents.sources, encoded.ids, strict=True) if ids]
+        return EncodedBlock(
+            self._join(encoded.ids),
+            sources,
+            documents.text_bytes,
+            documents.replaced,
+            encoded.routed,
+            encoded.checked,
+            encoded.differed,
+        )
+
+    def _join(self, documents: list[list[int]]) -> npt.NDArray[Any]:
+        end = separator(self._dtype)
+        tokens = np.empty(sum(len(ids) + 1 for ids in documents if ids), self._dtype)
+        place = 0
+        for ids in documents:
+            if ids:
+                tokens[place : place + len(ids)] = ids
+                tokens[place + len(ids)] = end
+                place += len(ids) + 1
+        return tokens
+
+    def _encode_run(self, run: TokenRun) -> EncodedBlock:
+        ids = np.asarray(run.ids)
+        end = self._options.end_of_document
+        ends = np.zeros(len(ids), bool) if end is None else ids == end
+        self._check_range(run, ids, ends)
+        begins = np.zeros(len(ids) + 1, bool)
+        begins[list(run.starts)] = True
+        begins[1:] |= ends
+        begins[-1] = False
+        sources, pieces = [], []
+        bounds = np.append(np.flatnonzero(begins), len(ids))
+        for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+            document = ids[start : stop - 1 if ends[stop - 1] else stop]
+            if len(document):
+                sources.append(_source(run, int(start)))
+                pieces += [document.astype(self._dtype), np.array([separator(self._dtype)], self._dtype)]
+        tokens = np.concatenate(pieces) if pieces else np.empty(0, self._dtype)
+        return EncodedBlock(tokens, sources, ids.nbytes)
+
+    def _check_range(self, run: TokenRun, ids: npt.NDArray[Any], ends: npt.NDArray[np.bool_]) -> None:
+        bad = ((ids < 0) | (ids >= self._vocab_size)) & ~ends
+        if bad.any():
+            place = int(np.argmax(bad))
+            where = f"position {run.first + place}" if run.sources is None else f"document {_source(run, place)}"
+            raise InvalidArgument(
+                f"corpus {run.path}: id {int(ids[place])} at {where} is not below {self._vocab_size}, the size of the "
+                "vocabulary; give the tokenizer, --vocab-size or --token-format that the corpus was made with"
+            )
+
+
+def _source(run: TokenRun, start: int) -> str:
+    if run.sources is None:
+        return f"{run.path}@{run.first + start}"
+    return run.sources[int(np.searchsorted(run.starts, start, side="right")) - 1]
+
+
+def _make_encoder(tokenizer_json: str, wants_fast: bool) -> Encoder:
+    tokenizer = Tokenizer.from_str(tokenizer_json)
+    if not wants_fast:
+        return Encoder(tokenizer, None)
+    fast = load_fast(tokenizer)
+    if isinstance(fast, str):
+        raise Unsupported(f"tokenizer: {fast}; build with --tokenization exact")
+    return Encoder(tokenizer, fast)

@@ -1,0 +1,159 @@
+"""The files of a corpus: named, in folders or by pattern, each recognised by its name."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from build_index.options import BuildOptions
+from datastore.errors import InvalidArgument, NotFound
+
+ENDINGS = {
+    ".jsonl": "lines",
+    ".jsonl.gz": "lines-gz",
+    ".jsonl.zst": "lines-zst",
+    ".parquet": "parquet",
+    ".npy": "npy",
+    ".bin": "bin",
+}
+"""Ending of a file's name -> kind; every other name is taken for plain text."""
+
+TOKEN_KINDS = ("npy", "bin")
+PATTERN = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """One file of a corpus. ``named`` tells that the user asked for this very file, so it may not be skipped."""
+
+    path: str
+    kind: str
+    size: int
+    modified_ns: int
+    named: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The files of a corpus in the order of building, and how many were left out, by reason."""
+
+    files: tuple[InputFile, ...]
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files as they lie on disk."""
+        return sum(file.size for file in self.files)
+
+    def identity(self, count: int) -> str:
+        """SHA-256 (hex) of names, sizes and times of the first ``count`` files: equal if they are still the same."""
+        digest = hashlib.sha256()
+        for file in self.files[:count]:
+            digest.update(
+                f"{file.path}\0{file.kind}\0{file.size}\0{file.modified_ns}\n".encode("utf-8", "surrogateescape")
+            )
+        return digest.hexdigest()
+
+
+def find_inputs(options: BuildOptions) -> Inputs:
+    """Every file that the corpora name; folders are walked in the order of names, without hidden files.
+
+    Raises:
+        NotFound: a file or folder does not exist, or a pattern matches nothing.
+        InvalidArgument: no file is left to read.
+    """
+    skipped: Counter[str] = Counter()
+    files: list[InputFile] = []
+    seen: set[tuple[int, int]] = set()
+    for corpus in options.corpora:
+        for path, named in _expand(corpus, options, skipped):
+            status = os.stat(path)
+            if (status.st_dev, status.st_ino) in seen:
+                skipped["given twice"] += 1
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            files.append(InputFile(path, recognise(path), status.st_size, status.st_mtime_ns, named))
+    if not files:
+        left_out = ", ".join(f"{count} {reason}" for reason, count in skipped.items()) or "no files at all"
+        raise InvalidArgument(
+            f"corpus {' '.join(options.corpora)}: nothing to read ({left_out}); name files that hold text"
+        )
+    return Inputs(tuple(files), skipped)
+
+
+def recognise(path: str) -> str:
+    """The kind of a file, by its name alone."""
+    lower = path.lower()
+    return next((kind for ending, kind in ENDINGS.items() if lower.endswith(ending)), "text")
+
+
+def _expand(corpus: str, options: BuildOptions, skipped: Counter[str]) -> Iterator[tuple[str, bool]]:
+    if os.path.isdir(corpus):
+        yield from ((path, False) for path in _walk(corpus, options, skipped))
+    elif os.path.isfile(corpus):
+        yield corpus, True
+    elif PATTERN & set(corpus):
+        matches = sorted(glob.glob(corpus, recursive=True))
+        if not matches:
+            raise NotFound(f"corpus {corpus}: the pattern matches no file; check it, and quote it against the shell")
+        for match in matches:
+            yield from _expand_match(match, corpus, options, skipped)
+    elif os.path.exists(corpus):
+        raise InvalidArgument(f"corpus {corpus}: neither a file nor a folder; name a file or a folder")
+    else:
+        raise NotFound(f"corpus {corpus}: no such file or folder; check the name")
+
+
+def _expand_match(match: str, pattern: str, options: BuildOptions, skipped: Counter[str]) -> Iterator[tuple[str, bool]]:
+    if os.path.isfile(match):
+        yield match, True
+    elif os.path.isdir(match) and "**" not in pattern:  # "**" lists the files of its folders by itself
+        yield from ((path, False) for path in _walk(match, options, skipped))
+
+
+def _walk(folder: str, options: BuildOptions, skipped: Counter[str]) -> Iterator[str]:
+    for parent, folders, names in os.walk(folder):
+        skipped["hidden"] += sum(name.startswith(".") for name in (*folders, *names))
+        folders[:] = sorted(
+            name for name in folders if not name.startswith(".") and not _is_store(parent, name, options)
+        )
+        for name in sorted(names):
+            path = os.path.join(parent, name)
+            if name.startswith("."):
+                continue
+            if not os.path.isfile(path):
+                skipped["not a regular file"] += 1
+            elif options.extensions and not name.lower().endswith(_endings(options.extensions)):
+                skipped["other extension"] += 1
+            elif recognise(path) in TOKEN_KINDS and not _takes_tokens(options):
+                skipped["token arrays in a folder (name them, or give --end-of-document)"] += 1
+            else:
+                yield path
+
+
+def _is_store(parent: str, name: str, options: BuildOptions) -> bool:
+    """Whether a folder is the datastore that is being built, which must not read itself."""
+    return os.path.abspath(os.path.join(parent, name)) == os.path.abspath(options.output)
+
+
+def _endings(extensions: Sequence[str]) -> tuple[str, ...]:
+    return tuple(ending.lower() if ending.startswith(".") else f".{ending.lower()}" for ending in extensions)
+
+
+def _takes_tokens(options: BuildOptions) -> bool:
+    """Source trees hold .npy and .bin files that are no tokens, so a folder's are taken only where tokens are expected."""
+    return options.tokenizer is None or options.token_format is not None or options.end_of_document is not None
+
+
+def read_error(path: str | Path, error: OSError) -> NotFound | InvalidArgument:
+    """What to raise when a corpus file cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return NotFound(f"corpus {path}: the file is gone; check the name, and leave corpora alone during a build")
+    return InvalidArgument(
+        f"corpus {path}: cannot be read ({error.strerror or error}); check the file and its permissions"
+    )

@@ -1,0 +1,139 @@
+"""The journal of a build: one JSON line for its settings, one for each finished segment; how a build goes on after a crash."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from build_index.block import Position
+from build_index.counts import Counts
+from build_index.inputs import Inputs
+from build_index.proof import Proof
+from build_index.workspace import Workspace, disk_error
+from datastore.manifest import write_atomically
+from datastore.segment import SegmentEntry
+
+JOURNAL_FORMAT = 1
+"""Raised whenever blocks are cut or tokenized otherwise than before, so that old work is not continued differently."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedSegment:
+    """A segment that is on disk, where to read on after it, and what was counted while it was made.
+
+    ``inputs`` identifies the files up to there: as long as they are the same, the segment is valid.
+    """
+
+    entry: SegmentEntry
+    next: Position
+    inputs: str
+    counts: Counts
+    skipped: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """What an earlier run of the same build left; ``complete`` if that was all of it."""
+
+    proof: Proof
+    finished: tuple[FinishedSegment, ...]
+    complete: bool
+
+
+def write_journal(path: Path, settings: dict[str, Any], proof: Proof, finished: Sequence[FinishedSegment] = ()) -> None:
+    """Begin the journal, with the segments that an earlier run finished."""
+    header = {"format": JOURNAL_FORMAT, "settings": settings, "proof": asdict(proof)}
+    write_atomically(path, b"".join(_line(record) for record in (header, *map(asdict, finished))))
+
+
+def record_segment(path: Path, segment: FinishedSegment) -> None:
+    """Add a finished segment; once this returns, a crash no longer loses it."""
+    _append(path, asdict(segment))
+
+
+def record_complete(path: Path, inputs: Inputs) -> None:
+    """Say that all segments are there, so that a crash after publishing is told from one before."""
+    _append(path, {"complete": inputs.identity(len(inputs.files))})
+
+
+def is_complete(workspace: Workspace, settings: dict[str, Any], inputs: Inputs) -> bool:
+    """Whether an earlier run with these settings and inputs had all its segments."""
+    records = _records(workspace.journal)
+    return (
+        bool(records)
+        and records[0].get("settings") == settings
+        and records[-1].get("complete") == inputs.identity(len(inputs.files))
+    )
+
+
+def read_journal(workspace: Workspace, settings: dict[str, Any], inputs: Inputs) -> Journal | str | None:
+    """What an earlier run left and is still of use; or why it is of none; or None if there was no earlier run.
+
+    Segments count up to the first whose files have changed, so corpora may be added behind those that are done.
+    """
+    records = _records(workspace.journal)
+    if not records:
+        return None
+    header, *rest = records
+    if header.get("format") != JOURNAL_FORMAT:
+        return "another version of Suffolk began it"
+    if header["settings"] != settings:
+        changed = sorted(name for name in settings if settings[name] != header["settings"].get(name))
+        return f"{', '.join(changed) or 'settings'} changed"
+    finished: list[FinishedSegment] = []
+    for record in rest:
+        if "complete" in record:
+            break
+        segment = _segment(record)
+        if reached(inputs, segment.next) != segment.inputs or not workspace.has_segment(segment.entry):
+            break
+        finished.append(segment)
+    if rest and not finished:
+        return "the input files changed"
+    return Journal(Proof(**header["proof"]), tuple(finished), "complete" in records[-1])
+
+
+def reached(inputs: Inputs, position: Position) -> str:
+    """The identity of the files that were read, wholly or in part, up to ``position``."""
+    return inputs.identity(position.file + 1 if position.block else position.file)
+
+
+def _append(path: Path, record: dict[str, Any]) -> None:
+    try:
+        with open(path, "ab") as file:
+            file.write(_line(record))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise disk_error(path, error) from error
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    return json.dumps(record).encode() + b"\n"
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of the journal; a line torn by a crash ends it."""
+    records: list[dict[str, Any]] = []
+    if not path.is_file():
+        return records
+    for line in path.read_bytes().split(b"\n")[:-1]:
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            break
+    return records
+
+
+def _segment(record: dict[str, Any]) -> FinishedSegment:
+    return FinishedSegment(
+        SegmentEntry(**record["entry"]),
+        Position(*record["next"]),
+        record["inputs"],
+        Counts(**record["counts"]),
+        record["skipped"],
+    )

@@ -1,0 +1,138 @@
+"""What a build will take - tokens, time, memory, disk - before it starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from build_index.inputs import TOKEN_KINDS, Inputs
+from build_index.options import BuildOptions
+from build_index.proof import Proof
+from build_index.report import megabytes, skipped_line
+from build_index.target import Target
+from datastore.errors import ResourceExhausted
+from datastore.segment import token_dtype
+
+STORE_BYTES_PER_TOKEN = {2: 6.2, 4: 7.2}
+"""By width of the token type: what the segment format is allowed to take."""
+
+SORT_TOKENS_PER_SECOND = 4e6
+"""Of one thread on large segments; measured 6 to 8 million on source code, fewer where texts repeat or the disk is slow."""
+
+SORT_BYTES_PER_TOKEN = 4 + 16 * 0.06
+"""A position per token, and 16 bytes for those of the largest run with one first token: 6 % of the tokens of source code."""
+
+BUILDER_BYTES, WORKER_BYTES = 300e6, 250e6
+"""Resident size without any segment: interpreter, libraries, tokenizer, blocks on their way."""
+
+IDS_RATE = 200e6
+
+
+@dataclass(frozen=True, slots=True)
+class BuildPlan:
+    """Estimates for one build; see ``lines`` for their words.
+
+    Attributes:
+        files, input_bytes: what there is to read, as it lies on disk.
+        text_bytes, tokens: what is in it, by a sample.
+        tokenize_seconds, sort_seconds: time with ``workers`` processes.
+        memory_bytes: resident, builder and workers together.
+        store_bytes: what the new segments will take; ``work_bytes`` more are needed while building.
+        free_bytes: free now on the disk of the datastore.
+    """
+
+    files: int
+    input_bytes: int
+    skipped: dict[str, int]
+    text_bytes: int
+    tokens: int
+    segments: int
+    workers: int
+    tokenize_seconds: float
+    sort_seconds: float
+    memory_bytes: int
+    store_bytes: int
+    work_bytes: int
+    free_bytes: int
+    fast: bool
+    tokenization: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """The plan for people."""
+        seconds = self.tokenize_seconds + self.sort_seconds
+        way = "fast path" if self.fast else "Hugging Face tokenizers"
+        return [
+            f"input      {self.files:,} files, {megabytes(self.input_bytes)} on disk; skipped: {skipped_line(self.skipped)}",
+            f"text       about {megabytes(self.text_bytes)}",
+            f"tokens     about {self.tokens:,} in {self.segments} segments",
+            f"time       about {duration(seconds)} with {self.workers} processes ({duration(self.tokenize_seconds)} reading and "
+            f"tokenizing, {duration(self.sort_seconds)} sorting)",
+            f"memory     about {megabytes(self.memory_bytes)}",
+            f"disk       about {megabytes(self.store_bytes)} for the datastore and {megabytes(self.work_bytes)} more while "
+            f"building; {megabytes(self.free_bytes)} are free",
+            f"tokenizer  {way}: {self.tokenization}",
+        ]
+
+
+def make_plan(options: BuildOptions, inputs: Inputs, target: Target, proof: Proof, workers: int) -> BuildPlan:
+    """Estimates from the sizes of the files and what ``proof`` measured on a sample of them."""
+    width = token_dtype(target.vocab_size).itemsize
+    ids_bytes = sum(file.size for file in inputs.files if file.kind in TOKEN_KINDS)
+    text_bytes = int((inputs.size - ids_bytes) * proof.growth)
+    tokens = int(text_bytes * proof.tokens / max(1, proof.text_bytes)) + ids_bytes // (
+        2 if target.token_width == "u16" else 4
+    )
+    rate = proof.fast_rate * workers if proof.fast else proof.exact_rate
+    in_segment = min(tokens, options.segment_tokens)
+    return BuildPlan(
+        files=len(inputs.files),
+        input_bytes=inputs.size,
+        skipped=dict(inputs.skipped),
+        text_bytes=text_bytes,
+        tokens=tokens,
+        segments=max(1, -(-tokens // options.segment_tokens)),
+        workers=workers,
+        tokenize_seconds=text_bytes / max(rate, 1.0) + ids_bytes / IDS_RATE if text_bytes else ids_bytes / IDS_RATE,
+        sort_seconds=tokens / SORT_TOKENS_PER_SECOND / options.workers(),
+        memory_bytes=int(
+            in_segment * (width + SORT_BYTES_PER_TOKEN) + BUILDER_BYTES + WORKER_BYTES * (workers if workers > 1 else 0)
+        ),
+        store_bytes=int(tokens * STORE_BYTES_PER_TOKEN[width]),
+        work_bytes=in_segment * width,
+        free_bytes=_free_bytes(options.output),
+        fast=proof.fast,
+        tokenization=proof.reason,
+    )
+
+
+def require_disk(plan: BuildPlan, store: Path) -> None:
+    """Refuse a build that will not fit on its disk, rather than fill it.
+
+    Raises:
+        ResourceExhausted: more is needed than is free.
+    """
+    needed = plan.store_bytes + plan.work_bytes
+    if needed > plan.free_bytes:
+        raise ResourceExhausted(
+            f"{store}: the build needs about {megabytes(needed)} of disk and {megabytes(plan.free_bytes)} are free; free some, "
+            "choose another --output, or build from fewer corpora"
+        )
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people."""
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _free_bytes(store: Path) -> int:
+    place = next(folder for folder in (store, *store.absolute().parents) if os.path.isdir(folder))
+    return shutil.disk_usage(place).free

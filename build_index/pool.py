@@ -1,0 +1,140 @@
+"""Worker processes that encode blocks in parallel and give them back in order, with few of them in memory at a time."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+from build_index.block import Block
+from build_index.encode_block import BlockEncoder, EncodedBlock, EncodeSetup
+from datastore.errors import Internal, SuffolkError, Unavailable
+
+BLOCKS_PER_WORKER = 3
+"""One being encoded, one waiting, one whose result waits for its turn."""
+
+
+@contextmanager
+def open_encoder(setup: EncodeSetup, workers: int) -> Iterator[InlineEncoder | WorkerPool]:
+    """An encoder of block streams; with ``workers`` above 1 it has that many processes. They end with the context."""
+    if workers <= 1:
+        yield InlineEncoder(setup)
+        return
+    pool = WorkerPool(setup, workers)
+    try:
+        yield pool
+    finally:
+        pool.close()
+
+
+class InlineEncoder:
+    """Encodes in this process: for small corpora and single cores."""
+
+    def __init__(self, setup: EncodeSetup) -> None:
+        self._encoder = BlockEncoder(setup)
+
+    def encode(self, blocks: Iterator[Block]) -> Iterator[tuple[Block, EncodedBlock]]:
+        """Each block with its tokens, in order."""
+        for block in blocks:
+            yield block, self._encoder.encode(block.payload)
+
+    def processes(self) -> list[int]:
+        """No processes of its own."""
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    process: subprocess.Popen[bytes]
+    connection: Connection
+
+
+class WorkerPool:
+    """Encodes in processes of their own, since the fast tokenizer holds the interpreter's lock. Not thread-safe."""
+
+    def __init__(self, setup: EncodeSetup, workers: int) -> None:
+        self._workers: list[_Worker] = []
+        try:
+            for _ in range(workers):
+                self._workers.append(_start())
+            for worker in self._workers:
+                worker.connection.send(setup)
+        except BaseException:
+            self.close()
+            raise
+
+    def encode(self, blocks: Iterator[Block]) -> Iterator[tuple[Block, EncodedBlock]]:
+        """Each block with its tokens, in order; block i goes to worker i modulo their number.
+
+        Raises:
+            SuffolkError: what encoding a block raised, when its turn comes.
+            Unavailable: a worker died.
+        """
+        waiting: deque[tuple[_Worker, Block]] = deque()
+        for number, block in enumerate(blocks):
+            worker = self._workers[number % len(self._workers)]
+            _send(worker, block)
+            waiting.append((worker, block))
+            if len(waiting) >= BLOCKS_PER_WORKER * len(self._workers):
+                yield _receive(*waiting.popleft())
+        while waiting:
+            yield _receive(*waiting.popleft())
+
+    def processes(self) -> list[int]:
+        """The workers' process ids."""
+        return [worker.process.pid for worker in self._workers]
+
+    def close(self) -> None:
+        """End all workers, whatever they are doing."""
+        for worker in self._workers:
+            worker.connection.close()
+            worker.process.kill()
+        for worker in self._workers:
+            worker.process.wait()
+        self._workers.clear()
+
+
+def _start() -> _Worker:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "build_index.worker", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the builder, which then ends its workers
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+    return _Worker(process, Connection(ours.detach()))
+
+
+def _send(worker: _Worker, block: Block) -> None:
+    try:
+        worker.connection.send(block.payload)
+    except (BrokenPipeError, ConnectionResetError) as error:
+        raise _death(worker) from error
+
+
+def _receive(worker: _Worker, block: Block) -> tuple[Block, EncodedBlock]:
+    try:
+        answer = worker.connection.recv()
+    except (EOFError, ConnectionResetError) as error:
+        raise _death(worker) from error
+    if isinstance(answer, SuffolkError):
+        raise answer
+    if not isinstance(answer, EncodedBlock):
+        raise Internal(f"a tokenizing process answered {type(answer).__name__}; report this")
+    return block, answer
+
+
+def _death(worker: _Worker) -> Unavailable:
+    code = worker.process.wait()
+    return Unavailable(
+        f"a tokenizing process ended with code {code} (-9: killed, often for memory); run the command again to go on, "
+        "with fewer --threads if memory is short"
+    )

@@ -1,0 +1,129 @@
+"""Is the fast path equal to Hugging Face tokenizers on this corpus? Tried on a sample of it before anything is built."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from kitoken import Kitoken
+from tokenizers import Tokenizer
+
+from build_index.block import TokenRun
+from build_index.documents import parse_documents
+from build_index.encoder import Encoder
+from build_index.inputs import TOKEN_KINDS, Inputs
+from build_index.options import BuildOptions
+from build_index.reader import read_blocks
+
+Item = TypeVar("Item")
+SAMPLE_FILES = 256
+SAMPLE_BYTES = 2 << 20
+SAMPLE_BLOCK_BYTES = 256 << 10
+SAMPLE_DOCUMENT_CHARACTERS = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What the sample showed.
+
+    Attributes:
+        fast: whether the build may take the fast path.
+        reason: why, in words for people.
+        documents, text_bytes: how large the sample was.
+        tokens: how many it has.
+        fast_rate, exact_rate: bytes of text per second of each way (the exact one with all its threads); 0 if not tried.
+        growth: bytes of text per byte of the corpus on disk.
+    """
+
+    fast: bool
+    reason: str
+    documents: int = 0
+    text_bytes: int = 0
+    tokens: int = 0
+    fast_rate: float = 0.0
+    exact_rate: float = 0.0
+    growth: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Documents from all over the corpus, and the bytes of text per byte on disk where they were taken."""
+
+    texts: list[str]
+    growth: float
+
+
+def load_fast(tokenizer: Tokenizer) -> Kitoken | str:
+    """The fast form of ``tokenizer``, or why there is none."""
+    try:
+        return Kitoken.from_tokenizers(tokenizer.to_str().encode())
+    except ValueError as error:
+        return f"the fast tokenizer cannot read it ({' '.join(str(error).split())[:120]})"
+
+
+def prove(tokenizer: Tokenizer, sample: Sample, tokenization: str) -> Proof:
+    """Tokenize ``sample`` both ways and compare. Documents that go to Hugging Face tokenizers anyway are not compared."""
+    size = sum(len(text.encode()) for text in sample.texts)
+    begin = time.perf_counter()
+    ids = Encoder(tokenizer, None).encode_exactly(sample.texts)
+    exact_rate = size / max(time.perf_counter() - begin, 1e-9)
+    facts = Proof(False, "", len(ids), size, sum(map(len, ids)), 0.0, exact_rate, sample.growth)
+    if tokenization == "exact":
+        return replace(facts, reason="asked for with --tokenization exact")
+    fast = load_fast(tokenizer)
+    if isinstance(fast, str):
+        return replace(facts, reason=fast)
+    encoder = Encoder(tokenizer, fast)
+    begin = time.perf_counter()
+    equal = [
+        encoder.is_risky(text) or fast.encode(text, True) == expected
+        for text, expected in zip(sample.texts, ids, strict=True)
+    ]
+    facts = replace(facts, fast_rate=size / max(time.perf_counter() - begin, 1e-9))
+    if differing := equal.count(False):
+        return replace(facts, reason=f"the fast path gave other ids for {differing} of {len(ids)} sampled documents")
+    return replace(facts, fast=True, reason=f"equal ids for all {len(ids)} sampled documents, {size / 1e6:.1f} MB")
+
+
+def take_sample(inputs: Inputs, options: BuildOptions) -> Sample:
+    """About 2 MiB of documents, evenly from up to 256 files that are spread evenly over the inputs.
+
+    Raises:
+        SuffolkError: a file is damaged or of the wrong form, just as in the build itself.
+    """
+    files = spread([file for file in inputs.files if file.kind not in TOKEN_KINDS], SAMPLE_FILES)
+    texts: list[str] = []
+    taken = text_bytes = disk_bytes = 0
+    for number, file in enumerate(files, 1):
+        wanted = SAMPLE_BYTES * number // len(files)
+        here = 0
+        for block in read_blocks(Inputs((file,)), options, "u32", Counter()):
+            if isinstance(block.payload, TokenRun):
+                break
+            documents = parse_documents(block.payload, options)
+            chosen = _choose(documents.texts, min(wanted - taken, SAMPLE_BLOCK_BYTES))
+            texts += chosen
+            taken += sum(len(text.encode()) for text in chosen)
+            text_bytes += documents.text_bytes
+            here = block.bytes_read
+            if taken >= wanted:
+                break
+        disk_bytes += here
+    return Sample(texts, text_bytes / disk_bytes if disk_bytes else 1.0)
+
+
+def spread(items: Sequence[Item], count: int) -> list[Item]:
+    """At most ``count`` of ``items``, evenly spaced."""
+    if len(items) <= count:
+        return list(items)
+    return [items[index * len(items) // count] for index in range(count)]
+
+
+def _choose(texts: Sequence[str], wanted: int) -> list[str]:
+    """Texts of about ``wanted`` characters in all, at least one, evenly spaced; very long ones shortened."""
+    short = [text[:SAMPLE_DOCUMENT_CHARACTERS] for text in texts if text]
+    average = sum(map(len, short)) / max(1, len(short))
+    return spread(short, max(1, round(wanted / max(1.0, average))))

@@ -1,0 +1,98 @@
+"""Parquet files: a text column, or a column of token ids, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from build_index.block import Texts, TokenRun
+from build_index.inputs import InputFile
+from build_index.options import BuildOptions
+from datastore.errors import Corruption, InvalidArgument, Unsupported
+
+IDS_COLUMN = "input_ids"
+BATCH_ROWS = 256
+
+
+def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Texts | TokenRun, int]]:
+    """Batches of rows: texts if there is a tokenizer and a text column, else the lists of ids in ``input_ids``.
+
+    Raises:
+        Unsupported: pyarrow is not installed.
+        Corruption: the file is damaged.
+        InvalidArgument: neither column is there, or a value is missing or of the wrong type.
+    """
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise Unsupported(
+            f"corpus {file.path}: reading Parquet needs pyarrow; pip install 'suffolk[parquet]'"
+        ) from error
+    try:
+        with parquet.ParquetFile(file.path) as table:
+            column = _choose(table.schema_arrow, file.path, options)
+            wanted = [column, *([options.id_field] if options.id_field else [])]
+            row = 0
+            total = max(1, table.metadata.num_rows)
+            for batch in table.iter_batches(batch_size=BATCH_ROWS, columns=wanted):
+                sources = _sources(batch, row, file.path, options.id_field)
+                read = _texts if column == options.text_field else _token_run
+                row += batch.num_rows
+                yield read(batch, column, sources, file.path, row - batch.num_rows), file.size * row // total
+    except pyarrow.ArrowException as error:
+        reason = " ".join(str(error).split())[:160]
+        raise Corruption(
+            f"corpus {file.path}: damaged Parquet file ({reason}); fetch it again or leave it out"
+        ) from error
+
+
+def _choose(schema: Any, path: str, options: BuildOptions) -> str:
+    names = set(schema.names)
+    if options.id_field and options.id_field not in names:
+        raise InvalidArgument(f"corpus {path}: no column '{options.id_field}' (--id-field); it has {_listing(names)}")
+    if options.text_field in names and (options.tokenizer is not None or IDS_COLUMN not in names):
+        return options.text_field
+    if IDS_COLUMN in names:
+        return IDS_COLUMN
+    raise InvalidArgument(
+        f"corpus {path}: no column '{options.text_field}' and no '{IDS_COLUMN}'; it has {_listing(names)}; "
+        "name the text column with --text-field"
+    )
+
+
+def _listing(names: set[str]) -> str:
+    return ", ".join(sorted(names)[:12]) or "no columns"
+
+
+def _sources(batch: Any, row: int, path: str, id_field: str | None) -> list[str]:
+    if id_field is None:
+        return [f"{path}:{row + offset + 1}" for offset in range(batch.num_rows)]
+    return [f"{path}#{value}" for value in batch.column(id_field).to_pylist()]
+
+
+def _texts(batch: Any, column: str, sources: list[str], path: str, row: int) -> Texts:
+    texts = batch.column(column).to_pylist()
+    for offset, text in enumerate(texts):
+        if not isinstance(text, (str, bytes)):
+            raise InvalidArgument(
+                f"{path}:{row + offset + 1}: column '{column}' holds {type(text).__name__}, not text; "
+                "name the text column with --text-field"
+            )
+    return Texts(tuple(zip(sources, texts, strict=True)))
+
+
+def _token_run(batch: Any, column: str, sources: list[str], path: str, row: int) -> TokenRun:
+    lists = batch.column(column)
+    values = lists.flatten() if hasattr(lists, "flatten") else None
+    if values is None or not str(values.type).startswith(("int", "uint")) or lists.null_count or values.null_count:
+        raise InvalidArgument(
+            f"{path}:{row + 1}: column '{column}' is {lists.type} or holds nulls; token ids are lists of integers"
+        )
+    lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
+    starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
+    return TokenRun(
+        path, 0, values.to_numpy(zero_copy_only=False), tuple(int(start) for start in starts), tuple(sources)
+    )

@@ -1,0 +1,76 @@
+"""Plain text and source files as blocks of whole documents; a file too large for one block is cut at line ends."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from build_index.block import BLOCK_BYTES, Texts
+from build_index.inputs import InputFile
+from datastore.errors import InvalidArgument
+
+SNIFF_BYTES = 1024
+
+
+def is_binary(data: bytes) -> bool:
+    """Whether the start of a file holds a NUL byte, which text in UTF-8 does not."""
+    return b"\0" in data[:SNIFF_BYTES]
+
+
+def read_small_text(file: InputFile, skipped: Counter[str]) -> bytes | None:
+    """The whole file, or None (counted in ``skipped``) if it is empty, or binary and was found in a folder.
+
+    Raises:
+        InvalidArgument: the file is binary and was asked for by name.
+    """
+    with open(file.path, "rb") as stream:
+        data = stream.read()
+    if is_binary(data):
+        _skip_binary(file, skipped)
+        return None
+    if not data:
+        skipped["empty"] += 1
+        return None
+    return data
+
+
+def read_large_text(file: InputFile, skipped: Counter[str]) -> Iterator[tuple[Texts, int]]:
+    """Documents of about a megabyte, cut after a line end where there is one, with the bytes of the file read so far."""
+    with open(file.path, "rb") as stream:
+        if is_binary(stream.read(SNIFF_BYTES)):
+            _skip_binary(file, skipped)
+            return
+        stream.seek(0, os.SEEK_SET)
+        yield from _pieces(stream, file.path)
+
+
+def _pieces(stream: BinaryIO, path: str) -> Iterator[tuple[Texts, int]]:
+    offset, rest = 0, b""
+    while chunk := stream.read(BLOCK_BYTES):
+        data = rest + chunk
+        cut = data.rfind(b"\n") + 1 or _character_boundary(data)
+        yield Texts(((f"{path}@{offset}", data[:cut]),)), stream.tell()
+        offset, rest = offset + cut, data[cut:]
+    if rest:
+        yield Texts(((f"{path}@{offset}", rest),)), stream.tell()
+
+
+def _character_boundary(data: bytes) -> int:
+    """The largest cut that splits no UTF-8 character."""
+    for cut in range(len(data) - 1, max(0, len(data) - 4), -1):
+        if (
+            data[cut] & 0xC0 != 0x80
+        ):  # a lead byte: its character may go on behind the end, so it belongs to the next piece
+            return cut
+    return len(data)
+
+
+def _skip_binary(file: InputFile, skipped: Counter[str]) -> None:
+    if file.named:
+        raise InvalidArgument(
+            f"corpus {file.path}: a binary file (NUL byte in its first {SNIFF_BYTES} bytes); name text, .jsonl, .jsonl.gz, "
+            ".jsonl.zst, .parquet, .npy or .bin files"
+        )
+    skipped["binary"] += 1

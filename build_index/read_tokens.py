@@ -1,0 +1,61 @@
+"""Corpora that are already tokenized: .npy and raw little-endian .bin files, memory-mapped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from build_index.block import BLOCK_TOKENS, TokenRun
+from build_index.inputs import InputFile
+from datastore.errors import Corruption, InvalidArgument
+
+
+def read_npy(file: InputFile, end_of_document: int | None) -> Iterator[tuple[TokenRun, int]]:
+    """Runs of a one-dimensional integer array; a run ends after an end-of-document id where there is one.
+
+    Raises:
+        Corruption: not a .npy file, or cut off.
+        InvalidArgument: not one-dimensional, or not of integers.
+    """
+    try:
+        ids = np.load(file.path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise Corruption(
+            f"corpus {file.path}: not a whole .npy file ({error}); write it again or leave it out"
+        ) from error
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise InvalidArgument(
+            f"corpus {file.path}: an array of {ids.dtype} with {ids.ndim} dimensions; token ids are a one-dimensional "
+            "array of integers"
+        )
+    yield from _runs(file, ids, end_of_document)
+
+
+def read_bin(file: InputFile, width: str, end_of_document: int | None) -> Iterator[tuple[TokenRun, int]]:
+    """Runs of a raw little-endian file of u16 or u32 ids.
+
+    Raises:
+        InvalidArgument: the file's size is no multiple of the width.
+    """
+    dtype = np.dtype("<u2" if width == "u16" else "<u4")
+    if file.size % dtype.itemsize:
+        raise InvalidArgument(
+            f"corpus {file.path}: {file.size} bytes is no multiple of {dtype.itemsize}, the size of a {width} id; "
+            "give the other --token-format"
+        )
+    if file.size:
+        yield from _runs(file, np.memmap(file.path, dtype, mode="r"), end_of_document)
+
+
+def _runs(file: InputFile, ids: npt.NDArray[np.integer], end_of_document: int | None) -> Iterator[tuple[TokenRun, int]]:
+    start, total = 0, len(ids)
+    while start < total:
+        window = np.asarray(ids[start : start + BLOCK_TOKENS])
+        if end_of_document is not None and start + len(window) < total:
+            ends = np.flatnonzero(window == end_of_document)
+            if len(ends):  # a document longer than a block has none, and is cut where the block ends
+                window = window[: int(ends[-1]) + 1]
+        yield TokenRun(file.path, start, window), file.size * (start + len(window)) // total
+        start += len(window)

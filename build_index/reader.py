@@ -1,0 +1,84 @@
+"""A corpus as a stream of blocks, from any position on, always cut in the same places."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from build_index.block import BLOCK_BYTES, START, Block, Lines, Position, Texts, TokenRun
+from build_index.inputs import InputFile, Inputs, read_error
+from build_index.options import BuildOptions
+from build_index.read_lines import read_lines
+from build_index.read_parquet import read_parquet
+from build_index.read_texts import read_large_text, read_small_text
+from build_index.read_tokens import read_bin, read_npy
+
+
+def read_blocks(
+    inputs: Inputs, options: BuildOptions, token_width: str, skipped: Counter[str], start: Position = START
+) -> Iterator[Block]:
+    """The blocks of all inputs in order, from ``start`` on. Files left out on the way are counted in ``skipped``.
+
+    What a block holds depends on the files and on ``start`` alone, so a build that goes on at the end of an earlier block
+    sees what it would have seen.
+
+    Raises:
+        SuffolkError: a file is missing, damaged or of the wrong form; the message names it.
+    """
+    group: list[tuple[str, str | bytes]] = []
+    group_bytes = 0
+    before = sum(file.size for file in inputs.files[: start.file])
+    for index in range(start.file, len(inputs.files)):
+        file = inputs.files[index]
+        done = start.block if index == start.file else 0
+        if file.kind == "text" and file.size <= BLOCK_BYTES and not done:
+            data = _guard_small(file, skipped)
+            if data is not None:
+                group.append((file.path, data))
+                group_bytes += len(data)
+            before += file.size
+            if group_bytes >= BLOCK_BYTES:
+                yield Block(Texts(tuple(group)), Position(index + 1, 0), before, dict(skipped))
+                group, group_bytes = [], 0
+            continue
+        if group:
+            yield Block(Texts(tuple(group)), Position(index, 0), before, dict(skipped))
+            group, group_bytes = [], 0
+        for number, (payload, bytes_read) in enumerate(_guard(file, options, token_width, skipped), 1):
+            if number > done:
+                yield Block(payload, Position(index, number), before + bytes_read, dict(skipped))
+        before += file.size
+    if group:
+        yield Block(Texts(tuple(group)), Position(len(inputs.files), 0), before, dict(skipped))
+
+
+def _guard_small(file: InputFile, skipped: Counter[str]) -> bytes | None:
+    try:
+        return read_small_text(file, skipped)
+    except OSError as error:
+        raise read_error(file.path, error) from error
+
+
+def _guard(
+    file: InputFile, options: BuildOptions, token_width: str, skipped: Counter[str]
+) -> Iterator[tuple[Lines | Texts | TokenRun, int]]:
+    try:
+        yield from _read(file, options, token_width, skipped)
+    except OSError as error:
+        raise read_error(file.path, error) from error
+
+
+def _read(
+    file: InputFile, options: BuildOptions, token_width: str, skipped: Counter[str]
+) -> Iterator[tuple[Lines | Texts | TokenRun, int]]:
+    match file.kind:
+        case "text":
+            return read_large_text(file, skipped)
+        case "parquet":
+            return read_parquet(file, options)
+        case "npy":
+            return read_npy(file, options.end_of_document)
+        case "bin":
+            return read_bin(file, token_width, options.end_of_document)
+        case _:
+            return read_lines(file)

@@ -1,0 +1,107 @@
+"""What a finished build says about itself."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """The outcome of a build. Rates are of this run alone; all other numbers include what earlier runs of it did.
+
+    Attributes:
+        store: the datastore's folder.
+        generation: the generation that was published.
+        segments, documents, tokens: what this build added.
+        text_bytes: UTF-8 bytes of text (bytes of ids, for tokenized corpora).
+        store_bytes: size of the segments that this build added.
+        seconds: wall time of this run; ``tokenize_seconds`` and ``sort_seconds`` are its two large parts.
+        run_text_bytes, run_tokens: what this run itself did.
+        resumed_segments: segments taken over from an interrupted run.
+        peak_memory_bytes: largest resident size of the builder plus that of each of its workers.
+        workers: tokenizing processes.
+        replaced_invalid: invalid places in UTF-8 that became U+FFFD.
+        skipped: files left out, by reason.
+        fast: whether the fast tokenization path was used; ``tokenization`` says why.
+        routed, checked, differed: documents sent to Hugging Face tokenizers for what they hold; samples checked during the
+            build; samples that differed (the blocks they were in were tokenized again by Hugging Face tokenizers).
+    """
+
+    store: str
+    generation: int
+    segments: int
+    documents: int
+    tokens: int
+    text_bytes: int
+    store_bytes: int
+    seconds: float
+    tokenize_seconds: float
+    sort_seconds: float
+    run_text_bytes: int
+    run_tokens: int
+    resumed_segments: int
+    peak_memory_bytes: int
+    workers: int
+    replaced_invalid: int
+    skipped: dict[str, int]
+    fast: bool
+    tokenization: str
+    routed: int
+    checked: int
+    differed: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, with the rates."""
+        return {**asdict(self), "text_bytes_per_second": self.text_rate, "tokens_per_second": self.token_rate}
+
+    @property
+    def text_rate(self) -> float:
+        """Bytes of text per second of this run, sorting included."""
+        return self.run_text_bytes / max(self.seconds, 1e-9)
+
+    @property
+    def token_rate(self) -> float:
+        """Tokens per second of this run, sorting included."""
+        return self.run_tokens / max(self.seconds, 1e-9)
+
+    def lines(self) -> list[str]:
+        """The report for people."""
+        per_token = self.store_bytes / max(1, self.tokens)
+        lines = [
+            f"built {self.store} (generation {self.generation})",
+            f"  added      {self.tokens:,} tokens of {self.documents:,} documents in {self.segments} segments, "
+            f"{megabytes(self.store_bytes)} ({per_token:.2f} bytes a token)",
+            f"  speed      {megabytes(self.run_text_bytes)} in {self.seconds:.1f} s: {self.text_rate / 1e6:.1f} MB/s, "
+            f"{self.token_rate:,.0f} tokens/s (reading and tokenizing {self.tokenize_seconds:.1f} s, "
+            f"sorting {self.sort_seconds:.1f} s)",
+            f"  memory     {megabytes(self.peak_memory_bytes)} at most, with {self.workers} tokenizing processes",
+            f"  tokenizer  {self._tokenizer_line()}",
+            f"  text       {self.replaced_invalid:,} invalid UTF-8 places replaced",
+            f"  skipped    {skipped_line(self.skipped)}",
+        ]
+        if self.resumed_segments:
+            lines.insert(3, f"  resumed    {self.resumed_segments} segments were there from an interrupted run")
+        return lines
+
+    def _tokenizer_line(self) -> str:
+        if not self.fast:
+            return self.tokenization
+        line = f"{self.tokenization}; {self.routed:,} documents with special text went to Hugging Face tokenizers; "
+        if not self.differed:
+            return f"{line}{self.checked:,} more checks during the build all equal"
+        return (
+            f"{line}{self.differed:,} of {self.checked:,} checks during the build DIFFERED: their blocks were tokenized again by "
+            "Hugging Face tokenizers, others may hold a few different ids (drafts there are less often right, text never "
+            "changes); --tokenization exact avoids it"
+        )
+
+
+def megabytes(size: float) -> str:
+    """A size in bytes for people, in decimal units."""
+    return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
+
+
+def skipped_line(skipped: dict[str, int]) -> str:
+    """Files left out, for people."""
+    return ", ".join(f"{count:,} {reason}" for reason, count in sorted(skipped.items()) if count) or "no files"

@@ -1,0 +1,120 @@
+"""What a build makes, settled before it starts: the tokenizer, the vocabulary, and which generation of which datastore."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from build_index.options import DEFAULT_ORDER_DEPTH, BuildOptions
+from datastore.errors import InvalidArgument, NotFound, Unsupported
+from datastore.manifest import MANIFEST_NAME, TOKENIZER_NAME, Manifest, read_manifest
+from datastore.segment import token_dtype
+from datastore.tokenizer import fingerprint, load_tokenizer, vocab_size
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The datastore that a build extends or makes.
+
+    Attributes:
+        previous: the generation that is there now, or None.
+        tokenizer: None if all corpora are tokenized and no tokenizer is known.
+        fingerprint: of the tokenizer, 64 hex digits, or None.
+        vocab_size: ids are below it.
+        order_depth: tokens by which suffixes are ordered.
+        token_width: "u16" or "u32", of the ids in ``.bin`` corpora.
+    """
+
+    previous: Manifest | None
+    tokenizer: Tokenizer | None
+    fingerprint: str | None
+    vocab_size: int
+    order_depth: int
+    token_width: str
+
+    def settings(self, options: BuildOptions, generation: int) -> dict[str, Any]:
+        """All that decides what the segments hold, apart from the input files; a changed setting starts a build over."""
+        return {
+            "generation": generation,
+            "mode": options.mode,
+            "tokenizer": self.fingerprint,
+            "vocab_size": self.vocab_size,
+            "order_depth": self.order_depth,
+            "segment_tokens": options.segment_tokens,
+            "text_field": options.text_field,
+            "id_field": options.id_field,
+            "token_width": self.token_width,
+            "end_of_document": options.end_of_document,
+            "tokenization": options.tokenization,
+        }
+
+
+def find_target(options: BuildOptions) -> Target:
+    """The target of a build, with a tokenizer that fits it.
+
+    Raises:
+        NotFound: the tokenizer, or the datastore to append to, does not exist.
+        Unsupported: tokenizer, vocabulary or order depth differ from those of the datastore to append to.
+        InvalidArgument: neither a tokenizer nor a vocabulary size is given, or they contradict each other.
+    """
+    store = options.output
+    previous = read_manifest(store) if (store / MANIFEST_NAME).exists() else None
+    if options.mode == "append" and previous is None:
+        raise NotFound(f"{store}: no datastore to append to; leave --append out to build a new one")
+    base = previous if options.mode == "append" else None
+    tokenizer = _find_tokenizer(options, base)
+    if tokenizer is None:
+        size, mark = options.vocab_size or (base.vocab_size if base else 0), base.tokenizer if base else None
+        if not size:
+            raise InvalidArgument(
+                "tokenizer: none given; name one with --tokenizer, or for tokenized corpora the --vocab-size"
+            )
+    else:
+        size, mark = vocab_size(tokenizer), fingerprint(tokenizer)
+        if options.vocab_size is not None and options.vocab_size < size:
+            raise InvalidArgument(
+                f"vocab size: {options.vocab_size} is below the tokenizer's {size}; leave --vocab-size out"
+            )
+        size = max(size, options.vocab_size or 0, base.vocab_size if base else 0)
+    depth = options.order_depth or (base.order_depth if base else DEFAULT_ORDER_DEPTH)
+    if base is not None:
+        _require_fit(options, base, size, mark, depth)
+    width = options.token_format or ("u16" if token_dtype(size).itemsize == 2 else "u32")
+    return Target(previous, tokenizer, mark, size, depth, width)
+
+
+def require_mode(options: BuildOptions, target: Target) -> None:
+    """Refuse to build over an existing datastore without a word about what becomes of it.
+
+    Raises:
+        InvalidArgument: there is one, and neither append nor replace was asked for.
+    """
+    if options.mode == "new" and target.previous is not None:
+        raise InvalidArgument(
+            f"{options.output}: holds a datastore already (generation {target.previous.generation}); give --append to add "
+            "to it, --replace to put a new one in its place, or another --output"
+        )
+
+
+def _find_tokenizer(options: BuildOptions, base: Manifest | None) -> Tokenizer | None:
+    if options.tokenizer is not None:
+        return load_tokenizer(options.tokenizer)
+    own = options.output / TOKENIZER_NAME
+    return load_tokenizer(own) if base is not None and base.tokenizer is not None and own.is_file() else None
+
+
+def _require_fit(options: BuildOptions, base: Manifest, size: int, mark: str | None, depth: int) -> None:
+    if mark != base.tokenizer:
+        raise Unsupported(
+            f"tokenizer {options.tokenizer}: not the one of {options.output} (fingerprint {_short(mark)}, the datastore has "
+            f"{_short(base.tokenizer)}); leave --tokenizer out to use the datastore's own, or build another datastore"
+        )
+    for name, given, there in (("vocab size", size, base.vocab_size), ("order depth", depth, base.order_depth)):
+        if given != there:
+            raise Unsupported(f"{name}: {given} differs from the {there} of {options.output}; build another datastore")
+
+
+def _short(mark: str | None) -> str:
+    return mark[:12] if mark else "none"

@@ -1,0 +1,54 @@
+"""The program of a tokenizing process: blocks come in over a socket, encoded blocks or errors go out, in order.
+
+Started as ``python -m build_index.worker DESCRIPTOR``. It ends when the other end of the socket is closed, so that no worker
+outlives a builder that was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+from multiprocessing.connection import Connection
+
+from build_index.block import Lines, Texts, TokenRun
+from build_index.encode_block import BlockEncoder
+from datastore.errors import Internal, SuffolkError
+
+Payload = Lines | Texts | TokenRun
+
+
+def main() -> None:
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there is one worker per core already
+    connection = Connection(int(sys.argv[1]))
+    inbox: queue.SimpleQueue[Payload | None] = queue.SimpleQueue()
+    try:
+        encoder = BlockEncoder(connection.recv())
+        threading.Thread(target=_receive, args=(connection, inbox), daemon=True).start()
+        while (payload := inbox.get()) is not None:
+            connection.send(_encode(encoder, payload))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return
+
+
+def _receive(connection: Connection, inbox: queue.SimpleQueue[Payload | None]) -> None:
+    """Keep taking blocks, also while a result is being sent, so that neither side waits for the other forever."""
+    try:
+        while True:
+            inbox.put(connection.recv())
+    except (EOFError, ConnectionResetError):
+        inbox.put(None)
+
+
+def _encode(encoder: BlockEncoder, payload: Payload) -> object:
+    try:
+        return encoder.encode(payload)
+    except SuffolkError as error:
+        return error
+    except Exception as error:  # noqa: BLE001  the tokenizers raise bare Exception; the builder reports it in its place
+        return Internal(f"tokenizing failed ({type(error).__name__}: {error}); build with --tokenization exact")
+
+
+if __name__ == "__main__":
+    main()

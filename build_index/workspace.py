@@ -1,0 +1,138 @@
+"""Where a build keeps its work, inside the datastore's folder: ``build/`` with a journal and finished segments."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from datastore.errors import InvalidArgument, PermissionDenied, ResourceExhausted, SuffolkError
+from datastore.manifest import (
+    LOCK_NAME,
+    SEGMENTS_NAME,
+    TOKENIZER_NAME,
+    Manifest,
+    WriterLock,
+    fsync_directory,
+    publish,
+    write_atomically,
+)
+from datastore.segment import SegmentEntry
+
+BUILD_NAME = "build"
+JOURNAL_NAME = "journal.jsonl"
+SEGMENT_SUFFIX = ".segment"
+
+
+class Workspace:
+    """The folder of one datastore under construction. Made by ``open_workspace``, which holds the writer lock."""
+
+    def __init__(self, store: Path) -> None:
+        self.store = store
+        self.folder = store / BUILD_NAME
+        self.journal = self.folder / JOURNAL_NAME
+        self.tokens = self.folder / "tokens"
+
+    def clear(self) -> None:
+        """Throw all unfinished work away and begin an empty one."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        (self.folder / SEGMENTS_NAME).mkdir(parents=True)
+        (self.store / SEGMENTS_NAME).mkdir(exist_ok=True)
+
+    @staticmethod
+    def segment_name(generation: int, number: int) -> str:
+        """Of segment ``number`` of the build that makes ``generation``; never used again, as generations only grow."""
+        return f"g{generation:06d}-{number:05d}{SEGMENT_SUFFIX}"
+
+    def new_segment(self, name: str) -> Path:
+        """Where a segment is written before it is published."""
+        return self.folder / SEGMENTS_NAME / name
+
+    def has_segment(self, entry: SegmentEntry) -> bool:
+        """Whether the segment is there, whole, published already or not."""
+        places = (self.new_segment(entry.name), self.store / SEGMENTS_NAME / entry.name)
+        return any(place.is_file() and place.stat().st_size == entry.bytes for place in places)
+
+    def publish(self, manifest: Manifest, tokenizer_json: str | None) -> None:
+        """Make the segments of ``manifest`` the datastore's generation; a crash anywhere in between leaves the old one."""
+        for entry in manifest.segments:
+            if (place := self.new_segment(entry.name)).exists():
+                os.rename(place, self.store / SEGMENTS_NAME / entry.name)
+        fsync_directory(self.store / SEGMENTS_NAME)
+        if tokenizer_json is not None:
+            write_atomically(self.store / TOKENIZER_NAME, tokenizer_json.encode())
+        publish(self.store, manifest)
+
+    def finish(self, manifest: Manifest) -> None:
+        """Remove what the published generation does not need: unlisted segments of builds, and the work folder.
+
+        Readers that have an older generation open keep its files.
+        """
+        listed = {entry.name for entry in manifest.segments}
+        for path in (self.store / SEGMENTS_NAME).glob(f"g*{SEGMENT_SUFFIX}"):
+            if path.name not in listed:
+                path.unlink(missing_ok=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def holds_work(self) -> bool:
+        """Whether a finished segment waits here for the rest of its build."""
+        return any((self.folder / SEGMENTS_NAME).glob("*"))
+
+
+@contextmanager
+def open_workspace(store: Path) -> Iterator[Workspace]:
+    """The workspace of ``store``, alone. If the build fails before a segment is finished, nothing of it stays behind.
+
+    Raises:
+        Unavailable: another process writes to the datastore.
+        PermissionDenied, InvalidArgument: the folder cannot be made or is a file.
+    """
+    created = _make(store)
+    try:
+        with WriterLock(store):
+            workspace = Workspace(store)
+            try:
+                yield workspace
+            except BaseException:
+                if workspace.folder.exists() and not workspace.holds_work():
+                    shutil.rmtree(workspace.folder, ignore_errors=True)
+                raise
+    finally:
+        if created is not None:
+            _remove_empty(store, created)
+
+
+def disk_error(path: Path, error: OSError) -> SuffolkError:
+    """What to raise when ``path`` cannot be written."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return ResourceExhausted(
+            f"{path}: the disk is full; free some space and run the command again, which goes on where it stopped"
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return PermissionDenied(f"{path}: cannot be written ({error.strerror}); choose another --output")
+    return InvalidArgument(f"{path}: cannot be written ({error.strerror or error}); choose another --output")
+
+
+def _make(store: Path) -> Path | None:
+    """Make the folder; the topmost folder that was made, or None."""
+    missing = [folder for folder in (store, *store.parents) if not folder.exists()]
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise disk_error(store, error) from error
+    return missing[-1] if missing else None
+
+
+def _remove_empty(store: Path, created: Path) -> None:
+    """Remove the folders that this build made, if nothing was left in them."""
+    names = {entry.name for entry in store.iterdir()}
+    if not names <= {LOCK_NAME, SEGMENTS_NAME} or any((store / SEGMENTS_NAME).glob("*")):
+        return
+    shutil.rmtree(store, ignore_errors=True)
+    for folder in store.parents:
+        if created not in (folder, *folder.parents):
+            return
+        folder.rmdir()
