@@ -1,0 +1,1 @@
+"""The main job on real input, from an empty machine: python -m demo."""

