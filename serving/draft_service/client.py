@@ -197,6 +197,8 @@ class RemoteDatastore:
                     error.code(), f"{self.url}: no answer within {deadline * 1000:g} ms, the deadline"
                 ) from None
             raise error_of(error.code(), f"{self.url}: {error.details()}") from None
+        except ValueError as error:  # what gRPC says of a channel that another thread closed just now
+            raise Unavailable(f"{self.url}: {error}; open it again") from None
 
 
 def _open_channel(parts: DatastoreUrl) -> grpc.Channel:

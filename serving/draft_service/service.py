@@ -75,7 +75,7 @@ class Service:
         limits.check_nodes(budgets)
         datastore = self._find(name, contexts)
         trees: list[DraftTree] = []
-        for start in range(0, len(contexts), STRETCH):
+        for start in range(0, max(1, len(contexts)), STRETCH):
             _check_wanted(expired, start, len(contexts))
             part = slice(start, start + STRETCH)
             trees += datastore.draft_batch(contexts[part], max_match, min_match, max_depth, budgets[part])
@@ -87,7 +87,7 @@ class Service:
         limits.check_match(max_match, min_match)
         datastore = self._find(name, contexts)
         matches: list[Match] = []
-        for start in range(0, len(contexts), STRETCH):
+        for start in range(0, max(1, len(contexts)), STRETCH):
             _check_wanted(expired, start, len(contexts))
             matches += datastore.lookup_batch(contexts[start : start + STRETCH], max_match, min_match)
         self.metrics.batch("Lookup", [match.length for match in matches], [])

@@ -1,0 +1,256 @@
+"""``suffolk serve`` and ``suffolk client`` as processes: start, answer, stop, be killed, hang, come back."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from datastore import open_datastore
+from datastore.errors import SuffolkError, Unavailable
+from serving.draft_service.client import connect
+from serving.draft_service.fail_soft import FailSoft
+from tests.brute_force import assert_same_tree
+from tests.draft_server import PATIENT
+from tests.stores import make_store
+
+DOCUMENTS = [[1, 2, 3, 4, 1, 2, 5] * 20, [2, 3, 4, 9] * 20]
+SUFFOLK = (sys.executable, "-c", "import sys; from suffolk.cli import main; sys.exit(main())")
+WAIT = 30
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("stores") / "wiki"
+    make_store(path, [DOCUMENTS], vocab_size=40).close()
+    return path
+
+
+@dataclass
+class Running:
+    process: subprocess.Popen[str]
+    line: str
+
+    def endpoint(self, kind: str = "grpc") -> str:
+        found = re.search(rf"\b{kind} (\S+?)(?:,|$)", self.line)
+        assert found, self.line
+        return found[1]
+
+
+@contextmanager
+def running(*words: str, command: tuple[str, ...] = SUFFOLK) -> Iterator[Running]:
+    process = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline().strip()
+        assert line.startswith("serving "), process.communicate(timeout=WAIT)[1]
+        yield Running(process, line)
+    finally:
+        process.kill()
+        process.communicate(timeout=WAIT)
+
+
+def serve(store: Path, *words: str) -> tuple[str, ...]:
+    return ("serve", str(store), "--http", "127.0.0.1:0", *(words or ("--listen", "127.0.0.1:0")))
+
+
+def suffolk(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*SUFFOLK, *words], capture_output=True, text=True, cwd=ROOT, timeout=WAIT, check=False)
+
+
+def test_serve_answer_and_stop(store: Path, tmp_path: Path) -> None:
+    local = open_datastore(store)
+    path = tmp_path / "s.sock"
+    with running(
+        "serve", f"code={store}", *serve(store, "--listen", "127.0.0.1:0", "--listen", f"unix:{path}")[1:]
+    ) as server:
+        assert re.fullmatch(
+            rf"serving code,wiki on grpc 127\.0\.0\.1:\d+, grpc unix:{path}, http 127\.0\.0\.1:\d+", server.line
+        )
+        for url in (f"grpc://{server.endpoint()}/wiki", f"grpc+unix://{path}#code"):
+            remote = connect(url, PATIENT)
+            assert_same_tree(remote.draft([1, 2]), local.draft([1, 2]))
+            remote.close()
+        asked = suffolk("client", f"grpc://{server.endpoint()}/wiki", "lookup", "1", "2", "3")
+        assert (asked.returncode, json.loads(asked.stdout)) == (
+            0,
+            dict(zip(("length", "count"), local.lookup([1, 2, 3]), strict=True)),
+        )
+        asked = suffolk("client", f"grpc://{server.endpoint()}/wiki", "draft", "1", "2", "--max-nodes", "3")
+        assert json.loads(asked.stdout)["tokens"] == local.draft([1, 2], max_nodes=3).tokens.tolist()
+        asked = suffolk("client", f"grpc://{server.endpoint()}/code", "info")
+        assert json.loads(asked.stdout)["tokens"] == local.info()["tokens"]
+        with urllib.request.urlopen(f"http://{server.endpoint('http')}/readyz", timeout=WAIT) as reply:
+            assert reply.status == 200
+        server.process.terminate()
+        output, errors = server.process.communicate(timeout=WAIT)
+        assert server.process.returncode == 0, errors
+        assert output == ""
+        assert "Traceback" not in errors
+        assert not path.exists()
+
+
+def test_stop_under_load_answers_or_says_unavailable(store: Path) -> None:
+    expected = open_datastore(store).draft([1, 2])
+    with running(*serve(store)) as server:
+        remote = connect(f"grpc://{server.endpoint()}", PATIENT)
+        answered = []
+
+        def ask() -> None:
+            while True:
+                try:
+                    answered.append(remote.draft([1, 2]))
+                except Unavailable:
+                    return
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        while len(answered) < 50:
+            time.sleep(0.01)
+        server.process.send_signal(signal.SIGINT)
+        for thread in threads:
+            thread.join(WAIT)
+            assert not thread.is_alive()
+        assert server.process.wait(WAIT) == 0
+        for tree in answered:
+            assert_same_tree(tree, expected)
+
+
+STUCK = """
+from serving.draft_service.server import DraftServer, ServerConfig, run_until_signal
+from serving.draft_service.endpoint import Endpoint
+from tests.brute_force import BruteForceRetriever
+retriever = BruteForceRetriever([[1, 2, 3]], 9)
+retriever.gate.clear()
+run_until_signal(DraftServer(ServerConfig((Endpoint("127.0.0.1", 0),), grace=600), {"wiki": retriever}))
+"""
+
+
+def test_second_signal_forces() -> None:
+    with running(command=(sys.executable, "-c", STUCK)) as server:
+        remote = connect(f"grpc://{server.endpoint()}", PATIENT)
+        errors: list[SuffolkError] = []
+
+        def ask() -> None:
+            try:
+                remote.draft([1])
+            except SuffolkError as error:
+                errors.append(error)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        time.sleep(0.3)
+        server.process.terminate()
+        with pytest.raises(subprocess.TimeoutExpired):  # it waits for the call in flight
+            server.process.wait(1)
+        server.process.terminate()
+        assert server.process.wait(WAIT) == -signal.SIGTERM
+        asking.join(WAIT)
+        assert type(errors[0]) is Unavailable
+
+
+def test_killed_hung_and_back(store: Path) -> None:
+    expected = open_datastore(store).draft([1, 2])
+    with running(*serve(store)) as server:
+        endpoint = server.endpoint()
+        soft = FailSoft(connect(f"grpc://{endpoint}", 0.1))
+        until(soft, lambda size: size == len(expected))
+        server.process.send_signal(signal.SIGSTOP)  # hung: the port is open and nobody answers
+        for _ in range(30):
+            assert len(soft.draft([1, 2])) == 0
+        missed = soft.missed()
+        assert missed["DeadlineExceeded"] < 20  # the breaker spared the others their deadline
+        server.process.send_signal(signal.SIGCONT)
+        until(soft, lambda size: size == len(expected))
+        server.process.kill()
+        server.process.wait(WAIT)
+        for _ in range(30):
+            assert len(soft.draft([1, 2])) == 0
+        assert sum(soft.missed().values()) >= sum(missed.values()) + 30
+        with running(*serve(store, "--listen", endpoint)):
+            until(soft, lambda size: size == len(expected))
+        soft.close()
+
+
+def until(soft: FailSoft, condition: object) -> None:
+    end = time.monotonic() + WAIT
+    while not condition(len(soft.draft([1, 2]))):  # type: ignore[operator]
+        assert time.monotonic() < end, soft.missed()
+        time.sleep(0.05)
+
+
+def test_killed_server_leaves_a_socket_that_the_next_one_takes(store: Path, tmp_path: Path) -> None:
+    words = serve(store, "--listen", f"unix:{tmp_path}/s.sock")
+    with running(*words) as server:
+        assert (tmp_path / "s.sock").stat().st_mode & 0o777 == 0o600
+        server.process.kill()
+        server.process.wait(WAIT)
+    assert (tmp_path / "s.sock").exists()
+    with running(*words):
+        remote = connect(f"grpc+unix://{tmp_path}/s.sock", PATIENT)
+        assert remote.lookup([1, 2]).length == 2
+        remote.close()
+
+
+def test_port_in_use_is_one_line_and_exit_2(store: Path) -> None:
+    with running(*serve(store)) as server:
+        again = suffolk(*serve(store, "--listen", server.endpoint()))
+        assert (again.returncode, again.stdout) == (2, "")
+        assert again.stderr == (
+            f"suffolk: --listen: {server.endpoint()} is in use by another process; stop it or choose another address\n"
+        )
+        again = suffolk("serve", str(store), "--listen", "127.0.0.1:0", "--http", server.endpoint("http"))
+        assert again.returncode == 2
+        assert again.stderr == (
+            f"suffolk: --http: {server.endpoint('http')} is in use by another process; stop it or choose another address\n"
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("serve", "STORE", "--listen", "nonsense"), "--listen: 'nonsense' is not HOST:PORT"),
+        (
+            ("serve", "STORE", "--listen", "0.0.0.0:0"),
+            "would be plaintext for other machines; give --tls-cert and --tls-key",
+        ),
+        (("serve", "STORE", "--tls-cert", "a.pem"), "--tls-cert and --tls-key belong together"),
+        (("serve", "STORE", "--tls-client-ca", "a.pem"), "--tls-client-ca needs --tls-cert and --tls-key"),
+        (("serve", "STORE", "--tls-cert", "/no.pem", "--tls-key", "/no.pem"), "/no.pem: cannot read the TLS file"),
+        (("serve", "STORE", "STORE"), "has the name 'wiki' already; write NAME=PATH to give another"),
+        (("serve", "STORE", "--max-concurrent", "0"), "--max-concurrent is 0; it must be in 1..1024"),
+        (("serve", "/no/such/store"), "/no/such/store"),
+        (("client", "http://x", "info"), "http://x: not the URL of a datastore"),
+        (("client", "grpc://127.0.0.1:CLOSED", "info"), "Connection refused"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(words: tuple[str, ...], text: str, store: Path) -> None:
+    with socket.socket() as bound:  # bound, not listening: nobody answers there
+        bound.bind(("127.0.0.1", 0))
+        closed = str(bound.getsockname()[1])
+        ended = suffolk(*(word.replace("STORE", str(store)).replace("CLOSED", closed) for word in words))
+    assert ended.returncode == 2, ended.stderr
+    assert ended.stderr.startswith("suffolk: ")
+    assert ended.stderr.count("\n") == 1
+    assert text in ended.stderr
+
+
+@pytest.mark.parametrize("command", ["serve", "client"])
+def test_help_has_examples(command: str) -> None:
+    ended = suffolk(command, "--help")
+    assert ended.returncode == 0
+    assert "examples:" in ended.stdout
