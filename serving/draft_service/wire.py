@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -80,54 +79,43 @@ def unpack_trees(
     """
     if len(messages) != len(budgets):
         raise InvalidArgument(f"trees: there are {len(messages)}, {len(budgets)} were asked for")
-    tokens = _join([message.tokens for message in messages], TOKEN, "tokens")
-    parents = _join([message.parents for message in messages], TOKEN, "parents")
-    scores = _join([message.scores for message in messages], SCORE, "scores")
-    counts = _join([message.counts for message in messages], COUNT, "counts")
-    sizes = [len(message.tokens) // TOKEN.itemsize for message in messages]
-    for place, (message, size, budget) in enumerate(zip(messages, sizes, budgets, strict=True)):
-        _check_tree(place, message, size, budget, max_match)
+    parts = [(message.tokens, message.parents, message.scores, message.counts) for message in messages]
+    sizes = [len(part[0]) // TOKEN.itemsize for part in parts]
+    for place, (part, size, budget) in enumerate(zip(parts, sizes, budgets, strict=True)):
+        _check_lengths(place, part, size, budget)
+    tokens = np.frombuffer(b"".join(part[0] for part in parts), TOKEN)
+    parents = np.frombuffer(b"".join(part[1] for part in parts), TOKEN)
+    scores = np.frombuffer(b"".join(part[2] for part in parts), SCORE)
+    counts = np.frombuffer(b"".join(part[3] for part in parts), COUNT)
+    sources = np.full(len(tokens), Source.DATASTORE, np.uint8)
     if not np.all((scores >= 0) & (scores <= 1)):
         raise InvalidArgument("trees: a score is not in 0..1")
-    ends = list(accumulate(sizes))
-    starts = np.array(ends, TOKEN) - np.array(sizes, TOKEN)
-    places = np.arange(len(tokens), dtype=TOKEN) - np.repeat(starts, np.array(sizes, TOKEN))
-    sound = not len(tokens) or bool(
-        np.all((parents >= -1) & (parents < places)) and tokens.min() >= 0 and int(tokens.max()) < vocab_size
-    )
-    sources = np.full(len(tokens), Source.DATASTORE, np.uint8)
+    sound = _are_trees(tokens, parents, sizes, vocab_size)
     trees = []
-    for message, end, size in zip(messages, ends, sizes, strict=True):
-        part = slice(end - size, end)
-        tree = DraftTree(
-            tokens[part],
-            parents[part],
-            scores[part],
-            sources[part],
-            counts[part],
-            message.match_length,
-            message.match_count,
-        )
-        trees.append(tree if sound else tree.validate(vocab_size))
+    for place, (message, size, end) in enumerate(zip(messages, sizes, accumulate(sizes), strict=True)):
+        if message.match_length > max_match:
+            raise InvalidArgument(f"trees[{place}] has match length {message.match_length}; {max_match} is the most")
+        own = slice(end - size, end)
+        fields = tokens[own], parents[own], scores[own], sources[own], counts[own]
+        tree = DraftTree(*fields, message.match_length, message.match_count)
+        trees.append(tree if sound else tree.validate(vocab_size))  # validate names the node
     return trees
 
 
-def _join(parts: list[bytes], dtype: np.dtype[Any], field: str) -> npt.NDArray[Any]:
-    data = b"".join(parts)
-    if len(data) % dtype.itemsize:
-        raise InvalidArgument(f"trees: {field} have {len(data)} bytes; it must be a multiple of {dtype.itemsize}")
-    return np.frombuffer(data, dtype)
-
-
-def _check_tree(place: int, message: draft_pb2.DraftTree, size: int, budget: int, max_match: int) -> None:
-    lengths = (len(message.tokens), len(message.parents), len(message.scores), len(message.counts))
+def _check_lengths(place: int, part: tuple[bytes, ...], size: int, budget: int) -> None:
+    lengths = tuple(map(len, part))
     if lengths != (size * 4, size * 4, size * 4, size * 8):
-        raise InvalidArgument(
-            f"trees[{place}]: tokens, parents, scores and counts have {lengths} bytes for {size} nodes"
-        )
+        raise InvalidArgument(f"trees[{place}]: tokens, parents, scores, counts have {lengths} bytes for {size} nodes")
     if size > budget:
-        raise InvalidArgument(f"trees[{place}] has {size} nodes, {budget} were asked for")
-    if message.match_length > max_match:
-        raise InvalidArgument(
-            f"trees[{place}] has match length {message.match_length}, {max_match} was the most to look for"
-        )
+        raise InvalidArgument(f"trees[{place}] has {size} nodes; {budget} were asked for")
+
+
+def _are_trees(
+    tokens: npt.NDArray[np.int32], parents: npt.NDArray[np.int32], sizes: list[int], vocab_size: int
+) -> bool:
+    """Whether ``DraftTree.validate`` would pass every one of the trees that lie here end to end."""
+    if not len(tokens):
+        return True
+    starts = np.cumsum(sizes) - sizes
+    places = np.arange(len(tokens)) - np.repeat(starts, sizes)
+    return bool(np.all((parents >= -1) & (parents < places)) and tokens.min() >= 0 and tokens.max() < vocab_size)

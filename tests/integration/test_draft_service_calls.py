@@ -360,13 +360,13 @@ def lie(**fields: bytes | int) -> draft_pb2.DraftReply:
             lie(parents=np.array([-1, 1], "<i4").tobytes()),
             "node 1 has parent 1; a parent must be -1 or come before its child",
         ),
-        (lie(parents=b"\0\0\0\0"), "trees[0]: tokens, parents, scores and counts have (8, 4, 8, 16) bytes for 2 nodes"),
-        (lie(tokens=b"\0\0\0"), "tokens have 3 bytes; it must be a multiple of 4"),
+        (lie(parents=b"\0\0\0\0"), "trees[0]: tokens, parents, scores, counts have (8, 4, 8, 16) bytes for 2 nodes"),
+        (lie(tokens=b"\0\0\0"), "trees[0]: tokens, parents, scores, counts have (3, 8, 8, 16) bytes for 0 nodes"),
         (lie(scores=np.array([np.nan, 0], "<f4").tobytes()), "a score is not in 0..1"),
-        (lie(match_length=17), "trees[0] has match length 17, 16 was the most to look for"),
+        (lie(match_length=17), "trees[0] has match length 17; 16 is the most"),
         (
             lie(**dict.fromkeys(("tokens", "parents", "scores"), bytes(260)), counts=bytes(520)),
-            "trees[0] has 65 nodes, 64",
+            "trees[0] has 65 nodes; 64",
         ),
     ],
 )
