@@ -1,0 +1,61 @@
+"""Gumbel noise that depends on (seed, position, token id) alone, so that a token's draw is the same under any draft.
+
+The counter-based hash is the 64-bit finaliser of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
+Generators, OOPSLA 2014, section 5; constants of Stafford's variant 13), in wrapping int64 arithmetic: the bits are the
+same on every device. The Gumbel-max trick: argmax(log p + g) with independent standard Gumbel g is a draw from p.
+"""
+
+from __future__ import annotations
+
+import torch
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_FIRST = 0xBF58476D1CE4E5B9
+_SECOND = 0x94D049BB133111EB
+_UNIT = 2.0**-53
+
+
+class KeyedNoise:
+    """Noise of one seed over one vocabulary, a row per position; rows of recent positions are kept.
+
+    A row is needed in every step until its position is committed, so that each is computed about once. Not thread-safe.
+    """
+
+    def __init__(self, seed: int, vocab_size: int, device: torch.device, capacity: int = 80) -> None:
+        self._seed = _mix(torch.tensor(_signed(seed ^ _GOLDEN), dtype=torch.int64, device=device))
+        self._tokens = torch.arange(1, vocab_size + 1, dtype=torch.int64, device=device) * _signed(_GOLDEN)
+        self._rows: dict[int, torch.Tensor] = {}
+        self._capacity = capacity
+
+    def rows(self, positions: list[int]) -> torch.Tensor:
+        """float64[len(positions), vocab_size] of standard Gumbel noise, one row per position of the sequence."""
+        return torch.stack([self._row(position) for position in positions])
+
+    def _row(self, position: int) -> torch.Tensor:
+        row = self._rows.get(position)
+        if row is None:
+            while len(self._rows) >= self._capacity:
+                del self._rows[min(self._rows)]
+            row = self._rows[position] = self._draw(position)
+        return row
+
+    def _draw(self, position: int) -> torch.Tensor:
+        key = _mix(self._seed + _signed((position + 1) * _GOLDEN))
+        bits = _shift(_mix(self._tokens + key), 11)
+        return -torch.log(-torch.log((bits.to(torch.float64) + 0.5) * _UNIT))
+
+
+def _mix(value: torch.Tensor) -> torch.Tensor:
+    value = (value ^ _shift(value, 30)) * _signed(_FIRST)
+    value = (value ^ _shift(value, 27)) * _signed(_SECOND)
+    return value ^ _shift(value, 31)
+
+
+def _shift(value: torch.Tensor, bits: int) -> torch.Tensor:
+    """Logical right shift; torch's own keeps the sign."""
+    return (value >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _signed(value: int) -> int:
+    value &= 2**64 - 1
+    return value - 2**64 if value >= 2**63 else value

@@ -1,0 +1,90 @@
+"""Drafts from a datastore, in this process or behind gRPC (REST, He et al. 2023, section 3)."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.draft_tree import DraftTree, Source
+from datastore.errors import SuffolkError
+from datastore.retriever import Retriever
+from serving.decoding.drafter import DraftRequest
+from serving.drafters.calibrator import Calibrator, Prior
+from serving.drafters.limits import Limits
+from serving.drafters.ranking import ranked
+
+log = logging.getLogger(__name__)
+
+PRIOR = Prior()
+
+
+class DatastoreDrafter:
+    """One ``draft_batch`` call for all requests of a step. A fault costs the step's drafts: counted by reason, logged once each.
+    Not thread-safe."""
+
+    name = "datastore"
+
+    def __init__(self, retriever: Retriever, vocab_size: int, limits: Limits | None = None) -> None:
+        """``vocab_size``: the target's; a tree with other ids is a missed draft. ``close`` leaves ``retriever`` open."""
+        self._retriever = retriever
+        self._vocab_size = vocab_size
+        self._limits = limits or Limits()
+        self._calibrator = Calibrator(PRIOR)
+        self._drafts: dict[int, DraftTree] = {}
+        self._calls = 0
+        self.missed: Counter[str] = Counter()
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        self._calls += 1
+        return [self._accept(request, tree) for request, tree in zip(requests, self._ask(requests), strict=True)]
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        draft = self._drafts.pop(request_id, None)
+        if draft is not None:
+            self._calibrator.learn(draft, tokens)
+
+    def release(self, request_id: int) -> None:
+        self._drafts.pop(request_id, None)
+
+    def stats(self) -> dict[str, float]:
+        counters: dict[str, float] = {"calls": self._calls, "missed": self.missed.total()}
+        return counters | {f"missed {reason}": count for reason, count in self.missed.items()}
+
+    def close(self) -> None:
+        self._drafts.clear()
+
+    def _ask(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        limits = self._limits
+        try:
+            trees = self._retriever.draft_batch(
+                [request.tokens[-limits.max_match :] for request in requests],
+                limits.max_match,
+                limits.min_match,
+                limits.max_depth,
+                [request.max_nodes for request in requests],
+            )
+            if len(trees) == len(requests):
+                return trees
+            self._miss("Internal", f"{len(trees)} trees came for {len(requests)} contexts")
+        except SuffolkError as error:
+            self._miss(type(error).__name__, str(error))
+        return [DraftTree.empty()] * len(requests)
+
+    def _accept(self, request: DraftRequest, tree: DraftTree) -> DraftTree:
+        self._drafts.pop(request.request_id, None)
+        try:
+            tree.validate(self._vocab_size)
+        except SuffolkError as error:
+            self._miss(type(error).__name__, str(error))
+            return DraftTree.empty()
+        self._drafts[request.request_id] = tree
+        return ranked(tree, self._calibrator.score(tree), Source.DATASTORE, request.max_nodes)
+
+    def _miss(self, reason: str, message: str) -> None:
+        if not self.missed[reason]:
+            log.warning("datastore drafter: %s; going on without its drafts", message)
+        self.missed[reason] += 1

@@ -1,0 +1,36 @@
+"""How far a retrieval drafter looks back and ahead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from datastore.errors import InvalidArgument
+from datastore.retriever import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Tokens of context to match at most and at least, and tokens to draft in depth; each 1 or more.
+
+    Raises:
+        InvalidArgument: a value is below 1, or ``min_match`` above ``max_match``.
+    """
+
+    max_match: int = DEFAULT_MAX_MATCH
+    min_match: int = DEFAULT_MIN_MATCH
+    max_depth: int = DEFAULT_MAX_DEPTH
+
+    def __post_init__(self) -> None:
+        for name in ("max_match", "min_match", "max_depth"):
+            if getattr(self, name) < 1:
+                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        if self.min_match > self.max_match:
+            raise InvalidArgument(f"min_match is {self.min_match}; it must not be above max_match, {self.max_match}")
+
+    def require_within(self, order_depth: int) -> None:
+        """Nothing, if a datastore sorted to ``order_depth`` tokens can answer; else raises InvalidArgument."""
+        if self.max_match + self.max_depth > order_depth:
+            raise InvalidArgument(
+                f"max_match {self.max_match} + max_depth {self.max_depth} is above the datastore's order depth {order_depth}; "
+                "lower one of them or build the datastore with a larger --order-depth"
+            )

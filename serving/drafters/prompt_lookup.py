@@ -1,0 +1,77 @@
+"""Drafts from the request's own text: what followed the last occurrences of its current ending (prompt lookup)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.draft_tree import DraftTree, Source
+from serving.decoding.drafter import DraftRequest
+from serving.drafters.calibrator import Calibrator, Prior
+from serving.drafters.limits import Limits
+from serving.drafters.ranking import ranked
+
+PRIOR = Prior()
+
+
+class OwnText(Protocol):
+    """One request's text, searchable while it grows: ``datastore.context.ContextIndex``."""
+
+    @property
+    def size(self) -> int: ...
+
+    def append(self, tokens: npt.NDArray[np.int32]) -> None: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def draft(self, max_match: int, min_match: int, max_depth: int, max_nodes: int) -> DraftTree: ...
+
+
+class PromptLookupDrafter:
+    """The longest ending of a request's tokens that occurs in them earlier, and all that followed it. Not thread-safe."""
+
+    name = "prompt-lookup"
+
+    def __init__(self, new_text: Callable[[], OwnText], limits: Limits | None = None) -> None:
+        """``new_text`` makes an empty index for a request, e.g. ``lambda: ContextIndex(vocab_size)``."""
+        self._new_text = new_text
+        self._limits = limits or Limits()
+        self._calibrator = Calibrator(PRIOR)
+        self._texts: dict[int, OwnText] = {}
+        self._drafts: dict[int, DraftTree] = {}
+        self._calls = 0
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        return [self._propose(request) for request in requests]
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        draft = self._drafts.pop(request_id, None)
+        if draft is not None:
+            self._calibrator.learn(draft, tokens)
+
+    def release(self, request_id: int) -> None:
+        self._texts.pop(request_id, None)
+        self._drafts.pop(request_id, None)
+
+    def stats(self) -> dict[str, float]:
+        return {"calls": self._calls, "missed": 0}
+
+    def close(self) -> None:
+        self._texts.clear()
+        self._drafts.clear()
+
+    def _propose(self, request: DraftRequest) -> DraftTree:
+        self._calls += 1
+        text = self._texts.get(request.request_id)
+        if text is None:
+            text = self._texts[request.request_id] = self._new_text()
+        if text.size > len(request.tokens):  # the request was rolled back
+            text.truncate(len(request.tokens))
+        text.append(request.tokens[text.size :])
+        limits = self._limits
+        tree = text.draft(limits.max_match, limits.min_match, limits.max_depth, request.max_nodes)
+        self._drafts[request.request_id] = tree
+        return ranked(tree, self._calibrator.score(tree), Source.PROMPT_LOOKUP, request.max_nodes)

@@ -1,0 +1,56 @@
+"""Tiny random models of many families, in fp64 so that any layout of the same sum gives the same token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import transformers
+
+VOCAB = 97
+_COMMON = {
+    "vocab_size": VOCAB,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 512,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+}
+_GPT2 = {"vocab_size": VOCAB, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 512, "bos_token_id": None, "eos_token_id": None}
+_WINDOW = {"sliding_window": 7}
+_MIXED = {"sliding_window": 7, "layer_types": ["sliding_attention", "full_attention"]}
+
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("Llama", _COMMON | {"num_key_value_heads": 2}),
+    "qwen2": ("Qwen2", _COMMON | {"num_key_value_heads": 2}),
+    "qwen2-window": ("Qwen2", _COMMON | _MIXED | {"num_key_value_heads": 2, "use_sliding_window": True}),
+    "qwen3": ("Qwen3", _COMMON | {"num_key_value_heads": 2, "head_dim": 8}),
+    "gpt2": ("GPT2", _GPT2),
+    "gpt-neox": ("GPTNeoX", _COMMON),
+    "mistral": ("Mistral", _COMMON | _WINDOW | {"num_key_value_heads": 2, "head_dim": 8}),
+    "gemma": ("Gemma", _COMMON | {"num_key_value_heads": 2, "head_dim": 8}),
+    "gemma2": ("Gemma2", _COMMON | _MIXED | {"num_key_value_heads": 2, "head_dim": 8}),
+    "gemma3": ("Gemma3Text", _COMMON | _MIXED | {"num_key_value_heads": 2, "head_dim": 8}),
+    "phi3": ("Phi3", _COMMON | _WINDOW | {"num_key_value_heads": 2}),
+    "falcon": ("Falcon", {k: v for k, v in _COMMON.items() if k != "intermediate_size"} | {"alibi": False}),
+    "opt": ("OPT", {k: v for k, v in _COMMON.items() if k != "intermediate_size"} | {"ffn_dim": 48, "word_embed_proj_dim": 32, "pad_token_id": 1}),
+}
+
+
+def tiny_model(family: str = "llama", seed: int = 0, attention: str | None = None, **changes: Any) -> Any:
+    """A random model of the family in fp64, with logits spread enough to have clear preferences."""
+    name, options = FAMILIES[family]
+    config = getattr(transformers, f"{name}Config")(**(options | changes))
+    if attention is not None:
+        config._attn_implementation = attention
+    torch.manual_seed(seed)
+    model = transformers.AutoModelForCausalLM.from_config(config).to(torch.float64).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.normal_(0.0, 0.25)
+    model.generation_config.eos_token_id = None
+    return model
