@@ -1,0 +1,135 @@
+"""Contexts to ask for: seen in the corpus, or not, each with the tokens that truly follow it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.datastore import Datastore
+from datastore.errors import InvalidArgument, NotFound
+from datastore.tokenizer import load_tokenizer
+
+Ids = list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSet:
+    """Contexts of one kind.
+
+    Attributes:
+        name: seen or unseen.
+        how: how they were made, for people.
+        contexts: token ids, oldest first.
+        continuations: the tokens that follow each in its document; may be shorter at the document's end.
+    """
+
+    name: str
+    how: str
+    contexts: list[Ids]
+    continuations: list[Ids]
+
+
+def join_documents(store: Datastore) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    """All tokens of a datastore without separators, and where each document begins (with the end at last)."""
+    documents = [tokens for _, tokens in store.documents()]
+    starts = np.zeros(len(documents) + 1, np.int64)
+    np.cumsum([len(tokens) for tokens in documents], out=starts[1:])
+    return np.concatenate(documents), starts
+
+
+def sample_seen(
+    tokens: npt.NDArray[np.uint32], starts: npt.NDArray[np.int64], queries: int, length: int, depth: int, seed: int
+) -> ContextSet:
+    """``queries`` windows of ``length`` tokens, uniform over the tokens of the corpus that have so many before them."""
+    contexts, continuations = _windows(tokens, starts, queries, length, depth, np.random.default_rng(seed))
+    return ContextSet("seen", f"{length} tokens from the corpus, uniform over its tokens", contexts, continuations)
+
+
+def spoil(seen: ContextSet, vocab_size: int, seed: int) -> ContextSet:
+    """``seen`` with one token of each context, at an even chance one of the last half, replaced by a random id."""
+    chooser = np.random.default_rng(seed)
+    contexts = [list(context) for context in seen.contexts]
+    for context in contexts:
+        place = int(chooser.integers(len(context) // 2, len(context)))
+        context[place] = (context[place] + int(chooser.integers(1, vocab_size))) % vocab_size
+    how = "the seen contexts, each with one token of its later half replaced by a random id"
+    return ContextSet("unseen", how, contexts, seen.continuations)
+
+
+def sample_files(
+    store: Datastore, paths: Sequence[Path], queries: int, length: int, depth: int, seed: int
+) -> ContextSet:
+    """Windows from texts that the caller says are not in the corpus, in the datastore's own tokenizer.
+
+    Raises:
+        NotFound: a file is missing.
+        InvalidArgument: the datastore has no tokenizer, or the texts are too short.
+    """
+    tokenizer_path = store.tokenizer_path()
+    if tokenizer_path is None:
+        raise InvalidArgument(f"{store.path} has no tokenizer, so texts cannot be asked for; leave --contexts out")
+    tokenizer = load_tokenizer(tokenizer_path)
+    texts = [text for path in paths for text in read_texts(path)]
+    documents = [np.array(tokenizer.encode(text, add_special_tokens=False).ids, np.uint32) for text in texts]
+    starts = np.zeros(len(documents) + 1, np.int64)
+    np.cumsum([len(tokens) for tokens in documents], out=starts[1:])
+    tokens = np.concatenate([np.empty(0, np.uint32), *documents])
+    contexts, continuations = _windows(tokens, starts, queries, length, depth, np.random.default_rng(seed))
+    how = f"{length} tokens from {len(texts)} texts given as not in the corpus ({len(tokens):,} tokens)"
+    return ContextSet("unseen", how, contexts, continuations)
+
+
+def read_texts(path: Path) -> list[str]:
+    """The texts of a file: of .jsonl each row's ``text``, or its messages' contents and prefill; of any other the whole.
+
+    Raises:
+        NotFound: no such file.
+        InvalidArgument: a row has neither.
+    """
+    try:
+        raw = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise NotFound(f"{path}: {error.strerror}; name a text or .jsonl file") from error
+    if path.suffix != ".jsonl":
+        return [raw]
+    return [_row_text(line, f"{path} line {number}") for number, line in enumerate(raw.splitlines(), 1) if line.strip()]
+
+
+def _row_text(line: str, place: str) -> str:
+    try:
+        row = json.loads(line)
+        if "text" in row:
+            return str(row["text"])
+        return "\n".join([*(str(message["content"]) for message in row["messages"]), str(row.get("prefill", ""))])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidArgument(
+            f"{place} has no 'text' and no 'messages' ({error}); give one JSON object a line"
+        ) from error
+
+
+def _windows(
+    tokens: npt.NDArray[np.uint32],
+    starts: npt.NDArray[np.int64],
+    queries: int,
+    length: int,
+    depth: int,
+    chooser: np.random.Generator,
+) -> tuple[list[Ids], list[Ids]]:
+    sizes = np.maximum(np.diff(starts) - length, 0)  # how many windows each document has with a token behind it
+    if not sizes.sum():
+        raise InvalidArgument(f"no document has more than {length} tokens, so no contexts of {length} can be taken")
+    ends = np.cumsum(sizes)
+    picks = chooser.integers(0, ends[-1], queries)
+    owners = np.searchsorted(ends, picks, side="right")
+    begins = starts[owners] + picks - (ends[owners] - sizes[owners])
+    contexts = [tokens[begin : begin + length].tolist() for begin in begins]
+    continuations = [
+        tokens[begin + length : min(begin + length + depth, starts[owner + 1])].tolist()
+        for begin, owner in zip(begins, owners, strict=True)
+    ]
+    return contexts, continuations

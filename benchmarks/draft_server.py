@@ -1,0 +1,48 @@
+"""A draft service of our own for the time of a measurement, as its own process."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from datastore.errors import Unavailable
+
+ANNOUNCEMENT = re.compile(r"on grpc (\S+?),? ?(?:http \S+)?$")
+
+
+@contextlib.contextmanager
+def served(store: Path) -> Iterator[str]:
+    """``suffolk serve`` for ``store`` on a free port of this machine; its URL. The server ends with the block.
+
+    Raises:
+        Unavailable: it does not start.
+    """
+    command = [sys.executable, "-m", "suffolk", "serve", f"store={store}", "--listen", "127.0.0.1:0", "--http", "off"]
+    with tempfile.TemporaryFile("w+") as errors:  # a pipe that nobody reads could block the server
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        try:
+            assert server.stdout is not None
+            line = server.stdout.readline().strip()
+            found = ANNOUNCEMENT.search(line)
+            if found is None:
+                server.wait(timeout=15)
+                errors.seek(0)
+                raise Unavailable(f"'suffolk serve {store}' did not start: {line or errors.read().strip()[-300:]}")
+            yield f"grpc://{found.group(1)}/store"
+        finally:
+            _stop(server)
+
+
+def _stop(server: subprocess.Popen[str]) -> None:
+    server.send_signal(signal.SIGTERM)
+    try:
+        server.wait(timeout=15)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()

@@ -1,0 +1,73 @@
+"""The published ``draftretriever`` package (versions 0.1.0 and 0.1.1), behind the few calls that a comparison needs.
+
+What it is, as found by running it: unlike the suffix array of the REST repository that shares its name, the published package
+keeps statistics of short token runs and draws a tree by random search. Only the last two tokens of a context count, counts
+are not given, and the same question has several answers. A context of one token, with no match, ends the process.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.provenance import missing
+from datastore.errors import InvalidArgument, Unsupported
+
+CHOICES = 64
+OCCURRENCES = 5000
+DEPTH = 10
+LONGEST = 16
+SHORTEST = 2
+NO_TOKEN = -2
+"""Fills paths up to equal length."""
+
+
+class DraftRetriever:
+    """An open index."""
+
+    def __init__(self, index: Path) -> None:
+        self._reader = _module().Reader(str(index))
+
+    def search(self, context: Sequence[int]) -> list[list[int]]:
+        """One search: the tree's paths, each from the context on, filled with NO_TOKEN; none if nothing was found.
+
+        Raises:
+            InvalidArgument: fewer than two tokens.
+        """
+        if len(context) < SHORTEST:
+            raise InvalidArgument(f"the context has {len(context)} tokens; draftretriever needs {SHORTEST}")
+        paths: list[list[int]] = self._reader.search(context, OCCURRENCES, CHOICES, DEPTH)[0]
+        return paths
+
+    def search_suffixes(self, context: Sequence[int]) -> list[list[int]]:
+        """REST's loop: one search per suffix, from 16 tokens down to 2, until something is found."""
+        for length in range(min(LONGEST, len(context)), SHORTEST - 1, -1):
+            if paths := self.search(context[len(context) - length :]):
+                return paths
+        return []
+
+
+def open_writer(index: str, vocab_size: int) -> Any:
+    """A writer with ``add_entry(list of ids)`` and ``finalize()``."""
+    return _module().Writer(index, vocab_size=vocab_size)
+
+
+def prefixes(paths: Sequence[Sequence[int]]) -> set[tuple[int, ...]]:
+    """The nodes of the tree that ``paths`` describe, each as its path."""
+    whole = [tuple(token for token in path if token != NO_TOKEN) for path in paths]
+    return {path[:depth] for path in whole for depth in range(1, len(path) + 1)}
+
+
+def _module() -> Any:
+    try:
+        module = importlib.import_module("draftretriever")
+    except ImportError as error:
+        raise missing("draftretriever") from error
+    if "file_path" not in inspect.signature(module.Writer).parameters:
+        raise Unsupported(
+            "the draftretriever that is installed is not the published 0.1.x; pip install draftretriever==0.1.1"
+        )
+    return module

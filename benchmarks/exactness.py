@@ -1,0 +1,78 @@
+"""The truth about lookups and drafts, by scanning every token of the corpus; and what a tree would have saved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.draft_tree import DraftTree
+
+Path = tuple[int, ...]
+
+
+class CorpusScan:
+    """All documents in one array, searched from end to end for every question. Memory: 4 bytes a token."""
+
+    def __init__(self, tokens: npt.NDArray[np.uint32], starts: npt.NDArray[np.int64]) -> None:
+        self._tokens = tokens
+        self._starts = starts
+
+    def lookup(self, context: Sequence[int], max_match: int, min_match: int) -> tuple[int, int]:
+        """The longest match's length and count, (0, 0) if there is none."""
+        length, ends = self._longest(context, max_match)
+        return (length, len(ends)) if length >= min_match else (0, 0)
+
+    def draft(
+        self, context: Sequence[int], max_match: int, min_match: int, max_depth: int, max_nodes: int
+    ) -> list[tuple[Path, int]]:
+        """(path, count) of the draft tree's nodes in order: count falling, then shallower, then smaller tokens."""
+        length, ends = self._longest(context, max_match)
+        if length < min_match or not length:
+            return []
+        limits = self._starts[np.searchsorted(self._starts, ends - 1, side="right")]  # the end of each one's document
+        places = ends
+        nodes: list[tuple[Path, int]] = []
+        groups = np.zeros(len(places), np.int64)  # which node of the level above an occurrence is in
+        names: list[Path] = [()]
+        for depth in range(max_depth):
+            inside = places + depth < limits
+            places, limits, groups = places[inside], limits[inside], groups[inside]
+            keys = groups << 32 | self._tokens[places + depth]
+            found, groups, counts = np.unique(keys, return_inverse=True, return_counts=True)
+            names = [(*names[int(key >> 32)], int(key & 0xFFFFFFFF)) for key in found]
+            nodes.extend(zip(names, counts.tolist(), strict=True))
+        return sorted(nodes, key=lambda node: (-node[1], len(node[0]), node[0]))[:max_nodes]
+
+    def _longest(self, context: Sequence[int], max_match: int) -> tuple[int, npt.NDArray[np.int64]]:
+        """The longest match's length, and the positions just behind its occurrences."""
+        length, ends = 0, np.empty(0, np.int64)
+        for size in range(1, min(max_match, len(context)) + 1):
+            token = context[len(context) - size]
+            if size == 1:
+                longer = np.flatnonzero(self._tokens == token) + 1
+            else:
+                begins = self._starts[np.searchsorted(self._starts, ends - 1, side="right") - 1]
+                inside = ends[ends - size >= begins]
+                longer = inside[self._tokens[inside - size] == token]
+            if not len(longer):
+                break
+            length, ends = size, longer
+        return length, ends
+
+
+def tree_paths(tree: DraftTree) -> list[Path]:
+    """The path from the context to each node."""
+    paths: list[Path] = []
+    for token, parent in zip(tree.tokens.tolist(), tree.parents.tolist(), strict=True):
+        paths.append((*(paths[parent] if parent >= 0 else ()), token))
+    return paths
+
+
+def accepted_length(paths: set[Path], continuation: Sequence[int]) -> int:
+    """How many tokens of ``continuation`` a target that writes it would accept from a tree of these paths."""
+    depth = 0
+    while depth < len(continuation) and tuple(continuation[: depth + 1]) in paths:
+        depth += 1
+    return depth

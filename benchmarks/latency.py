@@ -1,0 +1,57 @@
+"""Calls timed one by one, in turn, so that whatever slows the machine slows all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Call = Callable[[Any], object]
+
+
+def time_rounds(calls: Mapping[str, Call], questions: Sequence[Any], rounds: int, seed: int) -> dict[str, list[float]]:
+    """Seconds of each call for each question, ``rounds`` times, after one round that is not counted.
+
+    In a round every call gets all questions in one random order before the next call has its turn, so that each finds the
+    processor's caches as it left them; who comes first changes with every round.
+    """
+    chooser = np.random.default_rng(seed)
+    names = list(calls)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(rounds + 1):
+        order = chooser.permutation(len(questions))
+        for name in _rotated(names, turn):
+            times = [_time(calls[name], questions[place]) for place in order]
+            if turn:
+                seconds[name] += times
+    return seconds
+
+
+def time_alternating(
+    calls: Mapping[str, Call], questions: Sequence[Any], rounds: int, seed: int
+) -> dict[str, list[float]]:
+    """As ``time_rounds``, but every question goes to all calls before the next one is asked: each finds the caches as the
+    others left them."""
+    chooser = np.random.default_rng(seed)
+    names = list(calls)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for counted in [False, *[True] * rounds]:
+        for turn, place in enumerate(chooser.permutation(len(questions))):
+            for name in _rotated(names, turn):
+                passed = _time(calls[name], questions[place])
+                if counted:
+                    seconds[name].append(passed)
+    return seconds
+
+
+def _rotated(names: list[str], turn: int) -> list[str]:
+    first = turn % len(names)
+    return names[first:] + names[:first]
+
+
+def _time(call: Call, question: Any) -> float:
+    begin = time.perf_counter()
+    call(question)
+    return time.perf_counter() - begin

@@ -1,0 +1,87 @@
+"""Bar charts, written as PNG without a display."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.provenance import missing
+from datastore.errors import ResourceExhausted
+
+COLOURS = ("#2b6cb0", "#dd6b20", "#2f855a", "#805ad5", "#718096", "#c53030")
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One chart: a group of bars per label, a bar of each series in every group.
+
+    Attributes:
+        title, unit: what is drawn; the unit stands at the axis.
+        labels: names of the groups.
+        series: name -> one value per label; None where there is none.
+        logarithmic: whether the axis is.
+    """
+
+    title: str
+    unit: str
+    labels: Sequence[str]
+    series: Mapping[str, Sequence[float | None]]
+    logarithmic: bool = False
+
+
+def require_plots() -> None:
+    """Find out before a long run that plots cannot be drawn.
+
+    Raises:
+        Unsupported: matplotlib is not installed.
+    """
+    _figure_class()
+
+
+def write_plot(path: Path, title: str, panels: Sequence[Panel]) -> None:
+    """Draw ``panels`` side by side into a PNG file; makes the folder.
+
+    Raises:
+        Unsupported: matplotlib is not installed.
+        ResourceExhausted: the file cannot be written.
+    """
+    widths = [max(3.5, 1.2 + 0.32 * len(panel.labels) * (len(panel.series) + 1)) for panel in panels]
+    figure = _figure_class()(figsize=(sum(widths), 4.6), layout="constrained")
+    figure.suptitle(title)
+    axes = figure.subplots(1, len(panels), width_ratios=widths, squeeze=False)[0]
+    for axis, panel in zip(axes, panels, strict=True):
+        _draw(axis, panel)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=130, format="png")
+    except OSError as error:
+        raise ResourceExhausted(f"{path} cannot be written: {error.strerror}; choose another file") from error
+
+
+def _draw(axis: Any, panel: Panel) -> None:
+    width = 0.8 / max(1, len(panel.series))
+    for number, (name, values) in enumerate(panel.series.items()):
+        places = [place + (number - (len(panel.series) - 1) / 2) * width for place in range(len(values))]
+        drawn = [(place, value) for place, value in zip(places, values, strict=True) if value is not None]
+        colour = COLOURS[number % len(COLOURS)]
+        bars = axis.bar([place for place, _ in drawn], [value for _, value in drawn], width, label=name, color=colour)
+        axis.bar_label(bars, fmt="%.3g", fontsize=7)
+    axis.set_xticks(range(len(panel.labels)), panel.labels, fontsize=8)
+    axis.set_title(panel.title, fontsize=10)
+    axis.set_ylabel(panel.unit)
+    if panel.logarithmic:
+        axis.set_yscale("log")
+    axis.margins(y=0.12)
+    axis.spines[["top", "right"]].set_visible(False)
+    if len(panel.series) > 1:
+        axis.legend(fontsize=8, frameon=False)
+
+
+def _figure_class() -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise missing("matplotlib") from error
+    return Figure

@@ -1,0 +1,44 @@
+"""Which code a measurement ran."""
+
+from __future__ import annotations
+
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+from datastore.errors import Unsupported
+from datastore.version import __version__
+
+INSTALL = "pip install 'suffolk[bench]'"
+HOME = Path(__file__).resolve().parent
+
+
+def package_versions(*packages: str) -> dict[str, str]:
+    """Versions of Suffolk and of those of ``packages`` that are installed."""
+    versions = {"suffolk": __version__}
+    for package in packages:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def commit() -> str | None:
+    """The commit of the checkout this code is in, with ``+changes`` where files differ from it; None outside a checkout."""
+    try:
+        head = _git("rev-parse", "HEAD")
+        changed = _git("status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.CalledProcessError):  # no git, or installed as a package: there is no commit to name
+        return None
+    return f"{head}+changes" if changed else head
+
+
+def missing(package: str) -> Unsupported:
+    """The error for an optional package that is not installed."""
+    return Unsupported(f"this measurement needs the package {package}; install it with: {INSTALL}")
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(HOME), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()

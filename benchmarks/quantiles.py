@@ -1,0 +1,21 @@
+"""Latencies in short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def quantiles_us(seconds: Sequence[float]) -> dict[str, float]:
+    """p50, p90, p99 and mean in microseconds, and the number of calls; of no calls, only that."""
+    if not len(seconds):
+        return {"calls": 0}
+    p50, p90, p99 = (float(value) * 1e6 for value in np.percentile(seconds, [50, 90, 99]))
+    return {
+        "p50_us": p50,
+        "p90_us": p90,
+        "p99_us": p99,
+        "mean_us": float(np.mean(seconds)) * 1e6,
+        "calls": len(seconds),
+    }

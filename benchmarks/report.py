@@ -1,0 +1,75 @@
+"""One measurement's outcome as JSON, with everything needed to judge and repeat it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import describe_machine
+from benchmarks.provenance import commit, package_versions
+from datastore.errors import ResourceExhausted
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was measured.
+
+    Attributes:
+        benchmark: retrieval, build or decode.
+        seed: of every random choice made.
+        settings: what was asked for.
+        results: the numbers; units stand in the names.
+        notes: what a reader must know to judge them.
+        packages: whose versions matter.
+    """
+
+    benchmark: str
+    seed: int
+    settings: dict[str, Any]
+    results: dict[str, Any]
+    notes: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ("numpy",)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, with machine, versions, commit and command line."""
+        return {
+            "benchmark": self.benchmark,
+            "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "command": shlex.join(sys.argv),
+            "commit": commit(),
+            "versions": package_versions(*self.packages),
+            "machine": describe_machine(),
+            "seed": self.seed,
+            "settings": self.settings,
+            "notes": list(self.notes),
+            "results": self.results,
+        }
+
+
+def plain(options: Any) -> dict[str, Any]:
+    """The fields of an options dataclass as plain values for JSON."""
+    return {name: _plain(value) for name, value in asdict(options).items()}
+
+
+def write_report(report: Report, path: Path) -> None:
+    """Write ``report`` as JSON; makes the folder.
+
+    Raises:
+        ResourceExhausted: it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(report.to_dict(), indent=1) + "\n")
+    except OSError as error:
+        raise ResourceExhausted(f"{path} cannot be written: {error.strerror}; choose another file") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
+    return str(value) if isinstance(value, Path) else value

@@ -1,0 +1,59 @@
+"""What a retrieval measurement is asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from datastore.errors import InvalidArgument
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalOptions:
+    """Settings of ``suffolk bench retrieval``. Checked when made.
+
+    Attributes:
+        store: the datastore's folder.
+        queries: contexts of each kind.
+        rounds: how often each is asked and timed, after one round that warms up.
+        checked: contexts of each kind whose answers are compared with a scan of the corpus.
+        tokens: use only so many of the datastore's first tokens; None for all.
+        unseen: files with texts that are not in the corpus; empty for seen contexts with a token replaced.
+        against: whether to measure draftretriever beside it.
+        grpc: whether to measure through a draft service as well.
+        batches: contexts in one call.
+        workdir: for the draftretriever index, which a later run uses again.
+        max_match, min_match, max_depth, max_nodes: as in ``Retriever.draft``.
+        context: tokens in a context.
+        seed: of every random choice.
+    """
+
+    store: Path
+    workdir: Path
+    queries: int = 1000
+    rounds: int = 3
+    checked: int = 20
+    tokens: int | None = None
+    unseen: tuple[Path, ...] = ()
+    against: bool = False
+    grpc: bool = False
+    batches: tuple[int, ...] = (1, 8, 32)
+    max_match: int = 16
+    min_match: int = 2
+    max_depth: int = 10
+    max_nodes: int = 64
+    context: int = 16
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("queries", "rounds", "context", "max_match", "min_match", "max_depth", "max_nodes"):
+            if getattr(self, name) < 1:
+                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        if self.checked < 0:
+            raise InvalidArgument(f"checked is {self.checked}; it must be 0 or more")
+        if self.tokens is not None and self.tokens < 1:
+            raise InvalidArgument(f"tokens is {self.tokens}; it must be 1 or more")
+        if self.context < 2:
+            raise InvalidArgument("context is 1; it must be 2 or more")
+        if any(size < 1 for size in self.batches):
+            raise InvalidArgument(f"batches are {self.batches}; each must be 1 or more")

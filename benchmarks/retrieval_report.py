@@ -1,0 +1,100 @@
+"""The retrieval measurement for people: tables and a plot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.plot import Panel
+from benchmarks.table import format_table
+
+QUANTILES = ("p50_us", "p90_us", "p99_us")
+HEADERS = ("microseconds", "p50", "p90", "p99", "mean")
+PACKAGES = ("numpy", "grpcio", "draftretriever", "matplotlib")
+NOTES = (
+    "all times are of warm calls from Python: one round over all contexts is not counted",
+    "lookup+draft makes both calls; a draft alone gives the match length and count as well",
+    "draftretriever is the published package of that name: it goes by a context's last two tokens and random search, "
+    "gives no counts, and is not the suffix array of the REST repository",
+)
+
+
+def retrieval_lines(results: dict[str, Any]) -> list[str]:
+    """The tables."""
+    facts = results["datastore"]
+    lines = [f"{facts['path']}: {facts['tokens']:,} tokens, {facts['bytes_per_token']:.2f} bytes a token"]
+    for name, found in results["sets"].items():
+        lines += ["", f"{name}: {found['how']}", *_latency_lines(found), *_quality_lines(found)]
+    for name, ways in results["batches"].items():
+        sizes = list(next(iter(ways.values())))
+        rows = [[f"{way}, batch {size}", *_row(times[size])] for way, times in ways.items() for size in sizes]
+        lines += ["", f"{name}, in batches", format_table(HEADERS, rows)]
+    return [*lines, *_memory_lines(results), "", *(f"note: {note}" for note in NOTES)]
+
+
+def retrieval_panels(results: dict[str, Any]) -> list[Panel]:
+    """Latency of single calls, and of batches where they were measured."""
+    panels = []
+    for name, found in results["sets"].items():
+        latency = found["latency"]
+        series = {each.removesuffix("_us"): [times[each] for times in latency.values()] for each in QUANTILES}
+        labels = [label.replace(", ", ",\n") for label in latency]
+        panels.append(Panel(f"{name} contexts", "microseconds a call", labels, series, logarithmic=True))
+    for name, ways in results["batches"].items():
+        sizes = list(next(iter(ways.values())))
+        series = {way: [times[size].get("p50_us") for size in sizes] for way, times in ways.items()}
+        panels.append(Panel(f"{name}, batches, p50", "microseconds a call", sizes, series, logarithmic=True))
+    return panels
+
+
+def _latency_lines(found: dict[str, Any]) -> list[str]:
+    lines = [format_table(HEADERS, [[name, *_row(times)] for name, times in found["latency"].items()])]
+    if "alternating" in found:
+        rows = [[name, *_row(times)] for name, times in found["alternating"].items()]
+        lines += ["one question to each in turn, so that none finds its data in the processor's caches:"]
+        lines += [format_table(HEADERS, rows)]
+        for name, ratio in found["times_faster_at_p50"].items():
+            other = found["times_faster_at_p50_alternating"][name]
+            lines.append(f"lookup+draft at p50: {ratio:.1f} times as fast as {name} ({other:.1f} question by question)")
+    return lines
+
+
+def _quality_lines(found: dict[str, Any]) -> list[str]:
+    drafts, checked = found["drafts"], found["checked_by_scan"]
+    lines = [
+        f"match length {drafts['mean_match_length']:.2f}, {_trees(drafts)}",
+        f"exact: {checked['contexts']} contexts with {checked['nodes']:,} node counts equal a scan of the whole corpus",
+    ]
+    if rival := drafts.get("draftretriever"):
+        differing = rival["answers_differing_when_asked_again"]
+        absent = rival["nodes_never_in_corpus_after_those_tokens"]
+        lines.append(
+            f"draftretriever: {_trees(rival)}; {differing:.0%} of its answers differ when asked again; "
+            f"{absent:.0%} of its nodes never follow its two tokens in the corpus; it gives no counts"
+        )
+    return lines
+
+
+def _trees(drafts: dict[str, Any]) -> str:
+    return (
+        f"found {drafts['found']:.1%}, {drafts['mean_nodes']:.1f} nodes, "
+        f"{drafts['mean_accepted']:.2f} tokens of the true continuation in the tree"
+    )
+
+
+def _memory_lines(results: dict[str, Any]) -> list[str]:
+    rows = [
+        [f"{name}, {when}", size["anonymous"] / 1e6, size["file"] / 1e6]
+        for name, sizes in results["memory_bytes"].items()
+        for when, size in sizes.items()
+    ]
+    lines = ["", format_table(("MB in memory", "own", "mapped files"), rows)]
+    if built := results["draftretriever_index"]:
+        lines.append(
+            f"draftretriever's index: {built['index_bytes'] / 1e6:.1f} MB, built in {built['seconds']:.1f} s with "
+            f"{built['peak_memory_bytes'] / 1e6:,.0f} MB at most" + (" (by an earlier run)" if built["reused"] else "")
+        )
+    return lines
+
+
+def _row(times: dict[str, float]) -> list[float | None]:
+    return [times.get(name) for name in (*QUANTILES, "mean_us")]

@@ -1,0 +1,47 @@
+"""The first tokens of a datastore as a datastore of their own, for smaller measurements."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from datastore.datastore import Datastore, open_datastore
+from datastore.documents import DocumentTableWriter
+from datastore.errors import NotFound
+from datastore.manifest import SEGMENTS_NAME, TOKENIZER_NAME, publish
+from datastore.segment import separator, token_dtype, write_segment
+
+
+def first_tokens(store: Datastore, tokens: int, workdir: Path) -> Path:
+    """A datastore in ``workdir`` of the first documents of ``store``, up to ``tokens`` tokens, the last cut; made once."""
+    path = workdir / f"first-{tokens}-{store.manifest.segments[0].checksum}"
+    try:
+        with open_datastore(path):
+            return path
+    except NotFound:
+        shutil.rmtree(path, ignore_errors=True)
+    (path / SEGMENTS_NAME).mkdir(parents=True)
+    manifest = store.manifest
+    dtype = token_dtype(manifest.vocab_size)
+    parts, sources, left = [], DocumentTableWriter(), tokens
+    for source, ids in store.documents():
+        if left <= 0:
+            break
+        parts += [ids[:left].astype(dtype), np.array([separator(dtype)], dtype)]
+        sources.add(source or "")
+        left -= len(ids)
+    entry = write_segment(
+        path / SEGMENTS_NAME / "000000.seg",
+        np.concatenate(parts),
+        vocab_size=manifest.vocab_size,
+        order_depth=manifest.order_depth,
+        fingerprint=manifest.tokenizer,
+        documents=sources.finish(),
+    )
+    if (tokenizer := store.tokenizer_path()) is not None:
+        shutil.copyfile(tokenizer, path / TOKENIZER_NAME)
+    publish(path, replace(manifest, generation=1, segments=(entry,)))
+    return path
