@@ -32,8 +32,15 @@ class CostCurve:
 
     def __init__(self, sizes: Sequence[int], seconds: Sequence[float]) -> None:
         """Points as measured; ``sizes`` rising from 1, ``seconds`` positive. Raises InvalidArgument for others."""
-        if len(sizes) != len(seconds) or not len(sizes) or sizes[0] != 1 or any(b <= a for a, b in zip(sizes, sizes[1:], strict=False)):
-            raise InvalidArgument(f"cost curve: sizes {list(sizes)} must rise from 1 and be as many as the {len(seconds)} times")
+        if (
+            len(sizes) != len(seconds)
+            or not len(sizes)
+            or sizes[0] != 1
+            or any(b <= a for a, b in zip(sizes, sizes[1:], strict=False))
+        ):
+            raise InvalidArgument(
+                f"cost curve: sizes {list(sizes)} must rise from 1 and be as many as the {len(seconds)} times"
+            )
         if min(seconds) <= 0:
             raise InvalidArgument(f"cost curve: seconds {list(seconds)} must be positive")
         self.sizes = np.asarray(sizes, np.float64)
@@ -93,5 +100,8 @@ def _time_step(target: Target, size: int, cache: KVCache) -> float:
 
 def _chain(size: int) -> DraftTree:
     return DraftTree(
-        np.zeros(size, np.int32), np.arange(-1, size - 1, dtype=np.int32), np.ones(size, np.float32), np.ones(size, np.uint8)
+        np.zeros(size, np.int32),
+        np.arange(-1, size - 1, dtype=np.int32),
+        np.ones(size, np.float32),
+        np.ones(size, np.uint8),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
 _request_ids = itertools.count(1)
+_MISSED = "missed "
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +126,7 @@ class Generation(Iterator[Step]):
         """End the request, as running to its end does; calling it again does nothing."""
         if self._drafter is not None and self._request:
             self._drafter.release(self._request)
-            missed = self._missed_by_drafter() - self._missed_before
-            if missed:
-                self.stats.missed["reported by the drafter"] = missed
+            self.stats.missed.update(self._missed_by_drafter() - self._missed_before)
         self._request = 0
         self.stats.finish = self.stats.finish or "closed"
 
@@ -241,8 +241,9 @@ class Generation(Iterator[Step]):
             return "length"
         return "context" if self._length == len(self._ids) else ""
 
-    def _missed_by_drafter(self) -> int:
-        return 0 if self._drafter is None else int(self._drafter.stats().get("missed", 0))
+    def _missed_by_drafter(self) -> Counter[str]:
+        counters = {} if self._drafter is None else self._drafter.stats()
+        return Counter({key[len(_MISSED) :]: int(value) for key, value in counters.items() if key.startswith(_MISSED)})
 
 
 class _Clock:
@@ -267,10 +268,14 @@ def checked_tree(tree: DraftTree, vocab_size: int, max_nodes: int) -> DraftTree:
     for name, kind in (("tokens", "i"), ("parents", "i"), ("scores", "f"), ("sources", "u")):
         array = getattr(tree, name)
         if array.ndim != 1 or array.dtype.kind != kind:
-            raise InvalidArgument(f"draft tree: {name} is {array.dtype}[{array.ndim} axes]; it must be as DraftTree documents it")
+            raise InvalidArgument(
+                f"draft tree: {name} is {array.dtype}[{array.ndim} axes]; it must be as DraftTree documents it"
+            )
     tree = replace(tree, counts=None).validate(vocab_size).head(max_nodes)
     if len(tree) and not bool(np.all((tree.scores >= 0) & (tree.scores <= 1))):  # refuses NaN too
-        raise InvalidArgument(f"draft tree: scores reach from {tree.scores.min()} to {tree.scores.max()}; they must be within 0..1")
+        raise InvalidArgument(
+            f"draft tree: scores reach from {tree.scores.min()} to {tree.scores.max()}; they must be within 0..1"
+        )
     return tree
 
 
@@ -279,7 +284,9 @@ def _checked_prompt(prompt: Tokens, target: Target) -> npt.NDArray[np.int32]:
     if ids.ndim != 1 or not len(ids):
         raise InvalidArgument("the prompt is empty; give at least one token")
     if ids.min() < 0 or ids.max() >= target.vocab_size:
-        raise InvalidArgument(f"the prompt has ids {ids.min()}..{ids.max()}; model {target.name} has {target.vocab_size}")
+        raise InvalidArgument(
+            f"the prompt has ids {ids.min()}..{ids.max()}; model {target.name} has {target.vocab_size}"
+        )
     if target.context_length is not None and len(ids) >= target.context_length:
         raise InvalidArgument(
             f"the prompt has {len(ids)} tokens; model {target.name} takes {target.context_length} in all; shorten the prompt"

@@ -50,7 +50,7 @@ class Drafter(Protocol):
         ...
 
     def stats(self) -> dict[str, float]:
-        """Counters for reports: calls, missed (no draft because of a fault), and what the drafter likes to add."""
+        """Counters for reports: calls, missed (no draft because of a fault), "missed REASON", and what the drafter adds."""
         ...
 
     def close(self) -> None:

@@ -48,8 +48,9 @@ class KVCache:
         for number, shape in enumerate(shapes):
             if shape is not None:
                 keys, values = (next(free[form]) for form in _forms(shape))
-                layers.layers[number] = SlabLayer(keys, values, shape.window)
-                self._appending.append(layers.layers[number])
+                layer = SlabLayer(keys, values, shape.window)
+                layers.layers[number] = layer
+                self._appending.append(layer)
 
     def keep(self, accepted: torch.Tensor) -> None:
         """Keep ``accepted`` (int64[k], rows of the last forward pass counted from the cache's length) and drop its other rows."""
@@ -71,11 +72,14 @@ class KVCache:
         self.advance(0)
 
 
-class SlabLayer(DynamicLayer):  # type: ignore[misc]  # transformers is not typed
+class SlabLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # transformers is not typed throughout
     """A cache layer of transformers that appends into a view of a slab instead of concatenating."""
 
+    keys: torch.Tensor
+    values: torch.Tensor
+
     def __init__(self, keys: torch.Tensor, values: torch.Tensor, window: int | None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.is_sliding = window is not None
         self.is_initialized = True
         self.length = 0

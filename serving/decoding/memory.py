@@ -30,7 +30,8 @@ def require_memory(name: str, weights: int, cache: int, available: int, device: 
     if (weights + cache) * _HEADROOM > available:
         raise ResourceExhausted(
             f"model {name}: needs {weights / _GIB:.2f} GiB for its weights and {cache / _GIB:.2f} GiB for its cache, but "
-            f"{device.type} has {available / _GIB:.2f} GiB available; use --dtype bfloat16, fewer --max-new-tokens, or a smaller model"
+            f"{device.type} has {available / _GIB:.2f} GiB available; "
+            "use --dtype bfloat16, fewer --max-new-tokens, or a smaller model"
         )
 
 
@@ -90,10 +91,14 @@ def _tensor_bytes(file: Path, dtype: torch.dtype | None) -> int:
     try:
         tensors = json.loads(header)
         return sum(
-            prod(entry["shape"]) * _item_bytes(entry["dtype"], dtype) for name, entry in tensors.items() if name != "__metadata__"
+            prod(entry["shape"]) * _item_bytes(entry["dtype"], dtype)
+            for name, entry in tensors.items()
+            if name != "__metadata__"
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Corruption(f"{file}: its safetensors header cannot be read ({error}); download or copy the model again") from error
+        raise Corruption(
+            f"{file}: its safetensors header cannot be read ({error}); download or copy the model again"
+        ) from error
 
 
 def _item_bytes(stored: str, dtype: torch.dtype | None) -> int:

@@ -33,7 +33,9 @@ def first_difference(
     target: Target, prompt: Sequence[int], first: Sequence[int], second: Sequence[int], settings: SamplingSettings
 ) -> Difference | None:
     """None if the outputs ``first`` and ``second`` of ``prompt`` are equal, else where and by what gap they part."""
-    shared = next((at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second)))
+    shared = next(
+        (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
+    )
     one, other = ((tokens[shared] if shared < len(tokens) else None) for tokens in (first, second))
     if one is None and other is None:
         return None

@@ -34,19 +34,31 @@ def layer_shapes(model: Any, name: str) -> Shapes:
     """
     attention = getattr(model.config, "_attn_implementation", None)
     if attention not in _ATTENTIONS:
-        raise Unsupported(f"model {name}: attention {attention!r} takes no tree mask; load it with sdpa or eager attention")
+        raise Unsupported(
+            f"model {name}: attention {attention!r} takes no tree mask; load it with sdpa or eager attention"
+        )
     if getattr(model.config, "is_encoder_decoder", False):
         raise Unsupported(f"model {name}: it is an encoder-decoder; only decoder-only causal LMs can be targets")
     if "local" in (getattr(model.config, "attention_layers", None) or ()):
-        raise Unsupported(f"model {name}: its local attention counts rows instead of positions, which a draft tree breaks")
+        raise Unsupported(
+            f"model {name}: its local attention counts rows instead of positions, which a draft tree breaks"
+        )
     cache = DynamicCache(config=model.config)
     with torch.inference_mode():
         try:
-            output = model(input_ids=torch.zeros((1, 1), dtype=torch.int64, device=model.device), past_key_values=cache, use_cache=True)
+            output = model(
+                input_ids=torch.zeros((1, 1), dtype=torch.int64, device=model.device),
+                past_key_values=cache,
+                use_cache=True,
+            )
         except (TypeError, ValueError) as error:
-            raise Unsupported(f"model {name}: it takes no past_key_values of the transformers Cache interface ({error})") from error
+            raise Unsupported(
+                f"model {name}: it takes no past_key_values of the transformers Cache interface ({error})"
+            ) from error
     if getattr(output, "past_key_values", None) is not cache or not any(layer.is_initialized for layer in cache.layers):
-        raise Unsupported(f"model {name}: it keeps no keys and values (a recurrent model?); only attention models can be targets")
+        raise Unsupported(
+            f"model {name}: it keeps no keys and values (a recurrent model?); only attention models can be targets"
+        )
     return tuple(_layer_shape(layer, number, model, name) for number, layer in enumerate(cache.layers))
 
 
@@ -72,7 +84,9 @@ def check_tree_attention(target: Target) -> None:
     try:
         worst = _worst_difference(target, context, drafted, last)
     except (TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
-        raise Unsupported(f"model {target.name}: it does not take a 4-D attention mask ({str(error).splitlines()[0]})") from error
+        raise Unsupported(
+            f"model {target.name}: it does not take a 4-D attention mask ({str(error).splitlines()[0]})"
+        ) from error
     limit = _TOLERANCE.get(target.dtype, 0.05)
     if not worst <= limit:
         raise Unsupported(

@@ -19,7 +19,9 @@ class Sampler:
         self._settings = settings
         self._noise = KeyedNoise(settings.seed, vocab_size, device) if settings.temperature > 0 else None
 
-    def draw(self, logits: torch.Tensor, positions: list[int], row_positions: torch.Tensor | None = None) -> torch.Tensor:
+    def draw(
+        self, logits: torch.Tensor, positions: list[int], row_positions: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """int64[n], the token drawn for each row of ``logits`` [n, vocab].
 
         ``positions`` are the distinct positions in the sequence of the tokens to be drawn; ``row_positions`` int64[n] tells
@@ -27,7 +29,9 @@ class Sampler:
         """
         return self.scores(logits, positions, row_positions).argmax(-1)  # of equals, argmax returns the smallest id
 
-    def scores(self, logits: torch.Tensor, positions: list[int], row_positions: torch.Tensor | None = None) -> torch.Tensor:
+    def scores(
+        self, logits: torch.Tensor, positions: list[int], row_positions: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """What ``draw`` takes the argmax of: the logits when greedy, else float64 processed logits plus noise."""
         if self._noise is None:
             return logits

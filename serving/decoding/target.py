@@ -124,7 +124,7 @@ class Target:
 
     @torch.inference_mode()
     def forward_tree(self, layout: TreeLayout, cache: KVCache) -> torch.Tensor:
-        """One pass over a tree's rows behind the cached tokens: the logits [rows, vocab]. The caller tells the cache what to keep."""
+        """One pass over a tree's rows behind the cached tokens: logits [rows, vocab]. The caller says what to keep."""
         ids = torch.from_numpy(layout.tokens).to(self.device)
         positions = torch.from_numpy(layout.depths).to(self.device) + cache.length
         masks = None if len(ids) == 1 else self._masks(layout, cache.length)
@@ -154,7 +154,7 @@ class Target:
         windows = sorted({shape.window for shape in self.shapes if shape is not None}, key=lambda window: window or 0)
         if len(windows) == 1:
             return self._additive(tree_attention.mask(layout, cached, windows[0]))
-        names = {None: "full_attention"}
+        names: dict[int | None, str] = {None: "full_attention"}
         return {
             names.get(window, "sliding_attention"): self._additive(tree_attention.mask(layout, cached, window))
             for window in windows
@@ -181,7 +181,9 @@ def _device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise InvalidArgument(f"device {name!r} cannot be used ({str(error).splitlines()[0]}); use auto, cpu or cuda") from error
+        raise InvalidArgument(
+            f"device {name!r} cannot be used ({str(error).splitlines()[0]}); use auto, cpu or cuda"
+        ) from error
     return device
 
 
@@ -208,7 +210,9 @@ def _from_pretrained(loader: Any, name: str, **options: Any) -> Any:
     try:
         return loader.from_pretrained(str(path) if path.is_dir() else name, **options)
     except OSError as error:  # what transformers raises for anything missing
-        raise NotFound(f"model {name}: {_first_line(error)}; check the name and that all its files are there") from error
+        raise NotFound(
+            f"model {name}: {_first_line(error)}; check the name and that all its files are there"
+        ) from error
     except (ValueError, KeyError) as error:
         raise Unsupported(f"model {name}: transformers cannot load it as a causal LM ({_first_line(error)})") from error
 

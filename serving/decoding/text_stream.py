@@ -25,7 +25,7 @@ class TextStream:
         self.stopped = False
 
     def push(self, token: int, source: int = 0) -> list[tuple[str, int]]:
-        """Pieces that are safe to show after ``token``. Sets ``stopped`` when a stop string is complete; the text ends before it."""
+        """Pieces that are safe to show after ``token``; ``stopped`` is set once a stop string is complete: the text ends there."""
         self._tokens.append(token)
         return self._release(self._decode(final=False), source, final=False)
 
@@ -57,7 +57,9 @@ class TextStream:
     def _doubtful(self, text: str) -> int:
         """Length of the longest end of ``text`` that begins a stop string."""
         longest = min(len(text), max(map(len, self._stop)) - 1)
-        return next((size for size in range(longest, 0, -1) if any(stop.startswith(text[-size:]) for stop in self._stop)), 0)
+        return next(
+            (size for size in range(longest, 0, -1) if any(stop.startswith(text[-size:]) for stop in self._stop)), 0
+        )
 
     def _take(self, length: int) -> list[tuple[str, int]]:
         pieces: list[tuple[str, int]] = []

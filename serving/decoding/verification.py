@@ -6,7 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 
-def accept(tokens: npt.NDArray[np.int32], parents: npt.NDArray[np.int32], drawn: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def accept(
+    tokens: npt.NDArray[np.int32], parents: npt.NDArray[np.int32], drawn: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
     """The accepted nodes, from the top down: int64[k].
 
     Args:

@@ -91,7 +91,11 @@ class Calibrator:
             np.searchsorted(_DEPTH_EDGES, depths, "right"),
         )
         prior = self._prior
-        odds = prior.constant + prior.match * np.log(match) + prior.share * np.log((share * above + 0.3) / (above - share * above + 0.3))
+        odds = (
+            prior.constant
+            + prior.match * np.log(match)
+            + prior.share * np.log((share * above + 0.3) / (above - share * above + 0.3))
+        )
         odds += prior.count * np.log(above) + prior.depth * np.log(depths)
         return cells, 1.0 / (1.0 + np.exp(-odds)), depths
 

@@ -23,7 +23,8 @@ class HybridDrafter:
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         proposals = [drafter.propose(requests) for drafter in self._drafters]
         return [
-            merge(trees, request.max_nodes) for request, trees in zip(requests, zip(*proposals, strict=True), strict=True)
+            merge(trees, request.max_nodes)
+            for request, trees in zip(requests, zip(*proposals, strict=True), strict=True)
         ]
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
@@ -80,7 +81,9 @@ def merge(trees: Sequence[DraftTree], max_nodes: int) -> DraftTree:
     return _sorted(tokens, parents, scores, sources, max_nodes)
 
 
-def _sorted(tokens: list[int], parents: list[int], scores: list[float], sources: list[int], max_nodes: int) -> DraftTree:
+def _sorted(
+    tokens: list[int], parents: list[int], scores: list[float], sources: list[int], max_nodes: int
+) -> DraftTree:
     values = np.asarray(scores, np.float32)
     order = np.argsort(-values, kind="stable")  # stable: of equals, parents stay first
     row = np.empty(len(order) + 1, np.int32)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from datastore.context import ContextIndex
 from datastore.draft_tree import DraftTree, Source
 from serving.decoding.drafter import DraftRequest
 from serving.drafters.calibrator import Calibrator, Prior
@@ -17,30 +17,17 @@ from serving.drafters.ranking import ranked
 PRIOR = Prior()
 
 
-class OwnText(Protocol):
-    """One request's text, searchable while it grows: ``datastore.context.ContextIndex``."""
-
-    @property
-    def size(self) -> int: ...
-
-    def append(self, tokens: npt.NDArray[np.int32]) -> None: ...
-
-    def truncate(self, size: int) -> None: ...
-
-    def draft(self, max_match: int, min_match: int, max_depth: int, max_nodes: int) -> DraftTree: ...
-
-
 class PromptLookupDrafter:
     """The longest ending of a request's tokens that occurs in them earlier, and all that followed it. Not thread-safe."""
 
     name = "prompt-lookup"
 
-    def __init__(self, new_text: Callable[[], OwnText], limits: Limits | None = None) -> None:
-        """``new_text`` makes an empty index for a request, e.g. ``lambda: ContextIndex(vocab_size)``."""
-        self._new_text = new_text
+    def __init__(self, vocab_size: int, limits: Limits | None = None) -> None:
+        """``vocab_size``: the target's; requests have no other ids."""
+        self._vocab_size = vocab_size
         self._limits = limits or Limits()
         self._calibrator = Calibrator(PRIOR)
-        self._texts: dict[int, OwnText] = {}
+        self._texts: dict[int, ContextIndex] = {}
         self._drafts: dict[int, DraftTree] = {}
         self._calls = 0
 
@@ -67,10 +54,10 @@ class PromptLookupDrafter:
         self._calls += 1
         text = self._texts.get(request.request_id)
         if text is None:
-            text = self._texts[request.request_id] = self._new_text()
-        if text.size > len(request.tokens):  # the request was rolled back
+            text = self._texts[request.request_id] = ContextIndex(self._vocab_size)
+        if len(text) > len(request.tokens):  # the request was rolled back
             text.truncate(len(request.tokens))
-        text.append(request.tokens[text.size :])
+        text.append(request.tokens[len(text) :])
         limits = self._limits
         tree = text.draft(limits.max_match, limits.min_match, limits.max_depth, request.max_nodes)
         self._drafts[request.request_id] = tree

@@ -18,5 +18,11 @@ def ranked(tree: DraftTree, scores: npt.NDArray[np.float32], source: Source, max
     counts = None if tree.counts is None else tree.counts[order]
     sources = np.full(len(order), int(source), np.uint8)
     return DraftTree(
-        tree.tokens[order], row[tree.parents[order]], scores[order], sources, counts, tree.match_length, tree.match_count
+        tree.tokens[order],
+        row[tree.parents[order]],
+        scores[order],
+        sources,
+        counts,
+        tree.match_length,
+        tree.match_count,
     )

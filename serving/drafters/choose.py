@@ -1,0 +1,51 @@
+"""Drafters by name, for command lines and configurations."""
+
+from __future__ import annotations
+
+from datastore.errors import InvalidArgument, Unsupported
+from datastore.retriever import Retriever
+from serving.decoding.drafter import Drafter
+from serving.drafters.datastore import DatastoreDrafter
+from serving.drafters.hybrid import HybridDrafter
+from serving.drafters.limits import Limits
+from serving.drafters.prompt_lookup import PromptLookupDrafter
+
+NAMES = ("none", "datastore", "prompt-lookup", "hybrid")
+
+
+def make_drafter(
+    name: str, vocab_size: int, retriever: Retriever | None = None, limits: Limits | None = None
+) -> Drafter | None:
+    """The drafter called ``name``; None for "none".
+
+    ``vocab_size`` is the target's. Raises InvalidArgument for an unknown name, or if it needs a ``retriever`` and none is given.
+    """
+    if name == "none":
+        return None
+    if name == "prompt-lookup":
+        return PromptLookupDrafter(vocab_size, limits)
+    if name not in NAMES:
+        raise InvalidArgument(f"drafter {name!r} is unknown; use one of {', '.join(NAMES)}")
+    if retriever is None:
+        raise InvalidArgument(f"drafter {name} needs a datastore; add --datastore PATH or grpc://HOST:PORT/NAME")
+    from_datastore = DatastoreDrafter(retriever, vocab_size, limits)
+    if name == "datastore":
+        return from_datastore
+    return HybridDrafter([PromptLookupDrafter(vocab_size, limits), from_datastore])
+
+
+def require_match(retriever: Retriever, store_name: str, limits: Limits, model_name: str, fingerprint: str) -> None:
+    """Nothing, if the datastore can draft for the model.
+
+    Raises:
+        InvalidArgument: ``limits`` reach further than its suffixes are sorted.
+        Unsupported: it was built with another tokenizer than the model's, whose fingerprint is given.
+    """
+    facts = retriever.info()
+    limits.require_within(int(facts["order_depth"]))
+    built_with = facts.get("tokenizer")
+    if built_with is not None and built_with != fingerprint:
+        raise Unsupported(
+            f"datastore {store_name} was built with tokenizer {str(built_with)[:12]}, model {model_name} has {fingerprint[:12]}; "
+            f"build one for this model: suffolk build --tokenizer {model_name} --output STORE corpus..."
+        )
