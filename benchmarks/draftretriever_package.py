@@ -50,6 +50,15 @@ class DraftRetriever:
         return []
 
 
+def require_package() -> None:
+    """Find out before a long run whether the package is there.
+
+    Raises:
+        Unsupported: it is not, or is another than the published one.
+    """
+    _module()
+
+
 def open_writer(index: str, vocab_size: int) -> Any:
     """A writer with ``add_entry(list of ids)`` and ``finalize()``."""
     return _module().Writer(index, vocab_size=vocab_size)

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 
 def resident_memory() -> dict[str, int]:
     """What this process holds in memory, in bytes: ``anonymous`` (its own) and ``file`` (mapped files, shared by all readers)."""
-    fields = {"RssAnon": "anonymous", "RssFile": "file"}
-    found = dict.fromkeys(fields.values(), 0)
-    for line in Path("/proc/self/status").read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name in fields:
-            found[fields[name]] = int(value.split()[0]) * 1024
-    return found
+    status = Path("/proc/self/status").read_text()
+    return {"anonymous": _field(status, "RssAnon"), "file": _field(status, "RssFile")}
 
 
 def grown_memory(before: dict[str, int]) -> dict[str, int]:
@@ -22,24 +16,32 @@ def grown_memory(before: dict[str, int]) -> dict[str, int]:
     return {name: size - before[name] for name, size in resident_memory().items()}
 
 
-def processes_memory(root: int) -> tuple[int, int]:
-    """Resident bytes of process ``root`` and of it with all its descendants (pages they share count once per process)."""
-    parents, sizes = {}, {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                stat = (folder / "stat").read_text()
-                pages = int((folder / "statm").read_text().split()[1])
-            except (FileNotFoundError, ProcessLookupError):  # it ended between the listing and the reading
-                continue
-            # the name in parentheses may hold blanks
-            parents[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
-            sizes[int(folder.name)] = pages * os.sysconf("SC_PAGE_SIZE")
-    total = sum(size for process, size in sizes.items() if _descends(process, root, parents))
-    return sizes.get(root, 0), total
+def family_memory(process: int) -> tuple[int, int]:
+    """Of a process and all its descendants: resident bytes now, added up (pages they share count for each), and the largest
+    resident size that any one of them has had."""
+    now = largest = 0
+    for member in _family(process):
+        try:
+            status = Path(f"/proc/{member}/status").read_text()
+        except (FileNotFoundError, ProcessLookupError):  # it ended after it was listed
+            continue
+        now += _field(status, "VmRSS")
+        largest = max(largest, _field(status, "VmHWM"))
+    return now, largest
 
 
-def _descends(process: int, root: int, parents: dict[int, int]) -> bool:
-    while process != root and process in parents:
-        process = parents[process]
-    return process == root
+def _family(process: int) -> list[int]:
+    members = [process]
+    for member in members:  # grows while it is read
+        try:
+            for thread in Path(f"/proc/{member}/task").iterdir():
+                members += [int(child) for child in (thread / "children").read_text().split()]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return members
+
+
+def _field(status: str, name: str) -> int:
+    """Bytes of a line of /proc/PID/status; 0 if it has none, as for a process that has ended and was not waited for."""
+    line = next((line for line in status.splitlines() if line.startswith(f"{name}:")), "")
+    return int(line.split()[1]) * 1024 if line else 0

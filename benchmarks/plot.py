@@ -41,18 +41,21 @@ def require_plots() -> None:
 
 
 def write_plot(path: Path, title: str, panels: Sequence[Panel]) -> None:
-    """Draw ``panels`` side by side into a PNG file; makes the folder.
+    """Draw ``panels``, two in a row, into a PNG file; makes the folder.
 
     Raises:
         Unsupported: matplotlib is not installed.
         ResourceExhausted: the file cannot be written.
     """
-    widths = [max(3.5, 1.2 + 0.32 * len(panel.labels) * (len(panel.series) + 1)) for panel in panels]
-    figure = _figure_class()(figsize=(sum(widths), 4.6), layout="constrained")
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = _figure_class()(figsize=(7.5 * columns, 0.6 + 4.4 * rows), layout="constrained")
     figure.suptitle(title)
-    axes = figure.subplots(1, len(panels), width_ratios=widths, squeeze=False)[0]
-    for axis, panel in zip(axes, panels, strict=True):
+    axes = figure.subplots(rows, columns, squeeze=False).flatten()
+    for axis, panel in zip(axes, panels, strict=False):
         _draw(axis, panel)
+    for axis in axes[len(panels) :]:
+        axis.set_axis_off()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=130, format="png")
@@ -67,7 +70,7 @@ def _draw(axis: Any, panel: Panel) -> None:
         drawn = [(place, value) for place, value in zip(places, values, strict=True) if value is not None]
         colour = COLOURS[number % len(COLOURS)]
         bars = axis.bar([place for place, _ in drawn], [value for _, value in drawn], width, label=name, color=colour)
-        axis.bar_label(bars, fmt="%.3g", fontsize=7)
+        axis.bar_label(bars, fmt=_label, fontsize=7)
     axis.set_xticks(range(len(panel.labels)), panel.labels, fontsize=8)
     axis.set_title(panel.title, fontsize=10)
     axis.set_ylabel(panel.unit)
@@ -77,6 +80,10 @@ def _draw(axis: Any, panel: Panel) -> None:
     axis.spines[["top", "right"]].set_visible(False)
     if len(panel.series) > 1:
         axis.legend(fontsize=8, frameon=False)
+
+
+def _label(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _figure_class() -> Any:

@@ -5,6 +5,7 @@ Every measurement prints tables and writes a JSON file (machine, versions, commi
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,11 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     measurements = parser.add_subparsers(title="measurements", metavar="MEASUREMENT", required=True, dest="measurement")
     _add_retrieval(measurements.add_parser("retrieval", help="latency of lookups and drafts, in-process and over gRPC"))
+    _add_decoding(measurements.add_parser("decode", help="plain decoding against each drafter"))
+    _add_building(measurements.add_parser("build", help="throughput and memory of building"))
 
 
 def run(args: argparse.Namespace) -> int:
     """Run one measurement; returns the exit code."""
-    return {"retrieval": _run_retrieval}[args.measurement](args)
+    return {"retrieval": _run_retrieval, "build": _run_building, "decode": _run_decoding}[args.measurement](args)
 
 
 def _add_retrieval(parser: argparse.ArgumentParser) -> None:
@@ -38,11 +41,7 @@ def _add_retrieval(parser: argparse.ArgumentParser) -> None:
         "--queries", type=int, default=1000, metavar="N", help="contexts of each kind (default: %(default)s)"
     )
     parser.add_argument(
-        "--rounds",
-        type=int,
-        default=3,
-        metavar="N",
-        help="timed rounds over them, after a warm-up round (default: %(default)s)",
+        "--rounds", type=int, default=3, metavar="N", help="timed rounds, after one to warm up (default: %(default)s)"
     )
     parser.add_argument(
         "--contexts",
@@ -50,7 +49,8 @@ def _add_retrieval(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=[],
         metavar="FILE",
-        help="text or .jsonl files not in the corpus, for the unseen contexts (default: seen ones with a token replaced)",
+        help="text or .jsonl files that are not in the corpus, for the unseen contexts "
+        "(default: seen ones with a token replaced)",
     )
     parser.add_argument(
         "--against", choices=("draftretriever",), help="measure this package on the same tokens as well"
@@ -70,7 +70,7 @@ def _add_retrieval(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=20,
         metavar="N",
-        help="answers of each kind to compare with a scan of all tokens (default: %(default)s)",
+        help="answers of each kind to check by a scan (default: %(default)s)",
     )
     parser.add_argument(
         "--max-nodes", type=int, default=64, metavar="N", help="nodes in a draft (default: %(default)s)"
@@ -79,22 +79,66 @@ def _add_retrieval(parser: argparse.ArgumentParser) -> None:
         "--workdir",
         type=Path,
         metavar="DIR",
-        help="for draftretriever's index, used again by later runs (default: beside the JSON file)",
+        help="for draftretriever's index, used again (default: beside the JSON file)",
     )
     _add_common(parser, "retrieval")
 
 
+def _add_building(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("corpora", nargs="+", metavar="CORPUS", help="file, folder or pattern with text")
+    parser.add_argument(
+        "--tokenizer", required=True, metavar="TOK", help="Hugging Face folder, tokenizer.json or hub name"
+    )
+    parser.add_argument(
+        "--text-field", default="text", metavar="NAME", help="field or column with the text (default: text)"
+    )
+    parser.add_argument(
+        "--extensions", default="", metavar="LIST", help="take only these from folders, such as .py,.md"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=1, metavar="N", help="runs of each, in turn (default: %(default)s)"
+    )
+    parser.add_argument("--threads", type=int, default=0, metavar="N", help="for suffolk build (default: every core)")
+    parser.add_argument("--workdir", type=Path, metavar="DIR", help="for what is built (default: beside the JSON file)")
+    _add_common(parser, "build")
+
+
+def _add_decoding(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
+    parser.add_argument(
+        "--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files, or folders of them"
+    )
+    parser.add_argument("--datastore", metavar="STORE", help="folder of a datastore, or grpc://HOST:PORT/NAME")
+    parser.add_argument("--drafters", metavar="LIST", help="separated by commas (default: all that can run)")
+    parser.add_argument(
+        "--style", choices=("chat", "prefill", "both"), default="both", help="for rows with a prefill (default: both)"
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="prompts of each file, chosen at random (default: all)")
+    parser.add_argument(
+        "--max-new-tokens", type=int, default=128, metavar="N", help="longest answer (default: %(default)s)"
+    )
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0: greedy (default: %(default)s)")
+    parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="1: no limit (default: %(default)s)")
+    parser.add_argument("--ignore-eos", action="store_true", help="do not end at the model's end-of-text tokens")
+    parser.add_argument("--max-nodes", type=int, default=64, metavar="N", help="largest tree (default: %(default)s)")
+    parser.add_argument(
+        "--dtype", default="auto", help="auto, float32, bfloat16, float16 or float64 (default: as stored)"
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ... (default: %(default)s)")
+    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: torch's choice)")
+    _add_common(parser, "decode")
+
+
 def _add_common(parser: argparse.ArgumentParser, name: str) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
         "--json",
         type=Path,
         default=Path(f"suffolk-{name}.json"),
         metavar="FILE",
-        help="where the results go (default: %(default)s)",
+        help="for the results (default: %(default)s)",
     )
     parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help="where the plot goes (default: the JSON file's name with .png)"
+        "--plot", type=Path, metavar="FILE", help="for the plot (default: the JSON file's name with .png)"
     )
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="of every random choice (default: %(default)s)"
@@ -126,6 +170,58 @@ def _run_retrieval(args: argparse.Namespace) -> int:
     results = measure_retrieval(options)
     report = Report("retrieval", args.seed, plain(options), results, NOTES, PACKAGES)
     return _finish(args, report, retrieval_lines(results), retrieval_panels(results))
+
+
+def _run_building(args: argparse.Namespace) -> int:
+    from benchmarks.building import BuildingOptions, measure_building
+    from benchmarks.building_report import NOTES, PACKAGES, building_lines, building_panels
+    from benchmarks.plot import require_plots
+    from benchmarks.report import Report, plain
+
+    require_plots()
+    options = BuildingOptions(
+        corpora=tuple(args.corpora),
+        tokenizer=args.tokenizer,
+        workdir=args.workdir or args.json.parent / "suffolk-bench",
+        rounds=args.rounds,
+        text_field=args.text_field,
+        extensions=tuple(part for part in args.extensions.split(",") if part),
+        threads=args.threads,
+    )
+    results = measure_building(options)
+    report = Report("build", args.seed, plain(options), results, NOTES, PACKAGES)
+    return _finish(args, report, building_lines(results), building_panels(results))
+
+
+def _run_decoding(args: argparse.Namespace) -> int:
+    from benchmarks.decoding import measure_decoding
+    from benchmarks.decoding_options import DecodingOptions
+    from benchmarks.decoding_report import NOTES, PACKAGES, decoding_lines, decoding_panels
+    from benchmarks.plot import require_plots
+    from benchmarks.report import Report, plain
+
+    require_plots()
+    possible = "prompt-lookup,datastore,hybrid" if args.datastore else "prompt-lookup"
+    options = DecodingOptions(
+        model=args.model,
+        prompts=tuple(args.prompts),
+        datastore=args.datastore,
+        drafters=tuple(part for part in (args.drafters or possible).split(",") if part),
+        style=args.style,
+        limit=args.limit,
+        max_new_tokens=args.max_new_tokens,
+        temperature=args.temperature,
+        top_p=args.top_p,
+        ignore_eos=args.ignore_eos,
+        seed=args.seed,
+        max_nodes=args.max_nodes,
+        dtype=args.dtype,
+        device=args.device,
+        threads=args.threads,
+    )
+    results = measure_decoding(options, lambda line: print(line, file=sys.stderr, flush=True))
+    report = Report("decode", args.seed, plain(options), results, NOTES, PACKAGES)
+    return _finish(args, report, decoding_lines(results), decoding_panels(results))
 
 
 def _finish(args: argparse.Namespace, report: Report, lines: list[str], panels: list[Panel]) -> int:

@@ -1,0 +1,52 @@
+"""The build measurement for people: a table and a plot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.plot import Panel
+from benchmarks.table import format_table
+
+PACKAGES = ("numpy", "tokenizers", "kitoken", "draftretriever", "matplotlib")
+HEADERS = ("", "seconds", "processor s", "text MB/s", "tokens", "peak MB", "largest process MB")
+NOTES = (
+    "time is wall time of the whole process, start to end, of files already in the system's cache; MB are 10^6 bytes of UTF-8 text",
+    "peak memory adds up the builder and its workers, pages of mapped files included; pages that they share count for each",
+    "one document at a time uses one core by its nature, suffolk build all that it is given; processor seconds compare the work",
+    "the published draftretriever writes short-run statistics, which is less work than sorting suffixes",
+)
+
+
+def building_lines(results: dict[str, Any]) -> list[str]:
+    """The table."""
+    rows = [
+        [
+            f"{name}, run {number}",
+            run["seconds"],
+            run["cpu_seconds"],
+            run["text_bytes_per_second"] / 1e6,
+            run["tokens"],
+            run["peak_bytes"] / 1e6,
+            run["largest_process_bytes"] / 1e6,
+        ]
+        for name, runs in results["runs"].items()
+        for number, run in enumerate(runs, 1)
+    ]
+    text = next(iter(results["runs"].values()))[0]["text_bytes"]
+    return [
+        f"{text / 1e6:,.1f} MB of text in {results['documents']:,} documents",
+        format_table(HEADERS, rows),
+        f"suffolk build is {results['times_faster']:.1f} times as fast (medians)",
+        f"equal token ids: {results['documents_with_equal_ids']:,} of {results['documents']:,} documents",
+        *(f"note: {note}" for note in NOTES),
+    ]
+
+
+def building_panels(results: dict[str, Any]) -> list[Panel]:
+    """Text throughput and memory."""
+    rates, peaks = results["median_text_bytes_per_second"], results["peak_bytes"]
+    labels = [name.replace(", ", ",\n") for name in rates]
+    return [
+        Panel("throughput", "MB of text a second", labels, {"median": [rate / 1e6 for rate in rates.values()]}),
+        Panel("peak memory", "MB resident", labels, {"peak": [peak / 1e6 for peak in peaks.values()]}),
+    ]

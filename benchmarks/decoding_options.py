@@ -1,0 +1,55 @@
+"""What a decoding measurement is asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from datastore.errors import InvalidArgument
+
+PLAIN = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class DecodingOptions:
+    """Settings of ``suffolk bench decode``. Checked when made.
+
+    Attributes:
+        model: folder or hub name of the target.
+        prompts: .jsonl files, or folders of them.
+        datastore: folder or URL, for the drafters that need one.
+        drafters: names of serving.drafters.choose; each is compared with plain decoding.
+        style: chat, prefill or both, for rows that have a prefill.
+        limit: prompts of each file; None for all.
+        max_new_tokens, temperature, top_p, ignore_eos, seed: as in ``SamplingSettings``.
+        max_nodes: largest tree.
+        dtype, device: as in ``Target.load``.
+        threads: CPU threads; None for torch's choice.
+    """
+
+    model: str
+    prompts: tuple[Path, ...]
+    datastore: str | None = None
+    drafters: tuple[str, ...] = ("prompt-lookup", "datastore", "hybrid")
+    style: str = "both"
+    limit: int | None = None
+    max_new_tokens: int = 128
+    temperature: float = 0.0
+    top_p: float = 1.0
+    ignore_eos: bool = False
+    seed: int = 0
+    max_nodes: int = 64
+    dtype: str = "auto"
+    device: str = "auto"
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and self.threads < 1:
+            raise InvalidArgument(f"threads is {self.threads}; it must be 1 or more")
+        if len(set(self.drafters)) != len(self.drafters):
+            raise InvalidArgument(f"drafters {', '.join(self.drafters)}: one is named twice")
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """Plain decoding, then every drafter asked for."""
+        return (PLAIN, *(name for name in self.drafters if name != PLAIN))

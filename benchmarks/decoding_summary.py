@@ -1,0 +1,71 @@
+"""Per prompt set and drafter: how fast, how much faster, how much accepted, and whether the text was the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from benchmarks.decoding_options import PLAIN
+from datastore.draft_tree import Source
+
+ALL = "all"
+
+
+def summarize(runs: Sequence[dict[str, Any]], ways: Sequence[str]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Prompt set -> drafter -> numbers; the last set is all of them where there are several."""
+    groups = list(dict.fromkeys(run["group"] for run in runs))
+    chosen = {group: [run for run in runs if run["group"] == group] for group in groups}
+    if len(groups) > 1:
+        chosen[ALL] = list(runs)
+    return {
+        group: {way: _summary(each, [run for run in each if run["drafter"] == PLAIN], way) for way in ways}
+        for group, each in chosen.items()
+    }
+
+
+def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], way: str) -> dict[str, Any]:
+    runs = [run for run in group if run["drafter"] == way]
+    speed_ups = [run["speed_up"] for run in runs if "speed_up" in run]
+    seconds = _sum(runs, "decode_seconds")
+    differing = [run for run in runs if not run["identical"]]
+    by_source: Counter[str] = Counter()
+    for run in runs:
+        by_source.update({source_name(int(bits)): count for bits, count in run["accepted_by_source"].items()})
+    steps = _sum(runs, "steps")
+    return {
+        "prompts": len(runs),
+        "tokens": _sum(runs, "tokens"),
+        "tokens_per_second_median": median(run["tokens_per_second"] for run in runs),
+        "speed_up_median": median(speed_ups) if speed_ups else None,
+        "speed_up_least": min(speed_ups, default=None),
+        "speed_up_total_time": _share(_rate(runs), _rate(plain)),
+        "speed_up_with_prompt_pass": _share(_rate(runs, "prefill"), _rate(plain, "prefill")),
+        "mean_generated_length": 1.0 if not steps else (_sum(runs, "tokens") - len(runs)) / steps,
+        "accepted_by_source": dict(by_source),
+        "nodes_verified_per_step": _share(_sum(runs, "nodes_verified"), steps),
+        "draft_time_share": _share(sum(run["seconds"]["draft"] for run in runs), seconds),
+        "missed": sum(sum(run["missed"].values()) for run in runs),
+        "identical": len(runs) - len(differing),
+        "largest_near_tie_gap": max((run["near_tie_gap"] for run in differing), default=None),
+    }
+
+
+def source_name(bits: int) -> str:
+    """Words for source bits: datastore, prompt-lookup, datastore+prompt-lookup ..."""
+    return "+".join(source.name.lower().replace("_", "-") for source in Source if source & bits and source.name)
+
+
+def _rate(runs: Sequence[dict[str, Any]], *parts: str) -> float:
+    """Tokens behind the first per second of all runs together, the named further parts of the time included."""
+    seconds = _sum(runs, "decode_seconds") + sum(run["seconds"][part] for run in runs for part in parts)
+    return _share(_sum(runs, "tokens") - len(runs), seconds) or 0.0
+
+
+def _sum(runs: Sequence[dict[str, Any]], name: str) -> Any:
+    return sum(run[name] for run in runs)
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None

@@ -1,0 +1,120 @@
+"""Prompts from JSONL files, as token ids for one model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from datastore.errors import InvalidArgument, NotFound
+
+STYLES = ("chat", "prefill", "both")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One request.
+
+    Attributes:
+        name: the row's id, or file and line.
+        group: what it is reported under: the row's set or the file's name, with the style where both are run.
+        messages: role and content of each, for the model's chat template; empty for plain text.
+        text: what follows the messages: the beginning of the answer, or the whole prompt where there are no messages.
+    """
+
+    name: str
+    group: str
+    messages: tuple[dict[str, str], ...]
+    text: str = ""
+
+
+def load_prompts(paths: Sequence[Path], style: str, limit: int | None, seed: int) -> list[Prompt]:
+    """The prompts of files, and of all .jsonl files of folders; of each file ``limit`` at most, chosen at random, in order.
+
+    A row has ``messages`` or a ``prompt`` (or ``text``), and may have ``id``, ``set`` and ``prefill``. With style "prefill"
+    the answer begins with the row's prefill; "both" runs rows that have one in both ways.
+
+    Raises:
+        NotFound: a file is missing, or a folder has no .jsonl file.
+        InvalidArgument: a row has neither messages nor a prompt.
+    """
+    if style not in STYLES:
+        raise InvalidArgument(f"style {style!r} is unknown; use one of {', '.join(STYLES)}")
+    if limit is not None and limit < 1:
+        raise InvalidArgument(f"limit is {limit}; it must be 1 or more")
+    prompts: list[Prompt] = []
+    for path in _files(paths):
+        rows = _rows(path)
+        if limit is not None and limit < len(rows):
+            picked = np.sort(np.random.default_rng(seed).choice(len(rows), limit, replace=False))
+            rows = [rows[place] for place in picked]
+        for number, row in rows:
+            prompts += _prompts(row, path, number, style)
+    if not prompts:
+        raise InvalidArgument(f"no prompts in {', '.join(map(str, paths))}; give .jsonl files with one object a line")
+    return prompts
+
+
+def encode_prompt(prompt: Prompt, tokenizer: Any, model: str) -> list[int]:
+    """Token ids for the model: its chat template around the messages, then the text.
+
+    Raises:
+        InvalidArgument: the model has no chat template and there are messages.
+    """
+    if not prompt.messages:
+        return list(tokenizer(prompt.text)["input_ids"])
+    if not getattr(tokenizer, "chat_template", None):
+        raise InvalidArgument(
+            f"model {model} has no chat template; give prompts as rows with 'prompt' instead of 'messages'"
+        )
+    head = tokenizer.apply_chat_template(list(prompt.messages), add_generation_prompt=True, tokenize=False)
+    return list(tokenizer(head + prompt.text, add_special_tokens=False)["input_ids"])
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    files: list[Path] = []
+    for path in paths:
+        found = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+        if not found:
+            raise NotFound(f"prompts {path}: the folder has no .jsonl file")
+        files += found
+    return files
+
+
+def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise NotFound(f"prompts {path}: {error.strerror}; name a .jsonl file or a folder of them") from error
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise InvalidArgument(f"{path} line {number}: {error}; give one JSON object a line") from error
+            rows.append((number, row))
+    return rows
+
+
+def _prompts(row: dict[str, Any], path: Path, number: int, style: str) -> list[Prompt]:
+    try:
+        messages = tuple(
+            {"role": str(each["role"]), "content": str(each["content"])} for each in row.get("messages", ())
+        )
+        name, group = str(row.get("id", f"{path.name}:{number}")), str(row.get("set", path.stem))
+        if not messages:
+            return [Prompt(name, group, (), str(row["prompt"] if "prompt" in row else row["text"]))]
+        prefill = row.get("prefill")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InvalidArgument(
+            f"{path} line {number}: no 'messages' and no 'prompt'; a row needs one of them"
+        ) from error
+    if prefill is None:
+        return [Prompt(name, group, messages)]
+    both = [Prompt(name, f"{group}, chat", messages), Prompt(name, f"{group}, prefill", messages, str(prefill))]
+    return {"chat": both[:1], "prefill": both[1:], "both": both}[style]
