@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,7 +20,15 @@ _COMMON = {
     "eos_token_id": None,
     "pad_token_id": None,
 }
-_GPT2 = {"vocab_size": VOCAB, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 512, "bos_token_id": None, "eos_token_id": None}
+_GPT2 = {
+    "vocab_size": VOCAB,
+    "n_embd": 32,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_positions": 512,
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
 _WINDOW = {"sliding_window": 7}
 _MIXED = {"sliding_window": 7, "layer_types": ["sliding_attention", "full_attention"]}
 
@@ -36,7 +45,11 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma3": ("Gemma3Text", _COMMON | _MIXED | {"num_key_value_heads": 2, "head_dim": 8}),
     "phi3": ("Phi3", _COMMON | _WINDOW | {"num_key_value_heads": 2}),
     "falcon": ("Falcon", {k: v for k, v in _COMMON.items() if k != "intermediate_size"} | {"alibi": False}),
-    "opt": ("OPT", {k: v for k, v in _COMMON.items() if k != "intermediate_size"} | {"ffn_dim": 48, "word_embed_proj_dim": 32, "pad_token_id": 1}),
+    "opt": (
+        "OPT",
+        {k: v for k, v in _COMMON.items() if k != "intermediate_size"}
+        | {"ffn_dim": 48, "word_embed_proj_dim": 32, "pad_token_id": 1},
+    ),
 }
 
 
@@ -54,3 +67,24 @@ def tiny_model(family: str = "llama", seed: int = 0, attention: str | None = Non
                 parameter.normal_(0.0, 0.25)
     model.generation_config.eos_token_id = None
     return model
+
+
+def tiny_tokenizer() -> Any:
+    """A byte-level tokenizer: ids 0..255 are the bytes, 256 ends a text, and a few longer tokens cross character borders."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {letter: number for number, letter in enumerate(alphabet)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken("<end>", special=True)])
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>")
+
+
+def save_tiny(folder: Path, **changes: Any) -> Path:
+    """A model folder: a tiny Llama over ``tiny_tokenizer``'s 257 ids, in fp64."""
+    options = {"vocab_size": 257, "max_position_embeddings": 4096} | changes
+    tiny_model("llama", **options).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return folder

@@ -44,8 +44,8 @@ class CostCurve:
         if min(seconds) <= 0:
             raise InvalidArgument(f"cost curve: seconds {list(seconds)} must be positive")
         self.sizes = np.asarray(sizes, np.float64)
-        self.seconds = np.array(seconds, np.float64)
-        self._straighten()
+        self.seconds = np.minimum.accumulate(np.array(seconds, np.float64)[::-1])[::-1]
+        self._bound()
 
     def time(self, size: int) -> float:
         """Seconds of a step over ``size`` tokens, 1 or more; beyond the last point the last slope goes on."""
@@ -66,10 +66,12 @@ class CostCurve:
         here = self.seconds[nearest] * ratio**_LOCAL_RATE
         self.seconds *= ratio**_COMMON_RATE * _OPTIMISM
         self.seconds[nearest] = here
-        self._straighten()
+        self.seconds[:nearest] = np.minimum(self.seconds[:nearest], here)
+        self.seconds[nearest:] = np.maximum(self.seconds[nearest:], here)
+        self._bound()
 
-    def _straighten(self) -> None:
-        self.seconds = np.minimum(np.minimum.accumulate(self.seconds[::-1])[::-1], self.sizes * self.seconds[0])
+    def _bound(self) -> None:
+        self.seconds = np.minimum(self.seconds, self.sizes * self.seconds[0])
 
 
 def measure(target: Target, sizes: Sequence[int] = SIZES, repeats: int = 3, budget: float = 4.0) -> CostCurve:

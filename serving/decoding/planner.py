@@ -10,21 +10,24 @@ from serving.decoding.cost_curve import CostCurve
 _MARGIN = 1.02
 """A tree must promise this much over plain decoding: costs and scores are estimates."""
 
-_MEMORY = 0.9
-_MAX_PAUSE = 64
+_GRACE = 1.0
+_CAP = 10.0
+_ALLOWANCE = 0.01
+_MIN_PAUSE, _MAX_PAUSE = 4, 64
 
 
 class Planner:
-    """Tree sizes from the cost curve, and a ledger of what drafting has really earned.
+    """Tree sizes from the cost curve, and an account of what drafting has really earned.
 
-    A step that proposed earns (tokens it gave) x (seconds of a plain step) - (seconds it took). While the recent sum is
-    negative, proposing pauses for 1, 2, 4 ... 64 steps between probes; one probe that earns ends the pause. So drafts that
-    never pay cost one draft in 65 steps. Not thread-safe.
+    A step that proposed earns (tokens it gave) x (seconds of a plain step) - (seconds it took). The account starts with one
+    plain step, gets a hundredth of one per step, and holds at most ten. While it is overdrawn, proposing pauses for 4, 8 ...
+    64 steps between probes; a probe that earns ends the pause. So a run of bad luck changes nothing, and drafts that never
+    pay cost about one plain step and then one draft in 65 steps. Not thread-safe.
     """
 
     def __init__(self, curve: CostCurve) -> None:
         self.curve = curve
-        self._earned = 0.0
+        self._steps_earned = _GRACE
         self._pause = 0
         self._waiting = 0
 
@@ -48,12 +51,15 @@ class Planner:
     def record(self, tokens: int, seconds: float, proposed: bool, size: int, forward_seconds: float) -> None:
         """Learn from a step: tokens given, its whole time, whether it proposed, and its pass over ``size`` rows."""
         self.curve.update(size, forward_seconds)
+        earned = 0.0
+        if proposed:
+            drafting = seconds - forward_seconds
+            earned = tokens - drafting / self.curve.time(1) - (forward_seconds / self.curve.time(1) if size > 1 else 1.0)
+        self._steps_earned = min(_CAP, self._steps_earned + earned + _ALLOWANCE)
         if not proposed:
             return
-        earned = tokens * self.curve.time(1) - seconds
-        self._earned = _MEMORY * self._earned + earned
-        if earned > 0 and self._pause:
-            self._earned, self._pause = 0.0, 0
-        elif self._earned < 0:
-            self._pause = min(_MAX_PAUSE, max(1, self._pause * 2))
+        if self._pause and earned > 0:
+            self._pause, self._steps_earned = 0, _GRACE
+        elif self._steps_earned < 0:
+            self._pause = min(_MAX_PAUSE, max(_MIN_PAUSE, 2 * self._pause))
             self._waiting = self._pause

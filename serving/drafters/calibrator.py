@@ -20,7 +20,7 @@ _COUNT_EDGES = np.array([2, 8, 64])
 _DEPTH_EDGES = np.array([2, 3, 5])
 _SHARE_EDGES = np.array([0.02, 0.05, 0.12, 0.25, 0.45, 0.7, 0.95])
 _SHAPE = tuple(len(edges) + 1 for edges in (_MATCH_EDGES, _SHARE_EDGES, _COUNT_EDGES, _DEPTH_EDGES))
-_STRENGTH = 12.0
+_STRENGTH = 40.0
 """How many observations the estimate one level up is worth."""
 
 
@@ -29,11 +29,11 @@ class Prior:
     """log-odds of acceptance before anything is learned: linear in log(match length), log-odds of the share, log(parent's
     count) and log(depth)."""
 
-    constant: float = -0.9
-    match: float = 0.75
-    share: float = 0.75
-    count: float = 0.1
-    depth: float = 0.5
+    constant: float
+    match: float
+    share: float
+    count: float
+    depth: float
 
 
 class Calibrator:
@@ -43,8 +43,8 @@ class Calibrator:
     per observed tree.
     """
 
-    def __init__(self, prior: Prior | None = None, decay: float = 0.999) -> None:
-        self._prior = prior or Prior()
+    def __init__(self, prior: Prior, decay: float = 0.999) -> None:
+        self._prior = prior
         self._decay = decay
         self._fine = np.zeros((2, *_SHAPE))
         self._coarse = np.zeros((2, *_SHAPE[:2]))

@@ -14,7 +14,8 @@ from serving.drafters.calibrator import Calibrator, Prior
 from serving.drafters.limits import Limits
 from serving.drafters.ranking import ranked
 
-PRIOR = Prior()
+PRIOR = Prior(constant=-2.0, match=0.65, share=1.2, count=0.5, depth=0.5)
+"""Fitted to what a 135M chat model took of its own greedy answers to 16 prompts; where it starts, not where it ends."""
 
 
 class PromptLookupDrafter:

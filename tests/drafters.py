@@ -1,0 +1,132 @@
+"""Drafters for tests: one that knows the answer, one that guesses, one that lies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.draft_tree import DraftTree
+from datastore.errors import Unavailable
+from serving.decoding.cost_curve import CostCurve
+from serving.decoding.decoder import Decoder
+from serving.decoding.drafter import Drafter, DraftRequest
+from serving.decoding.planner import Planner
+from serving.decoding.target import Target
+
+
+class MadeUpDrafter:
+    """Proposes what ``make(request)`` returns, and keeps what it was told."""
+
+    name = "made-up"
+
+    def __init__(self, make: Callable[[DraftRequest], DraftTree]) -> None:
+        self._make = make
+        self.observed: list[list[int]] = []
+        self.released: list[int] = []
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        return [self._make(request) for request in requests]
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        self.observed.append(tokens.tolist())
+
+    def release(self, request_id: int) -> None:
+        self.released.append(request_id)
+
+    def stats(self) -> dict[str, float]:
+        return {}
+
+    def close(self) -> None:
+        pass
+
+
+class EveryNode(Planner):
+    """Verifies all that is proposed, whatever it costs, so that tests do not depend on the clock."""
+
+    def __init__(self) -> None:
+        super().__init__(CostCurve([1], [1.0]))
+
+    def should_propose(self) -> bool:
+        return True
+
+    def choose(self, scores: npt.NDArray[np.float32]) -> int:
+        return len(scores)
+
+    def record(self, tokens: int, seconds: float, proposed: bool, size: int, forward_seconds: float) -> None:
+        pass
+
+
+def eager_decoder(target: Target, drafter: Drafter | None, max_nodes: int = 64) -> Decoder:
+    """A decoder that drafts in every step and verifies every node."""
+    decoder = Decoder(target, drafter, CostCurve([1], [1.0]), max_nodes)
+    decoder.planner = EveryNode()
+    return decoder
+
+
+def tree(tokens: Sequence[int], parents: Sequence[int], scores: Sequence[float] | None = None) -> DraftTree:
+    size = len(tokens)
+    values = np.ones(size) if scores is None else np.asarray(scores)
+    return DraftTree(
+        np.asarray(tokens, np.int32), np.asarray(parents, np.int32), values.astype(np.float32), np.ones(size, np.uint8)
+    )
+
+
+def random_tree(rng: np.random.Generator, size: int, vocab_size: int) -> DraftTree:
+    parents = [int(rng.integers(-1, node)) for node in range(size)]
+    return tree(rng.integers(0, vocab_size, size).tolist(), parents)
+
+
+def knowing(
+    prompt_length: int, output: Sequence[int], depth: int, rng: np.random.Generator, vocab: int
+) -> MadeUpDrafter:
+    """The true continuation as one branch among random ones, its nodes scattered over the rows."""
+
+    def make(request: DraftRequest) -> DraftTree:
+        done = len(request.tokens) - prompt_length
+        tokens: list[int] = []
+        parents: list[int] = []
+        at = -1
+        for token in output[done : done + depth]:
+            noise = int(rng.integers(0, 3))
+            parents += [int(rng.integers(-1, len(tokens) + extra)) for extra in range(noise)]
+            tokens += rng.integers(0, vocab, noise).tolist()
+            tokens.append(token)
+            parents.append(at)
+            at = len(tokens) - 1
+        return tree(tokens, parents)
+
+    return MadeUpDrafter(make)
+
+
+def lying(rng: np.random.Generator, vocab: int) -> MadeUpDrafter:
+    """Every way to be no tree, in turn with random trees."""
+
+    def make(request: DraftRequest) -> DraftTree:
+        good = random_tree(rng, 5, vocab)
+        kinds: list[Callable[[], DraftTree]] = [
+            lambda: good,
+            lambda: tree([1, vocab], [-1, 0]),
+            lambda: tree([1, -1], [-1, 0]),
+            lambda: tree([1, 2, 3], [-1, 2, 0]),
+            lambda: tree([1, 2], [-2, 0]),
+            lambda: tree([1, 2], [0, 0]),
+            lambda: tree([1, 2], [-1, 0], [np.nan, 1.0]),
+            lambda: tree([1, 2], [-1, 0], [7.0, -1.0]),
+            lambda: DraftTree(good.tokens, good.parents[:2], good.scores, good.sources),
+            lambda: DraftTree(good.tokens.astype(np.float32), good.parents, good.scores, good.sources),  # type: ignore[arg-type]
+            lambda: DraftTree(good.tokens[None], good.parents[None], good.scores[None], good.sources[None]),
+            lambda: DraftTree(good.tokens, good.parents, good.scores, good.sources, np.ones(1, np.uint64)),
+            lambda: random_tree(rng, 500, vocab),
+            lambda: tree([3] * 60, list(range(-1, 59))),
+            lambda: tree([4] * 60, [-1] * 60),
+            _raise_unavailable,
+        ]
+        return kinds[int(rng.integers(len(kinds)))]()
+
+    return MadeUpDrafter(make)
+
+
+def _raise_unavailable() -> DraftTree:
+    raise Unavailable("the source is gone")

@@ -1,0 +1,100 @@
+"""The cost curve and the planner: sizes that pay, and drafting that stops when it does not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from datastore.errors import InvalidArgument
+from serving.decoding.cost_curve import SIZES, CostCurve, measure
+from serving.decoding.planner import Planner
+from serving.decoding.target import Target
+from tests.tiny_models import tiny_model
+
+MEASURED = (57.0, 90.0, 91.0, 92.0, 95.0, 151.0, 222.0)
+
+
+def test_times_between_the_points_are_linear_and_go_on_behind_the_last() -> None:
+    curve = CostCurve([1, 2, 4], [1.0, 1.5, 2.5])
+    assert [curve.time(size) for size in (1, 2, 3, 4, 6)] == [1.0, 1.5, 2.0, 2.5, 3.5]
+
+
+def test_a_larger_step_is_never_cheaper_and_n_tokens_never_dearer_than_n_steps() -> None:
+    curve = CostCurve([1, 2, 4, 8], [1.0, 50.0, 2.0, 100.0])
+    assert curve.seconds.tolist() == [1.0, 2.0, 2.0, 8.0]
+
+
+def test_updates_move_the_visited_point_most() -> None:
+    curve = CostCurve([1, 2, 4, 8], [1.0, 1.2, 1.4, 1.6])
+    for _ in range(40):
+        curve.update(4, 2.0)
+    assert curve.time(4) == pytest.approx(2.0, rel=0.05)
+    assert curve.time(8) >= curve.time(4)
+    assert curve.time(1) < 1.6
+
+
+def test_one_outlier_moves_little() -> None:
+    curve = CostCurve([1, 8], [1.0, 1.5])
+    curve.update(8, 1000.0)
+    assert curve.time(8) < 2.0
+
+
+@pytest.mark.parametrize(
+    ("sizes", "seconds"), [([], []), ([2], [1.0]), ([1, 1], [1.0, 1.0]), ([1, 2], [1.0]), ([1], [0.0])]
+)
+def test_points_that_are_no_curve_are_refused(sizes: list[int], seconds: list[float]) -> None:
+    with pytest.raises(InvalidArgument, match="cost curve"):
+        CostCurve(sizes, seconds)
+
+
+def test_a_target_is_measured_at_every_size_its_context_allows() -> None:
+    curve = measure(Target.wrap(tiny_model(max_position_embeddings=48)), repeats=1)
+    assert curve.sizes.tolist() == [1, 2, 4, 8, 16, 32]
+    assert (curve.seconds > 0).all()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_choice_is_the_best_rate(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scores = np.sort(rng.random(40) * rng.random())[::-1].astype(np.float32)
+    planner = Planner(CostCurve(SIZES, MEASURED))
+    rates = [(1 + float(scores[:size].sum())) / planner.curve.time(1 + size) for size in range(41)]
+    best = int(np.argmax(rates))
+    assert planner.choose(scores) == (best if rates[best] > 1.02 * rates[0] else 0)
+
+
+def test_nothing_is_verified_where_nothing_pays() -> None:
+    planner = Planner(CostCurve(SIZES, MEASURED))
+    assert planner.choose(np.empty(0, np.float32)) == 0
+    assert planner.choose(np.full(64, 0.005, np.float32)) == 0
+    assert planner.choose(np.ones(10, np.float32)) == 10
+
+
+def spent(planner: Planner, steps: int, draft: float, accepted: int, scores: np.ndarray) -> tuple[float, int]:
+    """Simulated seconds and tokens of ``steps`` steps with a drafter of that cost and worth."""
+    total, tokens = 0.0, 0
+    for _ in range(steps):
+        proposed = planner.should_propose()
+        size = planner.choose(scores) if proposed else 0
+        forward = float(np.interp(1 + size, SIZES, MEASURED))
+        seconds = forward + (draft if proposed else 0.0)
+        given = 1 + (min(accepted, size) if proposed else 0)
+        planner.record(given, seconds, proposed, 1 + size, forward)
+        total += seconds
+        tokens += given
+    return total, tokens
+
+
+@pytest.mark.parametrize("draft", [1.0, 20.0])
+@pytest.mark.parametrize("scores", [np.full(16, 0.001, np.float32), np.ones(16, np.float32)])
+def test_a_useless_drafter_costs_less_than_two_percent(draft: float, scores: np.ndarray) -> None:
+    """However sure of itself it is, and however long it takes."""
+    seconds, tokens = spent(Planner(CostCurve(SIZES, MEASURED)), 3000, draft, 0, scores)
+    assert seconds / tokens < 57.0 * 1.02
+
+
+def test_a_drafter_that_becomes_useful_is_taken_up_again() -> None:
+    planner = Planner(CostCurve(SIZES, MEASURED))
+    spent(planner, 500, 1.0, 0, np.ones(8, np.float32))
+    seconds, tokens = spent(planner, 500, 1.0, 6, np.ones(8, np.float32))
+    assert tokens / seconds > 2 / 57.0
