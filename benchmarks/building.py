@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks import one_document_build
 from benchmarks.draftretriever_package import require_package
+from benchmarks.folder import make_folder
 from benchmarks.watched_process import Watched, run_watched
 from build_index.inputs import find_inputs
 from build_index.options import BuildOptions
@@ -58,7 +59,7 @@ def measure_building(options: BuildingOptions) -> dict[str, Any]:
     read = _read_all(options)
     folder = options.workdir / "build"
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    make_folder(folder)
     runs: dict[str, list[dict[str, Any]]] = {OURS: [], RIVAL: []}
     ways = {OURS: _build_ours, RIVAL: _build_rival}
     for number in range(options.rounds):

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import transformers
 
-from benchmarks.decoding_options import PLAIN, DecodingOptions
+from benchmarks.decoding_options import CONTROL, PLAIN, DecodingOptions
 from benchmarks.decoding_summary import summarize
 from benchmarks.prompts import Prompt, encode_prompt, load_prompts
 from datastore.datastore import open_datastore
@@ -39,7 +39,7 @@ def measure_decoding(options: DecodingOptions, report: Callable[[str], None] = l
     """
     prompts = load_prompts(options.prompts, options.style, options.limit, options.seed)
     with _opened(options) as retriever:
-        for name in options.ways:
+        for name in options.drafters:
             make_drafter(name, 1, retriever, LIMITS)  # refuse what is missing before a model is loaded
         target = _load(options)
         return measure_target(target, retriever, prompts, options, report)
@@ -65,13 +65,14 @@ def measure_target(
     decoders = _decoders(target, retriever, curve, options)
     _run(Decoder(target), encoded[0][1], SamplingSettings(max_new_tokens=WARM_UP_TOKENS))
     runs: list[dict[str, Any]] = []
-    for number, (prompt, ids) in enumerate(encoded):
+    turns = [(turn, prompt, ids) for turn in range(options.rounds) for prompt, ids in encoded]
+    for number, (turn, prompt, ids) in enumerate(turns):
         names = list(decoders)[number % len(decoders) :] + list(decoders)[: number % len(decoders)]
         outcomes = {name: _run(decoders[name], ids, settings) for name in names}
         done = _compare(target, prompt, ids, settings, outcomes)
-        runs += done
+        runs += [{"round": turn + 1, **run} for run in done]
         rates = ", ".join(f"{run['drafter']} {run['tokens_per_second']:.1f}" for run in done)
-        report(f"{number + 1} of {len(encoded)} {prompt.group} {prompt.name}: tokens/s {rates}")
+        report(f"{number + 1} of {len(turns)} {prompt.group} {prompt.name}: tokens/s {rates}")
     return {
         "target": {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()},
         "cost_curve_seconds": dict(zip([int(size) for size in curve.sizes], curve.seconds.tolist(), strict=True)),
@@ -90,6 +91,9 @@ def _decoders(
     """
     decoders = {PLAIN: Decoder(target)}
     for name in options.ways[1:]:
+        if name == CONTROL:
+            decoders[name] = Decoder(target)
+            continue
         drafter = make_drafter(name, target.vocab_size, retriever, LIMITS)
         own = CostCurve([int(size) for size in curve.sizes], curve.seconds.tolist())
         decoders[name] = Decoder(target, drafter, own, options.max_nodes)

@@ -8,6 +8,7 @@ from pathlib import Path
 from datastore.errors import InvalidArgument
 
 PLAIN = "none"
+CONTROL = "none, again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class DecodingOptions:
         drafters: names of serving.drafters.choose; each is compared with plain decoding.
         style: chat, prefill or both, for rows that have a prefill.
         limit: prompts of each file; None for all.
+        rounds: how often all prompts are run.
+        control: whether plain decoding runs a second time in each turn, to show how much of a difference is noise.
         max_new_tokens, temperature, top_p, ignore_eos, seed: as in ``SamplingSettings``.
         max_nodes: largest tree.
         dtype, device: as in ``Target.load``.
@@ -33,6 +36,8 @@ class DecodingOptions:
     drafters: tuple[str, ...] = ("prompt-lookup", "datastore", "hybrid")
     style: str = "both"
     limit: int | None = None
+    rounds: int = 1
+    control: bool = False
     max_new_tokens: int = 128
     temperature: float = 0.0
     top_p: float = 1.0
@@ -44,6 +49,8 @@ class DecodingOptions:
     threads: int | None = None
 
     def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise InvalidArgument(f"rounds is {self.rounds}; it must be 1 or more")
         if self.threads is not None and self.threads < 1:
             raise InvalidArgument(f"threads is {self.threads}; it must be 1 or more")
         if len(set(self.drafters)) != len(self.drafters):
@@ -51,5 +58,6 @@ class DecodingOptions:
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """Plain decoding, then every drafter asked for."""
-        return (PLAIN, *(name for name in self.drafters if name != PLAIN))
+        """Plain decoding, again if asked for, then every drafter."""
+        control = (CONTROL,) if self.control else ()
+        return (PLAIN, *control, *(name for name in self.drafters if name != PLAIN))

@@ -11,7 +11,7 @@ from benchmarks.table import format_table
 PACKAGES = ("numpy", "torch", "transformers", "tokenizers", "grpcio", "matplotlib")
 HEADERS = (
     "prompts, drafter",
-    "prompts",
+    "runs",
     "tokens/s",
     "speed-up",
     "least",
@@ -28,6 +28,7 @@ NOTES = (
     "least: the worst prompt; total: ratio of all tokens per second; with prompt: the prompt's pass included",
     "M: tokens generated per target pass; identical: outputs equal to plain decoding's token for token; largest gap: between the "
     "target's scores of the two tokens where an output parts (near 0: a near-tie that rounding decides)",
+    "'none, again' is plain decoding a second time: its difference from 1 is noise",
     "every prompt is run by all drafters in turn, in rotating order; drafters learn from prompt to prompt as in service",
 )
 
@@ -43,7 +44,7 @@ def decoding_lines(results: dict[str, Any]) -> list[str]:
                 counts = ", ".join(f"{source} {count:,}" for source, count in each["accepted_by_source"].items())
                 lines.append(f"  {group}: {name}: {counts or 'none'}")
     if results["prompts_skipped"]:
-        lines.append(f"{len(results['prompts_skipped'])} prompts were left out: too long for the model with the answer")
+        lines.append(f"prompts left out, too long for the model with the answer: {len(results['prompts_skipped'])}")
     return [*lines, *(f"note: {note}" for note in NOTES)]
 
 
@@ -67,7 +68,7 @@ def _row(name: str, each: dict[str, Any]) -> list[object]:
     share = each["draft_time_share"]
     return [
         name,
-        each["prompts"],
+        each["runs"],
         each["tokens_per_second_median"],
         each["speed_up_median"],
         each["speed_up_least"],
@@ -76,6 +77,6 @@ def _row(name: str, each: dict[str, Any]) -> list[object]:
         each["mean_generated_length"],
         each["nodes_verified_per_step"],
         None if share is None else f"{share:.1%}",
-        f"{each['identical']}/{each['prompts']}",
+        f"{each['identical']}/{each['runs']}",
         each["largest_near_tie_gap"],
     ]

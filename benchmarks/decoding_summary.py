@@ -35,7 +35,7 @@ def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], w
         by_source.update({source_name(int(bits)): count for bits, count in run["accepted_by_source"].items()})
     steps = _sum(runs, "steps")
     return {
-        "prompts": len(runs),
+        "runs": len(runs),
         "tokens": _sum(runs, "tokens"),
         "tokens_per_second_median": median(run["tokens_per_second"] for run in runs),
         "speed_up_median": median(speed_ups) if speed_ups else None,

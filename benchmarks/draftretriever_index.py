@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.draftretriever_package import open_writer
+from benchmarks.folder import make_folder, writing
 from datastore.datastore import open_datastore
-from datastore.errors import Internal, ResourceExhausted
+from datastore.errors import Internal
 
 
 def cached_index(store: Path, workdir: Path) -> tuple[Path, dict[str, Any]]:
@@ -28,21 +29,19 @@ def cached_index(store: Path, workdir: Path) -> tuple[Path, dict[str, Any]]:
     with open_datastore(store) as opened:
         checksums = [segment.checksum for segment in opened.manifest.segments]
     index, facts = workdir / "draftretriever.idx", workdir / "draftretriever.json"
-    try:
-        workdir.mkdir(parents=True, exist_ok=True)
+    make_folder(workdir)
+    with writing(workdir):
         if index.is_file() and facts.is_file():
             built: dict[str, Any] = json.loads(facts.read_text())
             if built["checksums"] == checksums:
                 return index, {**built, "reused": True}
         facts.unlink(missing_ok=True)
-        command = [sys.executable, "-m", __spec__.name, str(store), str(index)]
+        command = [sys.executable, "-m", __name__, str(store), str(index)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise Internal(f"draftretriever could not index {store}: {done.stderr.strip()[-300:]}; leave --against out")
         built = {**json.loads(done.stdout), "checksums": checksums}
         facts.write_text(json.dumps(built))
-    except OSError as error:
-        raise ResourceExhausted(f"{workdir} cannot be written: {error.strerror}; give another --workdir") from error
     return index, {**built, "reused": False}
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.folder import make_folder, writing
 from benchmarks.provenance import missing
-from datastore.errors import ResourceExhausted
 
 COLOURS = ("#2b6cb0", "#dd6b20", "#2f855a", "#805ad5", "#718096", "#c53030")
 
@@ -56,11 +56,9 @@ def write_plot(path: Path, title: str, panels: Sequence[Panel]) -> None:
         _draw(axis, panel)
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
+    with writing(path):
         figure.savefig(path, dpi=130, format="png")
-    except OSError as error:
-        raise ResourceExhausted(f"{path} cannot be written: {error.strerror}; choose another file") from error
 
 
 def _draw(axis: Any, panel: Panel) -> None:

@@ -10,9 +10,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from benchmarks.folder import make_folder, writing
 from benchmarks.machine import describe_machine
 from benchmarks.provenance import commit, package_versions
-from datastore.errors import ResourceExhausted
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,9 @@ def write_report(report: Report, path: Path) -> None:
     Raises:
         ResourceExhausted: it cannot be written.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
+    with writing(path):
         path.write_text(json.dumps(report.to_dict(), indent=1) + "\n")
-    except OSError as error:
-        raise ResourceExhausted(f"{path} cannot be written: {error.strerror}; choose another file") from error
 
 
 def _plain(value: Any) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.folder import make_folder, writing
 from datastore.datastore import Datastore, open_datastore
 from datastore.documents import DocumentTableWriter
 from datastore.errors import NotFound
@@ -23,7 +24,7 @@ def first_tokens(store: Datastore, tokens: int, workdir: Path) -> Path:
             return path
     except NotFound:
         shutil.rmtree(path, ignore_errors=True)
-    (path / SEGMENTS_NAME).mkdir(parents=True)
+    make_folder(path / SEGMENTS_NAME)
     manifest = store.manifest
     dtype = token_dtype(manifest.vocab_size)
     parts, sources, left = [], DocumentTableWriter(), tokens
@@ -42,6 +43,7 @@ def first_tokens(store: Datastore, tokens: int, workdir: Path) -> Path:
         documents=sources.finish(),
     )
     if (tokenizer := store.tokenizer_path()) is not None:
-        shutil.copyfile(tokenizer, path / TOKENIZER_NAME)
+        with writing(path):
+            shutil.copyfile(tokenizer, path / TOKENIZER_NAME)
     publish(path, replace(manifest, generation=1, segments=(entry,)))
     return path

@@ -117,6 +117,10 @@ def _add_decoding(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-new-tokens", type=int, default=128, metavar="N", help="longest answer (default: %(default)s)"
     )
+    parser.add_argument("--rounds", type=int, default=1, metavar="N", help="runs of all prompts (default: %(default)s)")
+    parser.add_argument(
+        "--control", action="store_true", help="run plain decoding twice, to show how large the noise is"
+    )
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0: greedy (default: %(default)s)")
     parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="1: no limit (default: %(default)s)")
     parser.add_argument("--ignore-eos", action="store_true", help="do not end at the model's end-of-text tokens")
@@ -209,6 +213,8 @@ def _run_decoding(args: argparse.Namespace) -> int:
         drafters=tuple(part for part in (args.drafters or possible).split(",") if part),
         style=args.style,
         limit=args.limit,
+        rounds=args.rounds,
+        control=args.control,
         max_new_tokens=args.max_new_tokens,
         temperature=args.temperature,
         top_p=args.top_p,

@@ -1,0 +1,155 @@
+"""The benchmarks as commands, on tiny data: what they write and that it is true. Times are never judged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from tests.building import VOCAB_SIZE, make_texts, suffolk, tokenizer_json, write_jsonl, write_tokenizer
+from tests.tiny_models import tiny_model
+
+pytest.importorskip("matplotlib")
+TEMPLATE = "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
+
+
+def bench(*arguments: str | Path) -> str:
+    done = suffolk("bench", *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    assert {"benchmark", "command", "commit", "versions", "machine", "seed", "settings", "results"} <= set(found)
+    assert found["machine"]["cpu"]
+    assert found["versions"]["suffolk"]
+    assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tokenizer, a corpus, and a datastore of it."""
+    path = tmp_path_factory.mktemp("bench")
+    corpus = write_jsonl(path / "corpus.jsonl", make_texts(60))
+    done = suffolk("build", "--tokenizer", write_tokenizer(path), "--output", path / "store", corpus)
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def test_retrieval_beside_draftretriever_and_over_grpc(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("draftretriever")
+    path = tmp_path / "out" / "retrieval.json"
+    options = ["--queries", "12", "--rounds", "1", "--checked", "12", "--batches", "1", "4", "--seed", "3"]
+    shown = bench("retrieval", folder / "store", *options, "--against", "draftretriever", "--grpc", "--json", path)
+    report = read_report(path)
+    assert report["seed"] == 3
+    assert report["versions"]["draftretriever"]
+    for name in ("seen", "unseen"):
+        found = report["results"]["sets"][name]
+        assert found["checked_by_scan"] == {
+            "contexts": 12,
+            "nodes": found["checked_by_scan"]["nodes"],
+            "all_exact": True,
+        }
+        assert set(found["latency"]) == {
+            "lookup",
+            "draft",
+            "lookup+draft",
+            "draftretriever",
+            "draftretriever, suffix loop",
+        }
+        assert all(times["calls"] == 12 and times["p50_us"] > 0 for times in found["latency"].values())
+        for ratios in ("times_faster_at_p50", "times_faster_at_p50_alternating"):
+            assert all(ratio > 0 for ratio in found[ratios].values())
+        assert not found["drafts"]["draftretriever"]["counts_given"]
+        ways = report["results"]["batches"][name]
+        assert set(ways) == {"in-process, lookup", "in-process, draft", "grpc, lookup", "grpc, draft"}
+        assert all(set(times) == {"1", "4"} and times["4"]["calls"] == 3 for times in ways.values())
+    seen = report["results"]["sets"]["seen"]["drafts"]
+    assert seen["mean_match_length"] == 16
+    assert seen["found"] == 1
+    assert report["results"]["draftretriever_index"]["index_bytes"] > 0
+    assert not report["results"]["draftretriever_index"]["reused"]
+    assert "equal a scan of the whole corpus" in shown
+    bench("retrieval", folder / "store", *options, "--against", "draftretriever", "--json", path)
+    assert read_report(path)["results"]["draftretriever_index"]["reused"]
+
+
+def test_retrieval_of_texts_from_files_on_the_first_tokens(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "retrieval.json"
+    texts = write_jsonl(tmp_path / "new.jsonl", make_texts(5, seed=9))
+    options = ["--queries", "8", "--rounds", "1", "--checked", "8", "--tokens", "900"]
+    bench("retrieval", folder / "store", *options, "--contexts", texts, "--json", path)
+    results = read_report(path)["results"]
+    assert results["datastore"]["tokens"] == 900
+    assert "5 texts" in results["sets"]["unseen"]["how"]
+    assert results["sets"]["unseen"]["drafts"]["mean_match_length"] < 16
+    assert results["batches"] == {}
+    assert set(results["sets"]["seen"]["latency"]) == {"lookup", "draft", "lookup+draft"}
+
+
+def test_build_gives_the_same_tokens_both_ways(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("draftretriever")
+    path = tmp_path / "build.json"
+    shown = bench("build", folder / "corpus.jsonl", "--tokenizer", folder / "tokenizer", "--json", path)
+    results = read_report(path)["results"]
+    assert results["documents"] == results["documents_with_equal_ids"] == 60
+    ours, theirs = (runs[0] for runs in results["runs"].values())
+    assert ours["tokens"] == theirs["tokens"] > 0
+    assert ours["text_bytes"] == theirs["text_bytes"] == sum(len(text.encode()) for text in make_texts(60))
+    assert all(run["peak_bytes"] >= run["largest_process_bytes"] > 1 << 20 for run in (ours, theirs))
+    assert results["times_faster"] > 0
+    assert "equal token ids: 60 of 60" in shown
+    assert not (tmp_path / "suffolk-bench" / "build").exists()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random model in fp64 with the corpus's tokenizer: any difference between outputs would be a fault."""
+    path = tmp_path_factory.mktemp("model")
+    tiny_model("llama", vocab_size=VOCAB_SIZE).save_pretrained(path)
+    (path / "plain.json").write_text(tokenizer_json())
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path / "plain.json"), eos_token="<|endoftext|>")
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def test_decode_compares_every_drafter_with_plain_decoding(folder: Path, model: Path, tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts"
+    prompts.mkdir()
+    text = make_texts(1)[0]
+    row = {"id": "one", "set": "code", "messages": [{"role": "user", "content": text[:80]}], "prefill": "def value"}
+    (prompts / "code.jsonl").write_text(json.dumps(row) + "\n")
+    (prompts / "free.jsonl").write_text(json.dumps({"prompt": text[:120]}) + "\n" + json.dumps({"prompt": "a" * 1000}))
+    path = tmp_path / "decode.json"
+    options = ["--max-new-tokens", "24", "--ignore-eos", "--control", "--rounds", "2", "--threads", "1"]
+    command = ["decode", "--model", model, "--datastore", folder / "store", "--prompts", prompts, *options]
+    shown = bench(*command, "--json", path)
+    results = read_report(path)["results"]
+    ways = {"none", "none, again", "prompt-lookup", "datastore", "hybrid"}
+    assert set(results["summary"]) == {"code, chat", "code, prefill", "free", "all"}
+    for found in results["summary"].values():
+        assert set(found) == ways
+        for each in found.values():
+            assert each["identical"] == each["runs"] > 0
+            assert each["mean_generated_length"] >= 1
+            assert each["tokens_per_second_median"] > 0
+    every = results["summary"]["all"]
+    assert {name: each["runs"] for name, each in every.items()} == dict.fromkeys(ways, 6)
+    assert {each["tokens"] for each in every.values()} == {6 * 24}
+    assert [(each["group"], each["prompt"]) for each in results["prompts_skipped"]] == [("free", "free.jsonl:2")]
+    assert len(results["runs"]) == 6 * len(ways)
+    assert "left out, too long for the model with the answer: 1" in shown
+
+
+def test_decode_refuses_what_is_missing_before_loading(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_text('{"prompt": "x"}\n')
+    done = suffolk("bench", "decode", "--model", model, "--prompts", tmp_path / "p.jsonl", "--drafters", "datastore")
+    assert done.returncode == 2
+    assert "needs a datastore" in done.stderr
