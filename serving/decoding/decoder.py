@@ -99,12 +99,12 @@ class Generation(Iterator[Step]):
         self._target, self._drafter, self._planner = target, decoder.drafter, decoder.planner
         self._settings = settings
         self._max_nodes = decoder.max_nodes
+        self._cache = target.new_cache(len(ids) + room + (decoder.max_nodes if decoder.drafter else 0))
         self._ids = np.empty(len(ids) + room, np.int32)
         self._ids[: len(ids)] = ids
         self._length = len(ids)
         self._sampler = Sampler(settings, target.vocab_size, target.device)
         self._text = None if target.tokenizer is None else TextStream(target.tokenizer, settings.stop)
-        self._cache = target.new_cache(len(self._ids) + (decoder.max_nodes if decoder.drafter else 0))
         self._request = next(_request_ids)
         self._missed_before = self._missed_by_drafter()
 

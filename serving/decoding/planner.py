@@ -54,7 +54,9 @@ class Planner:
         earned = 0.0
         if proposed:
             drafting = seconds - forward_seconds
-            earned = tokens - drafting / self.curve.time(1) - (forward_seconds / self.curve.time(1) if size > 1 else 1.0)
+            earned = (
+                tokens - drafting / self.curve.time(1) - (forward_seconds / self.curve.time(1) if size > 1 else 1.0)
+            )
         self._steps_earned = min(_CAP, self._steps_earned + earned + _ALLOWANCE)
         if not proposed:
             return

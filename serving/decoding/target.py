@@ -64,8 +64,9 @@ class Target:
         folder = _folder(name)
         config = _from_pretrained(AutoConfig, name)
         if folder is not None:
-            stored = kind or getattr(config, "dtype", None) or torch.float32
-            needed = memory.weight_bytes(folder, kind), memory.cache_bytes(config, cache_tokens, stored.itemsize)
+            loaded = kind or getattr(config, "dtype", None)
+            itemsize = (loaded or torch.float32).itemsize
+            needed = memory.weight_bytes(folder, loaded), memory.cache_bytes(config, cache_tokens, itemsize)
             memory.require_memory(name, *needed, memory.available_memory(place), place)
         with memory.memory_guard(f"model {name}"):
             model = _from_pretrained(AutoModelForCausalLM, name, dtype=kind or "auto").to(place)

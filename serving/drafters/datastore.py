@@ -20,7 +20,7 @@ from serving.drafters.ranking import ranked
 log = logging.getLogger(__name__)
 
 PRIOR = Prior(constant=-2.5, match=0.45, share=0.95, count=0.2, depth=0.25)
-"""Fitted to what a 135M chat model took of its own greedy answers, 109 M tokens of source in the datastore; where it starts, not where it ends."""
+"""Fitted to what a 135M chat model took of 109 M tokens of source in its own greedy answers; only where it starts."""
 
 
 class DatastoreDrafter:

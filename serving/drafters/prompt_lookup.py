@@ -15,7 +15,7 @@ from serving.drafters.limits import Limits
 from serving.drafters.ranking import ranked
 
 PRIOR = Prior(constant=-2.0, match=0.65, share=1.2, count=0.5, depth=0.5)
-"""Fitted to what a 135M chat model took of its own greedy answers to 16 prompts; where it starts, not where it ends."""
+"""Fitted to what a 135M chat model took of its own greedy answers to 16 prompts; only where it starts."""
 
 
 class PromptLookupDrafter:

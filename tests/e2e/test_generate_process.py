@@ -1,0 +1,79 @@
+"""``suffolk generate`` as a process, with its draft service killed, and interrupted."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.stores import make_store
+from tests.tiny_models import save_tiny
+
+SUFFOLK = (sys.executable, "-c", "import sys; from suffolk.cli import main; sys.exit(main())")
+ROOT = Path(__file__).resolve().parents[2]
+WAIT = 120
+PROMPT = "abcabcabcabc"
+TOKENS = "1200"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("models") / "tiny")
+
+
+def start(*words: str) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [*SUFFOLK, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment, bufsize=0
+    )
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    make_store(tmp_path / "bytes", [[list(bytes(range(97, 123)) * 9)]], vocab_size=257).close()
+    process = start("serve", str(tmp_path / "bytes"), "--listen", "127.0.0.1:0")
+    try:
+        assert process.stdout is not None
+        found = re.search(rb"grpc ([\d.:]+)", process.stdout.readline())
+        assert found
+        yield process, f"grpc://{found[1].decode()}/bytes"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_the_draft_service_is_killed_and_the_text_is_the_same(
+    model: Path, service: tuple[subprocess.Popen[bytes], str]
+) -> None:
+    options = ["--model", str(model), "--max-new-tokens", TOKENS, "--temperature", "1", PROMPT]
+    server, url = service
+    process = start("generate", "--datastore", url, "--drafter", "datastore", "--deadline-ms", "200", *options)
+    assert process.stdout is not None
+    first = process.stdout.read(1)
+    server.send_signal(signal.SIGKILL)
+    rest, errors = process.communicate(timeout=WAIT)
+    assert process.returncode == 0, errors
+    found = re.search(rb"(\d+) missed \((.*)\)", errors)
+    assert found, errors
+    assert int(found[1]) > 0
+    assert errors.count(b"going on without its drafts") == len(found[2].split(b", ")), errors  # each reason logged once
+    plain = start("generate", "--drafter", "none", *options)
+    expected, _ = plain.communicate(timeout=WAIT)
+    assert first + rest == expected
+
+
+def test_an_interrupt_ends_with_130(model: Path) -> None:
+    process = start("generate", "--model", str(model), "--max-new-tokens", TOKENS, PROMPT)
+    assert process.stdout is not None
+    process.stdout.read(1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=WAIT)
+    assert process.returncode == 130
+    assert errors.decode().splitlines()[-1] == "suffolk: interrupted"
+    assert b"Traceback" not in errors

@@ -1,0 +1,163 @@
+"""``suffolk generate`` on a tiny model: text, report, comparison, and one line for every bad input."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+
+from datastore.manifest import SEGMENTS_NAME, Manifest, publish
+from datastore.segment import separated, write_segment
+from datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.cli import main
+from tests.tiny_models import save_tiny
+
+PROMPT = "abcabcabcabc"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(save_tiny(tmp_path_factory.mktemp("models") / "tiny"))
+
+
+def store_of(path: Path, tokenizer: str | None, order_depth: int = 64) -> str:
+    (path / SEGMENTS_NAME).mkdir(parents=True)
+    tokens = separated([list(b"abcabcabd" * 9)], 257)
+    segment = path / SEGMENTS_NAME / "000000.seg"
+    entry = write_segment(segment, tokens, vocab_size=257, order_depth=order_depth, fingerprint=tokenizer)
+    publish(path, Manifest(1, (entry,), 257, order_depth, tokenizer, "2026-01-01T00:00:00Z"))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory, model: str) -> str:
+    return store_of(tmp_path_factory.mktemp("stores") / "bytes", fingerprint(load_tokenizer(model)))
+
+
+def generate(*words: str) -> int:
+    return main(["generate", "--max-new-tokens", "24", *words])
+
+
+def test_every_drafter_gives_the_same_text(model: str, store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = set()
+    for drafter in ("none", "datastore", "prompt-lookup", "hybrid"):
+        assert (
+            generate("--model", model, "--datastore", store, "--drafter", drafter, "--temperature", "0.8", PROMPT) == 0
+        )
+        captured = capsys.readouterr()
+        texts.add(captured.out)
+        assert "tokens    24 (length)" in captured.err
+        assert "0 missed" in captured.err
+        assert "time      draft" in captured.err
+    assert len(texts) == 1
+
+
+def test_the_comparison_and_the_json_report(
+    model: str, store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "stats.json"
+    words = ["--model", model, "--datastore", store, "--compare-plain", "--stats-json", str(report), PROMPT]
+    assert generate(*words) == 0
+    assert "output identical = yes" in capsys.readouterr().err
+    stats = json.loads(report.read_text())
+    assert stats["plain"]["identical"] is True
+    assert stats["tokens"] == len(stats["tokens_generated"]) == 24
+    assert stats["drafter"] == "hybrid"
+    assert set(stats["seconds"]) == {"prefill", "draft", "forward", "verify", "compact", "other"}
+
+
+def test_the_prompt_can_come_from_stdin(
+    model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(PROMPT))
+    assert generate("--model", model) == 0
+    from_stdin = capsys.readouterr().out
+    assert generate("--model", model, PROMPT) == 0
+    assert capsys.readouterr().out == from_stdin
+
+
+def test_colours_change_nothing_but_colours(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert generate("--model", model, "--colour", "never", PROMPT) == 0
+    plain = capsys.readouterr()
+    assert "\x1b" not in plain.out + plain.err
+    assert generate("--model", model, "--colour", "always", PROMPT) == 0
+    coloured = capsys.readouterr()
+    for code in ("\x1b[38;5;32m", "\x1b[38;5;208m", "\x1b[38;5;36m", "\x1b[0m"):
+        assert code in coloured.err  # the legend
+    stripped = coloured.out
+    for code in ("\x1b[38;5;208m", "\x1b[0m"):
+        stripped = stripped.replace(code, "")
+    assert stripped == plain.out
+
+
+def test_a_stop_string_ends_the_text_before_it(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    generate("--model", model, PROMPT)
+    text = capsys.readouterr().out.rstrip("\n")
+    stop = text[4:6]
+    assert generate("--model", model, "--stop", stop, PROMPT) == 0
+    captured = capsys.readouterr()
+    assert captured.out.rstrip("\n") == text[: text.index(stop)].rstrip("\n")
+    assert "(stop)" in captured.err
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line that a refused command prints."""
+    assert generate(*words) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("suffolk: ")
+    assert captured.err.count("\n") == 1, captured.err
+    return captured.err
+
+
+def test_bad_input_is_one_line_and_exit_code_2(
+    model: str, store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    foreign = store_of(tmp_path / "foreign", "ab" * 32)
+    shallow = store_of(tmp_path / "shallow", None, order_depth=20)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    cases = [
+        (["--model", str(tmp_path / "none"), "x"], "does not exist; name a folder"),
+        (["--model", str(empty), "x"], "it has no config.json"),
+        (["--model", model, "--datastore", foreign, "x"], "was built with tokenizer abababababab, model"),
+        (
+            ["--model", model, "--datastore", shallow, "x"],
+            "max_match 16 + max_depth 10 is above the datastore's order depth 20",
+        ),
+        (["--model", model, "--datastore", str(tmp_path / "nothing"), "x"], "nothing"),
+        (["--model", model, "--drafter", "datastore", "x"], "needs a datastore"),
+        (["--model", model, "--datastore", "grpc://127.0.0.1:1/x", "x"], "127.0.0.1:1"),
+        (["--model", model, "--max-match", "0", "x"], "max_match is 0"),
+        (["--model", model, "--max-nodes", "0", "x"], "max_nodes is 0"),
+        (["--model", model, "--temperature", "-1", "x"], "temperature is -1.0"),
+        (["--model", model, "--device", "abacus", "x"], "device 'abacus' cannot be used"),
+        (["--model", model, "--threads", "0", "x"], "--threads is 0"),
+        (["--model", model, "--chat", "x"], "has no chat template"),
+        (["--model", model, "--datastore", store, "--deadline-ms", "0", "x"], "--deadline-ms is 0.0"),
+        (["--model", model, ""], "the prompt is empty"),
+    ]
+    for words, message in cases:
+        assert message in refused(capsys, *words)
+
+
+def test_a_model_that_does_not_fit_is_refused_before_it_is_read(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in Path(model).iterdir():
+        if file.suffix != ".safetensors":
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    header = json.dumps({"w": {"dtype": "F32", "shape": [2**20, 2**22], "data_offsets": [0, 2**44]}}).encode()
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    assert "needs 32768.00 GiB for its weights" in refused(capsys, "--model", str(tmp_path), "x")
+
+
+@pytest.fixture(autouse=True)
+def same_threads() -> object:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)

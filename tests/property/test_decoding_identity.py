@@ -1,0 +1,100 @@
+"""Drafts change the speed, never the text: the same ids with any drafter, proven in fp64."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from serving.decoding.drafter import Drafter
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.target import Target
+from serving.drafters.datastore import DatastoreDrafter
+from serving.drafters.hybrid import HybridDrafter
+from serving.drafters.prompt_lookup import PromptLookupDrafter
+from tests.brute_force import BruteForceRetriever
+from tests.drafters import MadeUpDrafter, eager_decoder, knowing, lying, random_tree
+from tests.tiny_models import VOCAB, tiny_model
+
+MAX_NEW = 24
+LAWS = [
+    SamplingSettings(max_new_tokens=MAX_NEW),
+    *(
+        SamplingSettings(max_new_tokens=MAX_NEW, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+        for temperature in (0.7, 1.0)
+        for top_k, top_p in ((0, 1.0), (5, 1.0), (0, 0.8), (20, 0.9))
+        for seed in (0, 1)
+    ),
+]
+NAMES = ("knowing", "random", "lying", "prompt-lookup", "datastore", "hybrid")
+
+
+@cache
+def target(eos: int | None = None) -> Target:
+    model = tiny_model("llama")
+    model.generation_config.eos_token_id = eos
+    return Target.wrap(model)
+
+
+def make(name: str, prompt: list[int], output: list[int], seed: int) -> Drafter:
+    rng = np.random.default_rng(seed)
+    store = DatastoreDrafter(BruteForceRetriever([[*prompt, *output], output[3:] + output[:9]], VOCAB), VOCAB)
+    return {
+        "knowing": lambda: knowing(len(prompt), output, 6, rng, VOCAB),
+        "random": lambda: MadeUpDrafter(lambda request: random_tree(rng, int(rng.integers(0, 20)), VOCAB)),
+        "lying": lambda: lying(rng, VOCAB),
+        "prompt-lookup": lambda: PromptLookupDrafter(VOCAB),
+        "datastore": lambda: store,
+        "hybrid": lambda: HybridDrafter([PromptLookupDrafter(VOCAB), store]),
+    }[name]()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: f"T{law.temperature}-k{law.top_k}-p{law.top_p}-s{law.seed}")
+def test_the_output_does_not_depend_on_the_drafter(name: str, law: SamplingSettings) -> None:
+    prompt = [3, 14, 15, 92, 65, 35, 89, 79, 3, 14, 15]
+    plain = eager_decoder(target(), None).generate(prompt, law)
+    list(plain)
+    drafted = eager_decoder(target(), make(name, prompt, plain.tokens, 7)).generate(prompt, law)
+    list(drafted)
+    assert drafted.tokens == plain.tokens
+    assert drafted.stats.finish == plain.stats.finish == "length"
+    assert plain.stats.mean_generated_length == 1.0
+    if name in ("knowing", "datastore"):
+        assert drafted.stats.mean_generated_length > 2.0  # otherwise the test would test nothing
+    if name == "lying":
+        assert drafted.stats.missed["InvalidArgument"] + drafted.stats.missed["Unavailable"] > 0
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    prompt=st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=30),
+    name=st.sampled_from(NAMES),
+    temperature=st.sampled_from([0.0, 0.7, 1.0, 1.5]),
+    top_k=st.sampled_from([0, 4]),
+    top_p=st.sampled_from([1.0, 0.6]),
+    seed=st.integers(0, 2**63 - 1),
+    eos=st.sampled_from([None, 5, 40]),
+    length=st.integers(1, 20),
+)
+def test_any_prompt_any_settings(
+    prompt: list[int],
+    name: str,
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    seed: int,
+    eos: int | None,
+    length: int,
+) -> None:
+    law = SamplingSettings(length, temperature, top_k, top_p, seed)
+    plain = eager_decoder(target(eos), None).generate(prompt, law)
+    list(plain)
+    drafted = eager_decoder(target(eos), make(name, prompt, plain.tokens, seed % 1000)).generate(prompt, law)
+    steps = list(drafted)
+    assert drafted.tokens == plain.tokens
+    assert drafted.stats.finish == plain.stats.finish
+    assert [token for step in steps for token in step.tokens] == plain.tokens

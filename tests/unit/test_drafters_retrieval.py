@@ -1,0 +1,172 @@
+"""The retrieval drafters against the oracle, and what a bad source costs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datastore.draft_tree import DraftTree
+from datastore.errors import DeadlineExceeded, InvalidArgument, Unavailable, Unsupported
+from serving.decoding.drafter import DraftRequest
+from serving.drafters.choose import NAMES, make_drafter, require_match
+from serving.drafters.datastore import DatastoreDrafter
+from serving.drafters.limits import Limits
+from serving.drafters.prompt_lookup import PromptLookupDrafter
+from tests import oracle
+from tests.brute_force import BruteForceRetriever
+from tests.drafters import tree
+
+VOCAB = 6
+LIMITS = Limits(max_match=4, min_match=1, max_depth=3)
+
+
+def request(tokens: Sequence[int], number: int = 1, max_nodes: int = 64) -> DraftRequest:
+    return DraftRequest(number, np.asarray(tokens, np.int32), max_nodes)
+
+
+def paths(draft: DraftTree) -> set[tuple[int, ...]]:
+    found: list[tuple[int, ...]] = []
+    for token, parent in zip(draft.tokens.tolist(), draft.parents.tolist(), strict=True):
+        found.append((*(found[parent] if parent >= 0 else ()), token))
+    return set(found)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_prompt_lookup_drafts_what_followed_earlier_in_a_growing_request(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    tokens = rng.integers(0, VOCAB, 60).tolist()
+    drafter = PromptLookupDrafter(VOCAB, LIMITS)
+    for size in range(5, 60, 3):
+        (draft,) = drafter.propose([request(tokens[:size])])
+        context = tokens[:size]
+        length = next(
+            (n for n in range(4, 0, -1) if any(at < size for _, at in oracle.occurrences([context], context[-n:]))), 0
+        )
+        following = [
+            context[at : at + 3] for _, at in oracle.occurrences([context], context[size - length :]) if at < size
+        ]
+        expected = {tuple(each[:depth]) for each in following for depth in range(1, len(each) + 1)} if length else set()
+        assert paths(draft) == expected
+        assert np.all(np.diff(draft.scores) <= 0)
+        assert set(draft.sources.tolist()) <= {2}
+
+
+def test_prompt_lookup_forgets_what_was_rolled_back_and_released() -> None:
+    drafter = PromptLookupDrafter(VOCAB, LIMITS)
+    drafter.propose([request([1, 2, 3, 1, 2])])
+    assert paths(drafter.propose([request([1, 2, 4, 1])])[0]) != set()
+    fresh = PromptLookupDrafter(VOCAB, LIMITS)
+    assert paths(drafter.propose([request([1, 2, 3, 1])])[0]) == paths(fresh.propose([request([1, 2, 3, 1])])[0])
+    drafter.release(1)
+    assert len(drafter.propose([request([1])])[0]) == 0
+
+
+def test_datastore_drafts_are_the_oracles_in_one_call_for_all_requests() -> None:
+    documents = [[1, 2, 3, 4, 1, 2, 5], [2, 3, 3, 0]]
+    store = BruteForceRetriever(documents, VOCAB)
+    drafter = DatastoreDrafter(store, VOCAB, LIMITS)
+    contexts = [[0, 1, 2], [3], [5, 5]]
+    drafts = drafter.propose([request(context, number) for number, context in enumerate(contexts)])
+    for draft, context in zip(drafts, contexts, strict=True):
+        assert paths(draft) == {path for path, _ in oracle.draft(documents, context, 4, 1, 3, 64)}
+        assert set(draft.sources.tolist()) <= {1}
+    assert drafter.stats() == {"calls": 1, "missed": 0}
+
+
+class BadStore(BruteForceRetriever):
+    """Fails or lies in ``draft_batch``."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__([[1, 2, 3]], VOCAB)
+        self.answer = answer
+
+    def draft_batch(self, *args: Any, **options: Any) -> list[DraftTree]:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return list(self.answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (Unavailable("nobody there"), "Unavailable"),
+        (DeadlineExceeded("too late"), "DeadlineExceeded"),
+        ([], "Internal"),
+        ([tree([VOCAB], [-1])], "InvalidArgument"),
+        ([tree([-1], [-1])], "InvalidArgument"),
+        ([tree([1, 2], [1, -1])], "InvalidArgument"),
+    ],
+)
+def test_a_fault_costs_the_draft_is_counted_and_logged_once(
+    answer: Any, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    drafter = DatastoreDrafter(BadStore(answer), VOCAB, LIMITS)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            (draft,) = drafter.propose([request([1, 2])])
+            assert len(draft) == 0
+            drafter.observe(1, np.array([3], np.int32))
+    assert drafter.stats() == {"calls": 3, "missed": 3, f"missed {reason}": 3}
+    assert len(caplog.records) == 1
+
+
+def test_drafters_by_name() -> None:
+    store = BruteForceRetriever([[1, 2, 3]], VOCAB)
+    made = [make_drafter(name, VOCAB, store) for name in NAMES]
+    assert [None if drafter is None else drafter.name for drafter in made] == [None, *NAMES[1:]]
+    with pytest.raises(InvalidArgument, match="drafter hybrid needs a datastore; add --datastore"):
+        make_drafter("hybrid", VOCAB)
+    with pytest.raises(InvalidArgument, match="drafter 'magic' is unknown; use one of none, datastore"):
+        make_drafter("magic", VOCAB)
+
+
+def test_hybrid_counts_and_learns_in_all_its_drafters() -> None:
+    drafter = make_drafter("hybrid", VOCAB, BadStore(Unavailable("gone")))
+    assert drafter is not None
+    (draft,) = drafter.propose([request([1, 2, 3, 1, 2])])
+    drafter.observe(1, np.array([3], np.int32))
+    assert set(draft.sources.tolist()) == {2}
+    stats = drafter.stats()
+    assert (stats["calls"], stats["missed"], stats["missed Unavailable"], stats["datastore: missed"]) == (2, 1, 1, 1)
+    drafter.release(1)
+    drafter.close()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ((0, 1, 1), "max_match is 0; it must be 1 or more"),
+        ((4, 0, 1), "min_match is 0"),
+        ((4, 1, 0), "max_depth is 0"),
+        ((2, 3, 1), "min_match is 3; it must not be above max_match, 2"),
+    ],
+)
+def test_limits_out_of_bounds_are_refused(values: tuple[int, int, int], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        Limits(*values)
+
+
+class Described(BruteForceRetriever):
+    def __init__(self, order_depth: int, tokenizer: str | None) -> None:
+        super().__init__([[1]], VOCAB)
+        self.facts = {"order_depth": order_depth, "tokenizer": tokenizer}
+
+    def info(self) -> dict[str, Any]:
+        return self.facts
+
+
+def test_a_datastore_must_fit_limits_and_tokenizer() -> None:
+    require_match(Described(64, None), "store", Limits(), "model", "ab" * 32)
+    require_match(Described(26, "ab" * 32), "store", Limits(), "model", "ab" * 32)
+    with pytest.raises(
+        InvalidArgument, match="max_match 16 \\+ max_depth 10 is above the datastore's order depth 25; lower"
+    ):
+        require_match(Described(25, None), "store", Limits(), "model", "ab" * 32)
+    with pytest.raises(
+        Unsupported, match="datastore store was built with tokenizer cdcdcdcdcdcd, model m has abababababab; build"
+    ):
+        require_match(Described(64, "cd" * 32), "store", Limits(), "m", "ab" * 32)
