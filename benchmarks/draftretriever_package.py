@@ -3,6 +3,7 @@
 What it is, as found by running it: unlike the suffix array of the REST repository that shares its name, the published package
 keeps statistics of short token runs and draws a tree by random search. Only the last two tokens of a context count, counts
 are not given, and the same question has several answers. A context of one token, with no match, ends the process.
+Memory grows with every context that was not asked before, and not when one is asked again.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ NO_TOKEN = -2
 
 
 class DraftRetriever:
-    """An open index."""
+    """An open index; ``searches`` counts what it was asked."""
 
     def __init__(self, index: Path) -> None:
+        self.searches = 0
         self._reader = _module().Reader(str(index))
 
     def search(self, context: Sequence[int]) -> list[list[int]]:
@@ -39,6 +41,7 @@ class DraftRetriever:
         """
         if len(context) < SHORTEST:
             raise InvalidArgument(f"the context has {len(context)} tokens; draftretriever needs {SHORTEST}")
+        self.searches += 1
         paths: list[list[int]] = self._reader.search(context, OCCURRENCES, CHOICES, DEPTH)[0]
         return paths
 

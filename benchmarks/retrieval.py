@@ -52,6 +52,7 @@ def measure_retrieval(options: RetrievalOptions) -> dict[str, Any]:
         results["sets"] = {each.name: _measure_set(store, rival, scan, each, options) for each in sets}
         if rival is not None:
             memory["draftretriever"] = {"opened": opened, "asked": grown_memory(before)}
+            results["draftretriever_searches"] = rival.searches
         results["memory_bytes"] = memory
         results["batches"] = _measure_batches(path, store, sets, options)
     return results

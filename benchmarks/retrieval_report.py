@@ -89,6 +89,7 @@ def _memory_lines(results: dict[str, Any]) -> list[str]:
     ]
     lines = ["", format_table(("MB in memory", "own", "mapped files"), rows)]
     if built := results["draftretriever_index"]:
+        lines.append(f"draftretriever's memory is that after {results['draftretriever_searches']:,} searches")
         lines.append(
             f"draftretriever's index: {built['index_bytes'] / 1e6:.1f} MB, built in {built['seconds']:.1f} s with "
             f"{built['peak_memory_bytes'] / 1e6:,.0f} MB at most" + (" (by an earlier run)" if built["reused"] else "")

@@ -74,6 +74,7 @@ def test_retrieval_beside_draftretriever_and_over_grpc(folder: Path, tmp_path: P
     assert seen["mean_match_length"] == 16
     assert seen["found"] == 1
     assert report["results"]["draftretriever_index"]["index_bytes"] > 0
+    assert report["results"]["draftretriever_searches"] >= 2 * 12 * 10
     assert not report["results"]["draftretriever_index"]["reused"]
     assert "equal a scan of the whole corpus" in shown
     bench("retrieval", folder / "store", *options, "--against", "draftretriever", "--json", path)
