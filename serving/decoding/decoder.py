@@ -106,6 +106,8 @@ class Generation(Iterator[Step]):
         self._sampler = Sampler(settings, target.vocab_size, target.device)
         self._text = None if target.tokenizer is None else TextStream(target.tokenizer, settings.stop)
         self._request = next(_request_ids)
+        if self._planner is not None:
+            self._planner.begin()
         self._missed_before = self._missed_by_drafter()
 
     @property

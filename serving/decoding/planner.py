@@ -31,6 +31,11 @@ class Planner:
         self._pause = 0
         self._waiting = 0
 
+    def begin(self) -> None:
+        """A new request: its text may suit the drafts better, so a pause ends, but no loss is forgiven beyond that."""
+        self._steps_earned = max(0.0, self._steps_earned)
+        self._pause, self._waiting = 0, 0
+
     def should_propose(self) -> bool:
         """Whether to ask for a draft in this step; counts the step."""
         if self._waiting:

@@ -16,6 +16,7 @@ from transformers.cache_utils import DynamicCache
 from datastore.errors import InvalidArgument, NotFound, Unsupported
 from serving.decoding import memory, tree_attention
 from serving.decoding.kv_cache import KVCache, LayerShape, Shapes
+from serving.decoding.packed_head import pack_head
 from serving.decoding.tree_attention import TreeLayout
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
@@ -82,6 +83,7 @@ class Target:
         from serving.decoding import probe  # it drives a Target
 
         model.eval()
+        pack_head(model)
         name = name or type(model).__name__
         config = model.config.get_text_config(decoder=True)
         embeddings = model.get_input_embeddings().num_embeddings

@@ -98,3 +98,10 @@ def test_a_drafter_that_becomes_useful_is_taken_up_again() -> None:
     spent(planner, 500, 1.0, 0, np.ones(8, np.float32))
     seconds, tokens = spent(planner, 500, 1.0, 6, np.ones(8, np.float32))
     assert tokens / seconds > 2 / 57.0
+
+
+def test_a_new_request_ends_a_pause() -> None:
+    planner = Planner(CostCurve(SIZES, MEASURED))
+    spent(planner, 500, 1.0, 0, np.ones(8, np.float32))
+    planner.begin()
+    assert planner.should_propose()
