@@ -49,6 +49,8 @@ def test_a_tree_in_one_pass_equals_its_paths_one_by_one(family: str, attention: 
     target = Target.wrap(model)
     limit = 1e-9 if attention == "sdpa" else 1e-4  # eager attention computes its softmax in fp32
     first, second = random_tree(np.random.default_rng(0), 9, VOCAB), random_tree(np.random.default_rng(1), 9, VOCAB)
+    changed = [*PROMPT[:-3], 1, *PROMPT[-2:]]
+    assert (logits_after(model, PROMPT) - logits_after(model, changed)).abs().max() > 1e-2  # or a mask would not matter
     cache = target.new_cache(64)
     target.prefill(PROMPT[:-1], cache)
     rows = target.forward_tree(lay_out(PROMPT[-1], first), cache)
@@ -122,6 +124,16 @@ def test_models_that_cannot_hold_trees_are_refused(name: str, options: dict[str,
     model = transformers.AutoModelForCausalLM.from_config(config).double()
     with pytest.raises(Unsupported, match=message):
         Target.wrap(model)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_rounding_is_told_from_a_mask_that_is_ignored(dtype: torch.dtype) -> None:
+    for family in ("llama", "gpt2"):
+        Target.wrap(tiny_model(family).to(dtype))
+    torch.manual_seed(0)
+    config = transformers.MptConfig(vocab_size=VOCAB, d_model=32, n_layers=2, n_heads=4)
+    with pytest.raises(Unsupported, match="does not honour 4-D attention masks"):
+        Target.wrap(transformers.AutoModelForCausalLM.from_config(config).to(dtype))
 
 
 def greedy(target: Target, drafter: Any = None, **settings: Any) -> Any:
