@@ -20,7 +20,7 @@ from build_index.pool import open_encoder
 from build_index.progress import BuildProgress, SilentProgress
 from build_index.proof import Proof, prove, take_sample
 from build_index.reader import read_blocks
-from build_index.report import BuildReport, skipped_line
+from build_index.report import BuildReport, count, skipped_line
 from build_index.target import Target, find_target, require_mode
 from build_index.workspace import Workspace, open_workspace
 from datastore.errors import InvalidArgument
@@ -100,7 +100,7 @@ def _resume(
     workers = _workers(inputs, options)
     if isinstance(journal, Journal):
         if journal.finished:
-            show.note(f"going on after {len(journal.finished)} segments of an interrupted build")
+            show.note(f"going on after {count(len(journal.finished), 'segment')} of an interrupted build")
         if not journal.complete:
             write_journal(workspace.journal, settings, journal.proof, journal.finished)  # without a torn or useless end
         skipped = Counter(journal.finished[-1].skipped if journal.finished else {})

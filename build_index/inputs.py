@@ -79,7 +79,7 @@ def find_inputs(options: BuildOptions) -> Inputs:
             seen.add((status.st_dev, status.st_ino))
             files.append(InputFile(path, recognise(path), status.st_size, status.st_mtime_ns, named))
     if not files:
-        left_out = ", ".join(f"{count} {reason}" for reason, count in skipped.items()) or "no files at all"
+        left_out = ", ".join(f"{count} {reason}" for reason, count in skipped.items() if count) or "no files at all"
         raise InvalidArgument(
             f"corpus {' '.join(options.corpora)}: nothing to read ({left_out}); name files that hold text"
         )

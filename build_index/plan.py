@@ -11,7 +11,7 @@ from typing import Any
 from build_index.inputs import TOKEN_KINDS, Inputs
 from build_index.options import BuildOptions
 from build_index.proof import Proof
-from build_index.report import megabytes, skipped_line
+from build_index.report import count, megabytes, skipped_line
 from build_index.target import Target
 from datastore.errors import ResourceExhausted
 from datastore.segment import token_dtype
@@ -69,11 +69,11 @@ class BuildPlan:
         seconds = self.tokenize_seconds + self.sort_seconds
         way = "fast path" if self.fast else "Hugging Face tokenizers"
         return [
-            f"input      {self.files:,} files, {megabytes(self.input_bytes)} on disk; skipped: {skipped_line(self.skipped)}",
+            f"input      {count(self.files, 'file')}, {megabytes(self.input_bytes)} on disk; skipped: {skipped_line(self.skipped)}",
             f"text       about {megabytes(self.text_bytes)}",
-            f"tokens     about {self.tokens:,} in {self.segments} segments",
-            f"time       about {duration(seconds)} with {self.workers} processes ({duration(self.tokenize_seconds)} reading and "
-            f"tokenizing, {duration(self.sort_seconds)} sorting)",
+            f"tokens     about {self.tokens:,} in {count(self.segments, 'segment')}",
+            f"time       about {duration(seconds)} with {count(self.workers, 'process')} "
+            f"({duration(self.tokenize_seconds)} reading and tokenizing, {duration(self.sort_seconds)} sorting)",
             f"memory     about {megabytes(self.memory_bytes)}",
             f"disk       about {megabytes(self.store_bytes)} for the datastore and {megabytes(self.work_bytes)} more while "
             f"building; {megabytes(self.free_bytes)} are free",

@@ -116,14 +116,14 @@ def _start() -> _Worker:
 def _send(worker: _Worker, block: Block) -> None:
     try:
         worker.connection.send(block.payload)
-    except (BrokenPipeError, ConnectionResetError) as error:
+    except OSError as error:
         raise _death(worker) from error
 
 
 def _receive(worker: _Worker, block: Block) -> tuple[Block, EncodedBlock]:
     try:
         answer = worker.connection.recv()
-    except (EOFError, ConnectionResetError) as error:
+    except (EOFError, OSError) as error:
         raise _death(worker) from error
     if isinstance(answer, SuffolkError):
         raise answer

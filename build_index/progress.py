@@ -49,6 +49,7 @@ class PlainProgress:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._began = self._last = time.monotonic()
+        self._sorting = ""
 
     def note(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
@@ -62,7 +63,8 @@ class PlainProgress:
         self.note(f"{share:4.0%} read, {_rates(text_bytes, tokens, seconds)}, {_left(share, seconds)}")
 
     def sort(self, name: str, tokens: int, share: float) -> None:
-        if share == 0:
+        if name != self._sorting:
+            self._sorting = name
             self.note(f"sorting segment {name}: {tokens:,} tokens")
 
 

@@ -70,24 +70,26 @@ class BuildReport:
         per_token = self.store_bytes / max(1, self.tokens)
         lines = [
             f"built {self.store} (generation {self.generation})",
-            f"  added      {self.tokens:,} tokens of {self.documents:,} documents in {self.segments} segments, "
+            f"  added      {self.tokens:,} tokens of {self.documents:,} documents in {count(self.segments, 'segment')}, "
             f"{megabytes(self.store_bytes)} ({per_token:.2f} bytes a token)",
             f"  speed      {megabytes(self.run_text_bytes)} in {self.seconds:.1f} s: {self.text_rate / 1e6:.1f} MB/s, "
             f"{self.token_rate:,.0f} tokens/s (reading and tokenizing {self.tokenize_seconds:.1f} s, "
             f"sorting {self.sort_seconds:.1f} s)",
-            f"  memory     {megabytes(self.peak_memory_bytes)} at most, with {self.workers} tokenizing processes",
+            f"  memory     {megabytes(self.peak_memory_bytes)} at most, with {count(self.workers, 'tokenizing process')}",
             f"  tokenizer  {self._tokenizer_line()}",
             f"  text       {self.replaced_invalid:,} invalid UTF-8 places replaced",
             f"  skipped    {skipped_line(self.skipped)}",
         ]
         if self.resumed_segments:
-            lines.insert(3, f"  resumed    {self.resumed_segments} segments were there from an interrupted run")
+            lines.insert(3, f"  resumed    {count(self.resumed_segments, 'segment')} of an interrupted run")
         return lines
 
     def _tokenizer_line(self) -> str:
         if not self.fast:
             return self.tokenization
-        line = f"{self.tokenization}; {self.routed:,} documents with special text went to Hugging Face tokenizers; "
+        line = (
+            f"{self.tokenization}; {count(self.routed, 'document')} with special text went to Hugging Face tokenizers; "
+        )
         if not self.differed:
             return f"{line}{self.checked:,} more checks during the build all equal"
         return (
@@ -100,6 +102,11 @@ class BuildReport:
 def megabytes(size: float) -> str:
     """A size in bytes for people, in decimal units."""
     return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things, in words for people."""
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
 def skipped_line(skipped: dict[str, int]) -> str:

@@ -28,7 +28,7 @@ def main() -> None:
         threading.Thread(target=_receive, args=(connection, inbox), daemon=True).start()
         while (payload := inbox.get()) is not None:
             connection.send(_encode(encoder, payload))
-    except (EOFError, BrokenPipeError, ConnectionResetError):
+    except (EOFError, OSError):  # the builder is gone, perhaps in the middle of a message
         return
 
 
@@ -37,7 +37,9 @@ def _receive(connection: Connection, inbox: queue.SimpleQueue[Payload | None]) -
     try:
         while True:
             inbox.put(connection.recv())
-    except (EOFError, ConnectionResetError):
+    except (EOFError, OSError):
+        return
+    finally:
         inbox.put(None)
 
 

@@ -1,0 +1,266 @@
+"""The parts of a build, each alone: inputs, readers, documents, encoder, proof."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zstandard
+from kitoken import Kitoken
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from build_index.block import BLOCK_BYTES, BLOCK_TOKENS, Lines, Texts, TokenRun
+from build_index.documents import MAX_TEXT_CHARACTERS, parse_documents
+from build_index.encode_block import BlockEncoder, EncodeSetup
+from build_index.encoder import Encoder, added_pattern
+from build_index.inputs import find_inputs, recognise
+from build_index.options import BuildOptions
+from build_index.proof import Sample, load_fast, prove
+from build_index.reader import read_blocks
+from datastore.errors import Corruption, InvalidArgument, NotFound
+from tests.building import SPECIALS, make_texts, tokenize, tokenizer_json
+
+
+def options(*corpora: Path | str, **more: Any) -> BuildOptions:
+    return BuildOptions(corpora=tuple(map(str, corpora)), output=Path("/nowhere"), **{"tokenizer": "some", **more})
+
+
+def blocks(*corpora: Path | str, **more: Any) -> list[Any]:
+    chosen = options(*corpora, **more)
+    return list(read_blocks(find_inputs(chosen), chosen, "u16", Counter()))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("a.JSONL", "lines"), ("a.jsonl.gz", "lines-gz"), ("a.jsonl.zst", "lines-zst"), ("x.parquet", "parquet"),
+     ("x.npy", "npy"), ("x.bin", "bin"), ("x.py", "text"), ("README", "text"), ("x.json", "text")],
+)  # fmt: skip
+def test_files_are_recognised_by_name(name: str, kind: str) -> None:
+    assert recognise(name) == kind
+
+
+def test_folders_are_walked_in_order_without_hidden_files(tmp_path: Path) -> None:
+    for name in ("b.py", "a/z.py", "a/.git/config", ".env", "c.md", "a/data.npy"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    inputs = find_inputs(options(tmp_path, tmp_path / "b.py", extensions=("py", ".npy")))
+    assert [Path(file.path).name for file in inputs.files] == ["b.py", "z.py"]
+    assert inputs.skipped["hidden"] == 2
+    assert inputs.skipped["other extension"] == 1
+    assert inputs.skipped["given twice"] == 1
+    assert sum(count for reason, count in inputs.skipped.items() if "token arrays" in reason) == 1
+
+
+def test_patterns_and_missing_inputs(tmp_path: Path) -> None:
+    for name in ("1.txt", "2.txt"):
+        (tmp_path / name).write_text(name)
+    assert len(find_inputs(options(f"{tmp_path}/*.txt")).files) == 2
+    with pytest.raises(NotFound, match=r"\*\.md: the pattern matches no file; check it"):
+        find_inputs(options(f"{tmp_path}/*.md"))
+    with pytest.raises(NotFound, match="gone.txt: no such file or folder; check the name"):
+        find_inputs(options(tmp_path / "gone.txt"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidArgument, match=r"nothing to read \(no files at all\)"):
+        find_inputs(options(tmp_path / "empty"))
+
+
+def test_small_files_share_a_block_and_binary_ones_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("a = 1\n")
+    (tmp_path / "b.so").write_bytes(b"\x7fELF\0\0")
+    (tmp_path / "c.txt").write_bytes(b"")
+    (tmp_path / "d.py").write_text("d = 4\n")
+    (block,) = blocks(tmp_path)
+    assert [text for _, text in block.payload.documents] == [b"a = 1\n", b"d = 4\n"]
+    assert block.skipped == {"binary": 1, "empty": 1}
+    with pytest.raises(InvalidArgument, match=r"b.so: a binary file \(NUL byte in its first 1024 bytes\); name text"):
+        blocks(tmp_path / "b.so")
+
+
+def test_large_text_is_cut_at_line_ends_and_never_inside_a_character(tmp_path: Path) -> None:
+    for name, text in (("lines.txt", "zeile äöü\n" * 300_000), ("one.txt", "日" * 900_000)):
+        (tmp_path / name).write_text(text)
+        pieces = [raw for block in blocks(tmp_path / name) for _, raw in block.payload.documents]
+        assert len(pieces) > 1
+        assert b"".join(pieces) == text.encode()
+        assert "".join(piece.decode() for piece in pieces) == text
+        assert max(map(len, pieces)) <= 2 * BLOCK_BYTES
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
+def test_json_lines_come_in_whole_lines(tmp_path: Path, ending: str) -> None:
+    data = b"".join(json.dumps({"text": "x" * (number % 9000)}).encode() + b"\n" for number in range(1600)).rstrip(
+        b"\n"
+    )
+    frames = zstandard.compress(data[:5000]) + zstandard.compress(data[5000:])  # a stream may have several frames
+    path = tmp_path / f"a.jsonl{ending}"
+    path.write_bytes({"": data, ".gz": gzip.compress(data), ".zst": frames}[ending])
+    found = blocks(path)
+    assert len(found) >= 2
+    assert b"".join(block.payload.data for block in found) == data
+    lines = 1
+    for block in found:
+        assert block.payload.first_line == lines
+        lines += block.payload.data.count(b"\n")
+    assert found[-1].bytes_read == path.stat().st_size
+
+
+@pytest.mark.parametrize(("ending", "compress"), [(".gz", gzip.compress), (".zst", zstandard.compress)])
+def test_broken_streams_are_named(tmp_path: Path, ending: str, compress: Any) -> None:
+    data = compress(b'{"text": "hello"}\n' * 1000)
+    path = tmp_path / f"a.jsonl{ending}"
+    for broken in (data[:-9], b"this is no such stream"):
+        path.write_bytes(broken)
+        with pytest.raises(Corruption, match=rf"a\.jsonl\{ending}: broken .* stream .*; fetch the file again"):
+            blocks(path)
+
+
+def test_fields_ids_and_line_numbers() -> None:
+    data = b'\n{"meta": {"path": "p/q.py"}, "text": "one"}\n{"text.x": "two", "meta": {"path": 7}}\n'
+    lines = Lines("s.jsonl", 5, data[: data.index(b'{"text.x')])
+    assert parse_documents(lines, options("s")).sources == ["s.jsonl:6"]
+    assert parse_documents(lines, options("s", id_field="meta.path")).sources == ["s.jsonl#p/q.py"]
+    second = Lines("s.jsonl", 7, data[data.index(b'{"text.x') :])
+    assert parse_documents(second, options("s", text_field="text.x")).texts == ["two"]
+    with pytest.raises(
+        InvalidArgument, match=r"s\.jsonl:7: no field 'text'; the line has meta, text\.x; name .* --text-field"
+    ):
+        parse_documents(second, options("s"))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"{broken", r"s:1: not a JSON value .*; every line of a \.jsonl file is one JSON object"),
+        (b"[1, 2]", "s:1: a JSON list, not an object"),
+        (b'{"text": 3}', "s:1: field 'text' holds int, not text; name the text field"),
+        (b'{"text": null}', "s:1: field 'text' holds NoneType, not text"),
+        (b"[" * 100_000, "s:1: not a JSON value"),
+    ],
+)
+def test_wrong_lines_are_named(line: bytes, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        parse_documents(Lines("s", 1, line), options("s"))
+
+
+def test_invalid_utf8_is_replaced_and_counted() -> None:
+    found = parse_documents(Texts((("a", b"ok \xff\xfe \xef\xbf\xbd end"), ("b", "fine"))), options("s"))
+    assert found.texts == ["ok \ufffd\ufffd \ufffd end", "fine"]
+    assert found.replaced == 2
+    half = parse_documents(Lines("s", 1, b'{"text": "a\\ud800b"}\n{"text": "c\xff"}'), options("s"))
+    assert half.texts == ["a\ufffdb", "c\ufffd"]
+    assert half.replaced == 2
+
+
+def test_very_long_texts_are_cut_at_a_line_end() -> None:
+    text = "line of text\n" * (MAX_TEXT_CHARACTERS // 8)
+    found = parse_documents(Texts((("a", text),)), options("s"))
+    assert len(found.texts) == 2
+    assert "".join(found.texts) == text
+    assert found.texts[0].endswith("\n")
+    assert found.sources == ["a", "a"]
+
+
+def test_token_arrays_are_split_at_the_end_of_document(tmp_path: Path) -> None:
+    ids = np.arange(2 * BLOCK_TOKENS, dtype=np.uint16) % 500
+    ids[::1000] = 0
+    ids[0:3] = 0
+    np.save(tmp_path / "a.npy", ids)
+    ids.astype("<u2").tofile(tmp_path / "a.bin")
+    for name in ("a.npy", "a.bin"):
+        found = blocks(tmp_path / name, end_of_document=0)
+        assert np.array_equal(np.concatenate([block.payload.ids for block in found]), ids)
+        assert all(block.payload.ids[-1] == 0 for block in found[:-1])
+    encoder = BlockEncoder(EncodeSetup(options("a", end_of_document=0), None, False, 500))
+    encoded = encoder.encode(TokenRun("a.npy", 100, np.array([0, 5, 6, 0, 0, 7], np.int64)))
+    assert encoded.tokens.tolist() == [5, 6, 0xFFFF, 7, 0xFFFF]
+    assert encoded.sources == ["a.npy@101", "a.npy@105"]
+    rows = TokenRun("p", 0, np.array([1, 2, 0, 3, 4]), (0, 3, 3, 5), ("p#a", "p#b", "p#c", "p#d"))
+    assert encoder.encode(rows).sources == ["p#a", "p#c"]
+
+
+@pytest.mark.parametrize("value", [-1, 500, 70_000])
+def test_ids_out_of_range_are_named(value: int) -> None:
+    encoder = BlockEncoder(EncodeSetup(options("a"), None, False, 500))
+    with pytest.raises(
+        InvalidArgument, match=rf"corpus a.bin: id {value} at position 12 is not below 500.*--vocab-size"
+    ):
+        encoder.encode(TokenRun("a.bin", 10, np.array([1, 2, value], np.int64)))
+
+
+def test_wrong_token_files_are_named(tmp_path: Path) -> None:
+    (tmp_path / "odd.bin").write_bytes(b"123")
+    with pytest.raises(InvalidArgument, match="odd.bin: 3 bytes is no multiple of 2, the size of a u16 id"):
+        blocks(tmp_path / "odd.bin")
+    np.save(tmp_path / "f.npy", np.zeros(4))
+    with pytest.raises(InvalidArgument, match="f.npy: an array of float64 with 1 dimensions; token ids are"):
+        blocks(tmp_path / "f.npy")
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "f.npy").read_bytes()[:-8])
+    with pytest.raises(Corruption, match="cut.npy: not a whole .npy file"):
+        blocks(tmp_path / "cut.npy")
+
+
+def make_encoder() -> Encoder:
+    tokenizer = Tokenizer.from_str(tokenizer_json())
+    fast = load_fast(tokenizer)
+    assert isinstance(fast, Kitoken)
+    return Encoder(tokenizer, fast)
+
+
+@pytest.mark.parametrize("text", ["x <|im_end|> y", "'\n'medium'", "a\t's b", *SPECIALS])
+def test_risky_documents_go_to_hugging_face(text: str) -> None:
+    encoded = make_encoder().encode([text, "plain text"], seed=1)
+    assert encoded.routed == 1
+    assert encoded.ids == [tokenize(text), tokenize("plain text")]
+
+
+def test_whitespace_tokens_are_no_risk() -> None:
+    pattern = added_pattern(["\n\n", "    ", "<|x|>"])
+    assert pattern.search("a\n\nb    c") is None
+    assert pattern.search("a <|x|> b")
+    assert added_pattern([]).search("anything") is None
+
+
+def test_a_failed_check_sends_the_whole_block_to_hugging_face() -> None:
+    """With a fast tokenizer that splits every character off, no block may keep its ids."""
+    definition = json.loads(tokenizer_json())
+    every = {"type": "Split", "pattern": {"Regex": "."}, "behavior": "Isolated", "invert": False}
+    definition["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [every, definition["pre_tokenizer"]]}
+    other = Kitoken.from_tokenizers(json.dumps(definition).encode())
+    encoder = Encoder(Tokenizer.from_str(tokenizer_json()), other)
+    encoded = encoder.encode(make_texts(8), seed=3)
+    assert encoded.differed > 0
+    assert encoded.ids == [tokenize(text) for text in make_texts(8)]
+
+
+def test_the_proof_passes_and_fails_for_good_reasons() -> None:
+    tokenizer = Tokenizer.from_str(tokenizer_json())
+    sample = Sample(make_texts(50), 1.0)
+    good = prove(tokenizer, sample, "auto")
+    assert good.fast
+    assert good.documents == 50
+    assert good.reason.startswith("equal ids for all 50 sampled documents")
+    assert not prove(tokenizer, sample, "exact").fast
+    words = Tokenizer(models.WordLevel({"[UNK]": 0, "def": 1}, unk_token="[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    unread = prove(words, sample, "auto")
+    assert not unread.fast
+    assert "fast" in unread.reason
+
+
+def test_options_are_checked() -> None:
+    for more, message in (
+        ({"segment_tokens": 0}, "segment tokens: 0 is not allowed; give 1 to"),
+        ({"threads": -1}, "threads: -1 is not allowed"),
+        ({"token_format": "u8"}, "token format: u8 is not allowed; give u16 or u32"),
+        ({"mode": "merge"}, "mode: merge is not allowed; give one of new, append, replace"),
+        ({"text_field": ""}, "text field: '' is not allowed"),
+    ):
+        with pytest.raises(InvalidArgument, match=message):
+            options("x", **more)
+    with pytest.raises(InvalidArgument, match="corpora: none given"):
+        options()
