@@ -115,7 +115,7 @@ def lying(rng: np.random.Generator, vocab: int) -> MadeUpDrafter:
             lambda: tree([1, 2], [-1, 0], [np.nan, 1.0]),
             lambda: tree([1, 2], [-1, 0], [7.0, -1.0]),
             lambda: DraftTree(good.tokens, good.parents[:2], good.scores, good.sources),
-            lambda: DraftTree(good.tokens.astype(np.float32), good.parents, good.scores, good.sources),  # type: ignore[arg-type]
+            lambda: DraftTree(good.tokens.astype(np.float32), good.parents, good.scores, good.sources),
             lambda: DraftTree(good.tokens[None], good.parents[None], good.scores[None], good.sources[None]),
             lambda: DraftTree(good.tokens, good.parents, good.scores, good.sources, np.ones(1, np.uint64)),
             lambda: random_tree(rng, 500, vocab),
