@@ -37,6 +37,7 @@ def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], w
     return {
         "runs": len(runs),
         "tokens": _sum(runs, "tokens"),
+        "tokens_per_second_total": _rate(runs),
         "tokens_per_second_median": median(run["tokens_per_second"] for run in runs),
         "speed_up_median": median(speed_ups) if speed_ups else None,
         "speed_up_least": min(speed_ups, default=None),

@@ -57,8 +57,9 @@ def _download(scratch: Path) -> Path:
 def _convert(gguf: Path, target: Path) -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"  # the file holds all there is to know
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, logging
 
+    logging.disable_progress_bar()
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     model: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
     # The weights are plain numbers now, but the loader leaves its quantizer attached, and saving would refuse.

@@ -17,7 +17,9 @@ def occurrences(documents: Sequence[Sequence[int]], pattern: Sequence[int]) -> l
     ]
 
 
-def lookup(documents: Sequence[Sequence[int]], context: Sequence[int], max_match: int, min_match: int) -> tuple[int, int]:
+def lookup(
+    documents: Sequence[Sequence[int]], context: Sequence[int], max_match: int, min_match: int
+) -> tuple[int, int]:
     for length in range(min(max_match, len(context)), min_match - 1, -1):
         count = len(occurrences(documents, context[len(context) - length :]))
         if count:
@@ -26,7 +28,12 @@ def lookup(documents: Sequence[Sequence[int]], context: Sequence[int], max_match
 
 
 def draft(
-    documents: Sequence[Sequence[int]], context: Sequence[int], max_match: int, min_match: int, max_depth: int, max_nodes: int
+    documents: Sequence[Sequence[int]],
+    context: Sequence[int],
+    max_match: int,
+    min_match: int,
+    max_depth: int,
+    max_nodes: int,
 ) -> list[tuple[tuple[int, ...], int]]:
     """(path, count) of the nodes in their order: count falling, then shallower, then smaller in token order."""
     length, _ = lookup(documents, context, max_match, min_match)
