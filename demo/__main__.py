@@ -96,7 +96,8 @@ def build(store: Path, model: str) -> None:
 
 def lines(results: dict[str, Any]) -> list[str]:
     """One table: every prompt, then all of them."""
-    rows = [row(run) for run in results["runs"] if run["drafter"] in DRAFTERS]
+    runs = sorted(results["runs"], key=lambda run: (run["prompt"], run["drafter"]))
+    rows = [row(run) for run in runs if run["drafter"] in DRAFTERS]
     [summary] = results["summary"].values()
     rows += [total_row(name, summary[name]) for name in DRAFTERS]
     return [

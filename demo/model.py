@@ -59,7 +59,8 @@ def _convert(gguf: Path, target: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, logging
 
-    logging.disable_progress_bar()
+    messages: Any = logging  # its functions have no types
+    messages.disable_progress_bar()
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     model: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
     # The weights are plain numbers now, but the loader leaves its quantizer attached, and saving would refuse.
