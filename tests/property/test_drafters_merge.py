@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore.draft_tree import DraftTree
-from serving.drafters.hybrid import merge
+from serving.drafters.merge import merge
 
 Path = tuple[int, ...]
 
