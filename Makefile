@@ -26,7 +26,7 @@ types: .venv/ready
 	touch .venv/ready
 
 clean:
-	rm -rf build dist .cache *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis datastore/_native*.so
+	rm -rf build dist .venv/ready *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis datastore/_native*.so
 
 # The C++ core's own tests, plain and under the address, undefined-behaviour and thread sanitizers.
 .PHONY: sanitize

@@ -70,6 +70,16 @@ class BuildOptions:
                  "1 to 2147483647")  # fmt: skip
         _require(1 <= self.segment_tokens <= MAX_SEGMENT_TOKENS, "segment tokens", self.segment_tokens,
                  f"1 to {MAX_SEGMENT_TOKENS}")  # fmt: skip
+        _require(
+            self.order_depth is None or 1 <= self.order_depth <= 1024, "order depth", self.order_depth, "1 to 1024"
+        )
+        if self.end_of_document is not None and self.vocab_size is not None:
+            _require(
+                self.end_of_document < self.vocab_size,
+                "end of document",
+                self.end_of_document,
+                "an id of the vocabulary",
+            )
         _require(0 <= self.threads <= 1024, "threads", self.threads, "0 (every core) to 1024")
 
     def workers(self) -> int:

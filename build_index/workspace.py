@@ -58,13 +58,18 @@ class Workspace:
 
     def publish(self, manifest: Manifest, tokenizer_json: str | None) -> None:
         """Make the segments of ``manifest`` the datastore's generation; a crash anywhere in between leaves the old one."""
-        for entry in manifest.segments:
-            if (place := self.new_segment(entry.name)).exists():
-                os.rename(place, self.store / SEGMENTS_NAME / entry.name)
-        fsync_directory(self.store / SEGMENTS_NAME)
         if tokenizer_json is not None:
             write_atomically(self.store / TOKENIZER_NAME, tokenizer_json.encode())
-        publish(self.store, manifest)
+        moved = [entry.name for entry in manifest.segments if self.new_segment(entry.name).exists()]
+        for name in moved:
+            os.rename(self.new_segment(name), self.store / SEGMENTS_NAME / name)
+        fsync_directory(self.store / SEGMENTS_NAME)
+        try:
+            publish(self.store, manifest)
+        except SuffolkError:  # a full disk: the finished segments go back, for the next run to go on from
+            for name in moved:
+                os.rename(self.store / SEGMENTS_NAME / name, self.new_segment(name))
+            raise
 
     def finish(self, manifest: Manifest) -> None:
         """Remove what the published generation does not need: unlisted segments of builds, and the work folder.

@@ -14,9 +14,10 @@ import numpy.typing as npt
 from datastore import _native
 from datastore.documents import DocumentTable
 from datastore.draft_tree import DraftTree, Source
-from datastore.errors import Corruption, InvalidArgument, Unavailable
+from datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable
 from datastore.manifest import SEGMENTS_NAME, TOKENIZER_NAME, Manifest, read_manifest
 from datastore.retriever import Match, Tokens
+from datastore.segment import SegmentEntry
 from datastore.tree_arrays import tree_from_arrays
 
 
@@ -43,8 +44,8 @@ def open_datastore(path: str | Path) -> Datastore:
     """Open the present generation of the datastore at ``path``, in time independent of its size.
 
     Raises:
-        NotFound: there is no datastore, or a segment is missing.
-        Corruption, Unsupported: a file is damaged, or of a newer version.
+        NotFound: there is no datastore.
+        Corruption, Unsupported: a file is damaged, missing, another one than the manifest lists, or of a newer version.
     """
     return Datastore(Path(path))
 
@@ -58,9 +59,7 @@ class Datastore:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.manifest: Manifest = read_manifest(path)
-        self._segments = [
-            _open_segment(path / SEGMENTS_NAME / entry.name, self.manifest) for entry in self.manifest.segments
-        ]
+        self._segments = [_open_segment(path / SEGMENTS_NAME, entry, self.manifest) for entry in self.manifest.segments]
         self._native: _native.Searcher | None = _native.Searcher(self._segments)
 
     def lookup(self, ids: Tokens, max_match: int = 16, min_match: int = 1) -> Match:
@@ -185,14 +184,20 @@ class Datastore:
         )
 
 
-def _open_segment(path: Path, manifest: Manifest) -> _native.Segment:
-    segment = _native.Segment(str(path))
+def _open_segment(folder: Path, entry: SegmentEntry, manifest: Manifest) -> _native.Segment:
+    path = folder / entry.name
+    try:
+        segment = _native.Segment(str(path))
+    except NotFound as error:
+        raise Corruption(f"{path} is missing; restore it from a copy, or build the datastore again") from error
     facts = segment.facts()
-    if facts["vocab_size"] != manifest.vocab_size or facts["order_depth"] < manifest.order_depth:
+    tokenizer = bytes(32) if manifest.tokenizer is None else bytes.fromhex(manifest.tokenizer)
+    checksum = f"{facts['checksum']:08x}"
+    found = (facts["tokens"], facts["documents"], facts["bytes"], checksum, facts["vocab_size"], facts["fingerprint"])
+    listed = (entry.tokens, entry.documents, entry.bytes, entry.checksum, manifest.vocab_size, tokenizer)
+    if found != listed or facts["order_depth"] < manifest.order_depth:
         raise Corruption(
-            f"{path} belongs to another datastore: its vocabulary or order depth is not the manifest's; restore it from a copy"
+            f"{path} is not the segment that the manifest lists: its sizes, checksum, vocabulary or tokenizer differ; "
+            "restore it from a copy, or build the datastore again"
         )
-    expected = bytes(32) if manifest.tokenizer is None else bytes.fromhex(manifest.tokenizer)
-    if facts["fingerprint"] != expected:
-        raise Corruption(f"{path} was built with another tokenizer than the manifest names; restore it from a copy")
     return segment

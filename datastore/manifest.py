@@ -7,6 +7,8 @@ one rename: a crash at any time leaves the old or the new one.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -15,7 +17,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from datastore.errors import Corruption, InvalidArgument, NotFound, ResourceExhausted, Unavailable, Unsupported
+from datastore.errors import (
+    Corruption,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    ResourceExhausted,
+    Unavailable,
+    Unsupported,
+)
 from datastore.segment import SegmentEntry
 
 MANIFEST_NAME = "MANIFEST"
@@ -63,6 +73,10 @@ def read_manifest(store: Path) -> Manifest:
             raw = file.read(MAX_MANIFEST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFound(f"{store} is no datastore: it has no {MANIFEST_NAME}; build one with 'suffolk build'") from error
+    except OSError as error:
+        raise PermissionDenied(
+            f"{path} cannot be read: {error.strerror}; check the path and its permissions"
+        ) from error
     if len(raw) > MAX_MANIFEST_BYTES:
         raise Corruption(f"{path} has more than {MAX_MANIFEST_BYTES} bytes; restore it from a copy")
     try:
@@ -103,7 +117,10 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.replace(temporary, path)
         fsync_directory(path.parent)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise PermissionDenied(f"{path} cannot be written: {error.strerror}; choose another folder") from error
         raise ResourceExhausted(
             f"{path} cannot be written: {error.strerror}; free disk space or choose another folder"
         ) from error
@@ -123,6 +140,7 @@ class WriterLock:
 
     Raises:
         Unavailable: another process holds it.
+        PermissionDenied: the folder cannot be written to.
     """
 
     def __init__(self, store: Path) -> None:
@@ -130,7 +148,12 @@ class WriterLock:
         self._descriptor = -1
 
     def __enter__(self) -> WriterLock:
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise PermissionDenied(
+                f"{self._path} cannot be written: {error.strerror}; choose another folder"
+            ) from error
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -36,13 +36,15 @@ EXAMPLES = """examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code: 0 done, 1 fault of ours or damage found, 2 bad input, 130 interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = build_parser(arguments[0] if arguments else None)
-    if not arguments:
-        parser.print_help()
-        return 0
-    args = parser.parse_args(arguments)
     try:
-        return int(args.run(args))
+        parser = build_parser(arguments[0] if arguments else None)
+        if not arguments:
+            parser.print_help()
+            return 0
+        args = parser.parse_args(arguments)
+        code = int(args.run(args))
+        sys.stdout.flush()
+        return code
     except SuffolkError as error:
         print(f"suffolk: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_code
@@ -52,8 +54,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (
         BrokenPipeError
     ):  # the reader of our output went away (suffolk info | head): nothing to say, and no one to say it to
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence_stdout()
         return 141
+    except OSError as error:  # what the file system refuses, such as output to a full disk
+        print(f"suffolk: {error}; check the path, its permissions and the free space", file=sys.stderr)
+        _silence_stdout()
+        return 2
 
 
 def build_parser(command: str | None) -> argparse.ArgumentParser:
@@ -77,3 +83,8 @@ def build_parser(command: str | None) -> argparse.ArgumentParser:
         module.add_arguments(subparser)
         subparser.set_defaults(run=module.run)
     return parser
+
+
+def _silence_stdout() -> None:
+    """Let what is still buffered go nowhere, or the interpreter would complain at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -131,6 +131,7 @@ py::dict header_facts(const Segment& segment) {
   facts["tokens"] = header.suffix_count;
   facts["documents"] = header.document_count;
   facts["bytes"] = header.file_bytes;
+  facts["checksum"] = segment.checksum();
   facts["token_width"] = header.token_width;
   facts["vocab_size"] = header.vocab_size;
   facts["order_depth"] = header.order_depth;

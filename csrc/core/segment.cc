@@ -74,6 +74,7 @@ void Segment::validate() {
       trailer.file_bytes != bytes.size()) {
     corrupt("the trailer's checksum does not agree");
   }
+  checksum_ = trailer.checksum;
 
   const std::array<std::uint64_t, format::kSections - 1> sizes = {header_.token_count * header_.token_width, header_.suffix_count * 4,
                                                                   (std::uint64_t{header_.vocab_size} + 1) * 4,

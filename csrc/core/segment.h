@@ -27,6 +27,8 @@ class Segment {
   const std::string& path() const noexcept { return path_; }
   const Suffixes& suffixes() const noexcept { return suffixes_; }
   const format::Header& header() const noexcept { return header_; }
+  // The trailer's checksum, which depends on every byte of the file.
+  std::uint32_t checksum() const noexcept { return checksum_; }
   std::span<const std::byte> document_table() const noexcept { return section(format::Section::kDocumentTable); }
 
   // The document that holds this token position; document_count if none does. O(log documents).
@@ -36,7 +38,7 @@ class Segment {
   Interval document_range(std::uint64_t index) const noexcept;
 
   // Throws kCorruption, naming the place, if the file is damaged. kHeaders does what opening did; kChecksums reads the whole
-  // file once; kFull also proves that the positions are a permutation in the right order (8 bits of memory a token / 8).
+  // file once; kFull also proves that the positions are a permutation in the right order (1 bit of memory a token).
   void verify(Depth depth, const Progress& progress) const;
 
  private:
@@ -51,6 +53,7 @@ class Segment {
   std::string path_;
   MappedFile file_;
   format::Header header_ = {};
+  std::uint32_t checksum_ = 0;
   std::array<format::SectionEntry, format::kSections> table_ = {};
   Suffixes suffixes_;
 };

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.cache_utils import DynamicCache
 
-from datastore.errors import InvalidArgument, NotFound, Unsupported
+from datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
 from serving.decoding import memory, tree_attention
 from serving.decoding.kv_cache import KVCache, LayerShape, Shapes
 from serving.decoding.packed_head import pack_head
@@ -67,7 +68,8 @@ class Target:
         if folder is not None:
             loaded = kind or getattr(config, "dtype", None)
             itemsize = (loaded or torch.float32).itemsize
-            needed = memory.weight_bytes(folder, loaded), memory.cache_bytes(config, cache_tokens, itemsize)
+            cached = min(cache_tokens, getattr(config, "max_position_embeddings", None) or cache_tokens)
+            needed = memory.weight_bytes(folder, loaded), memory.cache_bytes(config, cached, itemsize)
             memory.require_memory(name, *needed, memory.available_memory(place), place)
         with memory.memory_guard(f"model {name}"):
             model = _from_pretrained(AutoModelForCausalLM, name, dtype=kind or "auto").to(place)
@@ -216,6 +218,8 @@ def _from_pretrained(loader: Any, name: str, **options: Any) -> Any:
         raise NotFound(
             f"model {name}: {_first_line(error)}; check the name and that all its files are there"
         ) from error
+    except SafetensorError as error:
+        raise Corruption(f"model {name}: its weights are damaged ({_first_line(error)}); fetch them again") from error
     except (ValueError, KeyError) as error:
         raise Unsupported(f"model {name}: transformers cannot load it as a causal LM ({_first_line(error)})") from error
 

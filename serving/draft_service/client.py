@@ -27,6 +27,7 @@ from serving.proto import draft_pb2, draft_pb2_grpc
 
 DEFAULT_DEADLINE = 0.02
 """Seconds for a draft or lookup: about one decoding step of a small model; later, a plain step has won."""
+MAX_DEADLINE = 3600.0
 INFO_DEADLINE = 5.0
 """Seconds for facts and for the first contact, which no decoding step waits for."""
 OPTIONS = (
@@ -54,8 +55,8 @@ def connect(url: str, deadline: float | None = None) -> RemoteDatastore:
     parts = parse_url(url)
     if deadline is None:
         deadline = parts.deadline or DEFAULT_DEADLINE
-    if not deadline > 0:
-        raise InvalidArgument(f"deadline is {deadline}; it must be above 0 seconds")
+    if not 0 < deadline <= MAX_DEADLINE:
+        raise InvalidArgument(f"deadline is {deadline:g} s; it must be above 0 and at most {MAX_DEADLINE:g}")
     store = RemoteDatastore(url, parts, deadline, CircuitBreaker())
     try:
         store.refresh()

@@ -25,9 +25,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the measurements and their options."""
     parser.epilog = EPILOG
     measurements = parser.add_subparsers(title="measurements", metavar="MEASUREMENT", required=True, dest="measurement")
-    _add_retrieval(measurements.add_parser("retrieval", help="latency of lookups and drafts, in-process and over gRPC"))
-    _add_decoding(measurements.add_parser("decode", help="plain decoding against each drafter"))
-    _add_building(measurements.add_parser("build", help="throughput and memory of building"))
+    for name, (summary, example, declare) in MEASUREMENTS.items():
+        declare(
+            measurements.add_parser(
+                name,
+                help=summary,
+                description=summary,
+                epilog=f"example:\n  suffolk bench {name} {example}",
+                formatter_class=argparse.RawDescriptionHelpFormatter,
+            )
+        )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -147,6 +154,26 @@ def _add_common(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="of every random choice (default: %(default)s)"
     )
+
+
+MEASUREMENTS = {
+    "retrieval": (
+        "latency of lookups and drafts, in-process and over gRPC",
+        "STORE --against draftretriever --grpc --json retrieval.json",
+        _add_retrieval,
+    ),
+    "decode": (
+        "plain decoding against each drafter",
+        "--model MODEL_FOLDER --datastore STORE --prompts prompts/ --limit 10 --json decode.json",
+        _add_decoding,
+    ),
+    "build": (
+        "throughput and memory of building",
+        "--tokenizer MODEL_FOLDER src/ --json build.json",
+        _add_building,
+    ),
+}
+"""Name -> one line of help, an example, and what declares the options."""
 
 
 def _run_retrieval(args: argparse.Namespace) -> int:

@@ -67,6 +67,9 @@ def run(args: argparse.Namespace) -> int:
     limits = Limits(args.max_match, args.min_match, args.max_depth)
     name = args.drafter or ("hybrid" if args.datastore else "prompt-lookup")
     prompt = sys.stdin.read() if args.prompt is None else args.prompt
+    prompt = prompt.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if args.stats_json is not None and not args.stats_json.absolute().parent.is_dir():
+        raise NotFound(f"--stats-json {args.stats_json}: there is no such folder; name a file in a folder that exists")
     logging.basicConfig(level=logging.WARNING, format="suffolk: %(message)s")
     with _opened(args, limits, name) as retriever:
         if name in ("datastore", "hybrid"):

@@ -10,9 +10,11 @@ from tokenizers import Tokenizer
 
 from datastore.datastore import Datastore, open_datastore
 from datastore.draft_tree import DraftTree
-from datastore.errors import InvalidArgument, NotFound
-from datastore.tokenizer import load_tokenizer
+from datastore.errors import Corruption, InvalidArgument, NotFound
+from datastore.tokenizer import fingerprint, load_tokenizer
+from serving.draft_service.url import is_url
 
+MAX_SHOWN = 1000
 EPILOG = """examples:
   suffolk lookup STORE "def __init__(self"
   suffolk lookup STORE --top 3 --occurrences 20 "raise ValueError("
@@ -37,12 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if (args.text is None) == (args.ids is None):
         raise InvalidArgument("give either a text or --ids, for example: suffolk lookup STORE 'import numpy as'")
+    if is_url(args.store):
+        raise InvalidArgument(f"{args.store}: lookup needs the datastore's folder; ask a service with 'suffolk client'")
     for name in ("top", "occurrences"):
-        if getattr(args, name) < 0:
-            raise InvalidArgument(f"--{name} is {getattr(args, name)}; it must be 0 or more")
+        if not 0 <= getattr(args, name) <= MAX_SHOWN:
+            raise InvalidArgument(f"--{name} is {getattr(args, name)}; it must be 0 to {MAX_SHOWN}")
     with open_datastore(args.store) as store:
         path = store.tokenizer_path()
         tokenizer = None if path is None else load_tokenizer(path)
+        built_with = store.info()["tokenizer"]
+        if tokenizer is not None and built_with is not None and fingerprint(tokenizer) != built_with:
+            raise Corruption(f"{path} is not the tokenizer that the datastore was built with; restore it from a copy")
         ids = _encode(store, tokenizer, args.text) if args.ids is None else args.ids
         report = _report(store, tokenizer, ids, args)
     print(json.dumps(report, indent=2, ensure_ascii=False) if args.json else "\n".join(_lines(report)))
@@ -58,6 +65,7 @@ def _report(store: Datastore, tokenizer: Tokenizer | None, ids: list[int], args:
         "match_length": tree.match_length,
         "match_count": tree.match_count,
         "match": _text(tokenizer, matched),
+        "ends_here": len(tree) == 0,
         "continuations": [
             {"count": count, "share": count / tree.match_count, "ids": path, "text": _text(tokenizer, path)}
             for path, count in _leaves(tree)[: args.top]
@@ -99,7 +107,7 @@ def _lines(report: dict[str, Any]) -> list[str]:
         "continuations",
     ]
     lines += [f"  {item['count']:>10,}  {item['share']:6.1%}  {item['text']!r}" for item in report["continuations"]]
-    if not report["continuations"]:
+    if report["ends_here"]:
         lines.append("  none: every occurrence ends its document")
     if report["occurrences"]:
         lines.append(f"occurrences   {len(report['occurrences'])} of {report['match_count']:,}")
@@ -116,5 +124,7 @@ def _text(tokenizer: Tokenizer | None, ids: list[int]) -> str:
 
 def _encode(store: Datastore, tokenizer: Tokenizer | None, text: str) -> list[int]:
     if tokenizer is None:
-        raise NotFound(f"{store.path} was built without a tokenizer; give the context as token ids with --ids")
-    return list(tokenizer.encode(text, add_special_tokens=False).ids)
+        raise NotFound(f"{store.path} has no tokenizer.json; give the context as token ids with --ids")
+    # An argument that is no UTF-8 arrives with surrogates, which tokenizers refuse.
+    readable = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return list(tokenizer.encode(readable, add_special_tokens=False).ids)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -105,7 +106,8 @@ def test_lookup_shows_counts_texts_and_places(capsys, store_path):
         (["cat", "--ids", "1"], "give either a text or --ids"),
         (["--ids", "6"], "token id 6 at index 0 is out of range; the vocabulary has 6 ids"),
         (["cat", "--max-match", "60"], "above the order depth 64"),
-        (["cat", "--top", "-1"], "--top is -1"),
+        (["cat", "--top", "-1"], "--top is -1; it must be 0 to 1000"),
+        (["cat", "--top", "100000"], "--top is 100000; it must be 0 to 1000"),
     ],
 )
 def test_lookup_refuses_bad_input_on_one_line(capsys, store_path, arguments, message):
@@ -125,3 +127,39 @@ def test_a_closed_pipe_is_no_error(store_path):
     command = f"{sys.executable} -m suffolk info --json {store_path} | head -c 5"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
     assert done.stderr == ""
+
+
+def test_a_full_disk_behind_stdout_is_one_line_and_2(store_path):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "suffolk", "info", store_path], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "No space left on device" in done.stderr
+
+
+def test_text_that_is_no_utf8_is_looked_up_all_the_same(capsys, store_path):
+    assert main(["lookup", store_path, "cat \udcff\udcfe sat"]) == 0
+    assert "match length" in capsys.readouterr().out
+
+
+def test_lookup_sends_urls_to_the_client(capsys):
+    assert main(["lookup", "grpc://127.0.0.1:1/x", "cat"]) == 2
+    assert "suffolk client" in capsys.readouterr().err
+
+
+def test_building_into_a_folder_of_other_things_is_refused(capsys, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.txt").write_text("years of work")
+    np.save(tmp_path / "x.npy", np.arange(9))
+    assert main(["build", "--vocab-size", "9", "--output", str(tmp_path / "mine"), str(tmp_path / "x.npy")]) == 2
+    assert "holds 'thesis.txt' and is no datastore" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("depth", ["0", "-1", "99999999999999"])
+def test_order_depth_is_checked_before_any_work(capsys, tmp_path, depth):
+    arguments = ["build", "--vocab-size", "9", "--order-depth", depth, "--output", str(tmp_path / "s"), "x.npy"]
+    assert main(arguments) == 2
+    assert "order depth" in capsys.readouterr().err

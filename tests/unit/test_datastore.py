@@ -98,8 +98,8 @@ def test_a_reader_keeps_the_generation_it_opened(tmp_path):
             Corruption,
             "segment name",
         ),
-        ({"vocab_size": 11}, Corruption, "belongs to another datastore"),
-        ({"tokenizer": "ab" * 32}, Corruption, "built with another tokenizer"),
+        ({"vocab_size": 11}, Corruption, "is not the segment that the manifest lists"),
+        ({"tokenizer": "ab" * 32}, Corruption, "is not the segment that the manifest lists"),
     ],
 )
 def test_a_wrong_manifest_is_refused(tmp_path, change, error, message):
@@ -116,6 +116,15 @@ def test_a_damaged_manifest_is_refused(tmp_path, content):
     (tmp_path / "store/MANIFEST").write_bytes(content)
     with pytest.raises(Corruption, match="MANIFEST"):
         open_datastore(tmp_path / "store")
+
+
+def test_a_segment_of_another_datastore_is_no_segment_of_this_one(tmp_path):
+    """It used to be answered from, with the manifest's numbers beside it."""
+    make_store(tmp_path / "ours", [[[1, 2, 3]]], vocab_size=10)
+    make_store(tmp_path / "theirs", [[[1, 2, 4]]], vocab_size=10)
+    (tmp_path / "theirs/segments/000000.seg").replace(tmp_path / "ours/segments/000000.seg")
+    with pytest.raises(Corruption, match="is not the segment that the manifest lists"):
+        open_datastore(tmp_path / "ours")
 
 
 def test_no_datastore_says_how_to_build_one(tmp_path):

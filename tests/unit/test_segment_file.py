@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datastore import open_datastore
-from datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied, Unsupported
+from datastore import _native, open_datastore
+from datastore.errors import Corruption, InvalidArgument, PermissionDenied, Unsupported
 from datastore.segment import separated, write_segment
 from tests.stores import make_store
 
@@ -71,7 +71,7 @@ def test_a_foreign_file_is_no_segment(store_path, segment_path):
 
 def test_missing_and_unreadable_files_are_named(store_path, segment_path):
     segment_path.unlink()
-    with pytest.raises(NotFound, match=r"000000\.seg: cannot open"):
+    with pytest.raises(Corruption, match=r"000000\.seg is missing"):
         open_datastore(store_path)
     segment_path.mkdir()
     with pytest.raises(InvalidArgument, match="is not a regular file"):
@@ -140,10 +140,12 @@ def test_verify_full_finds_what_checksums_cannot(store_path, segment_path):
     expected = {"out of order": swapped, "out of range or stands twice": doubled, "token 0 is 1001": foreign}
     for message, damaged in expected.items():
         rewrite(segment_path, forge(damaged))
-        store = open_datastore(store_path)
-        store.verify("checksums")
+        segment = _native.Segment(str(segment_path))
+        segment.verify("checksums")
         with pytest.raises(Corruption, match=message):
-            store.verify("full")
+            segment.verify("full")
+        with pytest.raises(Corruption, match="is not the segment that the manifest lists"):
+            open_datastore(store_path)
 
 
 @pytest.mark.parametrize(
