@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
 
 from build_index.options import DEFAULT_ORDER_DEPTH, BuildOptions
-from build_index.workspace import BUILD_NAME
 from datastore.errors import InvalidArgument, NotFound, Unsupported
-from datastore.manifest import LOCK_NAME, MANIFEST_NAME, SEGMENTS_NAME, TOKENIZER_NAME, Manifest, read_manifest
+from datastore.manifest import MANIFEST_NAME, TOKENIZER_NAME, Manifest, read_manifest
 from datastore.segment import token_dtype
 from datastore.tokenizer import fingerprint, load_tokenizer, vocab_size
-
-OWN_NAMES = {LOCK_NAME, SEGMENTS_NAME, TOKENIZER_NAME, BUILD_NAME, f"{MANIFEST_NAME}.tmp", f"{TOKENIZER_NAME}.tmp"}
-"""What an unfinished build may have left in the folder of a datastore."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +60,6 @@ def find_target(options: BuildOptions) -> Target:
         InvalidArgument: neither a tokenizer nor a vocabulary size is given, or they contradict each other.
     """
     store = options.output
-    _refuse_foreign(store)
     previous = read_manifest(store) if (store / MANIFEST_NAME).exists() else None
     if options.mode == "append" and previous is None:
         raise NotFound(f"{store}: no datastore to append to; leave --append out to build a new one")
@@ -102,14 +96,6 @@ def require_mode(options: BuildOptions, target: Target) -> None:
             f"{options.output}: holds a datastore already (generation {target.previous.generation}); give --append to add "
             "to it, --replace to put a new one in its place, or another --output"
         )
-
-
-def _refuse_foreign(store: Path) -> None:
-    """Keep a datastore's files out of a folder of the user's that holds other things."""
-    if not store.is_dir() or (store / MANIFEST_NAME).exists():
-        return
-    if foreign := sorted({path.name for path in store.iterdir()} - OWN_NAMES):
-        raise InvalidArgument(f"output {store} holds {foreign[0]!r} and is no datastore; name a new or empty folder")
 
 
 def _find_tokenizer(options: BuildOptions, base: Manifest | None) -> Tokenizer | None:

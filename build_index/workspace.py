@@ -12,6 +12,7 @@ from pathlib import Path
 from datastore.errors import InvalidArgument, PermissionDenied, ResourceExhausted, SuffolkError
 from datastore.manifest import (
     LOCK_NAME,
+    MANIFEST_NAME,
     SEGMENTS_NAME,
     TOKENIZER_NAME,
     Manifest,
@@ -23,6 +24,8 @@ from datastore.manifest import (
 from datastore.segment import SegmentEntry
 
 BUILD_NAME = "build"
+OWN_NAMES = {LOCK_NAME, SEGMENTS_NAME, TOKENIZER_NAME, BUILD_NAME, f"{MANIFEST_NAME}.tmp", f"{TOKENIZER_NAME}.tmp"}
+"""What an unfinished build may have left in the folder of a datastore."""
 JOURNAL_NAME = "journal.jsonl"
 SEGMENT_SUFFIX = ".segment"
 
@@ -96,6 +99,7 @@ def open_workspace(store: Path) -> Iterator[Workspace]:
         PermissionDenied, InvalidArgument: the folder cannot be made or is a file.
     """
     created = _make(store)
+    _refuse_foreign(store)
     try:
         with WriterLock(store):
             workspace = Workspace(store)
@@ -129,6 +133,14 @@ def _make(store: Path) -> Path | None:
     except OSError as error:
         raise disk_error(store, error) from error
     return missing[-1] if missing else None
+
+
+def _refuse_foreign(store: Path) -> None:
+    """Keep a datastore's files out of a folder of the user's that holds other things."""
+    if not store.is_dir() or (store / MANIFEST_NAME).exists():
+        return
+    if foreign := sorted({path.name for path in store.iterdir()} - OWN_NAMES):
+        raise InvalidArgument(f"output {store} holds {foreign[0]!r} and is no datastore; name a new or empty folder")
 
 
 def _remove_empty(store: Path, created: Path) -> None:

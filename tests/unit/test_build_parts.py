@@ -22,7 +22,10 @@ from build_index.inputs import find_inputs, recognise
 from build_index.options import BuildOptions
 from build_index.proof import Sample, load_fast, prove
 from build_index.reader import read_blocks
-from datastore.errors import Corruption, InvalidArgument, NotFound
+from build_index.workspace import Workspace
+from datastore.errors import Corruption, InvalidArgument, NotFound, ResourceExhausted
+from datastore.manifest import Manifest
+from datastore.segment import SegmentEntry
 from tests.building import SPECIALS, make_texts, tokenize, tokenizer_json
 
 
@@ -264,3 +267,19 @@ def test_options_are_checked() -> None:
             options("x", **more)
     with pytest.raises(InvalidArgument, match="corpora: none given"):
         options()
+
+
+def test_segments_go_back_when_publishing_fails(tmp_path: Path) -> None:
+    """They used to stay behind unlisted, and the next run sorted everything again."""
+    (tmp_path / "segments").mkdir()
+    workspace = Workspace(tmp_path)
+    place = workspace.new_segment("g000001-00000.segment")
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"sorted")
+    (tmp_path / "MANIFEST.tmp").mkdir()  # stands in the way like a full disk
+    entry = SegmentEntry("g000001-00000.segment", 1, 1, 6, "00000000")
+    with pytest.raises(ResourceExhausted, match="MANIFEST cannot be written"):
+        workspace.publish(Manifest(1, (entry,), 9, 64, None, "2026-01-01T00:00:00Z"), None)
+    assert place.read_bytes() == b"sorted"
+    assert workspace.holds_work()
+    assert list((tmp_path / "segments").iterdir()) == []
