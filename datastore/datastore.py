@@ -40,14 +40,25 @@ class Occurrence:
     tokens: npt.NDArray[np.uint32]
 
 
-def open_datastore(path: str | Path) -> Datastore:
-    """Open the present generation of the datastore at ``path``, in time independent of its size.
+RESIDENCIES = ("mmap", "warm", "locked")
+"""How the files of a datastore are kept in memory; see ``open_datastore``."""
+
+
+def open_datastore(path: str | Path, residency: str = "mmap") -> Datastore:
+    """Open the present generation of the datastore at ``path``, in time independent of its size unless it is locked.
+
+    Args:
+        residency: ``mmap``: pages come in one by one as queries touch them, and the system drops them when it needs memory.
+            ``warm``: the same, and a thread reads all files in meanwhile; for stores that fit into memory. ``locked``: all
+            files are read in first, and stay in memory until the datastore is closed.
 
     Raises:
+        InvalidArgument: another residency.
         NotFound: there is no datastore.
         Corruption, Unsupported: a file is damaged, missing, another one than the manifest lists, or of a newer version.
+        ResourceExhausted: the system does not let this process lock so much memory.
     """
-    return Datastore(Path(path))
+    return Datastore(Path(path), residency)
 
 
 class Datastore:
@@ -56,10 +67,14 @@ class Datastore:
     Any number of threads may use one object. It goes on serving the generation it opened when a newer one is published.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, residency: str = "mmap") -> None:
+        if residency not in RESIDENCIES:
+            raise InvalidArgument(f"residency is {residency!r}; it must be one of {', '.join(RESIDENCIES)}")
         self.path = path
         self.manifest: Manifest = read_manifest(path)
-        self._segments = [_open_segment(path / SEGMENTS_NAME, entry, self.manifest) for entry in self.manifest.segments]
+        self._segments = [
+            _open_segment(path / SEGMENTS_NAME, entry, self.manifest, residency) for entry in self.manifest.segments
+        ]
         self._native: _native.Searcher | None = _native.Searcher(self._segments)
 
     def lookup(self, ids: Tokens, max_match: int = 16, min_match: int = 1) -> Match:
@@ -139,6 +154,15 @@ class Datastore:
             ],
         }
 
+    def resident_bytes(self) -> int | None:
+        """Bytes of the segment files that are in memory, whoever brought them there; costs a look at every page's state.
+
+        None where the system does not tell: it does so only to the files' owner and to those who may write to them.
+        """
+        sizes = [segment.resident_bytes() for segment in self._segments]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if len(known) == len(sizes) else None
+
     def tokenizer_path(self) -> Path | None:
         """The copy of the tokenizer that the datastore was built with, if there was one."""
         path = self.path / TOKENIZER_NAME
@@ -184,10 +208,10 @@ class Datastore:
         )
 
 
-def _open_segment(folder: Path, entry: SegmentEntry, manifest: Manifest) -> _native.Segment:
+def _open_segment(folder: Path, entry: SegmentEntry, manifest: Manifest, residency: str) -> _native.Segment:
     path = folder / entry.name
     try:
-        segment = _native.Segment(str(path))
+        segment = _native.Segment(str(path), residency)
     except NotFound as error:
         raise Corruption(f"{path} is missing; restore it from a copy, or build the datastore again") from error
     facts = segment.facts()

@@ -21,10 +21,24 @@ T read_at(std::span<const std::byte> bytes, std::uint64_t offset) {
 
 std::string text(std::uint64_t value) { return std::to_string(value); }
 
+// Read-ahead for a reader of the whole file, taken back however the reading ends.
+class SequentialRead {
+ public:
+  explicit SequentialRead(const MappedFile& file) : file_(file) { file_.expect(Access::kSequential); }
+  SequentialRead(const SequentialRead&) = delete;
+  SequentialRead& operator=(const SequentialRead&) = delete;
+  ~SequentialRead() { file_.expect(Access::kRandom); }
+
+ private:
+  const MappedFile& file_;
+};
+
 }  // namespace
 
-Segment::Segment(const std::string& path) : path_(path), file_(path) {
+Segment::Segment(const std::string& path, Residency residency) : path_(path), file_(std::make_shared<const MappedFile>(path)) {
   validate();
+  make_resident(file_, residency);
+  prefetch_hot_sections();
   suffixes_.tokens = {.data = section(Section::kTokens).data(), .size = header_.token_count, .width = header_.token_width};
   suffixes_.positions = numbers(Section::kPositions).data();
   suffixes_.count = header_.suffix_count;
@@ -41,7 +55,7 @@ void Segment::corrupt(const std::string& what) const {
 
 void Segment::validate() {
   using format::Header, format::Trailer, format::SectionEntry;
-  const auto bytes = file_.bytes();
+  const auto bytes = file_->bytes();
   if (bytes.size() < sizeof(Header)) corrupt("is no segment file: it has " + text(bytes.size()) + " bytes, a header alone has " + text(sizeof(Header)));
   header_ = read_at<Header>(bytes, 0);
   if (header_.magic != format::kMagic) corrupt("is no segment file: it does not begin with the magic number");
@@ -98,9 +112,18 @@ void Segment::validate() {
   if (offset != end) corrupt("there are " + text(end - offset) + " bytes between the last section and the section table");
 }
 
+// What every search begins with: all but the sections that grow with the text, and those about documents.
+void Segment::prefetch_hot_sections() const noexcept {
+  for (const auto& entry : table_) {
+    const auto id = static_cast<Section>(entry.id);
+    const bool cold = id == Section::kTokens || id == Section::kPositions || id == Section::kDocumentStarts || id == Section::kDocumentTable;
+    if (!cold) file_->prefetch(section(id));
+  }
+}
+
 std::span<const std::byte> Segment::section(Section id) const noexcept {
   const auto& entry = table_[static_cast<std::uint32_t>(id) - 1];
-  return file_.bytes().subspan(entry.offset, entry.bytes);
+  return file_->bytes().subspan(entry.offset, entry.bytes);
 }
 
 std::span<const std::uint32_t> Segment::numbers(Section id) const noexcept {
@@ -125,19 +148,22 @@ Interval Segment::document_range(std::uint64_t index) const noexcept {
 
 void Segment::verify(Depth depth, const Progress& progress) const {
   if (depth == Depth::kHeaders) return;
-  verify_checksums(progress);
-  if (depth == Depth::kChecksums) return;
-  verify_documents();
+  {
+    const SequentialRead reading(*file_);
+    verify_checksums(progress);
+    if (depth == Depth::kChecksums) return;
+    verify_documents();
+  }
   verify_order(progress);
   verify_directory();
 }
 
 void Segment::verify_checksums(const Progress& progress) const {
-  const auto covered = file_.bytes().first(header_.table_offset);
+  const auto covered = file_->bytes().first(header_.table_offset);
   const std::uint64_t sums = header_.table_offset + sizeof(table_);
   for (std::uint64_t chunk = 0, at = 0; at < covered.size(); ++chunk, at += format::kChunkBytes) {
     const auto bytes = covered.subspan(at, std::min<std::size_t>(format::kChunkBytes, covered.size() - at));
-    if (crc32c(bytes) != read_at<std::uint32_t>(file_.bytes(), sums + chunk * 4)) {
+    if (crc32c(bytes) != read_at<std::uint32_t>(file_->bytes(), sums + chunk * 4)) {
       corrupt("the checksum of bytes " + text(at) + " to " + text(at + bytes.size() - 1) + " does not agree");
     }
     if (progress) progress(static_cast<double>(at + bytes.size()) / static_cast<double>(covered.size()));

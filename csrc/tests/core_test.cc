@@ -158,6 +158,16 @@ void test_damaged_files(const std::filesystem::path& folder) {
   }
 }
 
+void test_residency(const std::filesystem::path& folder) {
+  const std::string path = folder / "resident";
+  write<std::uint32_t>(path, Corpus(40, Path(5000, 7)), 70'000, 2);
+  for (const Residency residency : {Residency::kMapped, Residency::kWarm, Residency::kLocked}) {
+    const Segment segment(path, residency);  // closed while its thread may still be reading
+    segment.verify(Depth::kFull, {});
+    expect(segment.resident_bytes() == segment.header().file_bytes, "what was read just now is in memory");
+  }
+}
+
 void test_context_index() {
   ContextIndex index(100);
   index.append(Path{1, 2, 3, 1, 2, 4, 1, 2});
@@ -175,6 +185,7 @@ int main() {
   std::filesystem::create_directory(folder);
   test_random_corpora(folder);
   test_damaged_files(folder);
+  test_residency(folder);
   test_context_index();
   std::filesystem::remove_all(folder);
   std::printf("core_test: %s\n", failures == 0 ? "passed" : "FAILED");
