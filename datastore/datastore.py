@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datastore import _native
-from datastore.documents import DocumentTable
+from datastore.documents import DocumentTable, Metadata
 from datastore.draft_tree import DraftTree, Source
 from datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable
 from datastore.manifest import SEGMENTS_NAME, TOKENIZER_NAME, Manifest, read_manifest
@@ -30,6 +30,7 @@ class Occurrence:
         document: index of the document in the segment.
         offset: token offset of the pattern in the document.
         source: where the document came from; None if that was not recorded.
+        metadata: field -> value of what was kept of its record.
         tokens: uint32[m], the pattern and what follows it, to the document's end at most.
     """
 
@@ -37,6 +38,22 @@ class Occurrence:
     document: int
     offset: int
     source: str | None
+    metadata: Metadata
+    tokens: npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document.
+
+    Attributes:
+        source: where it came from; None if that was not recorded.
+        metadata: field -> value of what was kept of its record.
+        tokens: uint32[n].
+    """
+
+    source: str | None
+    metadata: Metadata
     tokens: npt.NDArray[np.uint32]
 
 
@@ -115,13 +132,13 @@ class Datastore:
         found = self._searcher().occurrences(ids, limit)
         return [self._occurrence(number, position, len(ids) + context) for number, position in found]
 
-    def documents(self) -> Iterator[tuple[str | None, npt.NDArray[np.uint32]]]:
-        """Every document in order: its source, and its tokens (uint32[n])."""
+    def documents(self) -> Iterator[Document]:
+        """Every document in order."""
         for segment, entry in zip(self._segments, self.manifest.segments, strict=True):
             table = DocumentTable(segment.document_table(), entry.name)
-            for document in range(entry.documents):
+            for document, (source, metadata) in enumerate(table.origins(entry.documents)):
                 begin, end = segment.document_range(document)
-                yield table.source(document), segment.read_tokens(begin, end - begin)
+                yield Document(source, metadata, segment.read_tokens(begin, end - begin))
 
     def info(self) -> dict[str, Any]:
         """Facts: path, generation, tokens, documents, bytes, vocab_size, order_depth, tokenizer, created, settings, segments."""
@@ -202,10 +219,9 @@ class Datastore:
         if document >= entry.documents:
             raise Corruption(f"{entry.name}: token {position} lies in no document; run 'suffolk verify {self.path}'")
         begin, end = segment.document_range(document)
-        source = DocumentTable(segment.document_table(), entry.name).source(document)
-        return Occurrence(
-            entry.name, document, position - begin, source, segment.read_tokens(position, min(limit, end - position))
-        )
+        source, metadata = DocumentTable(segment.document_table(), entry.name).origin(document)
+        tokens = segment.read_tokens(position, min(limit, end - position))
+        return Occurrence(entry.name, document, position - begin, source, metadata, tokens)
 
 
 def _open_segment(folder: Path, entry: SegmentEntry, manifest: Manifest, residency: str) -> _native.Segment:

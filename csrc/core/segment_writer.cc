@@ -26,8 +26,8 @@ std::span<const std::byte> bytes_of(const T& value) {
 template <typename Token>
 void check(std::span<const Token> tokens, const SegmentSettings& settings) {
   if (tokens.empty()) refuse("a segment needs at least one token; the corpus is empty");
-  if (tokens.size() > format::kMaxTokens) {
-    refuse("a segment of " + std::to_string(tokens.size()) + " tokens; the limit is " + std::to_string(format::kMaxTokens) +
+  if (tokens.size() > kMaxSortedTokens) {
+    refuse("a segment of " + std::to_string(tokens.size()) + " tokens; the limit is " + std::to_string(kMaxSortedTokens) +
            ": write more than one segment");
   }
   if (tokens.back() != kSeparator<Token>) refuse("the last token is no separator; a separator must follow every document");

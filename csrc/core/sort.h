@@ -8,10 +8,13 @@
 
 namespace suffolk {
 
+// At most this many tokens are sorted in one go: the highest bit of a position is needed while sorting.
+inline constexpr std::uint64_t kMaxSortedTokens = 0x80000000;
+
 // Sorts the suffixes of `tokens` by their first `order_depth` tokens, ties by position. A suffix ends at the separator (the
 // largest value of Token) that ends its document; none starts there.
 //
-//   tokens        [0..n-1]           ids below vocab_size and separators; the last is a separator; n < 2^32
+//   tokens        [0..n-1]           ids below vocab_size and separators; the last is a separator; n <= kMaxSortedTokens
 //   positions     [0..suffixes-1]    out: start of each suffix in suffix order; suffixes = n less the separators
 //   first_ranks   [0..vocab_size]    out: rank of the first suffix with each first token; the last entry is `suffixes`
 //   threads       1 or more
@@ -21,7 +24,7 @@ namespace suffolk {
 // induced copying of Itoh and Tanaka, "An efficient method for in memory construction of suffix arrays", SPIRE 1999, made
 // parallel by groups). The other half are sorted directly, many tokens at a time as one number (sort_run.h).
 //
-// Memory beside the arguments: at most 1 byte per token and thread up to 2 bytes in all, and 8 bytes per id and thread.
+// Memory beside the arguments: at most 1 byte per token (all threads together), 16 bytes per id and 4 more for each thread.
 // Time: bounded by order_depth, however long the repeats. Throws kInvalidArgument for an id out of range (naming it).
 template <typename Token>  // uint16_t or uint32_t
 void sort_suffixes(std::span<const Token> tokens, std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads,
