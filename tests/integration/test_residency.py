@@ -16,7 +16,9 @@ import pytest
 from datastore import open_datastore
 from datastore.datastore import RESIDENCIES
 from datastore.errors import InvalidArgument
+from serving.draft_service.metrics import Metrics
 from suffolk.cli import main
+from tests.brute_force import BruteForceRetriever
 from tests.stores import make_store
 
 DOCUMENTS = np.random.default_rng(0).integers(0, 500, (600, 400)).tolist()
@@ -102,6 +104,26 @@ def test_info_shows_what_is_in_memory(path: Path, capsys: pytest.CaptureFixture[
         store.verify("full")
     assert main(["info", str(path)]) == 0
     assert f"resident_bytes   {file_bytes(path):,}\n" in capsys.readouterr().out
+
+
+def test_metrics_tell_page_faults_and_what_is_in_memory(path: Path) -> None:
+    forget(path)
+    with open_datastore(path) as store:
+        metrics = Metrics({"words": store, "remote": BruteForceRetriever([[1, 2]], 5)}, lambda: 0)
+        before = _samples(metrics)
+        for document in DOCUMENTS[:20]:
+            store.lookup(document[:12])
+        after = _samples(metrics)
+        assert after['suffolk_page_faults_total{kind="major"}'] > before['suffolk_page_faults_total{kind="major"}']
+        assert after['suffolk_page_faults_total{kind="minor"}'] >= before['suffolk_page_faults_total{kind="minor"}'] > 0
+        resident = 'suffolk_datastore_resident_bytes{datastore="words"}'
+        assert before[resident] < after[resident] == store.resident_bytes()
+        assert not any("remote" in name for name in after if "resident" in name)
+
+
+def _samples(metrics: Metrics) -> dict[str, float]:
+    lines = metrics.exposition().decode().splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
 
 
 def _smaps() -> list[str]:
