@@ -3,19 +3,27 @@
 #include <algorithm>
 #include <queue>
 
+#include "core/directory.h"
+
 namespace suffolk {
 namespace {
 
-// Calls emit(token, run) for every run of equal tokens at `depth` in `range` that is at least `stride` long. Documents that
-// end here are passed over. O(range.size() / stride) steps, each O(log stride).
+// The token at `depth` of a rank in [least, most], as high as possible, but one that the directory knows if there is one.
+std::pair<std::uint64_t, std::uint32_t> probe_below(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t least, std::uint64_t most) noexcept {
+  const std::uint64_t entry = most / kDirectoryStride;
+  if (entry * kDirectoryStride < least || entry >= suffixes.directory_count || !knows(suffixes, depth)) return {most, suffixes.token(most, depth)};
+  return {entry * kDirectoryStride, directory_token(suffixes, entry, depth)};
+}
+
+// Calls emit(token, run) for every run of equal tokens at `depth` in `range` that is at least `stride` long, and maybe for
+// shorter ones. Documents that end here are passed over. O(range.size() / stride) steps, each O(log stride).
 template <typename Emit>
 void for_heavy_runs(const Suffixes& suffixes, std::uint32_t depth, Interval range, std::uint64_t stride, Emit emit) {
   std::uint64_t at = range.lo;
   while (at < range.hi) {
     const std::uint32_t token = suffixes.token(at, depth);
     if (token == kEnd || range.hi - at < stride) return;  // ends sort last; what is left is shorter than the stride
-    const std::uint64_t probe = at + stride - 1;
-    const std::uint32_t probed = suffixes.token(probe, depth);
+    const auto [probe, probed] = probe_below(suffixes, depth, at + stride / 2, at + stride - 1);
     if (probed == token) {
       const std::uint64_t end = run_end(suffixes, depth, probe, range.hi, token);
       emit(token, Interval{at, end});

@@ -13,7 +13,7 @@
 
 namespace suffolk {
 
-// Told the share done (0..1) from the calling thread every tenth of a second; may throw, which ends the work and leaves
+// Told the share done (0..1) from the calling thread at the start of each part and every tenth of a second; may throw, which ends the work and leaves
 // through the function that was called.
 using Progress = std::function<void(double)>;
 
@@ -49,12 +49,12 @@ void run_parallel(unsigned threads, Work& work, const Progress& progress, const 
     });
   }
   std::unique_lock lock(mutex);
-  while (!finished.wait_for(lock, std::chrono::milliseconds(100), [&] { return running == 0; })) {
+  do {
     if (!progress || work.stop) continue;
     lock.unlock();
     std::exception_ptr refused;
     try {
-      progress(work.total == 0 ? 1.0 : static_cast<double>(work.done.load()) / static_cast<double>(work.total));
+      progress(work.total == 0 ? 0.0 : static_cast<double>(work.done.load()) / static_cast<double>(work.total));
     } catch (...) {
       refused = std::current_exception();
     }
@@ -63,7 +63,7 @@ void run_parallel(unsigned threads, Work& work, const Progress& progress, const 
       work.stop = true;
       failure = refused;
     }
-  }
+  } while (!finished.wait_for(lock, std::chrono::milliseconds(100), [&] { return running == 0; }));
   lock.unlock();
   pool.clear();  // joins
   if (failure) std::rethrow_exception(failure);

@@ -1,6 +1,8 @@
 #include "core/search.h"
 
 #include <algorithm>
+
+#include "core/directory.h"
 #include <utility>
 
 namespace suffolk {
@@ -52,7 +54,11 @@ Interval first_bucket(const Suffixes& suffixes, std::uint32_t token) noexcept {
 }
 
 bool occurs(const Suffixes& suffixes, std::span<const std::uint32_t> pattern) noexcept {
-  auto [lo, hi] = first_bucket(suffixes, pattern[0]);
+  const Interval bucket = first_bucket(suffixes, pattern[0]);
+  if (pattern.size() == 1) return bucket.size() > 0;
+  const Narrowed narrowed = narrow(suffixes, pattern, bucket);
+  if (narrowed.occurs) return true;
+  auto [lo, hi] = narrowed.first;
   while (lo < hi) {
     const std::uint64_t middle = lo + (hi - lo) / 2;
     const int order = compare(suffixes, middle, pattern);
@@ -116,9 +122,12 @@ void check(const QueryBounds& bounds, std::uint32_t order_depth) {
 
 Interval find(const Suffixes& suffixes, std::span<const std::uint32_t> pattern) noexcept {
   const Interval bucket = first_bucket(suffixes, pattern[0]);
+  if (pattern.size() == 1) return bucket;
+  const Narrowed narrowed = narrow(suffixes, pattern, bucket);
   const std::uint64_t lo = partition_point(
-      bucket.lo, bucket.hi, [&](std::uint64_t rank) { return compare(suffixes, rank, pattern) < 0; });
-  const std::uint64_t hi = gallop(lo, bucket.hi, [&](std::uint64_t rank) { return compare(suffixes, rank, pattern) == 0; });
+      narrowed.first.lo, narrowed.first.hi, [&](std::uint64_t rank) { return compare(suffixes, rank, pattern) < 0; });
+  const std::uint64_t from = std::max(lo, narrowed.last.lo);
+  const std::uint64_t hi = gallop(from, std::max(from, narrowed.last.hi), [&](std::uint64_t rank) { return compare(suffixes, rank, pattern) == 0; });
   return {lo, hi};
 }
 
@@ -148,12 +157,14 @@ Match longest_match(const Corpus& corpus, std::span<const std::uint32_t> context
 }
 
 std::uint64_t lower_bound(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t lo, std::uint64_t hi, std::uint32_t token) noexcept {
-  return partition_point(lo, hi, [&](std::uint64_t rank) { return suffixes.token(rank, depth) < token; });
+  const Interval range = narrow_by_token(suffixes, depth, {lo, hi}, [&](std::uint32_t other) { return other < token; });
+  return partition_point(range.lo, range.hi, [&](std::uint64_t rank) { return suffixes.token(rank, depth) < token; });
 }
 
 std::uint64_t run_end(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t from, std::uint64_t hi, std::uint32_t token) noexcept {
   if (suffixes.token(hi - 1, depth) == token) return hi;  // an only child is the commonest case
-  return gallop(from + 1, hi, [&](std::uint64_t rank) { return suffixes.token(rank, depth) == token; });
+  const Interval range = narrow_by_token(suffixes, depth, {from + 1, hi}, [&](std::uint32_t other) { return other == token; });
+  return gallop(range.lo, range.hi, [&](std::uint64_t rank) { return suffixes.token(rank, depth) == token; });
 }
 
 }  // namespace suffolk

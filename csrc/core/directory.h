@@ -1,0 +1,59 @@
+// Searching the directory of a segment: the keys of every 128th suffix, small enough to stay in memory, before the suffixes
+// themselves, which lie anywhere on the disk.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/suffixes.h"
+
+namespace suffolk {
+
+// Where the suffixes that begin with a pattern start and end, as far as the directory tells: the first of them has a rank in
+// `first`, the first rank behind them is in `last` (one more than the last rank of each range is a possible answer, too).
+struct Narrowed {
+  Interval first;
+  Interval last;
+  bool occurs = false;  // one of the keys begins with the whole pattern
+};
+
+// Narrows the search for `pattern` among the ranks of `bucket`, usually to one stride. Without a directory both are the bucket.
+// REQUIRES: pattern is not empty. Damaged directories give wrong ranges, never ranges outside the bucket. O(log entries).
+Narrowed narrow(const Suffixes& suffixes, std::span<const std::uint32_t> pattern, Interval bucket) noexcept;
+
+// Whether the directory knows the tokens at this depth.
+inline bool knows(const Suffixes& suffixes, std::uint32_t depth) noexcept {
+  return suffixes.directory_count > 0 && depth < key_tokens(suffixes.tokens.width);
+}
+
+// What suffixes.token(entry * kDirectoryStride, depth) is, read from the key. REQUIRES: entry < directory_count, knows(depth).
+inline std::uint32_t directory_token(const Suffixes& suffixes, std::uint64_t entry, std::uint32_t depth) noexcept {
+  const std::uint32_t bits = suffixes.tokens.width * 8, shift = 128 - (depth + 1) * bits;
+  const SuffixKey& key = suffixes.directory[entry];
+  const std::uint64_t value = shift >= 64 ? key.high >> (shift - 64) : shift == 0 ? key.low : key.low >> shift | key.high << (64 - shift);
+  const std::uint32_t token = static_cast<std::uint32_t>(value) & kEnd >> (32 - bits);
+  return token < suffixes.vocab_size ? token : kEnd;
+}
+
+// Narrows [lo, hi) to the ranks between two entries, where `before`, true for the tokens at `depth` up to some rank and
+// false from there on, changes. REQUIRES: lo <= hi <= suffixes.count.
+template <typename Predicate>
+Interval narrow_by_token(const Suffixes& suffixes, std::uint32_t depth, Interval range, Predicate before) noexcept {
+  const std::uint64_t first = range.lo / kDirectoryStride + 1;  // entries first..last stand inside the range
+  const std::uint64_t last = (range.hi + kDirectoryStride - 1) / kDirectoryStride;
+  if (range.size() <= kDirectoryStride || !knows(suffixes, depth) || last > suffixes.directory_count) return range;
+  std::uint64_t lo = first, hi = last;
+  while (lo < hi) {
+    const std::uint64_t middle = lo + (hi - lo) / 2;
+    if (before(directory_token(suffixes, middle, depth))) {
+      lo = middle + 1;
+    } else {
+      hi = middle;
+    }
+  }
+  if (lo > first) range.lo = (lo - 1) * kDirectoryStride + 1;
+  if (lo < last) range.hi = lo * kDirectoryStride;
+  return range;
+}
+
+}  // namespace suffolk
