@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <new>
@@ -96,6 +97,29 @@ class Searcher {
     return answers;
   }
 
+  // Seconds that each context's lookup took, and the draft from its match, without Python's part; one context after the other.
+  py::tuple clock(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes) const {
+    const QueryBounds bounds = query_bounds(max_match, min_match, max_depth, max_nodes);
+    check(bounds, order_depth_);
+    const Contexts tails = context_tails(contexts, bounds);
+    std::vector<double> lookups, drafts;
+    {
+      const py::gil_scoped_release release;
+      using Clock = std::chrono::steady_clock;
+      for (const auto& tail : tails) {
+        const auto start = Clock::now();
+        const Match match = longest_match(corpus(), tail, bounds);
+        const auto found = Clock::now();
+        const DraftTree tree = suffolk::draft(corpus(), match, bounds);
+        const auto end = Clock::now();
+        lookups.push_back(std::chrono::duration<double>(found - start).count());
+        drafts.push_back(std::chrono::duration<double>(end - found).count());
+      }
+    }
+    return py::make_tuple(py::array_t<double>(static_cast<py::ssize_t>(lookups.size()), lookups.data()),
+                          py::array_t<double>(static_cast<py::ssize_t>(drafts.size()), drafts.data()));
+  }
+
   // (segment, position) of up to `limit` occurrences of the whole pattern in documents that are not deleted, spread evenly over the
   // interval of each segment. Where documents are deleted, at most kMaxProbes occurrences a segment are looked at, spread evenly:
   // live ones can be missed only among more than that.
@@ -161,6 +185,21 @@ SegmentSummary write_tokens(const std::string& path, const py::array& tokens, st
   const std::span<const Token> span(typed.data(), static_cast<std::size_t>(typed.size()));
   const py::gil_scoped_release release;
   return write_segment<Token>(path, span, std::as_bytes(std::span(table)), settings, report);
+}
+
+// The suffix positions of a token array in order, as write_segment sorts them; for benchmarks and tests.
+template <typename Token>
+py::array_t<std::uint32_t> sorted_positions(const py::array& tokens, std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads) {
+  const auto typed = py::array_t<Token, py::array::c_style>::ensure(tokens);
+  if (!typed) throw py::error_already_set();
+  const std::span<const Token> span(typed.data(), static_cast<std::size_t>(typed.size()));
+  if (span.empty() || span.back() != std::numeric_limits<Token>::max()) throw Error(Code::kInvalidArgument, "the last token must be a separator");
+  py::array_t<std::uint32_t> positions(typed.size() - std::count(span.begin(), span.end(), std::numeric_limits<Token>::max()));
+  const std::span<std::uint32_t> out(positions.mutable_data(), static_cast<std::size_t>(positions.size()));
+  const py::gil_scoped_release release;
+  std::vector<std::uint32_t> first_ranks(std::size_t{vocab_size} + 1);
+  sort_suffixes<Token>(span, vocab_size, order_depth, std::max(1U, threads), out, first_ranks, {});
+  return positions;
 }
 
 py::tuple write(const std::string& path, const py::array& tokens, std::uint32_t vocab_size, std::uint32_t order_depth,
@@ -258,6 +297,7 @@ PYBIND11_MODULE(_native, module) {
       }), py::arg("segments"), py::arg("deletions") = py::list(), py::arg("deleted_documents") = py::list())
       .def("lookup", &Searcher::lookup, py::arg("contexts"), py::arg("max_match"), py::arg("min_match"))
       .def("draft", &Searcher::draft, py::arg("contexts"), py::arg("max_match"), py::arg("min_match"), py::arg("max_depth"), py::arg("max_nodes"))
+      .def("clock", &Searcher::clock, py::arg("contexts"), py::arg("max_match"), py::arg("min_match"), py::arg("max_depth"), py::arg("max_nodes"))
       .def("occurrences", &Searcher::occurrences, py::arg("pattern"), py::arg("limit"))
       .def_property_readonly("vocab_size", &Searcher::vocab_size)
       .def_property_readonly("order_depth", &Searcher::order_depth);
@@ -282,6 +322,10 @@ PYBIND11_MODULE(_native, module) {
         return tree_tuple(tree);
       }, py::arg("max_match"), py::arg("min_match"), py::arg("max_depth"), py::arg("max_nodes"));
 
+  module.def("sort_suffixes", [](const py::array& tokens, std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads) {
+    return tokens.itemsize() == 2 ? sorted_positions<std::uint16_t>(tokens, vocab_size, order_depth, threads)
+                                  : sorted_positions<std::uint32_t>(tokens, vocab_size, order_depth, threads);
+  }, py::arg("tokens"), py::arg("vocab_size"), py::arg("order_depth"), py::arg("threads"));
   module.def("write_segment", &write, py::arg("path"), py::arg("tokens"), py::arg("vocab_size"), py::arg("order_depth"), py::arg("fingerprint"),
              py::arg("document_table"), py::arg("threads"), py::arg("progress"));
 }

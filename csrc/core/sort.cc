@@ -88,9 +88,10 @@ class Sorter {
                                             " ids: give the tokenizer that made the tokens, or a larger vocabulary");
   }
 
-  // Groups are ranges of ids with about equally many suffixes.
+  // Groups are ranges of ids with about equally many suffixes. One group, nothing induced, where order_depth does not reach the
+  // second token, which tells induced suffixes from direct ones.
   void cut_groups() {
-    const std::size_t count = std::clamp<std::size_t>(positions_.size() / kGroupSuffixes, 1, kMaxGroups);
+    const std::size_t count = text_.order_depth < 2 ? 1 : std::clamp<std::size_t>(positions_.size() / kGroupSuffixes, 1, kMaxGroups);
     const std::size_t enough = positions_.size() / count + 1;
     group_begin_.resize(vocab_size_);
     groups_ = {0};
@@ -116,7 +117,7 @@ class Sorter {
     });
     // A chain may run on over one end of a stretch, not over two: it descends through the groups.
     const std::size_t chain = 2 * *std::max_element(chains.begin(), chains.end());
-    mark_depth_ = chain < text_.order_depth ? text_.order_depth - static_cast<std::uint32_t>(chain) : 1;
+    mark_depth_ = chain + 2 <= text_.order_depth ? text_.order_depth - static_cast<std::uint32_t>(chain) : 0;
     std::uint64_t direct = 0;
     for (std::uint32_t token = 0; token < vocab_size_; ++token) {
       std::uint32_t rank = first_ranks_[token + 1];
@@ -215,7 +216,8 @@ class Sorter {
   }
 
   // An induced suffix is in order by more than order_depth tokens. Where two agree so far, position must decide. All these
-  // are marked: they go back, by one token a time, to direct suffixes that agree in at least mark_depth_ tokens.
+  // are marked: they go back, by one token a time, to direct suffixes that agree in at least mark_depth_ tokens. (Of two that
+  // agree in order_depth tokens each step back is of the same kind, as long as two of these tokens are left; else all are marked.)
   void restore_ties() {
     std::atomic<std::uint32_t> next = 0;
     parallel([&](unsigned) {
@@ -270,7 +272,7 @@ class Sorter {
   std::vector<std::vector<std::uint32_t>> counts_;  // [thread][id]: how many, or where the next one goes
   std::vector<std::uint32_t> direct_ranks_;         // [id]: rank of the bucket's first direct suffix
   std::vector<std::uint32_t> group_begin_;          // [id]: the first id of its group
-  std::uint32_t mark_depth_ = 1;                    // see restore_ties
+  std::uint32_t mark_depth_ = 0;                    // see restore_ties
   std::vector<std::uint32_t> groups_;               // the first id of each group, and vocab_size
   Work work_;
 };

@@ -108,10 +108,10 @@ class RunSorter {
       : text_(text), mark_depth_(mark_depth), limit_(limit), stop_(stop) {}
 
   // Sorts suffixes that agree in their first `depth` tokens, none of which ends there, by their first order_depth tokens;
-  // ties by position. Sets kMark at least on those that agree with a neighbour in `mark_depth` tokens.
+  // ties by position. Sets kMark at least on those that agree with a neighbour in `mark_depth` tokens; on all if it is 0.
   // REQUIRES: positions below kMark.
   void sort(std::span<std::uint32_t> run, std::uint32_t depth) {
-    if (run.size() < 2) return;
+    if (run.size() < 2) return mark(run, depth);
     const std::size_t needed = std::min(run.size(), limit_);
     if (scratch_.size() < needed) scratch_.resize(needed), spare_.resize(needed);
     sort_at(run, depth, 0);
