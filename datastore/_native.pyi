@@ -17,7 +17,12 @@ class Segment:
     def verify(self, depth: str, progress: _Progress = ...) -> None: ...
 
 class Searcher:
-    def __init__(self, segments: Sequence[Segment]) -> None: ...
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        deletions: Sequence[Segment] = ...,
+        deleted_documents: Sequence[npt.NDArray[np.uint32]] = ...,
+    ) -> None: ...
     def lookup(self, contexts: Sequence[Any], max_match: int, min_match: int) -> list[tuple[int, int]]: ...
     def draft(
         self, contexts: Sequence[Any], max_match: int, min_match: int, max_depth: int, max_nodes: Sequence[int]

@@ -30,6 +30,9 @@ Segment::Segment(const std::string& path) : path_(path), file_(path) {
   suffixes_.count = header_.suffix_count;
   suffixes_.first_ranks = numbers(Section::kFirstRanks).data();
   suffixes_.vocab_size = header_.vocab_size;
+  const auto directory = section(Section::kDirectory);
+  suffixes_.directory = reinterpret_cast<const SuffixKey*>(directory.data());  // sections are 64-byte aligned
+  suffixes_.directory_count = directory.size() / sizeof(SuffixKey);
 }
 
 void Segment::corrupt(const std::string& what) const {
@@ -76,15 +79,16 @@ void Segment::validate() {
   }
   checksum_ = trailer.checksum;
 
-  const std::array<std::uint64_t, format::kSections - 1> sizes = {header_.token_count * header_.token_width, header_.suffix_count * 4,
-                                                                  (std::uint64_t{header_.vocab_size} + 1) * 4,
-                                                                  (header_.document_count + 1) * 4};
+  constexpr std::uint64_t kAnySize = 0xFFFFFFFFFFFFFFFF;
+  const std::array<std::uint64_t, format::kSections> sizes = {header_.token_count * header_.token_width, header_.suffix_count * 4,
+                                                              (std::uint64_t{header_.vocab_size} + 1) * 4, (header_.document_count + 1) * 4,
+                                                              kAnySize, directory_entries(header_.suffix_count) * sizeof(SuffixKey)};
   std::uint64_t offset = sizeof(Header);
   for (std::uint32_t i = 0; i < format::kSections; ++i) {
     table_[i] = read_at<SectionEntry>(bytes, end + i * sizeof(SectionEntry));
     const auto& entry = table_[i];
-    const bool size_known = i < sizes.size();
-    if (entry.id != i + 1 || entry.offset != offset || entry.bytes > end - offset || (size_known && entry.bytes != sizes[i])) {
+    const bool size_fits = sizes[i] == kAnySize || entry.bytes == sizes[i];
+    if (entry.id != i + 1 || entry.offset != offset || entry.bytes > end - offset || !size_fits) {
       corrupt("section " + text(i + 1) + " has offset " + text(entry.offset) + " and " + text(entry.bytes) + " bytes, which does not fit");
     }
     const std::uint64_t after = offset + entry.bytes;
@@ -125,6 +129,7 @@ void Segment::verify(Depth depth, const Progress& progress) const {
   if (depth == Depth::kChecksums) return;
   verify_documents();
   verify_order(progress);
+  verify_directory();
 }
 
 void Segment::verify_checksums(const Progress& progress) const {
@@ -184,6 +189,14 @@ void Segment::verify_order(const Progress& progress) const {
   }
   for (; expected <= header_.vocab_size; ++expected) {
     if (first_ranks[expected] != positions.size()) corrupt("the first rank of token " + text(expected) + " is wrong");
+  }
+}
+
+void Segment::verify_directory() const {
+  const std::span<const SuffixKey> directory(suffixes_.directory, suffixes_.directory_count);
+  for (std::uint64_t rank = 0; rank < suffixes_.count; rank += kDirectoryStride) {
+    const SuffixKey key = suffix_key(suffixes_.tokens, suffixes_.positions[rank], header_.vocab_size, header_.token_width);
+    if (directory[rank / kDirectoryStride] != key) corrupt("the directory's key of rank " + text(rank) + " is wrong");
   }
 }
 

@@ -38,7 +38,8 @@ class Segment {
   Interval document_range(std::uint64_t index) const noexcept;
 
   // Throws kCorruption, naming the place, if the file is damaged. kHeaders does what opening did; kChecksums reads the whole
-  // file once; kFull also proves that the positions are a permutation in the right order (1 bit of memory a token).
+  // file once; kFull also proves that the positions are a permutation in the right order, and that documents and directory agree
+  // (1 bit of memory a token).
   void verify(Depth depth, const Progress& progress) const;
 
  private:
@@ -47,6 +48,7 @@ class Segment {
   void validate();
   void verify_checksums(const Progress& progress) const;
   void verify_order(const Progress& progress) const;
+  void verify_directory() const;
   void verify_documents() const;
   [[noreturn]] void corrupt(const std::string& what) const;
 

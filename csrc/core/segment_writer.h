@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "core/segment_file.h"
 #include "core/sort.h"
 
 namespace suffolk {
@@ -16,13 +17,6 @@ struct SegmentSettings {
   std::uint32_t order_depth = 64;                 // tokens by which suffixes are sorted
   std::array<std::uint8_t, 32> fingerprint = {};  // of the tokenizer; zeros if unknown
   unsigned threads = 0;                           // 0: as many as the machine has cores
-};
-
-struct SegmentSummary {
-  std::uint64_t tokens = 0;  // without separators
-  std::uint64_t documents = 0;
-  std::uint64_t bytes = 0;  // of the file
-  std::uint32_t checksum = 0;  // the trailer's, which depends on every byte of the file
 };
 
 // Writes the segment `path`: it appears whole or not at all.
