@@ -27,7 +27,7 @@ def cached_index(store: Path, workdir: Path) -> tuple[Path, dict[str, Any]]:
         ResourceExhausted: the folder cannot be written.
     """
     with open_datastore(store) as opened:
-        checksums = [segment.checksum for segment in opened.manifest.segments]
+        checksums = [segment.checksum for segment in opened.manifest.files()]
     index, facts = workdir / "draftretriever.idx", workdir / "draftretriever.json"
     make_folder(workdir)
     with writing(workdir):
@@ -51,8 +51,8 @@ def main(store: str, index: str) -> None:
     with open_datastore(store) as opened:
         writer = open_writer(index, opened.manifest.vocab_size)
         entries = 0
-        for _, tokens in opened.documents():
-            writer.add_entry(tokens.tolist())
+        for document in opened.documents():
+            writer.add_entry(document.tokens.tolist())
             entries += 1
     writer.finalize()
     seconds = time.perf_counter() - begin

@@ -18,7 +18,8 @@ from datastore.segment import separator, token_dtype, write_segment
 
 def first_tokens(store: Datastore, tokens: int, workdir: Path) -> Path:
     """A datastore in ``workdir`` of the first documents of ``store``, up to ``tokens`` tokens, the last cut; made once."""
-    path = workdir / f"first-{tokens}-{store.manifest.segments[0].checksum}"
+    checksums = (entry.checksum for entry in (store.manifest.segments[0], *store.manifest.deletions))
+    path = workdir / f"first-{tokens}-{'-'.join(checksums)}"
     try:
         with open_datastore(path):
             return path
@@ -28,12 +29,12 @@ def first_tokens(store: Datastore, tokens: int, workdir: Path) -> Path:
     manifest = store.manifest
     dtype = token_dtype(manifest.vocab_size)
     parts, sources, left = [], DocumentTableWriter(), tokens
-    for source, ids in store.documents():
+    for document in store.documents():
         if left <= 0:
             break
-        parts += [ids[:left].astype(dtype), np.array([separator(dtype)], dtype)]
-        sources.add(source or "")
-        left -= len(ids)
+        parts += [document.tokens[:left].astype(dtype), np.array([separator(dtype)], dtype)]
+        sources.add(document.source or "", document.metadata)
+        left -= len(document.tokens)
     entry = write_segment(
         path / SEGMENTS_NAME / "000000.seg",
         np.concatenate(parts),
@@ -45,5 +46,5 @@ def first_tokens(store: Datastore, tokens: int, workdir: Path) -> Path:
     if (tokenizer := store.tokenizer_path()) is not None:
         with writing(path):
             shutil.copyfile(tokenizer, path / TOKENIZER_NAME)
-    publish(path, replace(manifest, generation=1, segments=(entry,)))
+    publish(path, replace(manifest, generation=1, segments=(entry,), deletions=()))
     return path

@@ -243,5 +243,5 @@ def test_an_empty_document_is_a_document(tmp_path):
     store = make_store(tmp_path / "s", [[[], [1, 2], [], [1, 2, 3]]], vocab_size=9)
     assert store.info()["documents"] == 4
     assert store.lookup([1, 2]) == (2, 2)
-    assert [tokens.tolist() for _, tokens in store.documents()] == [[], [1, 2], [], [1, 2, 3]]
+    assert [document.tokens.tolist() for document in store.documents()] == [[], [1, 2], [], [1, 2, 3]]
     assert {place.source for place in store.occurrences([1, 2])} == {"segment 0 document 1", "segment 0 document 3"}
