@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from datastore.errors import InvalidArgument, PermissionDenied, ResourceExhausted, SuffolkError
+from datastore.errors import InvalidArgument, PermissionDenied, ResourceExhausted, SuffolkError, Unavailable
 from datastore.manifest import (
     LOCK_NAME,
     MANIFEST_NAME,
@@ -41,9 +41,13 @@ class Workspace:
 
     def clear(self) -> None:
         """Throw all unfinished work away and begin an empty one."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.discard()
         (self.folder / SEGMENTS_NAME).mkdir(parents=True)
         (self.store / SEGMENTS_NAME).mkdir(exist_ok=True)
+
+    def discard(self) -> None:
+        """Throw all unfinished work away."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     @staticmethod
     def segment_name(generation: int, number: int) -> str:
@@ -63,7 +67,7 @@ class Workspace:
         """Make the segments of ``manifest`` the datastore's generation; a crash anywhere in between leaves the old one."""
         if tokenizer_json is not None:
             write_atomically(self.store / TOKENIZER_NAME, tokenizer_json.encode())
-        moved = [entry.name for entry in manifest.segments if self.new_segment(entry.name).exists()]
+        moved = [entry.name for entry in manifest.files() if self.new_segment(entry.name).exists()]
         for name in moved:
             os.rename(self.new_segment(name), self.store / SEGMENTS_NAME / name)
         fsync_directory(self.store / SEGMENTS_NAME)
@@ -79,11 +83,23 @@ class Workspace:
 
         Readers that have an older generation open keep its files.
         """
-        listed = {entry.name for entry in manifest.segments}
+        listed = {entry.name for entry in manifest.files()}
         for path in (self.store / SEGMENTS_NAME).glob(f"g*{SEGMENT_SUFFIX}"):
             if path.name not in listed:
                 path.unlink(missing_ok=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.discard()
+
+    def refuse_unfinished(self, afterwards: str) -> None:
+        """Keep another writer away from an interrupted build, which would come to a generation that is taken.
+
+        Raises:
+            Unavailable: one waits here; the message says what to do before ``afterwards``.
+        """
+        if self.journal.exists() and self.holds_work():
+            raise Unavailable(
+                f"{self.folder} holds an interrupted build; finish it with the command that began it, or remove that folder "
+                f"to give it up, and {afterwards} then"
+            )
 
     def holds_work(self) -> bool:
         """Whether a finished segment waits here for the rest of its build."""

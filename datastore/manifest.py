@@ -48,6 +48,7 @@ class Manifest:
         tokenizer: fingerprint of the tokenizer (64 hex digits), None if unknown.
         created: ISO 8601, UTC.
         settings: how it was built; for people.
+        deletions: segments that hold the deleted documents of the live ones (datastore/deletions.py).
     """
 
     generation: int
@@ -57,6 +58,11 @@ class Manifest:
     tokenizer: str | None
     created: str
     settings: dict[str, Any] = field(default_factory=dict)
+    deletions: tuple[SegmentEntry, ...] = ()
+
+    def files(self) -> tuple[SegmentEntry, ...]:
+        """All segment files that this generation needs."""
+        return (*self.segments, *self.deletions)
 
 
 def read_manifest(store: Path) -> Manifest:
@@ -92,7 +98,7 @@ def publish(store: Path, manifest: Manifest) -> None:
         InvalidArgument: a segment file is missing or has another size.
         ResourceExhausted: the disk is full.
     """
-    for entry in manifest.segments:
+    for entry in manifest.files():
         path = store / SEGMENTS_NAME / entry.name
         if not path.is_file() or path.stat().st_size != entry.bytes:
             raise InvalidArgument(
@@ -178,7 +184,8 @@ def _parse(data: dict[str, Any]) -> Manifest:
     if unknown := sorted(set(data) - known):
         raise ValueError(f"unknown keys {unknown}")
     segments = tuple(SegmentEntry(**entry) for entry in data["segments"])
-    for entry in segments:
+    deletions = tuple(SegmentEntry(**entry) for entry in data["deletions"])
+    for entry in (*segments, *deletions):
         if not isinstance(entry.name, str) or "/" in entry.name or entry.name.startswith("."):
             raise ValueError(f"segment name {entry.name!r}")
         if any(not isinstance(value, int) or value < 0 for value in (entry.tokens, entry.documents, entry.bytes)):
@@ -188,10 +195,16 @@ def _parse(data: dict[str, Any]) -> Manifest:
         raise ValueError(f"{bad[0]} is {data[bad[0]]!r}")
     if not segments:
         raise ValueError("it lists no segment")
+    if len({entry.name for entry in (*segments, *deletions)}) < len(segments) + len(deletions):
+        raise ValueError("it lists a segment twice")
+    for size in ("tokens", "documents"):
+        if sum(getattr(entry, size) for entry in deletions) > sum(getattr(entry, size) for entry in segments):
+            raise ValueError(f"more {size} are deleted than there are")
     return Manifest(
         segments=segments,
         tokenizer=data["tokenizer"],
         created=str(data["created"]),
         settings=dict(data["settings"]),
+        deletions=deletions,
         **numbers,
     )
