@@ -16,7 +16,6 @@ from build_index.workspace import Workspace, open_workspace
 from datastore.datastore import Datastore, open_datastore
 from datastore.deletions import deleted_place, deletion_metadata
 from datastore.documents import DocumentTableWriter
-from datastore.errors import Unavailable
 from datastore.manifest import read_manifest
 from datastore.query import parse_query
 from datastore.segment import SegmentEntry, separator, token_dtype, write_segment
@@ -83,7 +82,7 @@ def delete(
         tokens = sum(len(datastore.read_document(*place)) for place in chosen)
         generation = datastore.manifest.generation
         if chosen and not dry_run:
-            _refuse_unfinished(workspace)
+            workspace.refuse_unfinished("delete")
             generation += 1
             _publish(workspace, datastore, chosen, generation, threads)
         facts = datastore.info()
@@ -145,12 +144,3 @@ def _write(
                     threads=threads,
                 )
             )
-
-
-def _refuse_unfinished(workspace: Workspace) -> None:
-    """A build that waits for its rest would come to a generation that is taken, and take it for its own."""
-    if workspace.journal.exists() and workspace.holds_work():
-        raise Unavailable(
-            f"{workspace.folder} holds an interrupted build; finish it with the command that began it, or remove that folder "
-            "to give it up, and delete then"
-        )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from datastore.errors import InvalidArgument, PermissionDenied, ResourceExhausted, SuffolkError
+from datastore.errors import InvalidArgument, PermissionDenied, ResourceExhausted, SuffolkError, Unavailable
 from datastore.manifest import (
     LOCK_NAME,
     MANIFEST_NAME,
@@ -88,6 +88,18 @@ class Workspace:
             if path.name not in listed:
                 path.unlink(missing_ok=True)
         self.discard()
+
+    def refuse_unfinished(self, afterwards: str) -> None:
+        """Keep another writer away from an interrupted build, which would come to a generation that is taken.
+
+        Raises:
+            Unavailable: one waits here; the message says what to do before ``afterwards``.
+        """
+        if self.journal.exists() and self.holds_work():
+            raise Unavailable(
+                f"{self.folder} holds an interrupted build; finish it with the command that began it, or remove that folder "
+                f"to give it up, and {afterwards} then"
+            )
 
     def holds_work(self) -> bool:
         """Whether a finished segment waits here for the rest of its build."""

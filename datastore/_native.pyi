@@ -51,3 +51,11 @@ def write_segment(
     threads: int,
     progress: _Progress,
 ) -> tuple[int, int, int, int]: ...
+def merge_segments(
+    path: str,
+    segments: Sequence[Segment],
+    deleted: Sequence[npt.NDArray[np.uint32]],
+    document_table: bytes,
+    threads: int,
+    progress: _Progress,
+) -> tuple[int, int, int, int]: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,39 @@ def write_segment(
     digest = bytes(32) if fingerprint is None else bytes.fromhex(fingerprint)
     count, document_count, size, checksum = _native.write_segment(
         os.fspath(path), tokens, vocab_size, order_depth, digest, documents, threads, progress
+    )
+    return SegmentEntry(path.name, count, document_count, size, f"{checksum:08x}")
+
+
+def merge_segments(
+    path: Path,
+    inputs: Sequence[Path],
+    deleted: Sequence[npt.NDArray[np.uint32]],
+    *,
+    documents: bytes = b"",
+    threads: int = 0,
+    progress: Callable[[float], None] | None = None,
+) -> SegmentEntry:
+    """Merge sorted segments into the segment ``path``, which appears whole and on disk, or not at all.
+
+    Args:
+        inputs: segment files of one vocabulary, tokenizer and order depth.
+        deleted: for each input the documents to leave out, as rising indices.
+        documents: the document table of those that are left.
+        threads, progress: as for ``write_segment``.
+
+    The bytes are those that ``write_segment`` writes for the remaining documents in order. Checksums of the inputs are not
+    compared: verify them first. Memory: 1/8 byte a token and some MiB a thread; the inputs are mapped.
+
+    Raises:
+        InvalidArgument: the inputs do not go together, nothing is left, or too many tokens are.
+        Corruption: an input is damaged, as far as merging shows it.
+        ResourceExhausted: the disk is full.
+        KeyboardInterrupt: on Ctrl-C, soon.
+    """
+    segments = [_native.Segment(os.fspath(source)) for source in inputs]
+    count, document_count, size, checksum = _native.merge_segments(
+        os.fspath(path), segments, deleted, documents, threads, progress
     )
     return SegmentEntry(path.name, count, document_count, size, f"{checksum:08x}")
 

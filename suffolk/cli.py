@@ -17,6 +17,7 @@ COMMANDS = {
     "verify": "check a datastore for damage",
     "lookup": "look a text up in a datastore",
     "delete": "delete documents from a datastore",
+    "compact": "merge a datastore's segments and drop what is deleted",
     "serve": "serve datastores over gRPC",
     "client": "ask a draft service",
     "generate": "generate text with drafts",

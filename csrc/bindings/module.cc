@@ -12,6 +12,7 @@
 #include "bindings/arguments.h"
 #include "core/context_index.h"
 #include "core/draft.h"
+#include "core/merge.h"
 #include "core/search.h"
 #include "core/segment.h"
 #include "core/segment_writer.h"
@@ -176,6 +177,21 @@ py::tuple write(const std::string& path, const py::array& tokens, std::uint32_t 
   return py::make_tuple(summary.tokens, summary.documents, summary.bytes, summary.checksum);
 }
 
+py::tuple merge(const std::string& path, const std::vector<std::shared_ptr<Segment>>& segments, const DocumentLists& deleted,
+                const py::bytes& table, unsigned threads, const py::object& progress) {
+  const auto lists = deleted_lists(Segments(segments.begin(), segments.end()), deleted);
+  std::vector<MergeInput> inputs;
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    inputs.push_back({segments[i].get(), lists.empty() ? std::span<const std::uint32_t>() : std::span(lists[i])});
+  }
+  const std::string_view view = table;
+  const Progress report = progress_with_signals(progress);
+  const py::gil_scoped_release release;
+  const SegmentSummary summary = merge_segments(path, inputs, std::as_bytes(std::span(view)), {.threads = threads}, report);
+  const py::gil_scoped_acquire acquire;
+  return py::make_tuple(summary.tokens, summary.documents, summary.bytes, summary.checksum);
+}
+
 py::dict header_facts(const Segment& segment) {
   const format::Header& header = segment.header();
   py::dict facts;
@@ -275,6 +291,8 @@ PYBIND11_MODULE(_native, module) {
 
   module.def("write_segment", &write, py::arg("path"), py::arg("tokens"), py::arg("vocab_size"), py::arg("order_depth"), py::arg("fingerprint"),
              py::arg("document_table"), py::arg("threads"), py::arg("progress"));
+  module.def("merge_segments", &merge, py::arg("path"), py::arg("segments"), py::arg("deleted"), py::arg("document_table"), py::arg("threads"),
+             py::arg("progress"));
 }
 
 }  // namespace suffolk::bindings

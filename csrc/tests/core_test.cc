@@ -13,6 +13,7 @@
 #include "core/crc32c.h"
 #include "core/draft.h"
 #include "core/error.h"
+#include "core/merge.h"
 #include "core/segment.h"
 #include "core/segment_writer.h"
 
@@ -158,6 +159,41 @@ void test_damaged_files(const std::filesystem::path& folder) {
   }
 }
 
+std::string content_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Merged in slices of a few suffixes and by several threads, a file is the one that sorting makes.
+void test_merging(const std::filesystem::path& folder) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 60; ++round) {
+    Documents left;
+    Segments segments;
+    std::vector<std::vector<std::uint32_t>> deleted(1 + random() % 5);
+    for (auto& gone : deleted) {
+      Documents part(1 + random() % 8);
+      for (std::uint32_t d = 0; d < part.size(); ++d) {
+        part[d].resize(random() % 100);
+        for (auto& id : part[d]) id = random() % 3;
+        if (random() % 4 == 0) {
+          gone.push_back(d);
+        } else {
+          left.push_back(part[d]);
+        }
+      }
+      segments.push_back(write<std::uint16_t>(folder / ("m" + std::to_string(segments.size())), part, 300, 1));
+    }
+    if (left.empty()) continue;
+    std::vector<MergeInput> inputs;
+    for (std::size_t i = 0; i < segments.size(); ++i) inputs.push_back({segments[i].get(), deleted[i]});
+    const MergeSettings settings = {.threads = 1 + static_cast<unsigned>(round % 3), .slice_suffixes = 1 + random() % 200};
+    merge_segments(folder / "merged", inputs, {}, settings, {});
+    write<std::uint16_t>(folder / "sorted", left, 300, 1);
+    expect(content_of(folder / "merged") == content_of(folder / "sorted"), "merging equals sorting");
+  }
+}
+
 void test_context_index() {
   ContextIndex index(100);
   index.append(Path{1, 2, 3, 1, 2, 4, 1, 2});
@@ -175,6 +211,7 @@ int main() {
   std::filesystem::create_directory(folder);
   test_random_corpora(folder);
   test_damaged_files(folder);
+  test_merging(folder);
   test_context_index();
   std::filesystem::remove_all(folder);
   std::printf("core_test: %s\n", failures == 0 ? "passed" : "FAILED");

@@ -1,0 +1,234 @@
+"""Compacts a datastore: merges its segments into few, and takes deleted documents out of the files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from build_index.workspace import Workspace, open_workspace
+from datastore.datastore import Datastore, open_datastore
+from datastore.deletions import Deleted
+from datastore.documents import DocumentTableWriter, Origin
+from datastore.errors import InvalidArgument
+from datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest
+from datastore.segment import MAX_SEGMENT_TOKENS, SegmentEntry, merge_segments
+
+CompactProgress = Callable[[str, float, int], None]
+"""Told what is being done, the share of it that is done (0..1), and how many tokens all of it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactReport:
+    """What a compaction did.
+
+    Attributes:
+        store: the datastore's folder.
+        generation: the one that is live now; the old one if there was nothing to do.
+        changed: whether there was something to do.
+        segments_before, segments: how many there were, and are.
+        documents, tokens: what the datastore holds, then and now.
+        removed_documents, removed_tokens: deleted ones that were taken out of the files.
+        bytes_before, bytes: size of all segment files.
+        seconds: wall time.
+    """
+
+    store: str
+    generation: int
+    changed: bool
+    segments_before: int
+    segments: int
+    documents: int
+    tokens: int
+    removed_documents: int
+    removed_tokens: int
+    bytes_before: int
+    bytes: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Neighbouring segments that become one; ``tokens`` are left of them, separators included."""
+
+    entries: tuple[SegmentEntry, ...]
+    tokens: int
+
+    def __add__(self, other: _Group) -> _Group:
+        return _Group(self.entries + other.entries, self.tokens + other.tokens)
+
+
+def compact(
+    store: str | Path, segments: int = 1, threads: int = 0, progress: CompactProgress | None = None
+) -> CompactReport:
+    """Merge the segments of ``store`` into at most ``segments``, or into as few as their limit of 2^32 - 2 tokens allows.
+
+    Neighbours are merged, the smallest first, and documents keep their order. Every answer stays what it was. All files are
+    compared with their checksums before. A crash or Ctrl-C at any point leaves the old generation or the new one.
+
+    Args:
+        segments: 1 or more.
+        threads: for merging; 0 takes every core.
+
+    Memory: 1/8 byte a token and some MiB a thread. Disk: the new segments beside the old ones.
+
+    Raises:
+        InvalidArgument: ``segments`` is below 1, or all documents are deleted.
+        NotFound, Corruption, Unsupported: as ``open_datastore``; a damaged file is named.
+        Unavailable: another process writes to the datastore, or an interrupted build waits in it.
+        ResourceExhausted: the disk is full.
+    """
+    if segments < 1:
+        raise InvalidArgument(f"segments: {segments} is not allowed; give 1 or more")
+    path, began = Path(store), time.monotonic()
+    read_manifest(path)  # before a folder is made where there is no datastore
+    with open_workspace(path) as workspace, open_datastore(path) as datastore:
+        deleted = datastore.deleted()
+        groups = _group(_left(datastore, deleted), segments)
+        before = manifest = datastore.manifest
+        if before.deletions or len(groups) < len(before.segments):
+            workspace.refuse_unfinished("compact")
+            manifest = _publish(workspace, datastore, groups, deleted, threads, progress)
+        facts = datastore.info()
+        return CompactReport(
+            store=str(path),
+            generation=manifest.generation,
+            changed=manifest is not before,
+            segments_before=len(before.segments),
+            segments=len(manifest.segments),
+            documents=facts["documents"],
+            tokens=facts["tokens"],
+            removed_documents=facts["deleted_documents"],
+            removed_tokens=facts["deleted_tokens"],
+            bytes_before=sum(entry.bytes for entry in before.files()),
+            bytes=sum(entry.bytes for entry in manifest.files()),
+            seconds=time.monotonic() - began,
+        )
+
+
+def _left(datastore: Datastore, deleted: Deleted) -> list[_Group]:
+    """The segments, each alone, less the documents that are deleted."""
+    return [
+        _Group((entry,), entry.tokens + entry.documents - _tokens_of(datastore, entry.name, deleted[entry.name]))
+        for entry in datastore.manifest.segments
+    ]
+
+
+def _tokens_of(datastore: Datastore, segment: str, documents: npt.NDArray[np.uint32]) -> int:
+    return sum(len(datastore.read_document(segment, index)) + 1 for index in documents.tolist())
+
+
+def _group(groups: list[_Group], wanted: int) -> list[_Group]:
+    """Join neighbours, the smallest pair first, until there are as few as wanted or all that is left would be too large."""
+    while len(groups) > wanted:
+        pairs = [(groups[i].tokens + groups[i + 1].tokens, i) for i in range(len(groups) - 1)]
+        tokens, first = min(pairs)
+        if tokens > MAX_SEGMENT_TOKENS:
+            break
+        groups = [*groups[:first], groups[first] + groups[first + 1], *groups[first + 2 :]]
+    return groups
+
+
+def _publish(
+    workspace: Workspace,
+    datastore: Datastore,
+    groups: list[_Group],
+    deleted: Deleted,
+    threads: int,
+    progress: CompactProgress | None,
+) -> Manifest:
+    workspace.clear()
+    try:
+        _check(datastore, progress)
+        entries = _merge(workspace, datastore, groups, deleted, threads, progress)
+        if not entries:
+            raise InvalidArgument(
+                f"{workspace.store}: all documents are deleted, and a datastore holds at least one; remove the folder instead"
+            )
+        manifest = replace(
+            datastore.manifest,
+            generation=datastore.manifest.generation + 1,
+            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            segments=tuple(entries),
+            deletions=(),
+        )
+        workspace.publish(manifest, None)
+    except BaseException:
+        workspace.discard()
+        raise
+    workspace.finish(manifest)
+    return manifest
+
+
+def _check(datastore: Datastore, progress: CompactProgress | None) -> None:
+    """Compare all checksums: merging would give damaged tokens sound ones."""
+    files = datastore.manifest.files()
+    tokens, done = sum(entry.tokens for entry in files), 0
+
+    def report(name: str, share: float) -> None:
+        nonlocal done
+        entry = next(entry for entry in files if entry.name == name)
+        if progress is not None:
+            progress("checking", (done + share * entry.tokens) / max(1, tokens), tokens)
+        if share >= 1:
+            done += entry.tokens
+
+    datastore.verify("checksums", report)
+
+
+def _merge(
+    workspace: Workspace,
+    datastore: Datastore,
+    groups: list[_Group],
+    deleted: Deleted,
+    threads: int,
+    progress: CompactProgress | None,
+) -> list[SegmentEntry]:
+    """The segment of each group of which something is left; a segment that stays alone and whole stays as it is."""
+    places = {entry.name: number for number, group in enumerate(groups) for entry in group.entries}
+    total, done = sum(group.tokens for group in groups), 0
+    entries: list[SegmentEntry] = []
+    for number, origins in groupby(datastore.origins(), lambda known: places[known[0]]):
+        group = groups[number]
+        names = [entry.name for entry in group.entries]
+        if len(names) == 1 and len(deleted[names[0]]) == 0:
+            entries.append(group.entries[0])
+        else:
+            path = workspace.new_segment(workspace.segment_name(datastore.manifest.generation + 1, number))
+            report = None
+            if progress is not None:
+                report = lambda share, done=done, group=group: progress(  # noqa: E731
+                    "merging", (done + share * group.tokens) / total, total
+                )
+            entries.append(
+                merge_segments(
+                    path,
+                    [workspace.store / SEGMENTS_NAME / name for name in names],
+                    [deleted[name] for name in names],
+                    documents=_table(origin for _, _, origin in origins),
+                    threads=threads,
+                    progress=report,
+                )
+            )
+        done += group.tokens
+    return entries
+
+
+def _table(origins: Iterable[Origin]) -> bytes:
+    """The document table of these documents; none if nothing is known of any."""
+    table, known = DocumentTableWriter(), False
+    for source, metadata in origins:
+        known = known or source is not None
+        table.add(source or "", metadata)
+    return table.finish() if known else b""

@@ -1,0 +1,37 @@
+#include "core/kept_tokens.h"
+
+#include "core/error.h"
+
+namespace suffolk {
+
+KeptTokens::KeptTokens(const Segment& segment, std::span<const std::uint32_t> deleted, std::uint64_t base)
+    : base_(base), tokens_(segment.header().token_count) {
+  for (const std::uint32_t document : deleted) {
+    const auto [lo, separator] = segment.document_range(document);
+    const std::uint64_t hi = separator + 1, before = gaps_.empty() ? 0 : gaps_.back().end;
+    if (lo < before || hi > tokens_) {
+      throw Error(Code::kCorruption, segment.path() + ": document " + std::to_string(document) + " begins at token " + std::to_string(lo) +
+                                         " and overlaps another; restore the file from a copy, or build the datastore again");
+    }
+    if (!gaps_.empty() && lo == before) {
+      gaps_.back().end = static_cast<std::uint32_t>(hi);
+    } else {
+      gaps_.push_back({static_cast<std::uint32_t>(lo), static_cast<std::uint32_t>(hi), static_cast<std::uint32_t>(removed_)});
+    }
+    removed_ += hi - lo;
+  }
+  if (gaps_.empty()) return;
+  std::uint32_t gap = 0;
+  for (std::uint64_t block = 0; block <= tokens_ / kBlock + 1; ++block) {
+    while (gap < gaps_.size() && gaps_[gap].end <= block * kBlock) ++gap;
+    first_gap_.push_back(gap);
+  }
+}
+
+std::uint64_t KeptTokens::origin(std::uint64_t moved) const noexcept {
+  const std::uint64_t kept = moved - base_;
+  const auto gap = std::partition_point(gaps_.begin(), gaps_.end(), [&](const Gap& each) { return each.begin - each.removed <= kept; });
+  return kept + (gap == gaps_.end() ? removed_ : gap->removed);
+}
+
+}  // namespace suffolk
