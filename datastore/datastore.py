@@ -44,21 +44,26 @@ RESIDENCIES = ("mmap", "warm", "locked")
 """How the files of a datastore are kept in memory; see ``open_datastore``."""
 
 
-def open_datastore(path: str | Path, residency: str = "mmap") -> Datastore:
+MAX_THREADS = 1024
+
+
+def open_datastore(path: str | Path, residency: str = "mmap", threads: int = 0) -> Datastore:
     """Open the present generation of the datastore at ``path``, in time independent of its size unless it is locked.
 
     Args:
         residency: ``mmap``: pages come in one by one as queries touch them, and the system drops them when it needs memory.
             ``warm``: the same, and a thread reads all files in meanwhile; for stores that fit into memory. ``locked``: all
             files are read in first, and stay in memory until the datastore is closed.
+        threads: that share the contexts of one batch, the calling thread included, 1..1024; 0 for as many as the machine has
+            cores. They are started by the first batch of more than eight contexts; a process forked later does without.
 
     Raises:
-        InvalidArgument: another residency.
+        InvalidArgument: another residency or number of threads.
         NotFound: there is no datastore.
         Corruption, Unsupported: a file is damaged, missing, another one than the manifest lists, or of a newer version.
         ResourceExhausted: the system does not let this process lock so much memory.
     """
-    return Datastore(Path(path), residency)
+    return Datastore(Path(path), residency, threads)
 
 
 class Datastore:
@@ -67,15 +72,17 @@ class Datastore:
     Any number of threads may use one object. It goes on serving the generation it opened when a newer one is published.
     """
 
-    def __init__(self, path: Path, residency: str = "mmap") -> None:
+    def __init__(self, path: Path, residency: str = "mmap", threads: int = 0) -> None:
         if residency not in RESIDENCIES:
             raise InvalidArgument(f"residency is {residency!r}; it must be one of {', '.join(RESIDENCIES)}")
+        if not 0 <= threads <= MAX_THREADS:
+            raise InvalidArgument(f"threads is {threads}; it must be 0 (every core) to {MAX_THREADS}")
         self.path = path
         self.manifest: Manifest = read_manifest(path)
         self._segments = [
             _open_segment(path / SEGMENTS_NAME, entry, self.manifest, residency) for entry in self.manifest.segments
         ]
-        self._native: _native.Searcher | None = _native.Searcher(self._segments)
+        self._native: _native.Searcher | None = _native.Searcher(self._segments, threads)
 
     def lookup(self, ids: Tokens, max_match: int = 16, min_match: int = 1) -> Match:
         """See ``Retriever.lookup``."""

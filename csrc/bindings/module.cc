@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <thread>
 
 #include "bindings/arguments.h"
 #include "core/context_index.h"
@@ -14,6 +15,7 @@
 #include "core/search.h"
 #include "core/segment.h"
 #include "core/segment_writer.h"
+#include "core/thread_pool.h"
 
 namespace suffolk::bindings {
 namespace {
@@ -21,10 +23,13 @@ namespace {
 using Segments = std::vector<std::shared_ptr<const Segment>>;
 using Contexts = std::vector<std::vector<std::uint32_t>>;
 
+constexpr std::size_t kGrain = 8;  // contexts that a thread takes at a time; so few or fewer are not worth waking another
+
 // The segments of one generation, searched as one. Immutable: any number of threads may query it.
 class Searcher {
  public:
-  explicit Searcher(Segments segments) : segments_(std::move(segments)) {
+  Searcher(Segments segments, unsigned threads)
+      : segments_(std::move(segments)), pool_(threads != 0 ? threads : std::max(1U, std::thread::hardware_concurrency())) {
     for (const auto& segment : segments_) {
       views_.push_back(segment->suffixes());
       vocab_size_ = std::min(vocab_size_, segment->header().vocab_size);
@@ -39,11 +44,11 @@ class Searcher {
     check(bounds, order_depth_ + 1);
     const Contexts tails = context_tails(contexts, bounds);
     const py::gil_scoped_release release;
-    std::vector<std::pair<std::uint32_t, std::uint64_t>> matches;
-    for (const auto& tail : tails) {
-      const Match match = longest_match(views_, tail, bounds);
-      matches.emplace_back(match.length, match.count);
-    }
+    std::vector<std::pair<std::uint32_t, std::uint64_t>> matches(tails.size());
+    pool_.parallel_for(tails.size(), kGrain, [&](std::size_t i) {
+      const Match match = longest_match(views_, tails[i], bounds);
+      matches[i] = {match.length, match.count};
+    });
     return matches;
   }
 
@@ -63,9 +68,9 @@ class Searcher {
     std::vector<DraftTree> trees(tails.size());
     {
       const py::gil_scoped_release release;
-      for (std::size_t i = 0; i < tails.size(); ++i) {
+      pool_.parallel_for(tails.size(), kGrain, [&](std::size_t i) {
         trees[i] = suffolk::draft(views_, longest_match(views_, tails[i], bounds[i]), bounds[i]);
-      }
+      });
     }
     py::list answers;
     for (const DraftTree& tree : trees) answers.append(tree_tuple(tree));
@@ -97,6 +102,7 @@ class Searcher {
 
   Segments segments_;  // keep the views' memory alive
   std::vector<Suffixes> views_;
+  mutable ThreadPool pool_;  // safe for any number of callers
   std::uint32_t vocab_size_ = kEnd;
   std::uint32_t order_depth_ = format::kMaxOrderDepth;
 };
@@ -201,7 +207,9 @@ PYBIND11_MODULE(_native, module) {
       }, py::arg("depth"), py::arg("progress") = py::none());
 
   py::class_<Searcher>(module, "Searcher")
-      .def(py::init([](const std::vector<std::shared_ptr<Segment>>& segments) { return Searcher(Segments(segments.begin(), segments.end())); }), py::arg("segments"))
+      .def(py::init([](const std::vector<std::shared_ptr<Segment>>& segments, unsigned threads) {
+        return std::make_unique<Searcher>(Segments(segments.begin(), segments.end()), threads);
+      }), py::arg("segments"), py::arg("threads"))
       .def("lookup", &Searcher::lookup, py::arg("contexts"), py::arg("max_match"), py::arg("min_match"))
       .def("draft", &Searcher::draft, py::arg("contexts"), py::arg("max_match"), py::arg("min_match"), py::arg("max_depth"), py::arg("max_nodes"))
       .def("occurrences", &Searcher::occurrences, py::arg("pattern"), py::arg("limit"))
