@@ -26,11 +26,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.enlarge_corpus", description=__doc__.split("\n")[0])
     parser.add_argument("corpora", nargs="+", type=Path, help=".jsonl.zst files with a field 'text'")
     parser.add_argument("--copies", type=int, required=True, help="how often each file is written")
-    parser.add_argument("--changed", type=float, default=0.02, help="share of words changed in each copy (default: %(default)s)")
+    parser.add_argument(
+        "--changed", type=float, default=0.02, help="share of words changed in each copy (default: %(default)s)"
+    )
     parser.add_argument("--output", type=Path, required=True, help="folder to write to")
     options = parser.parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
-    tasks = [(corpus, copy, options.changed, options.output) for copy in range(options.copies) for corpus in options.corpora]
+    tasks = [
+        (corpus, copy, options.changed, options.output) for copy in range(options.copies) for corpus in options.corpora
+    ]
     with ProcessPoolExecutor(2) as pool:
         size = sum(pool.map(_copy, tasks))
     print(f"{options.output}: {len(tasks)} files, {size / 1e6:,.0f} MB of text")
@@ -43,7 +47,10 @@ def _copy(task: tuple[Path, int, float, Path]) -> int:
     generator = random.Random(f"{corpus.name} {copy}")
     size = 0
     words: list[str] = []
-    with open(output / f"{copy:03d}-{corpus.name}", "wb") as file, zstandard.ZstdCompressor(1).stream_writer(file) as writer:
+    with (
+        open(output / f"{copy:03d}-{corpus.name}", "wb") as file,
+        zstandard.ZstdCompressor(1).stream_writer(file) as writer,
+    ):
         for text in _texts(corpus):
             if copy > 0:
                 words = [*WORD.findall(text[:4096]), *words[:4096]]

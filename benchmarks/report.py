@@ -20,7 +20,7 @@ class Report:
     """What was measured.
 
     Attributes:
-        benchmark: retrieval, build or decode.
+        benchmark: retrieval, build, decode or memory.
         seed: of every random choice made.
         settings: what was asked for.
         results: the numbers; units stand in the names.

@@ -23,6 +23,7 @@ class Searcher:
         segments: Sequence[Segment],
         deletions: Sequence[Segment] = ...,
         deleted_documents: Sequence[npt.NDArray[np.uint32]] = ...,
+        threads: int = ...,
     ) -> None: ...
     def lookup(self, contexts: Sequence[Any], max_match: int, min_match: int) -> list[tuple[int, int]]: ...
     def draft(

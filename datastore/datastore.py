@@ -62,16 +62,21 @@ RESIDENCIES = ("mmap", "warm", "locked")
 """How the files of a datastore are kept in memory; see ``open_datastore``."""
 
 
-def open_datastore(path: str | Path, residency: str = "mmap") -> Datastore:
+MAX_THREADS = 1024
+
+
+def open_datastore(path: str | Path, residency: str = "mmap", threads: int = 0) -> Datastore:
     """Open the present generation of the datastore at ``path``, in time independent of its size unless it is locked.
 
     Args:
         residency: ``mmap``: pages come in one by one as queries touch them, and the system drops them when it needs memory.
             ``warm``: the same, and a thread reads all files in meanwhile; for stores that fit into memory. ``locked``: all
             files are read in first, and stay in memory until the datastore is closed.
+        threads: that share the contexts of one batch, the calling thread included, 1..1024; 0 for as many as the machine has
+            cores. They are started by the first batch of more than eight contexts; a process forked later does without.
 
     Raises:
-        InvalidArgument: another residency.
+        InvalidArgument: another residency or number of threads.
         NotFound: there is no datastore.
         Corruption, Unsupported: a file is damaged, missing, another one than the manifest lists, or of a newer version.
         ResourceExhausted: the system does not let this process lock so much memory.
@@ -79,7 +84,7 @@ def open_datastore(path: str | Path, residency: str = "mmap") -> Datastore:
     while True:
         manifest = read_manifest(Path(path))
         try:
-            return Datastore(Path(path), manifest, residency)
+            return Datastore(Path(path), manifest, residency, threads)
         except Corruption:
             if read_manifest(Path(path)).generation == manifest.generation:
                 raise  # else a newer generation was published meanwhile, and files of this one removed
@@ -92,16 +97,18 @@ class Datastore:
     Deleted documents are in no answer and no count.
     """
 
-    def __init__(self, path: Path, manifest: Manifest, residency: str = "mmap") -> None:
+    def __init__(self, path: Path, manifest: Manifest, residency: str = "mmap", threads: int = 0) -> None:
         if residency not in RESIDENCIES:
             raise InvalidArgument(f"residency is {residency!r}; it must be one of {', '.join(RESIDENCIES)}")
+        if not 0 <= threads <= MAX_THREADS:
+            raise InvalidArgument(f"threads is {threads}; it must be 0 (every core) to {MAX_THREADS}")
         self.path = path
         self.manifest = manifest
         self._segments, self._deletions = (
             [_open_segment(path / SEGMENTS_NAME, entry, manifest, residency) for entry in entries]
             for entries in (manifest.segments, manifest.deletions)
         )
-        self._native: _native.Searcher | None = _native.Searcher(self._segments, self._deletions)
+        self._native: _native.Searcher | None = _native.Searcher(self._segments, self._deletions, threads=threads)
         self._locator = None if self._deletions else self._native
 
     def lookup(self, ids: Tokens, max_match: int = 16, min_match: int = 1) -> Match:

@@ -9,6 +9,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <thread>
 
 #include "bindings/arguments.h"
 #include "core/context_index.h"
@@ -17,6 +18,7 @@
 #include "core/search.h"
 #include "core/segment.h"
 #include "core/segment_writer.h"
+#include "core/thread_pool.h"
 
 namespace suffolk::bindings {
 namespace {
@@ -43,13 +45,16 @@ std::vector<std::vector<std::uint32_t>> deleted_lists(const Segments& segments, 
   return lists;
 }
 
+constexpr std::size_t kGrain = 8;  // contexts that a thread takes at a time; so few or fewer are not worth waking another
+
 // The segments of one generation, searched as one. Immutable: any number of threads may query it.
 class Searcher {
  public:
   // `deletions` hold the tokens of deleted documents, which are subtracted from every count; `deleted_documents` says which they
   // are, for `occurrences` alone.
-  Searcher(Segments segments, const Segments& deletions, const DocumentLists& deleted_documents)
-      : segments_(std::move(segments)), live_(segments_.size()), deleted_(deleted_lists(segments_, deleted_documents)) {
+  Searcher(Segments segments, const Segments& deletions, const DocumentLists& deleted_documents, unsigned threads)
+      : segments_(std::move(segments)), live_(segments_.size()), deleted_(deleted_lists(segments_, deleted_documents)),
+        pool_(threads != 0 ? threads : std::max(1U, std::thread::hardware_concurrency())) {
     if (segments_.empty()) throw Error(Code::kInvalidArgument, "a datastore needs at least one segment");
     segments_.insert(segments_.end(), deletions.begin(), deletions.end());
     for (const auto& segment : segments_) {
@@ -65,11 +70,11 @@ class Searcher {
     check(bounds, order_depth_ + 1);
     const Contexts tails = context_tails(contexts, bounds);
     const py::gil_scoped_release release;
-    std::vector<std::pair<std::uint32_t, std::uint64_t>> matches;
-    for (const auto& tail : tails) {
-      const Match match = longest_match(corpus(), tail, bounds);
-      matches.emplace_back(match.length, match.count);
-    }
+    std::vector<std::pair<std::uint32_t, std::uint64_t>> matches(tails.size());
+    pool_.parallel_for(tails.size(), kGrain, [&](std::size_t i) {
+      const Match match = longest_match(corpus(), tails[i], bounds);
+      matches[i] = {match.length, match.count};
+    });
     return matches;
   }
 
@@ -89,9 +94,9 @@ class Searcher {
     std::vector<DraftTree> trees(tails.size());
     {
       const py::gil_scoped_release release;
-      for (std::size_t i = 0; i < tails.size(); ++i) {
+      pool_.parallel_for(tails.size(), kGrain, [&](std::size_t i) {
         trees[i] = suffolk::draft(corpus(), longest_match(corpus(), tails[i], bounds[i]), bounds[i]);
-      }
+      });
     }
     py::list answers;
     for (const DraftTree& tree : trees) answers.append(tree_tuple(tree));
@@ -173,6 +178,7 @@ class Searcher {
   std::size_t live_;
   std::vector<std::vector<std::uint32_t>> deleted_;  // documents of each live segment; no list at all if none is deleted
   std::vector<Suffixes> views_;
+  mutable ThreadPool pool_;  // safe for any number of callers
   std::uint32_t vocab_size_ = kEnd;
   std::uint32_t order_depth_ = format::kMaxOrderDepth;
 };
@@ -308,9 +314,9 @@ PYBIND11_MODULE(_native, module) {
 
   py::class_<Searcher>(module, "Searcher")
       .def(py::init([](const std::vector<std::shared_ptr<Segment>>& segments, const std::vector<std::shared_ptr<Segment>>& deletions,
-                       const DocumentLists& deleted_documents) {
-        return Searcher(Segments(segments.begin(), segments.end()), Segments(deletions.begin(), deletions.end()), deleted_documents);
-      }), py::arg("segments"), py::arg("deletions") = py::list(), py::arg("deleted_documents") = py::list())
+                       const DocumentLists& deleted_documents, unsigned threads) {
+        return std::make_unique<Searcher>(Segments(segments.begin(), segments.end()), Segments(deletions.begin(), deletions.end()), deleted_documents, threads);
+      }), py::arg("segments"), py::arg("deletions") = py::list(), py::arg("deleted_documents") = py::list(), py::arg("threads") = 0)
       .def("lookup", &Searcher::lookup, py::arg("contexts"), py::arg("max_match"), py::arg("min_match"))
       .def("draft", &Searcher::draft, py::arg("contexts"), py::arg("max_match"), py::arg("min_match"), py::arg("max_depth"), py::arg("max_nodes"))
       .def("clock", &Searcher::clock, py::arg("contexts"), py::arg("max_match"), py::arg("min_match"), py::arg("max_depth"), py::arg("max_nodes"))

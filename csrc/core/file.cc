@@ -21,6 +21,7 @@ namespace suffolk {
 namespace {
 
 constexpr std::size_t kWarmBytes = std::size_t{32} << 20;      // read in at a time; after each the thread looks whether to stop
+constexpr std::size_t kAskBytes = std::size_t{128} << 10;      // per MADV_WILLNEED, which cuts what is more than a device's read-ahead
 constexpr std::size_t kSampledPages = std::size_t{1} << 20;    // that mincore is asked about
 constexpr std::size_t kSampleRun = 256;                        // neighbouring pages in a sample
 constexpr int kPopulateRead = 22;                              // MADV_POPULATE_READ, Linux 5.14; older headers lack the name
@@ -98,13 +99,15 @@ void MappedFile::expect(Access access) const noexcept {
 }
 
 void MappedFile::prefetch(std::span<const std::byte> part) const noexcept {
-  const auto [begin, bytes] = whole_pages(part);
-  ::madvise(begin, bytes, MADV_WILLNEED);
+  for (; !part.empty(); part = part.subspan(std::min(kAskBytes, part.size()))) {
+    const auto [begin, bytes] = whole_pages(part.first(std::min(kAskBytes, part.size())));
+    ::madvise(begin, bytes, MADV_WILLNEED);
+  }
 }
 
 void MappedFile::populate(std::span<const std::byte> part) const noexcept {
+  prefetch(part);  // what follows alone would wait for page after page
   const auto [begin, bytes] = whole_pages(part);
-  ::madvise(begin, bytes, MADV_WILLNEED);  // in large reads: what follows would ask for page after page
   ::madvise(begin, bytes, kPopulateRead);
 }
 
@@ -139,7 +142,7 @@ std::optional<std::uint64_t> MappedFile::resident_bytes() const {
 
 void make_resident(const std::shared_ptr<const MappedFile>& file, Residency residency) {
   if (residency == Residency::kLocked) {
-    file->prefetch(file->bytes());  // in large reads, as above
+    file->prefetch(file->bytes());  // as in populate
     file->lock();
   }
   if (residency != Residency::kWarm) return;

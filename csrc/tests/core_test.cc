@@ -1,11 +1,16 @@
 // The core against a brute-force oracle, without Python, so that sanitizers see every access: random corpora, one to four
 // segments, damaged files, and queries from several threads. Exit code 0: all agree.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <thread>
 
@@ -16,6 +21,7 @@
 #include "core/merge.h"
 #include "core/segment.h"
 #include "core/segment_writer.h"
+#include "core/thread_pool.h"
 
 namespace {
 
@@ -159,6 +165,57 @@ void test_damaged_files(const std::filesystem::path& folder) {
   }
 }
 
+void test_thread_pool() {
+  ThreadPool pool(4);
+  for (std::size_t count = 0; count < 200; ++count) {
+    std::vector<int> calls(count);  // of plain ints: two calls for one place, or one too late, are races that are reported
+    pool.parallel_for(count, 1 + count % 5, [&](std::size_t i) { ++calls[i]; });
+    expect(std::count(calls.begin(), calls.end(), 1) == static_cast<std::ptrdiff_t>(count), "each piece is done once");
+  }
+  const auto self = std::this_thread::get_id();
+  pool.parallel_for(3, 3, [&](std::size_t) { expect(std::this_thread::get_id() == self, "small work wakes nobody"); });
+
+  std::atomic<std::size_t> total = 0;
+  {
+    std::vector<std::jthread> callers;
+    for (int caller = 0; caller < 8; ++caller) {
+      callers.emplace_back([&] {
+        for (int round = 0; round < 100; ++round) pool.parallel_for(20, 2, [&](std::size_t) { ++total; });
+      });
+    }
+  }
+  expect(total == 8 * 100 * 20, "many callers share a pool");
+
+  for (std::size_t bad = 0; bad < 50; ++bad) {
+    try {
+      pool.parallel_for(50, 1, [&](std::size_t i) { if (i == bad) throw Error(Code::kCorruption, std::to_string(i)); });
+      expect(false, "an exception leaves");
+    } catch (const Error& error) {
+      expect(error.what() == std::to_string(bad), "with what it says");
+    }
+  }
+  for (int round = 0; round < 50; ++round) ThreadPool(3).parallel_for(9, 1, [](std::size_t) {});
+}
+
+#if !defined(__SANITIZE_THREAD__)  // it does not watch children that are forked by a process with threads
+void test_thread_pool_in_a_forked_child() {
+  ThreadPool pool(4);
+  int sum = 0;
+  std::mutex adding;
+  const auto add = [&](std::size_t i) { const std::lock_guard lock(adding); sum += static_cast<int>(i); };
+  pool.parallel_for(10, 1, add);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    pool.parallel_for(10, 1, add);
+    ThreadPool(2).parallel_for(10, 1, add);
+    ::_exit(sum == 3 * 45 ? 0 : 1);
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  expect(status == 0, "a forked child does the work by itself");
+}
+#endif
+
 void test_residency(const std::filesystem::path& folder) {
   const std::string path = folder / "resident";
   write<std::uint32_t>(path, Corpus(40, Path(5000, 7)), 70'000, 2);
@@ -221,6 +278,10 @@ int main() {
   std::filesystem::create_directory(folder);
   test_random_corpora(folder);
   test_damaged_files(folder);
+  test_thread_pool();
+#if !defined(__SANITIZE_THREAD__)
+  test_thread_pool_in_a_forked_child();
+#endif
   test_residency(folder);
   test_merging(folder);
   test_context_index();

@@ -1,4 +1,4 @@
-"""Measure retrieval, building and decoding, each beside what it is to be compared with, in one run.
+"""Measure retrieval, building, decoding and memory, each beside what it is to be compared with, in one run.
 
 Every measurement prints tables and writes a JSON file (machine, versions, commit, seed, command line) and a plot."""
 
@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from datastore.datastore import RESIDENCIES
+
 if TYPE_CHECKING:
     from benchmarks.plot import Panel
     from benchmarks.report import Report
@@ -17,6 +19,7 @@ EPILOG = """examples:
   suffolk bench retrieval STORE --against draftretriever --grpc --json retrieval.json
   suffolk bench build --tokenizer MODEL_FOLDER src/ --json build.json
   suffolk bench decode --model MODEL_FOLDER --datastore STORE --prompts prompts/ --limit 10 --json decode.json
+  suffolk bench memory STORE --limits 1 0.5 0.2 --json memory.json
 
 'suffolk bench MEASUREMENT --help' shows its options. The extra packages: pip install 'suffolk[bench]'"""
 
@@ -39,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run one measurement; returns the exit code."""
-    return {"retrieval": _run_retrieval, "build": _run_building, "decode": _run_decoding}[args.measurement](args)
+    runs = {"retrieval": _run_retrieval, "build": _run_building, "decode": _run_decoding, "memory": _run_memory}
+    return runs[args.measurement](args)
 
 
 def _add_retrieval(parser: argparse.ArgumentParser) -> None:
@@ -140,6 +144,31 @@ def _add_decoding(parser: argparse.ArgumentParser) -> None:
     _add_common(parser, "decode")
 
 
+def _add_memory(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("store", type=Path, metavar="STORE", help="a datastore's folder, on the disk to be measured")
+    parser.add_argument(
+        "--limits",
+        type=float,
+        nargs="+",
+        default=[1.0, 0.5, 0.2],
+        metavar="SHARE",
+        help="of the store that memory may hold; 1 sets no limit (default: 1 0.5 0.2)",
+    )
+    parser.add_argument(
+        "--residency",
+        nargs="+",
+        choices=RESIDENCIES,
+        default=["mmap", "warm"],
+        help="policies to measure (default: mmap warm)",
+    )
+    parser.add_argument("--queries", type=int, default=1000, metavar="N", help="contexts (default: %(default)s)")
+    parser.add_argument(
+        "--rounds", type=int, default=2, metavar="N", help="rounds after the cold one (default: %(default)s)"
+    )
+    parser.add_argument("--workdir", type=Path, metavar="DIR", help="for the contexts (default: beside the JSON file)")
+    _add_common(parser, "memory")
+
+
 def _add_common(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument(
         "--json",
@@ -171,6 +200,11 @@ MEASUREMENTS = {
         "throughput and memory of building",
         "--tokenizer MODEL_FOLDER src/ --json build.json",
         _add_building,
+    ),
+    "memory": (
+        "a datastore larger than memory: cold start, latency, page faults",
+        "STORE --limits 1 0.5 0.2 --json memory.json",
+        _add_memory,
     ),
 }
 """Name -> one line of help, an example, and what declares the options."""
@@ -255,6 +289,27 @@ def _run_decoding(args: argparse.Namespace) -> int:
     results = measure_decoding(options, lambda line: print(line, file=sys.stderr, flush=True))
     report = Report("decode", args.seed, plain(options), results, NOTES, PACKAGES)
     return _finish(args, report, decoding_lines(results), decoding_panels(results))
+
+
+def _run_memory(args: argparse.Namespace) -> int:
+    from benchmarks.larger_than_memory import MemoryOptions, measure_memory
+    from benchmarks.larger_than_memory_report import NOTES, PACKAGES, memory_lines, memory_panels
+    from benchmarks.plot import require_plots
+    from benchmarks.report import Report, plain
+
+    require_plots()
+    options = MemoryOptions(
+        store=args.store,
+        workdir=args.workdir or args.json.parent / "suffolk-bench",
+        limits=tuple(args.limits),
+        residencies=tuple(args.residency),
+        queries=args.queries,
+        rounds=args.rounds,
+        seed=args.seed,
+    )
+    results = measure_memory(options)
+    report = Report("memory", args.seed, plain(options), results, NOTES, PACKAGES)
+    return _finish(args, report, memory_lines(results), memory_panels(results))
 
 
 def _finish(args: argparse.Namespace, report: Report, lines: list[str], panels: list[Panel]) -> int:

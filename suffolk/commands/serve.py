@@ -40,6 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="mmap: pages come in as queries touch them; warm: read all files in meanwhile; locked: read all in first and "
         "keep them (default: %(default)s)",
     )
+    parser.add_argument(
+        "--search-threads",
+        type=int,
+        default=0,
+        metavar="N",
+        help="threads that share the contexts of one request, for each datastore (default: every core)",
+    )
     add_server_arguments(parser)
 
 
@@ -86,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         stores: dict[str, Retriever] = {}
         for name, path in parse_stores(args.stores).items():
-            stores[name] = open_datastore(path, args.residency)
+            stores[name] = open_datastore(path, args.residency, args.search_threads)
             stack.callback(stores[name].close)
         return serve(config, stores)
 

@@ -109,6 +109,28 @@ def test_build_gives_the_same_tokens_both_ways(folder: Path, tmp_path: Path) -> 
     assert not (tmp_path / "suffolk-bench" / "build").exists()
 
 
+def test_memory_gives_equal_answers_under_every_limit(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "memory.json"
+    shown = bench(
+        "memory", folder / "store", "--limits", "1", "0.5", "--queries", "40", "--rounds", "2", "--json", path
+    )
+    results = read_report(path)["results"]
+    ways = [(run["limit"], run["residency"]) for run in results["runs"]]
+    assert ways == [(1.0, "mmap"), (1.0, "warm"), (0.5, "mmap"), (0.5, "warm")]
+    assert len({run["digest"] for run in results["runs"]} | {run["digest_again"] for run in results["runs"]}) == 1
+    for run in results["runs"]:
+        assert (run["cold"]["calls"], run["steady"]["calls"]) == (40, 80)
+        assert run["open_s"] > 0
+    assert results["runs"][1]["resident_bytes"] == results["datastore"]["bytes"]
+    assert "equal answers in all 4 processes" in shown
+
+
+def test_memory_refuses_limits_that_are_no_shares(folder: Path, tmp_path: Path) -> None:
+    done = suffolk("bench", "memory", folder / "store", "--limits", "0", "--json", tmp_path / "x.json")
+    assert done.returncode == 2
+    assert "a limit is 0.0; it must be a share above 0" in done.stderr
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model in fp64 with the corpus's tokenizer: any difference between outputs would be a fault."""

@@ -1,0 +1,112 @@
+"""What the system keeps of files in memory: dropped, limited, and how long the disk takes without it."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import math
+import mmap
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from datastore.errors import Internal
+
+PAGE = mmap.PAGESIZE
+RUN_BYTES = 64 * PAGE
+MADV_PAGEOUT = 21
+"""Linux 5.4: give these pages back now; Python's mmap module does not name it."""
+SLACK = 0.95
+MAX_SWEEPS = 100
+
+
+def forget_files(paths: Sequence[Path]) -> None:
+    """Drop the system's copy of files that nobody has mapped, so that the next reader waits for the disk."""
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+
+
+def random_read_seconds(path: Path, count: int, seed: int) -> list[float]:
+    """Seconds of reading 4 KiB at random places past the system's copy; empty where the file system has no direct reads."""
+    pages = max(1, path.stat().st_size // PAGE)
+    buffer = mmap.mmap(-1, PAGE)  # direct reads want memory that begins with a page
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            return []
+        raise
+    seconds = []
+    try:
+        for page in np.random.default_rng(seed).integers(0, pages, count).tolist():
+            begin = time.perf_counter()
+            os.preadv(descriptor, [buffer], page * PAGE)
+            seconds.append(time.perf_counter() - begin)
+    finally:
+        os.close(descriptor)
+    return seconds
+
+
+class ResidentLimit:
+    """Keeps no more than ``limit`` bytes of mapped files in memory, by giving random runs of 64 pages back to the system.
+
+    A stand-in for a machine with less memory, which needs no rights and squeezes nobody else. The system itself would keep
+    the pages that are used most, so what is measured under this limit is rather too slow than too fast.
+    """
+
+    def __init__(self, paths: Sequence[Path], limit: int, resident: Callable[[], int | None], seed: int) -> None:
+        self._limit = limit
+        self._resident = resident
+        self._chooser = np.random.default_rng(seed)
+        self._madvise = ctypes.CDLL(None, use_errno=True).madvise
+        self._madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+        self._runs = [
+            (path, begin + offset, offset, min(RUN_BYTES, end - begin - offset))
+            for path in paths
+            for begin, end in _mappings(path)
+            for offset in range(0, end - begin, RUN_BYTES)
+        ]
+
+    def enforce(self) -> None:
+        """Bring the files below the limit.
+
+        Raises:
+            Internal: the system does not give pages back, or does not tell how many there are.
+        """
+        for _ in range(MAX_SWEEPS):
+            resident = self._resident()
+            if resident is None:
+                break
+            if resident <= self._limit:
+                return
+            share = min(1.0, 1.05 * (resident - SLACK * self._limit) / resident)
+            count = min(len(self._runs), math.ceil(share * len(self._runs)))
+            for index in self._chooser.choice(len(self._runs), count, replace=False).tolist():
+                self._give_back(*self._runs[index])
+        raise Internal("the files' pages cannot be limited: this needs Linux 5.4, and the files' owner")
+
+    def _give_back(self, path: Path, address: int, offset: int, size: int) -> None:
+        self._madvise(address, size, MADV_PAGEOUT)
+        descriptor = os.open(path, os.O_RDONLY)
+        try:  # what was read ahead and never mapped
+            os.posix_fadvise(descriptor, offset, size, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+
+
+def _mappings(path: Path) -> list[tuple[int, int]]:
+    """Begin and end of this process's mappings of a file from its first byte on."""
+    found = []
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        fields = line.split(maxsplit=5)
+        if len(fields) == 6 and fields[5] == str(path.resolve()) and int(fields[2], 16) == 0:
+            begin, _, end = fields[0].partition("-")
+            found.append((int(begin, 16), int(end, 16)))
+    return found
