@@ -15,7 +15,7 @@ from datastore import _native
 from datastore.documents import DocumentTable
 from datastore.draft_tree import DraftTree, Source
 from datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable
-from datastore.manifest import SEGMENTS_NAME, TOKENIZER_NAME, Manifest, read_manifest
+from datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
 from datastore.retriever import Match, Tokens
 from datastore.segment import SegmentEntry
 from datastore.tree_arrays import tree_from_arrays
@@ -140,8 +140,10 @@ class Datastore:
         }
 
     def tokenizer_path(self) -> Path | None:
-        """The copy of the tokenizer that the datastore was built with, if there was one."""
-        path = self.path / TOKENIZER_NAME
+        """The copy of the tokenizer that this generation was built with, if there was one and it is still there."""
+        if self.manifest.tokenizer is None:
+            return None
+        path = self.path / tokenizer_name(self.manifest.tokenizer)
         return path if path.is_file() else None
 
     def verify(self, depth: str = "checksums", progress: Callable[[str, float], None] | None = None) -> None:

@@ -1,7 +1,7 @@
 """The manifest: the list of live segments of one generation of a datastore, and how a new generation is published.
 
-A datastore is a folder: ``MANIFEST`` (JSON), ``segments/``, ``tokenizer.json`` if it was built with one, ``LOCK``. Segment files
-never change and their names are never used again, so a reader keeps the generation it opened. The manifest is replaced by
+A datastore is a folder: ``MANIFEST`` (JSON), ``segments/``, the tokenizer if it was built with one, ``LOCK``. Segment files never
+change and their names are never used again, so a reader keeps the generation it opened. The manifest is replaced by
 one rename: a crash at any time leaves the old or the new one.
 """
 
@@ -26,11 +26,12 @@ from datastore.errors import (
     Unavailable,
     Unsupported,
 )
+from datastore.failpoints import failpoint
 from datastore.segment import SegmentEntry
 
 MANIFEST_NAME = "MANIFEST"
 SEGMENTS_NAME = "segments"
-TOKENIZER_NAME = "tokenizer.json"
+TOKENIZER_PATTERN = "tokenizer-*.json"
 LOCK_NAME = "LOCK"
 FORMAT = 1
 MAX_MANIFEST_BYTES = 1 << 24
@@ -57,6 +58,11 @@ class Manifest:
     tokenizer: str | None
     created: str
     settings: dict[str, Any] = field(default_factory=dict)
+
+
+def tokenizer_name(fingerprint: str) -> str:
+    """The file of the tokenizer with this fingerprint: a new one never takes the place of the old generation's."""
+    return TOKENIZER_PATTERN.replace("*", fingerprint[:16])
 
 
 def read_manifest(store: Path) -> Manifest:
@@ -111,10 +117,13 @@ def write_atomically(path: Path, content: bytes) -> None:
     temporary = path.with_name(path.name + ".tmp")
     try:
         with open(temporary, "wb") as file:
+            failpoint(f"{path.name}.created")
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        failpoint(f"{path.name}.written")
         os.replace(temporary, path)
+        failpoint(f"{path.name}.renamed")
         fsync_directory(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):

@@ -12,9 +12,15 @@ from datastore.segment import separated, write_segment
 
 
 def make_store(
-    path: Path, segments: Sequence[Sequence[Sequence[int]]], *, vocab_size: int, order_depth: int = 64, threads: int = 1
+    path: Path,
+    segments: Sequence[Sequence[Sequence[int]]],
+    *,
+    vocab_size: int,
+    order_depth: int = 64,
+    threads: int = 1,
+    tokenizer: str | None = None,
 ) -> Datastore:
-    """A published datastore of the given segments, each a list of documents, each a list of token ids."""
+    """A published datastore of segments, each a list of documents, each a list of token ids; ``tokenizer``: its fingerprint."""
     (path / SEGMENTS_NAME).mkdir(parents=True)
     entries = []
     for number, documents in enumerate(segments):
@@ -26,9 +32,10 @@ def make_store(
                 separated([list(document) for document in documents], vocab_size),
                 vocab_size=vocab_size,
                 order_depth=order_depth,
+                fingerprint=tokenizer,
                 documents=table.finish(),
                 threads=threads,
             )
         )
-    publish(path, Manifest(1, tuple(entries), vocab_size, order_depth, None, "2026-01-01T00:00:00Z"))
+    publish(path, Manifest(1, tuple(entries), vocab_size, order_depth, tokenizer, "2026-01-01T00:00:00Z"))
     return open_datastore(path)
