@@ -36,7 +36,7 @@ class ContextSet:
 
 def join_documents(store: Datastore) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
     """All tokens of a datastore without separators, and where each document begins (with the end at last)."""
-    documents = [tokens for _, tokens in store.documents()]
+    documents = [document.tokens for document in store.documents()]
     starts = np.zeros(len(documents) + 1, np.int64)
     np.cumsum([len(tokens) for tokens in documents], out=starts[1:])
     return np.concatenate(documents), starts

@@ -51,8 +51,8 @@ def main(store: str, index: str) -> None:
     with open_datastore(store) as opened:
         writer = open_writer(index, opened.manifest.vocab_size)
         entries = 0
-        for _, tokens in opened.documents():
-            writer.add_entry(tokens.tolist())
+        for document in opened.documents():
+            writer.add_entry(document.tokens.tolist())
             entries += 1
     writer.finalize()
     seconds = time.perf_counter() - begin

@@ -71,7 +71,7 @@ def count_equal(digests: Path, store: Path) -> tuple[int, int]:
     theirs = [raw[start : start + DIGEST_BYTES] for start in range(0, len(raw), DIGEST_BYTES)]
     theirs = [each for each in theirs if each != nothing]
     with open_datastore(store) as opened:
-        ours = [digest(tokens) for _, tokens in opened.documents() if len(tokens)]
+        ours = [digest(document.tokens) for document in opened.documents() if len(document.tokens)]
     return sum(a == b for a, b in zip(ours, theirs, strict=False)), max(len(ours), len(theirs))
 
 

@@ -28,12 +28,12 @@ def first_tokens(store: Datastore, tokens: int, workdir: Path) -> Path:
     manifest = store.manifest
     dtype = token_dtype(manifest.vocab_size)
     parts, sources, left = [], DocumentTableWriter(), tokens
-    for source, ids in store.documents():
+    for document in store.documents():
         if left <= 0:
             break
-        parts += [ids[:left].astype(dtype), np.array([separator(dtype)], dtype)]
-        sources.add(source or "")
-        left -= len(ids)
+        parts += [document.tokens[:left].astype(dtype), np.array([separator(dtype)], dtype)]
+        sources.add(document.source or "", document.metadata)
+        left -= len(document.tokens)
     entry = write_segment(
         path / SEGMENTS_NAME / "000000.seg",
         np.concatenate(parts),

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from datastore.documents import Metadata
+
 BLOCK_BYTES = 1 << 20
 BLOCK_TOKENS = 1 << 19
 MAX_LINE_BYTES = 256 << 20
@@ -34,9 +36,10 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Whole documents as (source, text or UTF-8 bytes)."""
+    """Whole documents as (source, text or UTF-8 bytes), and the metadata of each, or none for any."""
 
     documents: tuple[tuple[str, str | bytes], ...]
+    metadata: tuple[Metadata, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class TokenRun:
     """Token ids of the file ``path`` from its id ``first`` on; ``starts`` are the offsets where a document begins.
 
     ``ids`` is any integer array; ids equal to the end-of-document id split documents further. ``sources`` names the
-    documents at ``starts`` where the file does, else they are named by position.
+    documents at ``starts`` where the file does, else they are named by position; ``metadata`` is theirs, or none for any.
     """
 
     path: str
@@ -52,6 +55,7 @@ class TokenRun:
     ids: npt.NDArray[np.integer]
     starts: tuple[int, ...] = (0,)
     sources: tuple[str, ...] | None = None
+    metadata: tuple[Metadata, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 from build_index.block import Lines, Texts
 from build_index.options import BuildOptions
+from datastore.documents import NO_METADATA, Metadata
 from datastore.errors import InvalidArgument
 
 MAX_TEXT_CHARACTERS = 1 << 20
@@ -16,9 +18,10 @@ REPLACEMENT = "\ufffd"
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """Texts and where each came from, their size in UTF-8, and how many invalid places were replaced by U+FFFD."""
+    """Texts, where each came from and its metadata, their size in UTF-8, and how many invalid places became U+FFFD."""
 
     sources: list[str]
+    metadata: list[Metadata]
     texts: list[str]
     text_bytes: int
     replaced: int
@@ -30,24 +33,28 @@ def parse_documents(payload: Lines | Texts, options: BuildOptions) -> Documents:
     Raises:
         InvalidArgument: a line is no JSON object, or lacks the field, or the field holds no text; the message names the line.
     """
-    found = _from_lines(payload, options) if isinstance(payload, Lines) else payload.documents
+    if isinstance(payload, Lines):
+        payload = _from_lines(payload, options)
     sources: list[str] = []
+    metadata: list[Metadata] = []
     texts: list[str] = []
     text_bytes = replaced = 0
-    for source, raw in found:
+    for (source, raw), kept in zip(payload.documents, payload.metadata or repeat(NO_METADATA), strict=False):
         text, size, bad = _clean(raw)
         text_bytes += size
         replaced += bad
         for piece in _cut(text):
             sources.append(source)
+            metadata.append(kept)
             texts.append(piece)
-    return Documents(sources, texts, text_bytes, replaced)
+    return Documents(sources, metadata, texts, text_bytes, replaced)
 
 
-def _from_lines(lines: Lines, options: BuildOptions) -> list[tuple[str, str | bytes]]:
+def _from_lines(lines: Lines, options: BuildOptions) -> Texts:
     text_path = options.text_field.split(".")
     id_path = options.id_field.split(".") if options.id_field else None
     found: list[tuple[str, str | bytes]] = []
+    metadata: list[Metadata] = []
     for number, line in enumerate(lines.data.split(b"\n"), lines.first_line):
         if not line or line.isspace():
             continue
@@ -64,7 +71,15 @@ def _from_lines(lines: Lines, options: BuildOptions) -> list[tuple[str, str | by
                 )
             place = f"{lines.path}#{name}"
         found.append((place, text if not bad else _Repaired(text, bad)))
-    return found
+        if options.metadata:
+            metadata.append(keep_metadata(record, options.metadata))
+    return Texts(tuple(found), tuple(metadata))
+
+
+def keep_metadata(record: Any, fields: tuple[str, ...]) -> Metadata:
+    """The values of ``fields`` in a record; those that are missing or null are left out."""
+    found = {name: _field(record, name.split("."), name) for name in fields}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 class _Repaired(str):

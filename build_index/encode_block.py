@@ -14,6 +14,7 @@ from build_index.documents import parse_documents
 from build_index.encoder import Encoder
 from build_index.options import BuildOptions
 from build_index.proof import load_fast
+from datastore.documents import NO_METADATA, Metadata
 from datastore.errors import InvalidArgument, Unsupported
 from datastore.segment import separator, token_dtype
 
@@ -35,6 +36,7 @@ class EncodedBlock:
     Attributes:
         tokens: uint16 or uint32 [n], separators included.
         sources: where each document came from; documents without tokens are left out.
+        metadata: what was kept of each one's record.
         text_bytes: UTF-8 bytes read, or for token runs the bytes of their ids.
         replaced: invalid places in the UTF-8 that became U+FFFD.
         routed, checked, differed: see ``EncodedTexts``.
@@ -42,6 +44,7 @@ class EncodedBlock:
 
     tokens: npt.NDArray[Any]
     sources: list[str]
+    metadata: list[Metadata]
     text_bytes: int
     replaced: int = 0
     routed: int = 0
@@ -75,10 +78,10 @@ class BlockEncoder:
             raise InvalidArgument(f"corpus {path}: holds text, and no tokenizer is given; name one with --tokenizer")
         documents = parse_documents(payload, self._options)
         encoded = self._encoder.encode(documents.texts, seed=documents.text_bytes)
-        sources = [source for source, ids in zip(documents.sources, encoded.ids, strict=True) if ids]
         return EncodedBlock(
             self._join(encoded.ids),
-            sources,
+            [source for source, ids in zip(documents.sources, encoded.ids, strict=True) if ids],
+            [metadata for metadata, ids in zip(documents.metadata, encoded.ids, strict=True) if ids],
             documents.text_bytes,
             documents.replaced,
             encoded.routed,
@@ -106,15 +109,16 @@ class BlockEncoder:
         begins[list(run.starts)] = True
         begins[1:] |= ends
         begins[-1] = False
-        sources, pieces = [], []
+        sources, metadata, pieces = [], [], []
         bounds = np.append(np.flatnonzero(begins), len(ids))
         for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
             document = ids[start : stop - 1 if ends[stop - 1] else stop]
             if len(document):
                 sources.append(_source(run, int(start)))
+                metadata.append(run.metadata[_index(run, int(start))] if run.metadata else NO_METADATA)
                 pieces += [document.astype(self._dtype), np.array([separator(self._dtype)], self._dtype)]
         tokens = np.concatenate(pieces) if pieces else np.empty(0, self._dtype)
-        return EncodedBlock(tokens, sources, ids.nbytes)
+        return EncodedBlock(tokens, sources, metadata, ids.nbytes)
 
     def _check_range(self, run: TokenRun, ids: npt.NDArray[Any], ends: npt.NDArray[np.bool_]) -> None:
         bad = ((ids < 0) | (ids >= self._vocab_size)) & ~ends
@@ -130,7 +134,11 @@ class BlockEncoder:
 def _source(run: TokenRun, start: int) -> str:
     if run.sources is None:
         return f"{run.path}@{run.first + start}"
-    return run.sources[int(np.searchsorted(run.starts, start, side="right")) - 1]
+    return run.sources[_index(run, start)]
+
+
+def _index(run: TokenRun, start: int) -> int:
+    return int(np.searchsorted(run.starts, start, side="right")) - 1
 
 
 def _make_encoder(tokenizer_json: str, wants_fast: bool) -> Encoder:

@@ -59,7 +59,7 @@ class Gatherer:
         with TokenFile(self.workspace.tokens, token_dtype(self.target.vocab_size)) as file:
             for block, tokens in encoded:
                 file.append(tokens.tokens)
-                table.extend(tokens.sources)
+                table.extend(zip(tokens.sources, tokens.metadata, strict=True))
                 counts.add_block(tokens)
                 self.text_bytes += tokens.text_bytes
                 self.tokens += len(tokens.tokens) - len(tokens.sources)

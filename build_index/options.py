@@ -10,8 +10,8 @@ from datastore.errors import InvalidArgument
 
 DEFAULT_SEGMENT_TOKENS = 64 << 20
 DEFAULT_ORDER_DEPTH = 64
-MAX_SEGMENT_TOKENS = (1 << 32) - (1 << 28)
-"""Positions are 4 bytes wide; the room above is for the last block of a segment, which is taken whole."""
+MAX_SEGMENT_TOKENS = (1 << 31) - (1 << 28)
+"""At most 2^31 tokens are sorted in one go; the room above is for the last block of a segment, which is taken whole."""
 
 TOKEN_FORMATS = ("u16", "u32")
 TOKENIZATIONS = ("auto", "exact")
@@ -29,6 +29,7 @@ class BuildOptions:
             when appending, for the datastore's own tokenizer).
         mode: "new" refuses an existing datastore, "append" adds segments to it, "replace" publishes a new generation.
         text_field, id_field: field of a JSON line or Parquet row; a dotted name goes into nested objects.
+        metadata: fields of a JSON line or Parquet row to keep with its document, named likewise.
         extensions: endings of the files to take from folders; empty takes every file that is text.
         token_format: width of the ids in ``.bin`` files; None takes the width that the vocabulary needs.
         end_of_document: the id that ends a document in tokenized corpora; None if documents are not marked.
@@ -48,6 +49,7 @@ class BuildOptions:
     mode: str = "new"
     text_field: str = "text"
     id_field: str | None = None
+    metadata: tuple[str, ...] = ()
     extensions: tuple[str, ...] = field(default=())
     token_format: str | None = None
     end_of_document: int | None = None
@@ -62,6 +64,7 @@ class BuildOptions:
             raise InvalidArgument("corpora: none given; name at least one file, folder or pattern to build from")
         _require(self.mode in MODES, "mode", self.mode, f"one of {', '.join(MODES)}")
         _require(bool(self.text_field), "text field", "''", "the name of a field, such as text")
+        _require(all(self.metadata), "metadata", "''", "names of fields, such as license,repo.name")
         _require(self.token_format in (None, *TOKEN_FORMATS), "token format", self.token_format, "u16 or u32")
         _require(self.tokenization in TOKENIZATIONS, "tokenization", self.tokenization, "auto or exact")
         _require(self.end_of_document is None or 0 <= self.end_of_document < 1 << 32, "end of document",

@@ -19,11 +19,11 @@ from datastore.segment import token_dtype
 STORE_BYTES_PER_TOKEN = {2: 6.2, 4: 7.2}
 """By width of the token type: what the segment format is allowed to take."""
 
-SORT_TOKENS_PER_SECOND = 4e6
-"""Of one thread on large segments; measured 6 to 8 million on source code, fewer where texts repeat or the disk is slow."""
+SORT_TOKENS_PER_SECOND = 8e6
+"""Of one thread on large segments; measured 11 to 14 million on source code, fewer where the disk is slow."""
 
-SORT_BYTES_PER_TOKEN = 4 + 16 * 0.06
-"""A position per token, and 16 bytes for those of the largest run with one first token: 6 % of the tokens of source code."""
+SORT_BYTES_PER_TOKEN = 4 + 1
+"""A position per token, and what sorting needs beside (csrc/core/sort.h)."""
 
 BUILDER_BYTES, WORKER_BYTES = 300e6, 250e6
 """Resident size without any segment: interpreter, libraries, tokenizer, blocks on their way."""

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from build_index.block import Texts, TokenRun
+from build_index.documents import keep_metadata
 from build_index.inputs import InputFile
 from build_index.options import BuildOptions
+from datastore.documents import Metadata
 from datastore.errors import Corruption, InvalidArgument, Unsupported
 
 IDS_COLUMN = "input_ids"
@@ -34,14 +36,16 @@ def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Texts
     try:
         with parquet.ParquetFile(file.path) as table:
             column = _choose(table.schema_arrow, file.path, options)
-            wanted = [column, *([options.id_field] if options.id_field else [])]
+            kept = _kept_columns(table.schema_arrow, options)
+            wanted = [column, *([options.id_field] if options.id_field else []), *kept]
             row = 0
             total = max(1, table.metadata.num_rows)
-            for batch in table.iter_batches(batch_size=BATCH_ROWS, columns=wanted):
+            for batch in table.iter_batches(batch_size=BATCH_ROWS, columns=list(dict.fromkeys(wanted))):
                 sources = _sources(batch, row, file.path, options.id_field)
+                metadata = _metadata(batch, kept, options)
                 read = _texts if column == options.text_field else _token_run
                 row += batch.num_rows
-                yield read(batch, column, sources, file.path, row - batch.num_rows), file.size * row // total
+                yield read(batch, column, sources, metadata, file.path, row - batch.num_rows), file.size * row // total
     except pyarrow.ArrowException as error:
         reason = " ".join(str(error).split())[:160]
         raise Corruption(
@@ -73,7 +77,19 @@ def _sources(batch: Any, row: int, path: str, id_field: str | None) -> list[str]
     return [f"{path}#{value}" for value in batch.column(id_field).to_pylist()]
 
 
-def _texts(batch: Any, column: str, sources: list[str], path: str, row: int) -> Texts:
+def _kept_columns(schema: Any, options: BuildOptions) -> list[str]:
+    """The columns that metadata is in: a field may be a column, or lie inside one."""
+    columns = [name if name in schema.names else name.split(".")[0] for name in options.metadata]
+    return [column for column in dict.fromkeys(columns) if column in schema.names]
+
+
+def _metadata(batch: Any, columns: list[str], options: BuildOptions) -> tuple[Metadata, ...]:
+    if not columns:
+        return ()
+    return tuple(keep_metadata(record, options.metadata) for record in batch.select(columns).to_pylist())
+
+
+def _texts(batch: Any, column: str, sources: list[str], metadata: tuple[Metadata, ...], path: str, row: int) -> Texts:
     texts = batch.column(column).to_pylist()
     for offset, text in enumerate(texts):
         if not isinstance(text, (str, bytes)):
@@ -81,10 +97,12 @@ def _texts(batch: Any, column: str, sources: list[str], path: str, row: int) -> 
                 f"{path}:{row + offset + 1}: column '{column}' holds {type(text).__name__}, not text; "
                 "name the text column with --text-field"
             )
-    return Texts(tuple(zip(sources, texts, strict=True)))
+    return Texts(tuple(zip(sources, texts, strict=True)), metadata)
 
 
-def _token_run(batch: Any, column: str, sources: list[str], path: str, row: int) -> TokenRun:
+def _token_run(
+    batch: Any, column: str, sources: list[str], metadata: tuple[Metadata, ...], path: str, row: int
+) -> TokenRun:
     lists = batch.column(column)
     values = lists.flatten() if hasattr(lists, "flatten") else None
     if values is None or not str(values.type).startswith(("int", "uint")) or lists.null_count or values.null_count:
@@ -93,6 +111,5 @@ def _token_run(batch: Any, column: str, sources: list[str], path: str, row: int)
         )
     lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
     starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
-    return TokenRun(
-        path, 0, values.to_numpy(zero_copy_only=False), tuple(int(start) for start in starts), tuple(sources)
-    )
+    ids = values.to_numpy(zero_copy_only=False)
+    return TokenRun(path, 0, ids, tuple(int(start) for start in starts), tuple(sources), metadata)

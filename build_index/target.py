@@ -45,6 +45,7 @@ class Target:
             "segment_tokens": options.segment_tokens,
             "text_field": options.text_field,
             "id_field": options.id_field,
+            "metadata": list(options.metadata),
             "token_width": self.token_width,
             "end_of_document": options.end_of_document,
             "tokenization": options.tokenization,

@@ -1,7 +1,7 @@
 """The index as Python objects: open, look up, draft, verify."""
 
 from datastore.context import ContextIndex
-from datastore.datastore import Datastore, Occurrence, open_datastore
+from datastore.datastore import Datastore, Document, Occurrence, open_datastore
 from datastore.draft_tree import DraftTree, Source
 from datastore.retriever import Match, Retriever
 from datastore.version import __version__
@@ -9,6 +9,7 @@ from datastore.version import __version__
 __all__ = [
     "ContextIndex",
     "Datastore",
+    "Document",
     "DraftTree",
     "Match",
     "Occurrence",

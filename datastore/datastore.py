@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datastore import _native
-from datastore.documents import DocumentTable
+from datastore.documents import DocumentTable, Metadata
 from datastore.draft_tree import DraftTree, Source
 from datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable
 from datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
@@ -30,6 +30,7 @@ class Occurrence:
         document: index of the document in the segment.
         offset: token offset of the pattern in the document.
         source: where the document came from; None if that was not recorded.
+        metadata: field -> value of what was kept of its record.
         tokens: uint32[m], the pattern and what follows it, to the document's end at most.
     """
 
@@ -37,17 +38,44 @@ class Occurrence:
     document: int
     offset: int
     source: str | None
+    metadata: Metadata
     tokens: npt.NDArray[np.uint32]
 
 
-def open_datastore(path: str | Path) -> Datastore:
-    """Open the present generation of the datastore at ``path``, in time independent of its size.
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document.
+
+    Attributes:
+        source: where it came from; None if that was not recorded.
+        metadata: field -> value of what was kept of its record.
+        tokens: uint32[n].
+    """
+
+    source: str | None
+    metadata: Metadata
+    tokens: npt.NDArray[np.uint32]
+
+
+RESIDENCIES = ("mmap", "warm", "locked")
+"""How the files of a datastore are kept in memory; see ``open_datastore``."""
+
+
+def open_datastore(path: str | Path, residency: str = "mmap") -> Datastore:
+    """Open the present generation of the datastore at ``path``, in time independent of its size unless it is locked.
+
+    Args:
+        residency: ``mmap``: pages come in one by one as queries touch them, and the system drops them when it needs memory.
+            ``warm``: the same, and a thread reads all files in meanwhile; for stores that fit into memory. ``locked``: all
+            files are read in first, and stay in memory until the datastore is closed.
 
     Raises:
+        InvalidArgument: another residency.
         NotFound: there is no datastore.
         Corruption, Unsupported: a file is damaged, missing, another one than the manifest lists, or of a newer version.
+        ResourceExhausted: the system does not let this process lock so much memory.
     """
-    return Datastore(Path(path))
+    return Datastore(Path(path), residency)
 
 
 class Datastore:
@@ -56,10 +84,14 @@ class Datastore:
     Any number of threads may use one object. It goes on serving the generation it opened when a newer one is published.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, residency: str = "mmap") -> None:
+        if residency not in RESIDENCIES:
+            raise InvalidArgument(f"residency is {residency!r}; it must be one of {', '.join(RESIDENCIES)}")
         self.path = path
         self.manifest: Manifest = read_manifest(path)
-        self._segments = [_open_segment(path / SEGMENTS_NAME, entry, self.manifest) for entry in self.manifest.segments]
+        self._segments = [
+            _open_segment(path / SEGMENTS_NAME, entry, self.manifest, residency) for entry in self.manifest.segments
+        ]
         self._native: _native.Searcher | None = _native.Searcher(self._segments)
 
     def lookup(self, ids: Tokens, max_match: int = 16, min_match: int = 1) -> Match:
@@ -100,13 +132,13 @@ class Datastore:
         found = self._searcher().occurrences(ids, limit)
         return [self._occurrence(number, position, len(ids) + context) for number, position in found]
 
-    def documents(self) -> Iterator[tuple[str | None, npt.NDArray[np.uint32]]]:
-        """Every document in order: its source, and its tokens (uint32[n])."""
+    def documents(self) -> Iterator[Document]:
+        """Every document in order."""
         for segment, entry in zip(self._segments, self.manifest.segments, strict=True):
             table = DocumentTable(segment.document_table(), entry.name)
-            for document in range(entry.documents):
+            for document, (source, metadata) in enumerate(table.origins(entry.documents)):
                 begin, end = segment.document_range(document)
-                yield table.source(document), segment.read_tokens(begin, end - begin)
+                yield Document(source, metadata, segment.read_tokens(begin, end - begin))
 
     def info(self) -> dict[str, Any]:
         """Facts: path, generation, tokens, documents, bytes, vocab_size, order_depth, tokenizer, created, settings, segments."""
@@ -138,6 +170,15 @@ class Datastore:
                 for entry, fact in zip(manifest.segments, facts, strict=True)
             ],
         }
+
+    def resident_bytes(self) -> int | None:
+        """Bytes of the segment files that are in memory, whoever brought them there; costs a look at every page's state.
+
+        None where the system does not tell: it does so only to the files' owner and to those who may write to them.
+        """
+        sizes = [segment.resident_bytes() for segment in self._segments]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if len(known) == len(sizes) else None
 
     def tokenizer_path(self) -> Path | None:
         """The copy of the tokenizer that this generation was built with, if there was one and it is still there."""
@@ -180,16 +221,15 @@ class Datastore:
         if document >= entry.documents:
             raise Corruption(f"{entry.name}: token {position} lies in no document; run 'suffolk verify {self.path}'")
         begin, end = segment.document_range(document)
-        source = DocumentTable(segment.document_table(), entry.name).source(document)
-        return Occurrence(
-            entry.name, document, position - begin, source, segment.read_tokens(position, min(limit, end - position))
-        )
+        source, metadata = DocumentTable(segment.document_table(), entry.name).origin(document)
+        tokens = segment.read_tokens(position, min(limit, end - position))
+        return Occurrence(entry.name, document, position - begin, source, metadata, tokens)
 
 
-def _open_segment(folder: Path, entry: SegmentEntry, manifest: Manifest) -> _native.Segment:
+def _open_segment(folder: Path, entry: SegmentEntry, manifest: Manifest, residency: str) -> _native.Segment:
     path = folder / entry.name
     try:
-        segment = _native.Segment(str(path))
+        segment = _native.Segment(str(path), residency)
     except NotFound as error:
         raise Corruption(f"{path} is missing; restore it from a copy, or build the datastore again") from error
     facts = segment.facts()

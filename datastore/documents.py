@@ -1,43 +1,69 @@
-"""The document table of a segment: where each document came from, compressed in blocks and read lazily.
+"""The document table of a segment: what is known of each document, compressed in blocks and read lazily.
 
 Layout (docs/FORMAT.md): u32 block count, u32 documents per block, then u32[block count + 1] offsets of the blocks from the
-end of this array, then the blocks. A block is one zstd frame of a JSON array with the source of each of its documents.
+end of this array, then the blocks. A block is one zstd frame of a JSON array with an object for each of its documents.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import zstandard
 
-from datastore.errors import Corruption
+from datastore.errors import Corruption, InvalidArgument
 
 BLOCK_DOCUMENTS = 256
 MAX_BLOCK_BYTES = 1 << 24
 """A block may not unpack to more: what a reader allocates is bounded, whatever a damaged frame says."""
 MAX_SOURCE_CHARACTERS = 4096
+MAX_METADATA_BYTES = 1 << 14
+"""Of one document, as JSON: with the longest sources, a block of such documents still keeps to its bound."""
+
+Value = str | int | float | bool
+Metadata = Mapping[str, Value]
+NO_METADATA: Metadata = {}
+
+
+class Origin(NamedTuple):
+    """What a document table says of a document.
+
+    Attributes:
+        source: where it came from, its id: a path, a path and a line, or a path and an id; None if that was not recorded.
+        metadata: field -> value, the fields that the build was told to keep and the record had.
+    """
+
+    source: str | None
+    metadata: Metadata = NO_METADATA
 
 
 class DocumentTableWriter:
-    """Collects the source of each document of a segment, in order. Not thread-safe; keeps compressed blocks in memory."""
+    """Collects the origin of each document of a segment, in order. Not thread-safe; keeps compressed blocks in memory."""
 
     def __init__(self) -> None:
         self._pending: list[str] = []
         self._blocks: list[bytes] = []
         self._compressor = zstandard.ZstdCompressor(level=9)
 
-    def add(self, source: str) -> None:
-        """The next document came from ``source``: a path, or a path and an id; cut after 4096 characters."""
-        self._pending.append(source[:MAX_SOURCE_CHARACTERS])
+    def add(self, source: str, metadata: Metadata = NO_METADATA) -> None:
+        """The next document came from ``source``, which is cut after 4096 characters.
+
+        Raises:
+            InvalidArgument: a value is no text, finite number or boolean, or the metadata has more than 16 KiB as JSON.
+        """
+        source = source[:MAX_SOURCE_CHARACTERS]
+        entry = {"source": source, "metadata": _writable(source, metadata)} if metadata else {"source": source}
+        self._pending.append(_json(entry))
         if len(self._pending) == BLOCK_DOCUMENTS:
             self._close_block()
 
-    def extend(self, sources: Iterable[str]) -> None:
-        for source in sources:
-            self.add(source)
+    def extend(self, origins: Iterable[tuple[str, Metadata]]) -> None:
+        """Add one after the other."""
+        for source, metadata in origins:
+            self.add(source, metadata)
 
     def finish(self) -> bytes:
         """The table, for ``write_segment(documents=...)``."""
@@ -48,9 +74,7 @@ class DocumentTableWriter:
         return struct.pack("<II", len(self._blocks), BLOCK_DOCUMENTS) + offsets.tobytes() + b"".join(self._blocks)
 
     def _close_block(self) -> None:
-        self._blocks.append(
-            self._compressor.compress(json.dumps(self._pending, ensure_ascii=False).encode("utf-8", "replace"))
-        )
+        self._blocks.append(self._compressor.compress(f"[{','.join(self._pending)}]".encode("utf-8", "replace")))
         self._pending.clear()
 
 
@@ -61,25 +85,90 @@ class DocumentTable:
         self._table = memoryview(table)
         self._path = path
 
-    def source(self, document: int) -> str | None:
-        """Where document ``document`` came from; None if the segment was written without a table.
+    def origin(self, document: int) -> Origin:
+        """What is known of document ``document``; nothing if the segment was written without a table.
 
         Raises:
             Corruption: the table is damaged.
         """
         if len(self._table) == 0:
-            return None
+            return Origin(None)
+        block, place = divmod(document, BLOCK_DOCUMENTS)
+        origins = self._block(block, document)
+        if place >= len(origins):
+            raise self._damaged(document, f"block {block} has {len(origins)} documents")
+        return origins[place]
+
+    def origins(self, documents: int) -> Iterator[Origin]:
+        """What is known of each of the segment's ``documents``, in order.
+
+        Raises:
+            Corruption: the table is damaged, or has another number of documents.
+        """
+        for first in range(0, documents, BLOCK_DOCUMENTS):
+            expected = min(BLOCK_DOCUMENTS, documents - first)
+            if len(self._table) == 0:
+                yield from [Origin(None)] * expected
+                continue
+            origins = self._block(first // BLOCK_DOCUMENTS, first)
+            if len(origins) != expected:
+                raise self._damaged(first, f"a block has {len(origins)} documents, not {expected}")
+            yield from origins
+
+    def _block(self, block: int, document: int) -> list[Origin]:
         try:
             block_count, block_documents = struct.unpack_from("<II", self._table)
-            block, place = divmod(document, block_documents)
-            if block >= block_count:
-                raise ValueError(f"it has {block_count} blocks")
+            if block_documents != BLOCK_DOCUMENTS or block >= block_count:
+                raise ValueError(f"it has {block_count} blocks of {block_documents} documents")
             begin, end = struct.unpack_from("<II", self._table, 8 + 4 * block)
             base = 8 + 4 * (block_count + 1)
             frame = bytes(self._table[base + begin : base + end])
             if zstandard.frame_content_size(frame) > MAX_BLOCK_BYTES:
                 raise ValueError(f"a block unpacks to more than {MAX_BLOCK_BYTES} bytes")
             text = zstandard.ZstdDecompressor().decompress(frame, max_output_size=MAX_BLOCK_BYTES)
-            return str(json.loads(text)[place])
-        except (struct.error, ValueError, ZeroDivisionError, LookupError, TypeError, zstandard.ZstdError) as error:
-            raise Corruption(f"{self._path}: the document table is damaged at document {document}: {error}") from error
+            entries = json.loads(text, parse_constant=_refuse_constant)
+            if not isinstance(entries, list):
+                raise ValueError("a block is no list")
+            return [_origin(entry) for entry in entries]
+        except (struct.error, ValueError, RecursionError, zstandard.ZstdError) as error:
+            raise self._damaged(document, error) from error
+
+    def _damaged(self, document: int, reason: object) -> Corruption:
+        return Corruption(f"{self._path}: the document table is damaged at document {document}: {reason}")
+
+
+def _writable(source: str, metadata: Metadata) -> Metadata:
+    for name, value in metadata.items():
+        if not _is_value(value):
+            raise InvalidArgument(
+                f"{source}: metadata field '{name}' holds {type(value).__name__}, not text, a finite number or a "
+                "boolean; name a field inside it (with dots), or leave it out"
+            )
+    if (size := len(_json(metadata).encode("utf-8", "replace"))) > MAX_METADATA_BYTES:
+        raise InvalidArgument(
+            f"{source}: metadata of {size} bytes; a document may have {MAX_METADATA_BYTES}: keep fewer or shorter fields"
+        )
+    return metadata
+
+
+def _origin(entry: Any) -> Origin:
+    if not isinstance(entry, dict) or not {"source"} <= entry.keys() <= {"source", "metadata"}:
+        raise ValueError("an entry is no object of source and metadata")
+    source, metadata = entry["source"], entry.get("metadata", NO_METADATA)
+    if not isinstance(source, str) or not isinstance(metadata, dict) or not all(map(_is_value, metadata.values())):
+        raise ValueError("an entry's source or metadata is of the wrong type")
+    return Origin(source, metadata)
+
+
+def _is_value(value: object) -> bool:
+    if isinstance(value, float):
+        return value - value == 0  # infinities and NaN have no JSON form
+    return isinstance(value, (str, int))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")

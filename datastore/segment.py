@@ -14,8 +14,6 @@ import numpy.typing as npt
 from datastore import _native
 from datastore.errors import InvalidArgument
 
-MAX_SEGMENT_TOKENS = 2**32 - 2
-"""Tokens and separators in one segment: positions have 4 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +67,10 @@ def write_segment(
         threads: 0 for as many as the machine has cores. The bytes written do not depend on it.
         progress: called with the share done (0..1) about ten times a second; may raise, which ends the work.
 
-    Memory: 4 bytes a token beside ``tokens``, and 16 bytes per token of the largest run with one first token, per thread.
+    Memory: 5 bytes a token beside ``tokens``.
 
     Raises:
-        InvalidArgument: an id out of range (named), no tokens, a missing last separator, more than 2^32 - 2 tokens.
+        InvalidArgument: an id out of range (named), no tokens, a missing last separator, more than 2^31 tokens.
         ResourceExhausted: the disk is full, or memory is.
         KeyboardInterrupt: on Ctrl-C, soon.
     """

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from datastore import ContextIndex, Datastore, DraftTree, Match, Retriever, Source, __version__, open_datastore
-from datastore.errors import SuffolkError
+from datastore.errors import InvalidArgument, SuffolkError
 
 if TYPE_CHECKING:
     from serving.draft_service.client import RemoteDatastore
@@ -31,15 +31,19 @@ __all__ = [
 ]
 
 
-def open(path_or_url: str) -> Datastore | RemoteDatastore:
+def open(path_or_url: str, residency: str = "mmap") -> Datastore | RemoteDatastore:
     """A datastore on disk, or one behind a draft service (``grpc://host:port/name``): the same methods.
 
+    ``residency`` says how files on disk are kept in memory (``datastore.open_datastore``); for a service, its server decides.
+
     Raises:
-        NotFound, Corruption, Unsupported: see ``datastore.open_datastore``.
+        NotFound, Corruption, Unsupported, ResourceExhausted: see ``datastore.open_datastore``.
         InvalidArgument, Unavailable: see ``serving.draft_service.client.connect``.
     """
     if path_or_url.startswith(("grpc://", "grpc+unix://", "grpcs://")):
         from serving.draft_service.client import connect  # gRPC is loaded only by those who use it
 
+        if residency != "mmap":
+            raise InvalidArgument(f"residency is {residency!r} for {path_or_url}; give it to 'suffolk serve' there")
         return connect(path_or_url)
-    return open_datastore(path_or_url)
+    return open_datastore(path_or_url, residency)

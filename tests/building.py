@@ -86,7 +86,7 @@ def write_jsonl(path: Path, texts: list[str]) -> Path:
 def read_documents(store: Path) -> list[tuple[str | None, list[int]]]:
     """Every document of a datastore as (source, ids), in order."""
     with open_datastore(store) as datastore:
-        return [(source, ids.tolist()) for source, ids in datastore.documents()]
+        return [(document.source, document.tokens.tolist()) for document in datastore.documents()]
 
 
 def segment_bytes(store: Path) -> dict[str, bytes]:

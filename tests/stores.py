@@ -25,7 +25,8 @@ def make_store(
     entries = []
     for number, documents in enumerate(segments):
         table = DocumentTableWriter()
-        table.extend(f"segment {number} document {index}" for index in range(len(documents)))
+        for index in range(len(documents)):
+            table.add(f"segment {number} document {index}")
         entries.append(
             write_segment(
                 path / SEGMENTS_NAME / f"{number:06d}.seg",

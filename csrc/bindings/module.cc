@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
@@ -21,16 +22,39 @@ namespace {
 using Segments = std::vector<std::shared_ptr<const Segment>>;
 using Contexts = std::vector<std::vector<std::uint32_t>>;
 
+using DocumentLists = std::vector<py::array_t<std::uint32_t, py::array::c_style>>;
+
+// Sorted document indices, checked against the segments they belong to: one list a segment, or no list at all.
+std::vector<std::vector<std::uint32_t>> deleted_lists(const Segments& segments, const DocumentLists& given) {
+  std::vector<std::vector<std::uint32_t>> lists;
+  if (!given.empty() && given.size() != segments.size()) {
+    throw Error(Code::kInvalidArgument, "deleted documents: " + std::to_string(given.size()) + " lists for " + std::to_string(segments.size()) + " segments");
+  }
+  for (std::size_t s = 0; s < given.size(); ++s) {
+    const auto& list = lists.emplace_back(given[s].data(), given[s].data() + given[s].size());
+    const bool rising = std::adjacent_find(list.begin(), list.end(), std::greater_equal<>()) == list.end();
+    if (!rising || (!list.empty() && list.back() >= segments[s]->header().document_count)) {
+      throw Error(Code::kInvalidArgument, "deleted documents of " + segments[s]->path() + " must rise and be below " +
+                                              std::to_string(segments[s]->header().document_count));
+    }
+  }
+  return lists;
+}
+
 // The segments of one generation, searched as one. Immutable: any number of threads may query it.
 class Searcher {
  public:
-  explicit Searcher(Segments segments) : segments_(std::move(segments)) {
+  // `deletions` hold the tokens of deleted documents, which are subtracted from every count; `deleted_documents` says which they
+  // are, for `occurrences` alone.
+  Searcher(Segments segments, const Segments& deletions, const DocumentLists& deleted_documents)
+      : segments_(std::move(segments)), live_(segments_.size()), deleted_(deleted_lists(segments_, deleted_documents)) {
+    if (segments_.empty()) throw Error(Code::kInvalidArgument, "a datastore needs at least one segment");
+    segments_.insert(segments_.end(), deletions.begin(), deletions.end());
     for (const auto& segment : segments_) {
       views_.push_back(segment->suffixes());
       vocab_size_ = std::min(vocab_size_, segment->header().vocab_size);
       order_depth_ = std::min(order_depth_, segment->header().order_depth);
     }
-    if (segments_.empty()) throw Error(Code::kInvalidArgument, "a datastore needs at least one segment");
   }
 
   std::vector<std::pair<std::uint32_t, std::uint64_t>> lookup(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match) const {
@@ -41,7 +65,7 @@ class Searcher {
     const py::gil_scoped_release release;
     std::vector<std::pair<std::uint32_t, std::uint64_t>> matches;
     for (const auto& tail : tails) {
-      const Match match = longest_match(views_, tail, bounds);
+      const Match match = longest_match(corpus(), tail, bounds);
       matches.emplace_back(match.length, match.count);
     }
     return matches;
@@ -64,7 +88,7 @@ class Searcher {
     {
       const py::gil_scoped_release release;
       for (std::size_t i = 0; i < tails.size(); ++i) {
-        trees[i] = suffolk::draft(views_, longest_match(views_, tails[i], bounds[i]), bounds[i]);
+        trees[i] = suffolk::draft(corpus(), longest_match(corpus(), tails[i], bounds[i]), bounds[i]);
       }
     }
     py::list answers;
@@ -72,15 +96,17 @@ class Searcher {
     return answers;
   }
 
-  // (segment, position) of up to `limit` occurrences of the whole pattern, spread evenly over the interval of each segment.
+  // (segment, position) of up to `limit` occurrences of the whole pattern in documents that are not deleted, spread evenly over the
+  // interval of each segment. Where documents are deleted, at most kMaxProbes occurrences a segment are looked at, spread evenly:
+  // live ones can be missed only among more than that.
   std::vector<std::pair<std::size_t, std::uint64_t>> occurrences(const py::handle& pattern, std::uint64_t limit) const {
     const std::vector<std::uint32_t> ids = token_tail(pattern, order_depth_, vocab_size_);
     std::vector<std::pair<std::size_t, std::uint64_t>> found;
     const py::gil_scoped_release release;
-    for (std::size_t s = 0; s < views_.size() && !ids.empty() && found.size() < limit; ++s) {
-      const Interval interval = find(views_[s], ids);
-      const std::uint64_t take = std::min<std::uint64_t>(interval.size(), limit - found.size());
-      for (std::uint64_t i = 0; i < take; ++i) found.emplace_back(s, views_[s].positions[interval.lo + interval.size() * i / take]);
+    for (std::size_t s = 0; s < live_ && !ids.empty() && found.size() < limit; ++s) {
+      const std::vector<std::uint64_t> places = live_positions(s, find(views_[s], ids), limit - found.size());
+      const std::uint64_t take = std::min<std::uint64_t>(places.size(), limit - found.size());
+      for (std::uint64_t i = 0; i < take; ++i) found.emplace_back(s, places[places.size() * i / take]);
     }
     return found;
   }
@@ -89,13 +115,38 @@ class Searcher {
   std::uint32_t order_depth() const { return order_depth_; }
 
  private:
+  static constexpr std::uint64_t kMaxProbes = 1'000'000;
+
+  Corpus corpus() const { return {views_, live_}; }
+
+  // Positions in documents that are not deleted, at least `wanted` if the interval has them; evenly spread, in suffix order.
+  std::vector<std::uint64_t> live_positions(std::size_t segment, Interval interval, std::uint64_t wanted) const {
+    const bool whole = deleted_.empty() || deleted_[segment].empty();
+    const std::uint64_t limit = whole ? wanted : std::max(wanted, kMaxProbes), most = std::min(interval.size(), limit);
+    std::vector<std::uint64_t> live;
+    for (std::uint64_t probes = std::min(most, wanted);; probes = std::min(most, probes * 8)) {
+      live.clear();
+      for (std::uint64_t i = 0; i < probes; ++i) {
+        const std::uint64_t position = views_[segment].positions[interval.lo + interval.size() * i / probes];
+        if (whole || !is_deleted(segment, position)) live.push_back(position);
+      }
+      if (live.size() >= wanted || probes == most) return live;
+    }
+  }
+
+  bool is_deleted(std::size_t segment, std::uint64_t position) const {
+    return std::binary_search(deleted_[segment].begin(), deleted_[segment].end(), segments_[segment]->document_at(position));
+  }
+
   Contexts context_tails(const py::sequence& contexts, const QueryBounds& bounds) const {
     Contexts tails;
     for (const py::handle context : contexts) tails.push_back(token_tail(context, bounds.max_match, vocab_size_));
     return tails;
   }
 
-  Segments segments_;  // keep the views' memory alive
+  Segments segments_;  // live ones, then deletions; keep the views' memory alive
+  std::size_t live_;
+  std::vector<std::vector<std::uint32_t>> deleted_;  // documents of each live segment; no list at all if none is deleted
   std::vector<Suffixes> views_;
   std::uint32_t vocab_size_ = kEnd;
   std::uint32_t order_depth_ = format::kMaxOrderDepth;
@@ -123,6 +174,14 @@ py::tuple write(const std::string& path, const py::array& tokens, std::uint32_t 
   const SegmentSummary summary = small ? write_tokens<std::uint16_t>(path, tokens, table, settings, progress)
                                        : write_tokens<std::uint32_t>(path, tokens, table, settings, progress);
   return py::make_tuple(summary.tokens, summary.documents, summary.bytes, summary.checksum);
+}
+
+std::shared_ptr<Segment> open_segment(const std::string& path, const std::string& residency) {
+  if (residency != "mmap" && residency != "warm" && residency != "locked") {
+    throw Error(Code::kInvalidArgument, "residency is '" + residency + "'; it must be mmap, warm or locked");
+  }
+  const py::gil_scoped_release release;  // locking reads the whole file
+  return std::make_shared<Segment>(path, residency == "mmap" ? Residency::kMapped : residency == "warm" ? Residency::kWarm : Residency::kLocked);
 }
 
 py::dict header_facts(const Segment& segment) {
@@ -171,7 +230,8 @@ PYBIND11_MODULE(_native, module) {
   py::register_local_exception_translator(translate);
 
   py::class_<Segment, std::shared_ptr<Segment>>(module, "Segment")
-      .def(py::init<const std::string&>(), py::arg("path"))
+      .def(py::init(&open_segment), py::arg("path"), py::arg("residency") = "mmap")
+      .def("resident_bytes", &Segment::resident_bytes, py::call_guard<py::gil_scoped_release>())
       .def("facts", &header_facts)
       .def("document_at", &Segment::document_at, py::arg("position"))
       .def("document_range", [](const Segment& segment, std::uint64_t index) {
@@ -192,7 +252,10 @@ PYBIND11_MODULE(_native, module) {
       }, py::arg("depth"), py::arg("progress") = py::none());
 
   py::class_<Searcher>(module, "Searcher")
-      .def(py::init([](const std::vector<std::shared_ptr<Segment>>& segments) { return Searcher(Segments(segments.begin(), segments.end())); }), py::arg("segments"))
+      .def(py::init([](const std::vector<std::shared_ptr<Segment>>& segments, const std::vector<std::shared_ptr<Segment>>& deletions,
+                       const DocumentLists& deleted_documents) {
+        return Searcher(Segments(segments.begin(), segments.end()), Segments(deletions.begin(), deletions.end()), deleted_documents);
+      }), py::arg("segments"), py::arg("deletions") = py::list(), py::arg("deleted_documents") = py::list())
       .def("lookup", &Searcher::lookup, py::arg("contexts"), py::arg("max_match"), py::arg("min_match"))
       .def("draft", &Searcher::draft, py::arg("contexts"), py::arg("max_match"), py::arg("min_match"), py::arg("max_depth"), py::arg("max_nodes"))
       .def("occurrences", &Searcher::occurrences, py::arg("pattern"), py::arg("limit"))

@@ -51,7 +51,9 @@ DraftTree ContextIndex::draft(const QueryBounds& bounds) const {
                              .positions = starts.data(),
                              .count = starts.size(),
                              .first_ranks = nullptr,
-                             .vocab_size = vocab_size_};
+                             .vocab_size = vocab_size_,
+                             .directory = nullptr,
+                             .directory_count = 0};
   const auto following = [&](std::uint32_t start) {
     return std::span(tokens_).subspan(start + match.length, std::min<std::size_t>(bounds.max_depth, size - start - match.length));
   };
@@ -61,7 +63,7 @@ DraftTree ContextIndex::draft(const QueryBounds& bounds) const {
     if (j == y.end()) return i != x.end();  // the shorter one, at the context's end, sorts last: it ends first
     return i != x.end() && *i < *j;
   });
-  return suffolk::draft({&suffixes, 1}, match, bounds);
+  return suffolk::draft(Corpus({&suffixes, 1}), match, bounds);
 }
 
 }  // namespace suffolk

@@ -29,8 +29,8 @@ void for_heavy_runs(const Suffixes& suffixes, std::uint32_t depth, Interval rang
 
 class Expansion {
  public:
-  Expansion(std::span<const Suffixes> segments, const Match& match, const QueryBounds& bounds)
-      : segments_(segments), bounds_(bounds), match_length_(match.length), open_(Worse{this}) {
+  Expansion(const Corpus& corpus, const Match& match, const QueryBounds& bounds)
+      : corpus_(corpus), bounds_(bounds), match_length_(match.length), open_(Worse{this}) {
     intervals_ = match.intervals;
     nodes_.push_back({.token = 0, .parent = -1, .depth = 0, .output = -1, .count = match.count});
     open_.push({match.count, 0, true});
@@ -95,26 +95,26 @@ class Expansion {
     if (done.depth < bounds_.max_depth) open_.push({done.count, index, true});
   }
 
-  // A heavy child as one segment sees it.
+  // A heavy child as one live segment sees it.
   struct Run {
     std::uint32_t token;
     std::uint32_t segment;
     Interval range;
   };
 
-  // Opens the children whose count is at most `bound` and at least a share of it; leaves the rest for later.
+  // Opens the children whose count is at most `bound` and at least a share of it; leaves the rest for later. A child that
+  // deletions make lighter than it was found to be is found again when its own count's turn comes.
   void expand(std::int32_t parent, std::uint64_t bound) {
     const std::uint64_t least = bound <= 16 ? 1 : bound / 4;
     find_heavy_runs(parent, least);
     for (std::size_t i = 0; i < heavy_.size();) {
       const std::uint32_t token = heavy_[i].token;
       const std::size_t first_interval = intervals_.size();
-      std::uint64_t count = 0;
-      for (std::uint32_t segment = 0; segment < segments_.size(); ++segment) {
+      for (std::uint32_t segment = 0; segment < corpus_.suffixes.size(); ++segment) {
         const bool known = i < heavy_.size() && heavy_[i].token == token && heavy_[i].segment == segment;
         intervals_.push_back(known ? heavy_[i++].range : find_child(parent, segment, token));
-        count += intervals_.back().size();
       }
+      const std::uint64_t count = corpus_.count(std::span(intervals_).subspan(first_interval));
       if (count < least || count > bound) {  // too light yet, or opened already
         intervals_.resize(first_interval);
         continue;
@@ -125,22 +125,22 @@ class Expansion {
     if (least > 1) open_.push({least - 1, parent, true});
   }
 
-  // Fills heavy_, by token and segment, with a run of every child that has at least `least` occurrences in all.
+  // Fills heavy_, by token and segment, with a run of every child that has at least `least` occurrences in the live segments.
   void find_heavy_runs(std::int32_t parent, std::uint64_t least) {
     // Such a child has at least this many in one of the segments.
-    const std::uint64_t stride = (least + segments_.size() - 1) / segments_.size();
+    const std::uint64_t stride = (least + corpus_.live - 1) / corpus_.live;
     heavy_.clear();
-    for (std::uint32_t segment = 0; segment < segments_.size(); ++segment) {
-      for_heavy_runs(segments_[segment], depth_below(parent), interval(parent, segment), stride,
+    for (std::uint32_t segment = 0; segment < corpus_.live; ++segment) {
+      for_heavy_runs(corpus_.suffixes[segment], depth_below(parent), interval(parent, segment), stride,
                      [&](std::uint32_t token, Interval run) { heavy_.push_back({token, segment, run}); });
     }
     const auto order = [](const Run& a, const Run& b) { return a.token != b.token ? a.token < b.token : a.segment < b.segment; };
-    if (segments_.size() > 1) std::sort(heavy_.begin(), heavy_.end(), order);
+    if (corpus_.live > 1) std::sort(heavy_.begin(), heavy_.end(), order);
   }
 
   Interval find_child(std::int32_t parent, std::uint32_t segment, std::uint32_t token) const {
     const auto [lo, hi] = interval(parent, segment);
-    const Suffixes& suffixes = segments_[segment];
+    const Suffixes& suffixes = corpus_.suffixes[segment];
     const std::uint64_t begin = lower_bound(suffixes, depth_below(parent), lo, hi, token);
     if (begin == hi || suffixes.token(begin, depth_below(parent)) != token) return {begin, begin};
     return {begin, run_end(suffixes, depth_below(parent), begin, hi, token)};
@@ -148,27 +148,27 @@ class Expansion {
 
   const Node& node(std::int32_t index) const { return nodes_[static_cast<std::size_t>(index)]; }
   Interval interval(std::int32_t index, std::size_t segment) const {
-    return intervals_[static_cast<std::size_t>(index) * segments_.size() + segment];
+    return intervals_[static_cast<std::size_t>(index) * corpus_.suffixes.size() + segment];
   }
   // Where the children's tokens stand in the suffixes of a node.
   std::uint32_t depth_below(std::int32_t index) const { return match_length_ + node(index).depth; }
 
-  std::span<const Suffixes> segments_;
+  const Corpus& corpus_;
   const QueryBounds& bounds_;
   std::uint32_t match_length_;
   std::vector<Node> nodes_;          // nodes_[0] is the root: the match itself
-  std::vector<Interval> intervals_;  // one a segment for each node
+  std::vector<Interval> intervals_;  // one for each of the corpus' suffixes, node by node
   std::vector<Run> heavy_;           // found by the latest expand
   std::priority_queue<Entry, std::vector<Entry>, Worse> open_;
 };
 
 }  // namespace
 
-DraftTree draft(std::span<const Suffixes> segments, const Match& match, const QueryBounds& bounds) {
+DraftTree draft(const Corpus& corpus, const Match& match, const QueryBounds& bounds) {
   DraftTree tree;
   tree.match_length = match.length;
   tree.match_count = match.count;
-  if (match.length > 0 && bounds.max_nodes > 0) Expansion(segments, match, bounds).run(tree);
+  if (match.length > 0 && bounds.max_nodes > 0) Expansion(corpus, match, bounds).run(tree);
   return tree;
 }
 

@@ -22,13 +22,14 @@ struct DraftTree {
 };
 
 // The `max_nodes` best nodes of the trie of what follows `match`, up to max_depth tokens and never past a document's end.
-// Exact whatever the number of occurrences, and the same for any cut of a corpus into segments.
+// Exact whatever the number of occurrences, and the same for any cut of a corpus into segments and deletions.
 //
-// A node is an interval per segment. The best open node is taken next; its children come heaviest first, found by probing
+// A node is an interval per segment and per deletion. The best open node is taken next; its children come heaviest first, found by probing
 // the sorted interval at a stride that no heavy child can hide between. So the cost follows the nodes that are returned,
-// not the occurrences: about O(max_nodes * log n) token reads, and O(occurrences) only when nearly all continuations differ.
+// not the occurrences: about O(max_nodes * log n) token reads, and O(occurrences) only when nearly all continuations differ, or
+// when nearly all occurrences are deleted.
 //
-// REQUIRES: match came from longest_match on the same segments. Thread-safe.
-DraftTree draft(std::span<const Suffixes> segments, const Match& match, const QueryBounds& bounds);
+// REQUIRES: match came from longest_match on the same corpus. Thread-safe.
+DraftTree draft(const Corpus& corpus, const Match& match, const QueryBounds& bounds);
 
 }  // namespace suffolk

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +10,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "core/crc32c.h"
@@ -16,6 +19,11 @@
 
 namespace suffolk {
 namespace {
+
+constexpr std::size_t kWarmBytes = std::size_t{32} << 20;      // read in at a time; after each the thread looks whether to stop
+constexpr std::size_t kSampledPages = std::size_t{1} << 20;    // that mincore is asked about
+constexpr std::size_t kSampleRun = 256;                        // neighbouring pages in a sample
+constexpr int kPopulateRead = 22;                              // MADV_POPULATE_READ, Linux 5.14; older headers lack the name
 
 [[noreturn]] void fail(const std::string& what, const std::string& path, int error) {
   const std::string reason = path + ": " + what + ": " + std::strerror(error);
@@ -54,27 +62,97 @@ class Descriptor {
   int value_;
 };
 
+std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
+
+// The pages that hold `part`, as madvise wants them.
+std::pair<void*, std::size_t> whole_pages(std::span<const std::byte> part) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(part.data());
+  const std::uintptr_t before = begin % page_bytes();
+  return {reinterpret_cast<void*>(begin - before), part.size() + before};
+}
+
 }  // namespace
 
-MappedFile::MappedFile(const std::string& path) {
+MappedFile::MappedFile(const std::string& path) : path_(path) {
   const Descriptor file(path, O_RDONLY);
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) fail("cannot read its size", path, errno);
   if (!S_ISREG(status.st_mode)) throw Error(Code::kInvalidArgument, path + " is not a regular file");
   size_ = static_cast<std::size_t>(status.st_size);
+  observable_ = status.st_uid == ::geteuid() || ::access(path.c_str(), W_OK) == 0;
   if (size_ == 0) return;
   data_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
   if (data_ == MAP_FAILED) {
     data_ = nullptr;
     fail("cannot map into memory", path, errno);
   }
+  expect(Access::kRandom);  // before the first read, which would bring in megabytes on some devices
 }
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+void MappedFile::expect(Access access) const noexcept {
+  ::madvise(data_, size_, access == Access::kRandom ? MADV_RANDOM : MADV_SEQUENTIAL);
+}
+
+void MappedFile::prefetch(std::span<const std::byte> part) const noexcept {
+  const auto [begin, bytes] = whole_pages(part);
+  ::madvise(begin, bytes, MADV_WILLNEED);
+}
+
+void MappedFile::populate(std::span<const std::byte> part) const noexcept {
+  const auto [begin, bytes] = whole_pages(part);
+  ::madvise(begin, bytes, MADV_WILLNEED);  // in large reads: what follows would ask for page after page
+  ::madvise(begin, bytes, kPopulateRead);
+}
+
+void MappedFile::lock() const {
+  if (size_ == 0 || ::mlock(data_, size_) == 0) return;
+  const int error = errno;
+  rlimit limit{};
+  ::getrlimit(RLIMIT_MEMLOCK, &limit);
+  const std::string allowed = limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur) + " bytes";
+  throw Error(Code::kResourceExhausted, path_ + ": cannot lock " + std::to_string(size_) + " bytes in memory: " + std::strerror(error) +
+                                            "; the limit of locked memory (RLIMIT_MEMLOCK) is " + allowed +
+                                            ": raise it (ulimit -l, LimitMEMLOCK=), or choose residency 'warm'");
+}
+
+std::optional<std::uint64_t> MappedFile::resident_bytes() const {
+  if (!observable_) return std::nullopt;
+  const std::size_t page = page_bytes(), pages = (size_ + page - 1) / page;
+  // A sample is made of runs at equal distances, so that it does not depend on where in the file the sections lie.
+  const std::size_t run = pages <= kSampledPages ? pages : kSampleRun;
+  const std::size_t stride = pages <= kSampledPages ? std::max<std::size_t>(pages, 1) : run * ((pages + kSampledPages - 1) / kSampledPages);
+  std::vector<unsigned char> states(run);
+  std::uint64_t seen = 0, resident = 0;
+  for (std::size_t at = 0; at < pages; at += stride) {
+    const std::size_t count = std::min(run, pages - at);
+    if (::mincore(static_cast<char*>(data_) + at * page, std::min(count * page, size_ - at * page), states.data()) != 0) return std::nullopt;
+    seen += count;
+    for (std::size_t i = 0; i < count; ++i) resident += states[i] & 1U;
+  }
+  if (seen == 0) return 0;
+  return std::min<std::uint64_t>(size_, static_cast<std::uint64_t>(static_cast<double>(resident) / static_cast<double>(seen) * static_cast<double>(pages)) * page);
+}
+
+void make_resident(const std::shared_ptr<const MappedFile>& file, Residency residency) {
+  if (residency == Residency::kLocked) {
+    file->prefetch(file->bytes());  // in large reads, as above
+    file->lock();
+  }
+  if (residency != Residency::kWarm) return;
+  try {
+    std::thread([file] {
+      const auto bytes = file->bytes();
+      for (std::size_t at = 0; at < bytes.size() && file.use_count() > 1; at += kWarmBytes) {
+        file->populate(bytes.subspan(at, std::min(kWarmBytes, bytes.size() - at)));
+      }
+    }).detach();
+  } catch (const std::system_error& error) {
+    throw Error(Code::kResourceExhausted, std::string("no thread to read the datastore in: ") + error.what() + "; raise the limit of processes (ulimit -u), or choose residency 'mmap'");
+  }
 }
 
 FileWriter::FileWriter(const std::string& path, std::uint64_t size, std::size_t chunk_bytes)

@@ -3,27 +3,59 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace suffolk {
 
-// A read-only mapping of a whole file; owns it. The bytes live as long as the object. Movable, not copyable.
+// How the pages of a mapping come into memory, and whether they may leave it.
+enum class Residency {
+  kMapped,  // each page when it is first read, and it alone: searches jump, and read-ahead would bring 32 pages or more for one
+  kWarm,    // as kMapped, and a thread reads everything in meanwhile, if memory allows; pages may leave again
+  kLocked,  // everything, before anything else, and no page leaves while the mapping lasts
+};
+
+// How a mapping will be read next.
+enum class Access { kRandom, kSequential };
+
+// A read-only mapping of a whole file; owns it. The bytes live as long as the object. Neither copied nor moved.
 class MappedFile {
  public:
   // Throws kNotFound, kPermissionDenied, kInvalidArgument (a folder), or kResourceExhausted (no address space).
   explicit MappedFile(const std::string& path);
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&&) = delete;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile();
 
   std::span<const std::byte> bytes() const noexcept { return {static_cast<const std::byte*>(data_), size_}; }
 
+  // Advice about the whole mapping, for all its users until the next such advice; kRandom at first. Thread-safe.
+  void expect(Access access) const noexcept;
+  // Asks for a part of bytes() soon, without waiting for it. Thread-safe.
+  void prefetch(std::span<const std::byte> part) const noexcept;
+  // Reads a part of bytes() in and maps it, so that not even a minor fault is left. Waits for the disk. Thread-safe.
+  void populate(std::span<const std::byte> part) const noexcept;
+  // Reads everything in and keeps it there. Throws kResourceExhausted, naming the limit, when the system refuses.
+  void lock() const;
+
+  // Bytes of the file that are in memory, whoever brought them there; of files above 4 GiB an estimate from a sample of a
+  // million pages. None where the system does not tell: it does so only to the file's owner and to those who may write to it.
+  std::optional<std::uint64_t> resident_bytes() const;
+
  private:
+  std::string path_;
   void* data_ = nullptr;
   std::size_t size_ = 0;
+  bool observable_ = false;
 };
+
+// Applies a policy. kWarm starts a thread that shares the mapping and ends when all is read or nobody else has it; a forked
+// child does not inherit it, and needs nothing from it. Throws what MappedFile::lock does, and kResourceExhausted when there
+// can be no thread.
+void make_resident(const std::shared_ptr<const MappedFile>& file, Residency residency);
 
 // Writes `path` under a temporary name; the file appears under its own, whole and on disk, with `commit` alone. Without
 // commit the destructor removes the temporary file. Collects the CRC-32C of every chunk as it goes.

@@ -25,8 +25,9 @@ enum class Section : std::uint32_t {
   kFirstRanks = 3,       // vocab_size + 1 u32: rank of the first suffix that begins with each token
   kDocumentStarts = 4,   // document_count + 1 u32: where each document begins; the last is token_count
   kDocumentTable = 5,    // where each document came from; opaque to the core (datastore/documents.py)
+  kDirectory = 6,        // the SuffixKey of every kDirectoryStride-th rank
 };
-inline constexpr std::size_t kSections = 5;
+inline constexpr std::size_t kSections = 6;
 
 struct Header {
   std::array<std::uint8_t, 8> magic;

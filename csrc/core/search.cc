@@ -1,6 +1,7 @@
 #include "core/search.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace suffolk {
 namespace {
@@ -65,6 +66,35 @@ bool occurs(const Suffixes& suffixes, std::span<const std::uint32_t> pattern) no
   return false;
 }
 
+// The largest length within bounds at which the context's end occurs in any of `segments`; 0 if none.
+std::size_t longest_occurring(std::span<const Suffixes> segments, std::span<const std::uint32_t> context, const QueryBounds& bounds) noexcept {
+  std::size_t best = 0;
+  const std::size_t longest = std::min<std::size_t>(bounds.max_match, context.size());
+  for (const Suffixes& segment : segments) {
+    // A segment matters only if it holds a longer match than those before it.
+    std::size_t low = std::max<std::size_t>(best + 1, bounds.min_match), high = longest;
+    while (low <= high) {
+      const std::size_t length = low + (high - low) / 2;
+      if (occurs(segment, context.last(length))) {
+        best = length;
+        low = length + 1;
+      } else {
+        high = length - 1;
+      }
+    }
+  }
+  return best;
+}
+
+Match match_of(const Corpus& corpus, std::span<const std::uint32_t> pattern) {
+  Match match;
+  match.length = static_cast<std::uint32_t>(pattern.size());
+  match.intervals.reserve(corpus.suffixes.size());
+  for (const Suffixes& suffixes : corpus.suffixes) match.intervals.push_back(find(suffixes, pattern));
+  match.count = corpus.count(match.intervals);
+  return match;
+}
+
 }  // namespace
 
 void check(const QueryBounds& bounds, std::uint32_t order_depth) {
@@ -92,32 +122,29 @@ Interval find(const Suffixes& suffixes, std::span<const std::uint32_t> pattern) 
   return {lo, hi};
 }
 
-Match longest_match(std::span<const Suffixes> segments, std::span<const std::uint32_t> context, const QueryBounds& bounds) {
-  std::size_t best = 0;
-  const std::size_t longest = std::min<std::size_t>(bounds.max_match, context.size());
-  for (const Suffixes& segment : segments) {
-    // A segment matters only if it holds a longer match than those before it.
-    std::size_t low = std::max<std::size_t>(best + 1, bounds.min_match), high = longest;
-    while (low <= high) {
-      const std::size_t length = low + (high - low) / 2;
-      if (occurs(segment, context.last(length))) {
-        best = length;
-        low = length + 1;
-      } else {
-        high = length - 1;
-      }
+std::uint64_t Corpus::count(std::span<const Interval> intervals) const noexcept {
+  std::uint64_t found = 0, deleted = 0;
+  for (std::size_t i = 0; i < intervals.size(); ++i) (i < live ? found : deleted) += intervals[i].size();
+  return found - std::min(found, deleted);
+}
+
+Match longest_match(const Corpus& corpus, std::span<const std::uint32_t> context, const QueryBounds& bounds) {
+  const std::size_t longest = longest_occurring(corpus.suffixes.first(corpus.live), context, bounds);
+  if (longest == 0) return {};
+  Match best = match_of(corpus, context.last(longest));
+  if (best.count > 0 || corpus.live == corpus.suffixes.size()) return best.count > 0 ? best : Match{};  // 0: a damaged order
+  // All its occurrences are deleted: bisect again, by what is left.
+  for (std::size_t low = bounds.min_match, high = longest - 1; low <= high;) {
+    const std::size_t length = low + (high - low) / 2;
+    Match match = match_of(corpus, context.last(length));
+    if (match.count > 0) {
+      best = std::move(match);
+      low = length + 1;
+    } else {
+      high = length - 1;
     }
   }
-  Match match;
-  if (best == 0) return match;
-  match.intervals.reserve(segments.size());
-  for (const Suffixes& segment : segments) {
-    match.intervals.push_back(find(segment, context.last(best)));
-    match.count += match.intervals.back().size();
-  }
-  if (match.count == 0) return {};  // a damaged segment only: its order contradicts itself
-  match.length = static_cast<std::uint32_t>(best);
-  return match;
+  return best.count > 0 ? best : Match{};
 }
 
 std::uint64_t lower_bound(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t lo, std::uint64_t hi, std::uint32_t token) noexcept {

@@ -21,11 +21,24 @@ struct QueryBounds {
   std::uint32_t max_nodes = 64;
 };
 
+// What is searched. The tokens of deleted documents are sorted segments themselves, and every count is what occurs in the live
+// segments less what occurs in the deletions: exact, for each deleted document stands in both. A view; the array must outlive it.
+struct Corpus {
+  std::span<const Suffixes> suffixes;  // live segments, then deletions
+  std::size_t live = 0;                // how many of them count; the others are subtracted
+
+  Corpus(std::span<const Suffixes> all, std::size_t live_segments) noexcept : suffixes(all), live(live_segments) {}
+  explicit Corpus(std::span<const Suffixes> segments) noexcept : Corpus(segments, segments.size()) {}
+
+  // The count of what has these intervals, one for each of `suffixes`. Damaged files may subtract too much: then it is 0.
+  std::uint64_t count(std::span<const Interval> intervals) const noexcept;
+};
+
 // The longest suffix of a context that occurs, in all segments together.
 struct Match {
   std::uint32_t length = 0;         // tokens; 0 if nothing was found
-  std::uint64_t count = 0;          // occurrences over all segments
-  std::vector<Interval> intervals;  // one a segment, possibly empty; no vector entries if length is 0
+  std::uint64_t count = 0;          // occurrences over all live segments less the deletions
+  std::vector<Interval> intervals;  // one for each of the corpus' suffixes, possibly empty; no vector entries if length is 0
 };
 
 // Throws kInvalidArgument, naming the bound, if `bounds` is not what QueryBounds demands.
@@ -35,9 +48,9 @@ void check(const QueryBounds& bounds, std::uint32_t order_depth);
 // REQUIRES: pattern is not empty. Complexity: O(|pattern| log n) token reads. Thread-safe.
 Interval find(const Suffixes& suffixes, std::span<const std::uint32_t> pattern) noexcept;
 
-// The largest n with min_match <= n <= max_match such that the last n tokens of `context` occur in any of `segments`, and
-// where. Bisects over n, for "occurs" is monotone in n. Thread-safe.
-Match longest_match(std::span<const Suffixes> segments, std::span<const std::uint32_t> context, const QueryBounds& bounds);
+// The largest n with min_match <= n <= max_match such that the last n tokens of `context` occur in any live segment more often
+// than in the deletions, and where. Bisects over n, for "occurs" is monotone in n. Thread-safe.
+Match longest_match(const Corpus& corpus, std::span<const std::uint32_t> context, const QueryBounds& bounds);
 
 // First rank in [lo, hi) whose token at `depth` is at least `token`; hi if none is.
 std::uint64_t lower_bound(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t lo, std::uint64_t hi, std::uint32_t token) noexcept;

@@ -21,15 +21,32 @@ T read_at(std::span<const std::byte> bytes, std::uint64_t offset) {
 
 std::string text(std::uint64_t value) { return std::to_string(value); }
 
+// Read-ahead for a reader of the whole file, taken back however the reading ends.
+class SequentialRead {
+ public:
+  explicit SequentialRead(const MappedFile& file) : file_(file) { file_.expect(Access::kSequential); }
+  SequentialRead(const SequentialRead&) = delete;
+  SequentialRead& operator=(const SequentialRead&) = delete;
+  ~SequentialRead() { file_.expect(Access::kRandom); }
+
+ private:
+  const MappedFile& file_;
+};
+
 }  // namespace
 
-Segment::Segment(const std::string& path) : path_(path), file_(path) {
+Segment::Segment(const std::string& path, Residency residency) : path_(path), file_(std::make_shared<const MappedFile>(path)) {
   validate();
+  make_resident(file_, residency);
+  prefetch_hot_sections();
   suffixes_.tokens = {.data = section(Section::kTokens).data(), .size = header_.token_count, .width = header_.token_width};
   suffixes_.positions = numbers(Section::kPositions).data();
   suffixes_.count = header_.suffix_count;
   suffixes_.first_ranks = numbers(Section::kFirstRanks).data();
   suffixes_.vocab_size = header_.vocab_size;
+  const auto directory = section(Section::kDirectory);
+  suffixes_.directory = reinterpret_cast<const SuffixKey*>(directory.data());  // sections are 64-byte aligned
+  suffixes_.directory_count = directory.size() / sizeof(SuffixKey);
 }
 
 void Segment::corrupt(const std::string& what) const {
@@ -38,7 +55,7 @@ void Segment::corrupt(const std::string& what) const {
 
 void Segment::validate() {
   using format::Header, format::Trailer, format::SectionEntry;
-  const auto bytes = file_.bytes();
+  const auto bytes = file_->bytes();
   if (bytes.size() < sizeof(Header)) corrupt("is no segment file: it has " + text(bytes.size()) + " bytes, a header alone has " + text(sizeof(Header)));
   header_ = read_at<Header>(bytes, 0);
   if (header_.magic != format::kMagic) corrupt("is no segment file: it does not begin with the magic number");
@@ -76,15 +93,16 @@ void Segment::validate() {
   }
   checksum_ = trailer.checksum;
 
-  const std::array<std::uint64_t, format::kSections - 1> sizes = {header_.token_count * header_.token_width, header_.suffix_count * 4,
-                                                                  (std::uint64_t{header_.vocab_size} + 1) * 4,
-                                                                  (header_.document_count + 1) * 4};
+  constexpr std::uint64_t kAnySize = 0xFFFFFFFFFFFFFFFF;
+  const std::array<std::uint64_t, format::kSections> sizes = {header_.token_count * header_.token_width, header_.suffix_count * 4,
+                                                              (std::uint64_t{header_.vocab_size} + 1) * 4, (header_.document_count + 1) * 4,
+                                                              kAnySize, directory_entries(header_.suffix_count) * sizeof(SuffixKey)};
   std::uint64_t offset = sizeof(Header);
   for (std::uint32_t i = 0; i < format::kSections; ++i) {
     table_[i] = read_at<SectionEntry>(bytes, end + i * sizeof(SectionEntry));
     const auto& entry = table_[i];
-    const bool size_known = i < sizes.size();
-    if (entry.id != i + 1 || entry.offset != offset || entry.bytes > end - offset || (size_known && entry.bytes != sizes[i])) {
+    const bool size_fits = sizes[i] == kAnySize || entry.bytes == sizes[i];
+    if (entry.id != i + 1 || entry.offset != offset || entry.bytes > end - offset || !size_fits) {
       corrupt("section " + text(i + 1) + " has offset " + text(entry.offset) + " and " + text(entry.bytes) + " bytes, which does not fit");
     }
     const std::uint64_t after = offset + entry.bytes;
@@ -94,9 +112,18 @@ void Segment::validate() {
   if (offset != end) corrupt("there are " + text(end - offset) + " bytes between the last section and the section table");
 }
 
+// What every search begins with: all but the sections that grow with the text, and those about documents.
+void Segment::prefetch_hot_sections() const noexcept {
+  for (const auto& entry : table_) {
+    const auto id = static_cast<Section>(entry.id);
+    const bool cold = id == Section::kTokens || id == Section::kPositions || id == Section::kDocumentStarts || id == Section::kDocumentTable;
+    if (!cold) file_->prefetch(section(id));
+  }
+}
+
 std::span<const std::byte> Segment::section(Section id) const noexcept {
   const auto& entry = table_[static_cast<std::uint32_t>(id) - 1];
-  return file_.bytes().subspan(entry.offset, entry.bytes);
+  return file_->bytes().subspan(entry.offset, entry.bytes);
 }
 
 std::span<const std::uint32_t> Segment::numbers(Section id) const noexcept {
@@ -121,18 +148,22 @@ Interval Segment::document_range(std::uint64_t index) const noexcept {
 
 void Segment::verify(Depth depth, const Progress& progress) const {
   if (depth == Depth::kHeaders) return;
-  verify_checksums(progress);
-  if (depth == Depth::kChecksums) return;
-  verify_documents();
+  {
+    const SequentialRead reading(*file_);
+    verify_checksums(progress);
+    if (depth == Depth::kChecksums) return;
+    verify_documents();
+  }
   verify_order(progress);
+  verify_directory();
 }
 
 void Segment::verify_checksums(const Progress& progress) const {
-  const auto covered = file_.bytes().first(header_.table_offset);
+  const auto covered = file_->bytes().first(header_.table_offset);
   const std::uint64_t sums = header_.table_offset + sizeof(table_);
   for (std::uint64_t chunk = 0, at = 0; at < covered.size(); ++chunk, at += format::kChunkBytes) {
     const auto bytes = covered.subspan(at, std::min<std::size_t>(format::kChunkBytes, covered.size() - at));
-    if (crc32c(bytes) != read_at<std::uint32_t>(file_.bytes(), sums + chunk * 4)) {
+    if (crc32c(bytes) != read_at<std::uint32_t>(file_->bytes(), sums + chunk * 4)) {
       corrupt("the checksum of bytes " + text(at) + " to " + text(at + bytes.size() - 1) + " does not agree");
     }
     if (progress) progress(static_cast<double>(at + bytes.size()) / static_cast<double>(covered.size()));
@@ -184,6 +215,14 @@ void Segment::verify_order(const Progress& progress) const {
   }
   for (; expected <= header_.vocab_size; ++expected) {
     if (first_ranks[expected] != positions.size()) corrupt("the first rank of token " + text(expected) + " is wrong");
+  }
+}
+
+void Segment::verify_directory() const {
+  const std::span<const SuffixKey> directory(suffixes_.directory, suffixes_.directory_count);
+  for (std::uint64_t rank = 0; rank < suffixes_.count; rank += kDirectoryStride) {
+    const SuffixKey key = suffix_key(suffixes_.tokens, suffixes_.positions[rank], header_.vocab_size, header_.token_width);
+    if (directory[rank / kDirectoryStride] != key) corrupt("the directory's key of rank " + text(rank) + " is wrong");
   }
 }
 

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -21,14 +23,17 @@ class Segment {
  public:
   // Maps and validates in time independent of the size: header, section table, trailer and all sizes against the real file
   // size. What lies inside the sections is bounded when it is read, not here.
-  // Throws kNotFound, kPermissionDenied, kCorruption, kUnsupported (a newer format).
-  explicit Segment(const std::string& path);
+  // With kLocked the time is that of reading the file. The small sections that every search reads are asked for at once.
+  // Throws kNotFound, kPermissionDenied, kCorruption, kUnsupported (a newer format), kResourceExhausted (kLocked, kWarm).
+  explicit Segment(const std::string& path, Residency residency = Residency::kMapped);
 
   const std::string& path() const noexcept { return path_; }
   const Suffixes& suffixes() const noexcept { return suffixes_; }
   const format::Header& header() const noexcept { return header_; }
   // The trailer's checksum, which depends on every byte of the file.
   std::uint32_t checksum() const noexcept { return checksum_; }
+  // See MappedFile::resident_bytes.
+  std::optional<std::uint64_t> resident_bytes() const { return file_->resident_bytes(); }
   std::span<const std::byte> document_table() const noexcept { return section(format::Section::kDocumentTable); }
 
   // The document that holds this token position; document_count if none does. O(log documents).
@@ -38,20 +43,23 @@ class Segment {
   Interval document_range(std::uint64_t index) const noexcept;
 
   // Throws kCorruption, naming the place, if the file is damaged. kHeaders does what opening did; kChecksums reads the whole
-  // file once; kFull also proves that the positions are a permutation in the right order (1 bit of memory a token).
+  // file once; kFull also proves that the positions are a permutation in the right order, and that documents and directory agree
+  // (1 bit of memory a token).
   void verify(Depth depth, const Progress& progress) const;
 
  private:
   std::span<const std::byte> section(format::Section id) const noexcept;
   std::span<const std::uint32_t> numbers(format::Section id) const noexcept;
   void validate();
+  void prefetch_hot_sections() const noexcept;
   void verify_checksums(const Progress& progress) const;
   void verify_order(const Progress& progress) const;
+  void verify_directory() const;
   void verify_documents() const;
   [[noreturn]] void corrupt(const std::string& what) const;
 
   std::string path_;
-  MappedFile file_;
+  std::shared_ptr<const MappedFile> file_;  // shared with the thread that warms it
   format::Header header_ = {};
   std::uint32_t checksum_ = 0;
   std::array<format::SectionEntry, format::kSections> table_ = {};

@@ -1,21 +1,17 @@
 #include "core/segment_writer.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <thread>
 #include <vector>
 
-#include "core/crc32c.h"
 #include "core/error.h"
-#include "core/file.h"
 #include "core/format.h"
+#include "core/suffixes.h"
 
 namespace suffolk {
 namespace {
-
-using format::Section;
 
 template <typename Token>
 constexpr Token kSeparator = std::numeric_limits<Token>::max();
@@ -25,20 +21,13 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-std::uint32_t width_for(std::uint32_t vocab_size) {
-  if (vocab_size <= 0xFFFF) return 2;
-  return vocab_size <= 0xFFFFFF ? 3 : 4;
-}
-
-std::uint64_t aligned(std::uint64_t offset) { return (offset + format::kAlignment - 1) / format::kAlignment * format::kAlignment; }
-
 [[noreturn]] void refuse(const std::string& message) { throw Error(Code::kInvalidArgument, message); }
 
 template <typename Token>
 void check(std::span<const Token> tokens, const SegmentSettings& settings) {
   if (tokens.empty()) refuse("a segment needs at least one token; the corpus is empty");
-  if (tokens.size() > format::kMaxTokens) {
-    refuse("a segment of " + std::to_string(tokens.size()) + " tokens; the limit is " + std::to_string(format::kMaxTokens) +
+  if (tokens.size() > kMaxSortedTokens) {
+    refuse("a segment of " + std::to_string(tokens.size()) + " tokens; the limit is " + std::to_string(kMaxSortedTokens) +
            ": write more than one segment");
   }
   if (tokens.back() != kSeparator<Token>) refuse("the last token is no separator; a separator must follow every document");
@@ -62,7 +51,7 @@ std::vector<std::uint32_t> document_starts(std::span<const Token> tokens) {
 
 // Writes the tokens at the width of the file, in blocks: the separator of the file is the separator of the array, cut.
 template <typename Token>
-void write_tokens(FileWriter& file, std::span<const Token> tokens, std::uint32_t width) {
+void write_tokens(SegmentFile& file, std::span<const Token> tokens, std::uint32_t width) {
   if (width == sizeof(Token)) {
     file.write(std::as_bytes(tokens));
     return;
@@ -85,23 +74,16 @@ template <typename Token>
 SegmentSummary write_segment(const std::string& path, std::span<const Token> tokens, std::span<const std::byte> document_table,
                              const SegmentSettings& settings, const Progress& progress) {
   check(tokens, settings);
-  const std::uint32_t width = width_for(settings.vocab_size);
+  const std::uint32_t width = token_width(settings.vocab_size);
   if (width > sizeof(Token)) refuse("tokens of 2 bytes cannot hold a vocabulary of " + std::to_string(settings.vocab_size) + " ids");
   const std::vector<std::uint32_t> starts = document_starts(tokens);
   const std::uint64_t documents = starts.size() - 1, suffixes = tokens.size() - documents;
-
-  const std::array<std::uint64_t, format::kSections> sizes = {tokens.size() * width, suffixes * 4,
-                                                              (std::uint64_t{settings.vocab_size} + 1) * 4, starts.size() * 4,
-                                                              document_table.size()};
-  std::array<format::SectionEntry, format::kSections> table;
-  std::uint64_t offset = sizeof(format::Header);
-  for (std::uint32_t i = 0; i < format::kSections; ++i) {
-    table[i] = {.id = i + 1, .reserved = 0, .offset = offset, .bytes = sizes[i]};
-    offset = aligned(offset + sizes[i]);
-  }
-  const std::uint64_t chunks = (offset + format::kChunkBytes - 1) / format::kChunkBytes;
-  const std::uint64_t file_bytes = offset + sizeof(table) + chunks * 4 + sizeof(format::Trailer);
-  FileWriter file(path, file_bytes, format::kChunkBytes);
+  SegmentFile file(path, {.vocab_size = settings.vocab_size,
+                          .order_depth = settings.order_depth,
+                          .fingerprint = settings.fingerprint,
+                          .token_count = tokens.size(),
+                          .document_count = documents,
+                          .document_table_bytes = document_table.size()});
 
   std::vector<std::uint32_t> first_ranks(std::size_t{settings.vocab_size} + 1);
   // Left uninitialised: sorting writes every entry, and touching the pages twice would show.
@@ -109,46 +91,22 @@ SegmentSummary write_segment(const std::string& path, std::span<const Token> tok
   const unsigned threads = settings.threads != 0 ? settings.threads : std::max(1U, std::thread::hardware_concurrency());
   sort_suffixes<Token>(tokens, settings.vocab_size, settings.order_depth, threads, {positions.get(), suffixes}, first_ranks, progress);
 
-  format::Header header = {};
-  header.magic = format::kMagic;
-  header.version = format::kVersion;
-  header.header_bytes = sizeof(header);
-  header.token_width = width;
-  header.position_width = 4;
-  header.token_count = tokens.size();
-  header.suffix_count = suffixes;
-  header.document_count = documents;
-  header.vocab_size = settings.vocab_size;
-  header.order_depth = settings.order_depth;
-  header.fingerprint = settings.fingerprint;
-  header.file_bytes = file_bytes;
-  header.table_offset = offset;
-  constexpr std::string_view kWriter = "suffolk " SUFFOLK_VERSION;
-  std::memcpy(header.writer.data(), kWriter.data(), std::min(kWriter.size(), header.writer.size()));
-  header.checksum = crc32c(bytes_of(header).first(offsetof(format::Header, checksum)));
-
-  file.write(bytes_of(header));
   write_tokens(file, tokens, width);
-  file.align(format::kAlignment);
+  file.end_section();
   file.write(std::as_bytes(std::span(positions.get(), suffixes)));
-  file.align(format::kAlignment);
+  file.end_section();
   file.write(std::as_bytes(std::span(first_ranks)));
-  file.align(format::kAlignment);
+  file.end_section();
   file.write(std::as_bytes(std::span(starts)));
-  file.align(format::kAlignment);
+  file.end_section();
   file.write(document_table);
-  file.align(format::kAlignment);
-
-  const std::vector<std::uint32_t> checksums = file.finish_chunks();
-  format::Trailer trailer = {.table_offset = offset, .file_bytes = file_bytes, .header_checksum = header.checksum, .checksum = 0, .magic = format::kTrailerMagic};
-  trailer.checksum = crc32c(std::as_bytes(std::span(table)));
-  trailer.checksum = crc32c(std::as_bytes(std::span(checksums)), trailer.checksum);
-  trailer.checksum = crc32c(bytes_of(trailer).first(offsetof(format::Trailer, checksum)), trailer.checksum);
-  file.write(std::as_bytes(std::span(table)));
-  file.write(std::as_bytes(std::span(checksums)));
-  file.write(bytes_of(trailer));
-  file.commit();
-  return {.tokens = suffixes, .documents = documents, .bytes = file_bytes, .checksum = trailer.checksum};
+  file.end_section();
+  const Tokens view = {.data = std::as_bytes(tokens).data(), .size = tokens.size(), .width = sizeof(Token)};
+  for (std::uint64_t rank = 0; rank < suffixes; rank += kDirectoryStride) {
+    file.write(bytes_of(suffix_key(view, positions[rank], settings.vocab_size, width)));
+  }
+  file.end_section();
+  return file.commit();
 }
 
 template SegmentSummary write_segment<std::uint16_t>(const std::string&, std::span<const std::uint16_t>, std::span<const std::byte>,

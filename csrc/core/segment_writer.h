@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "core/segment_file.h"
 #include "core/sort.h"
 
 namespace suffolk {
@@ -18,19 +19,12 @@ struct SegmentSettings {
   unsigned threads = 0;                           // 0: as many as the machine has cores
 };
 
-struct SegmentSummary {
-  std::uint64_t tokens = 0;  // without separators
-  std::uint64_t documents = 0;
-  std::uint64_t bytes = 0;  // of the file
-  std::uint32_t checksum = 0;  // the trailer's, which depends on every byte of the file
-};
-
 // Writes the segment `path`: it appears whole or not at all.
 //
 //   tokens          [0..n-1], each document followed by one separator (the largest value of Token); read only, may be mapped
 //   document_table  stored as it is
 //
-// Memory beside the tokens: 4 bytes a token, and what sort_suffixes needs. Deterministic: the same bytes for any number of
+// Memory beside the tokens: 4 bytes a token, and what sort_suffixes needs (at most 1 more). Deterministic: the same bytes for any number of
 // threads. Throws kInvalidArgument (ids, depth, no tokens, too many tokens), kResourceExhausted (disk), and what `progress` throws.
 template <typename Token>  // uint16_t or uint32_t
 SegmentSummary write_segment(const std::string& path, std::span<const Token> tokens, std::span<const std::byte> document_table,

@@ -1,131 +1,85 @@
 #include "core/sort.h"
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <exception>
-#include <limits>
-#include <mutex>
+#include <array>
+#include <barrier>
 #include <numeric>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include "core/error.h"
+#include "core/sort_run.h"
 
 namespace suffolk {
 namespace {
 
-// Below this many suffixes a direct comparison beats loading keys.
-constexpr std::size_t kSmallRun = 12;
+constexpr std::size_t kMaxGroups = 64;
+constexpr std::size_t kGroupSuffixes = 1 << 14;  // at least, on average: small texts are sorted directly as a whole
+constexpr std::size_t kScanBlock = 1 << 19;      // suffixes read in one go while inducing
+constexpr std::size_t kAhead = 32;               // suffixes between asking for a cache line and using it
 
-// Runs `work(thread)` on `threads` threads, telling `progress` of `done` / `total` meanwhile. Rethrows what a worker or
-// `progress` threw, after all have stopped; workers are expected to return soon once `stop` is set.
-template <typename Work>
-void run_parallel(unsigned threads, const Work& work, const Progress& progress, const std::atomic<std::uint64_t>& done,
-                  std::uint64_t total, std::atomic<bool>& stop) {
-  std::mutex mutex;
-  std::condition_variable finished;
-  std::exception_ptr failure;
-  unsigned running = threads;
-  std::vector<std::jthread> pool;
-  const auto fail = [&] {
-    stop = true;
-    if (!failure) failure = std::current_exception();
-  };
-  for (unsigned thread = 0; thread < threads; ++thread) {
-    pool.emplace_back([&, thread] {
-      try {
-        work(thread);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        fail();
-      }
-      const std::lock_guard lock(mutex);
-      --running;
-      finished.notify_one();
-    });
-  }
-  std::unique_lock lock(mutex);
-  while (!finished.wait_for(lock, std::chrono::milliseconds(100), [&] { return running == 0; })) {
-    if (!progress || stop) continue;
-    lock.unlock();
-    std::exception_ptr refused;
-    try {
-      progress(total == 0 ? 1.0 : static_cast<double>(done.load()) / static_cast<double>(total));
-    } catch (...) {
-      refused = std::current_exception();
-    }
-    lock.lock();
-    if (refused) {
-      stop = true;
-      failure = refused;
-    }
-  }
-  lock.unlock();
-  pool.clear();  // joins
-  if (failure) std::rethrow_exception(failure);
-}
+// What a step costs beside reading one suffix; for progress alone.
+constexpr std::uint64_t kDirectCost = 6;
 
 template <typename Token>
 class Sorter {
  public:
   Sorter(std::span<const Token> tokens, std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads,
          std::span<std::uint32_t> positions, std::span<std::uint32_t> first_ranks, const Progress& progress)
-      : tokens_(tokens),
+      : text_(tokens, vocab_size, order_depth),
+        tokens_(tokens),
         vocab_size_(vocab_size),
-        order_depth_(order_depth),
         threads_(threads),
         positions_(positions),
         first_ranks_(first_ranks),
-        progress_(progress) {}
+        progress_(progress),
+        counts_(threads, std::vector<std::uint32_t>(vocab_size)),
+        direct_ranks_(vocab_size) {}
 
   void run() {
-    fill_buckets();
-    sort_buckets();
+    count_tokens();
+    cut_groups();
+    place_direct();
+    sort_direct();
+    induce();
+    restore_ties();
   }
 
  private:
-  static constexpr Token kSeparator = std::numeric_limits<Token>::max();
-  static constexpr std::uint32_t kKeyTokens = 8 / sizeof(Token);  // tokens in an 8-byte key
-  static constexpr unsigned kTokenBits = 8 * sizeof(Token);
+  static constexpr Token kSeparator = Text<Token>::kSeparator;
 
-  struct Keyed {
-    std::uint64_t key;
-    std::uint32_t position;
-    bool operator<(const Keyed& other) const { return key != other.key ? key < other.key : position < other.position; }
-  };
-
-  // Counting sort by first token; within a bucket the positions rise. Each thread takes one stretch of the text.
-  void fill_buckets() {
+  // Calls visit(position) for every suffix of a thread's stretch of the text.
+  template <typename Visit>
+  void each_suffix(unsigned thread, const Visit& visit) const {
     const std::size_t stretch = (tokens_.size() + threads_ - 1) / threads_;
-    std::vector<std::vector<std::uint32_t>> counts(threads_);
-    const auto each_token = [&](unsigned thread, const auto& visit) {
-      const std::size_t begin = std::min(tokens_.size(), thread * stretch), end = std::min(tokens_.size(), begin + stretch);
-      for (std::size_t at = begin; at < end; ++at) {
-        if (tokens_[at] != kSeparator) visit(at);
-      }
-    };
-    const auto count = [&](unsigned thread) {
-      counts[thread].assign(vocab_size_, 0);
-      each_token(thread, [&](std::size_t at) {
+    const std::size_t begin = std::min(tokens_.size(), thread * stretch), end = std::min(tokens_.size(), begin + stretch);
+    for (std::size_t at = begin; at < end; ++at) {
+      if (tokens_[at] != kSeparator) visit(at);
+    }
+  }
+
+  // Whether the suffix is placed by the one that begins a token later. REQUIRES: no separator stands at `at`.
+  bool is_induced(std::size_t at) const { return tokens_[at + 1] < group_begin_[tokens_[at]]; }
+
+  template <typename Run>
+  void parallel(const Run& run) {
+    run_parallel(threads_, work_, progress_, run);
+  }
+
+  void count_tokens() {
+    parallel([&](unsigned thread) {
+      auto& counts = counts_[thread];
+      each_suffix(thread, [&](std::size_t at) {
         if (tokens_[at] >= vocab_size_) refuse(at);
-        ++counts[thread][tokens_[at]];
+        ++counts[tokens_[at]];
       });
-    };
-    run_parallel(threads_, count, progress_, done_, positions_.size(), stop_);
+    });
     std::uint32_t rank = 0;
     for (std::uint32_t token = 0; token < vocab_size_; ++token) {
       first_ranks_[token] = rank;
-      for (auto& of_thread : counts) rank += std::exchange(of_thread[token], rank);
+      for (const auto& counts : counts_) rank += counts[token];
     }
     first_ranks_[vocab_size_] = rank;
-    const auto scatter = [&](unsigned thread) {
-      each_token(thread, [&](std::size_t at) { positions_[counts[thread][tokens_[at]]++] = static_cast<std::uint32_t>(at); });
-    };
-    run_parallel(threads_, scatter, progress_, done_, positions_.size(), stop_);
   }
 
   void refuse(std::size_t at) const {
@@ -134,92 +88,191 @@ class Sorter {
                                             " ids: give the tokenizer that made the tokens, or a larger vocabulary");
   }
 
-  // Buckets go to the threads heaviest first, so that none is left alone with a heavy one at the end.
-  void sort_buckets() {
-    std::vector<std::uint32_t> order(vocab_size_);
-    std::iota(order.begin(), order.end(), 0U);
-    const auto size = [&](std::uint32_t token) { return first_ranks_[token + 1] - first_ranks_[token]; };
-    std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return size(a) > size(b); });
-    std::atomic<std::size_t> next = 0;
-    const auto work = [&](unsigned) {
-      std::vector<Keyed> scratch;
-      for (std::size_t i = next++; i < order.size() && size(order[i]) > 0 && !stop_; i = next++) {
-        const auto bucket = positions_.subspan(first_ranks_[order[i]], size(order[i]));
-        scratch.resize(std::max(scratch.size(), bucket.size()));
-        sort_run(bucket, 1, scratch.data());
-        done_ += bucket.size();
-      }
-    };
-    run_parallel(threads_, work, progress_, done_, positions_.size(), stop_);
+  // Groups are ranges of ids with about equally many suffixes.
+  void cut_groups() {
+    const std::size_t count = std::clamp<std::size_t>(positions_.size() / kGroupSuffixes, 1, kMaxGroups);
+    const std::size_t enough = positions_.size() / count + 1;
+    group_begin_.resize(vocab_size_);
+    groups_ = {0};
+    for (std::uint32_t token = 0; token < vocab_size_; ++token) {
+      if (first_ranks_[token] - first_ranks_[groups_.back()] >= enough) groups_.push_back(token);
+      group_begin_[token] = groups_.back();
+    }
+    groups_.push_back(vocab_size_);
   }
 
-  // Sorts a run of suffixes that agree in their first `depth` tokens, none of which ends there. Positions rise on entry, and
-  // among equals also on return.
-  void sort_run(std::span<std::uint32_t> run, std::uint32_t depth, Keyed* scratch) {
-    if (run.size() < 2 || depth >= order_depth_ || stop_) return;
-    if (run.size() <= kSmallRun) {
-      insertion_sort(run, depth);
-      return;
+  // Writes the direct suffixes into their buckets: behind the induced ones, whose second tokens are lower. Positions rise.
+  void place_direct() {
+    std::vector<std::size_t> chains(threads_);
+    parallel([&](unsigned thread) {
+      std::size_t chain = 0, longest = 0;
+      each_suffix(thread, [&](std::size_t at) {
+        const bool induced = is_induced(at);
+        counts_[thread][tokens_[at]] -= induced ? 1 : 0;
+        chain = induced ? chain + 1 : 0;
+        longest = std::max(longest, chain);
+      });
+      chains[thread] = longest;
+    });
+    // A chain may run on over one end of a stretch, not over two: it descends through the groups.
+    const std::size_t chain = 2 * *std::max_element(chains.begin(), chains.end());
+    mark_depth_ = chain < text_.order_depth ? text_.order_depth - static_cast<std::uint32_t>(chain) : 1;
+    std::uint64_t direct = 0;
+    for (std::uint32_t token = 0; token < vocab_size_; ++token) {
+      std::uint32_t rank = first_ranks_[token + 1];
+      for (const auto& counts : counts_) rank -= counts[token];
+      direct_ranks_[token] = rank;
+      direct += direct_size(token);
+      for (auto& counts : counts_) rank += std::exchange(counts[token], rank);
     }
-    for (std::size_t i = 0; i < run.size(); ++i) {
-      if (i + 8 < run.size()) __builtin_prefetch(&tokens_[std::min<std::size_t>(run[i + 8] + depth, tokens_.size() - 1)]);
-      scratch[i] = {key(run[i], depth), run[i]};
-    }
-    std::sort(scratch, scratch + run.size());
-    // The keys are needed no more once the runs of equals are known; a deeper call writes over the scratch of its own run only.
-    for (std::size_t begin = 0; begin < run.size();) {
-      std::size_t end = begin;
-      while (end < run.size() && scratch[end].key == scratch[begin].key) {
-        run[end] = scratch[end].position;
-        ++end;
+    work_.total = direct * kDirectCost + 2 * positions_.size() - direct;
+    parallel([&](unsigned thread) {
+      // Gathered first, without a branch, for half of all branches would be mispredicted; then written with the lines at hand.
+      std::array<std::uint32_t, 1024> gathered;
+      std::size_t size = 0;
+      auto& next = counts_[thread];
+      const auto write = [&] {
+        for (std::size_t i = 0; i < size; ++i) {
+          if (i + kAhead < size) __builtin_prefetch(positions_.data() + next[tokens_[gathered[i + kAhead]]], 1);
+          positions_[next[tokens_[gathered[i]]]++] = gathered[i];
+        }
+        size = 0;
+      };
+      each_suffix(thread, [&](std::size_t at) {
+        gathered[size] = static_cast<std::uint32_t>(at);
+        size += is_induced(at) ? 0 : 1;
+        if (size == gathered.size()) write();
+      });
+      write();
+    });
+  }
+
+  std::uint32_t direct_size(std::uint32_t token) const { return first_ranks_[token + 1] - direct_ranks_[token]; }
+
+  // Buckets go to the threads heaviest first, so that none is left alone with a heavy one at the end.
+  void sort_direct() {
+    std::vector<std::uint32_t> order(vocab_size_);
+    std::iota(order.begin(), order.end(), 0U);
+    std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return direct_size(a) > direct_size(b); });
+    std::atomic<std::size_t> next = 0;
+    const std::size_t limit = std::max<std::size_t>(4096, positions_.size() / (32 * std::max(2U, threads_)));
+    parallel([&](unsigned) {
+      RunSorter<Token> sorter(text_, mark_depth_, limit, work_.stop);
+      for (std::size_t i = next++; i < order.size() && direct_size(order[i]) > 0 && !work_.stop; i = next++) {
+        const auto bucket = positions_.subspan(direct_ranks_[order[i]], direct_size(order[i]));
+        sorter.sort(bucket, 1);
+        work_.done += bucket.size() * kDirectCost;
       }
-      const bool ended = static_cast<Token>(scratch[begin].key) == kSeparator;
-      if (!ended) sort_run(run.subspan(begin, end - begin), depth + kKeyTokens, scratch + begin);
+    });
+  }
+
+  // Reads the groups in order; a suffix that stands in order places the one that begins a token earlier. Blocks of suffixes are
+  // shared out: each thread counts what it will place, all agree on places, then each places its own, in order.
+  void induce() {
+    std::vector<std::uint32_t> next(first_ranks_.begin(), first_ranks_.end() - 1);  // where each bucket's next one goes
+    // What a block will place, and the first tokens of these, gathered without a branch.
+    std::vector<std::uint32_t> gathered(std::min(kScanBlock, positions_.size()));
+    std::vector<Token> first_tokens(gathered.size());
+    bool halted = false;
+    std::barrier barrier(threads_, [&]() noexcept { halted = work_.stop; });
+    parallel([&](unsigned thread) {
+      auto& counts = counts_[thread];
+      std::fill(counts.begin(), counts.end(), 0U);
+      for (std::size_t group = 0; group + 2 < groups_.size(); ++group) {
+        const std::uint32_t above = groups_[group + 1];  // ids from here on are placed by this group
+        const auto share = [&](unsigned of) { return above + static_cast<std::uint32_t>(std::uint64_t{vocab_size_ - above} * of / threads_); };
+        for (std::size_t block = first_ranks_[groups_[group]]; block < first_ranks_[above]; block += kScanBlock) {
+          const std::size_t size = std::min<std::size_t>(kScanBlock, first_ranks_[above] - block);
+          const std::size_t begin = size * thread / threads_, end = size * (thread + 1) / threads_;
+          const auto ranks = positions_.subspan(block, size);
+          std::size_t filled = begin;
+          for (std::size_t i = begin; i < end; ++i) {
+            if (i + kAhead < end) text_.prefetch(ranks[i + kAhead] & ~kMark, 0);
+            const std::uint32_t position = ranks[i] & ~kMark;
+            const Token token = position > 0 ? tokens_[position - 1] : kSeparator;
+            const bool placed = token >= above && token != kSeparator;
+            gathered[filled] = ranks[i] - 1;  // with its mark
+            first_tokens[filled] = token;
+            filled += placed ? 1 : 0;
+            counts[placed ? token : 0] += placed ? 1 : 0;
+          }
+          barrier.arrive_and_wait();
+          if (halted) return;
+          for (std::uint32_t token = share(thread); token < share(thread + 1); ++token) {
+            for (auto& of_thread : counts_) next[token] += std::exchange(of_thread[token], next[token]);
+          }
+          barrier.arrive_and_wait();
+          for (std::size_t i = begin; i < filled; ++i) {
+            if (i + kAhead < filled) __builtin_prefetch(positions_.data() + counts[first_tokens[i + kAhead]], 1);
+            positions_[counts[first_tokens[i]]++] = gathered[i];
+          }
+          std::fill(counts.begin(), counts.end(), 0U);
+          work_.done += end - begin;
+          barrier.arrive_and_wait();  // the next block may hold what was placed just now
+        }
+      }
+    });
+  }
+
+  // An induced suffix is in order by more than order_depth tokens. Where two agree so far, position must decide. All these
+  // are marked: they go back, by one token a time, to direct suffixes that agree in at least mark_depth_ tokens.
+  void restore_ties() {
+    std::atomic<std::uint32_t> next = 0;
+    parallel([&](unsigned) {
+      for (std::uint32_t token = next++; token < vocab_size_ && !work_.stop; token = next++) {
+        const auto bucket = positions_.subspan(first_ranks_[token], first_ranks_[token + 1] - first_ranks_[token]);
+        const auto induced = bucket.first(direct_ranks_[token] - first_ranks_[token]);
+        for (std::size_t begin = 0, end = 0; end <= bucket.size(); ++end) {
+          if (end + kAhead < induced.size() && (bucket[end + kAhead] & kMark) != 0) {
+            text_.prefetch(bucket[end + kAhead] & ~kMark, 0);
+            text_.prefetch(bucket[end + kAhead] & ~kMark, text_.order_depth - 1);
+          }
+          if (end < bucket.size() && (bucket[end] & kMark) != 0) {
+            bucket[end] &= ~kMark;
+            continue;
+          }
+          if (begin < std::min(end, induced.size())) sort_ties(induced.subspan(begin, std::min(end, induced.size()) - begin));
+          begin = end + 1;
+        }
+        work_.done += induced.size();
+      }
+    });
+  }
+
+  // Brings runs of suffixes that agree in order_depth tokens into the order of their positions.
+  void sort_ties(std::span<std::uint32_t> ranks) const {
+    for (std::size_t begin = 0; begin < ranks.size();) {
+      std::size_t end = begin + 1;
+      while (end < ranks.size() && agree(ranks[begin], ranks[end])) ++end;
+      if (end - begin > 1) std::sort(ranks.begin() + static_cast<std::ptrdiff_t>(begin), ranks.begin() + static_cast<std::ptrdiff_t>(end));
       begin = end;
     }
   }
 
-  // The next tokens as one number that sorts like them. Behind a document's end all is separator, so the last token tells
-  // whether the document has ended; beyond order_depth all is zero.
-  std::uint64_t key(std::uint32_t position, std::uint32_t depth) const {
-    std::uint64_t value = 0;
-    const Token* at = tokens_.data() + position + depth;
-    const std::uint32_t known = std::min(kKeyTokens, order_depth_ - depth);
-    for (std::uint32_t i = 0; i < kKeyTokens; ++i) {
-      const Token token = i < known ? *at : Token{0};
-      value = value << kTokenBits | token;
-      if (token != kSeparator) ++at;
+  // Whether two suffixes agree in their first order_depth tokens without ending there.
+  bool agree(std::uint32_t a, std::uint32_t b) const {
+    const std::uint32_t last = text_.order_depth - std::min(text_.order_depth, text_.key_tokens);
+    if (last > 0 && !text_.agree(a, b, last)) return false;
+    for (std::uint32_t depth = 0; depth < text_.order_depth; depth += text_.key_tokens) {
+      if (text_.agree(a, b, depth)) continue;
+      return depth + text_.key_tokens >= text_.order_depth && text_.key(a, depth) == text_.key(b, depth);
     }
-    return value;
+    return true;
   }
 
-  void insertion_sort(std::span<std::uint32_t> run, std::uint32_t depth) {
-    for (std::size_t i = 1; i < run.size(); ++i) {
-      const std::uint32_t position = run[i];
-      std::size_t to = i;
-      for (; to > 0 && precedes(position, run[to - 1], depth); --to) run[to] = run[to - 1];
-      run[to] = position;
-    }
-  }
-
-  bool precedes(std::uint32_t a, std::uint32_t b, std::uint32_t depth) const {
-    for (; depth < order_depth_; ++depth) {
-      const Token x = tokens_[a + depth], y = tokens_[b + depth];
-      if (x != y) return x < y;
-      if (x == kSeparator) break;
-    }
-    return false;  // equal: the earlier position stays in front
-  }
-
+  Text<Token> text_;
   std::span<const Token> tokens_;
   std::uint32_t vocab_size_;
-  std::uint32_t order_depth_;
   unsigned threads_;
   std::span<std::uint32_t> positions_;
   std::span<std::uint32_t> first_ranks_;
   const Progress& progress_;
-  std::atomic<std::uint64_t> done_ = 0;
-  std::atomic<bool> stop_ = false;
+  std::vector<std::vector<std::uint32_t>> counts_;  // [thread][id]: how many, or where the next one goes
+  std::vector<std::uint32_t> direct_ranks_;         // [id]: rank of the bucket's first direct suffix
+  std::vector<std::uint32_t> group_begin_;          // [id]: the first id of its group
+  std::uint32_t mark_depth_ = 1;                    // see restore_ties
+  std::vector<std::uint32_t> groups_;               // the first id of each group, and vocab_size
+  Work work_;
 };
 
 }  // namespace

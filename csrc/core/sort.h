@@ -1,25 +1,30 @@
-// Suffix sorting, bounded by depth and parallel over first tokens.
+// Suffix sorting, bounded by depth and parallel.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
+
+#include "core/parallel.h"
 
 namespace suffolk {
 
-// Told the share done (0..1) from the calling thread every tenth of a second; may throw, which ends the work and leaves
-// through the function that was called.
-using Progress = std::function<void(double)>;
+// At most this many tokens are sorted in one go: the highest bit of a position is needed while sorting.
+inline constexpr std::uint64_t kMaxSortedTokens = 0x80000000;
 
 // Sorts the suffixes of `tokens` by their first `order_depth` tokens, ties by position. A suffix ends at the separator (the
 // largest value of Token) that ends its document; none starts there.
 //
-//   tokens        [0..n-1]           ids below vocab_size and separators; the last is a separator; n < 2^32
+//   tokens        [0..n-1]           ids below vocab_size and separators; the last is a separator; n <= kMaxSortedTokens
 //   positions     [0..suffixes-1]    out: start of each suffix in suffix order; suffixes = n less the separators
 //   first_ranks   [0..vocab_size]    out: rank of the first suffix with each first token; the last entry is `suffixes`
 //   threads       1 or more
 //
-// Memory beside the arguments: 16 bytes per suffix of the largest first-token bucket of each thread.
+// How: token ids are cut into groups. A suffix whose second token lies in a lower group than its first is not sorted at all: once
+// all suffixes of the lower group stand in order, reading them in that order tells the order of those one token longer (the
+// induced copying of Itoh and Tanaka, "An efficient method for in memory construction of suffix arrays", SPIRE 1999, made
+// parallel by groups). The other half are sorted directly, many tokens at a time as one number (sort_run.h).
+//
+// Memory beside the arguments: at most 1 byte per token (all threads together), 16 bytes per id and 4 more for each thread.
 // Time: bounded by order_depth, however long the repeats. Throws kInvalidArgument for an id out of range (naming it).
 template <typename Token>  // uint16_t or uint32_t
 void sort_suffixes(std::span<const Token> tokens, std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads,

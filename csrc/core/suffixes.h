@@ -2,6 +2,8 @@
 // present themselves as a `Suffixes`, and every search and every draft works on it.
 #pragma once
 
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -34,6 +36,41 @@ struct Tokens {
   }
 };
 
+// The first tokens of a suffix, as many as 16 bytes hold (8, 5 or 4 for a token width of 2, 3 or 4), packed as one 128-bit
+// number: the first token in the highest bits, left-over low bits zero, all bits set for every token behind the document's end.
+// Keys are in the order of the suffixes by those tokens.
+struct SuffixKey {
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+  auto operator<=>(const SuffixKey&) const = default;
+};
+static_assert(sizeof(SuffixKey) == 16);  // the bytes of the directory on disk: high, then low
+
+// Tokens in a key.
+constexpr std::uint32_t key_tokens(std::uint32_t width) noexcept { return 16 / width; }
+
+// The key, at token width `width`, of the suffix at `position`. Ids of vocab_size and above end a document; so does the last token.
+inline SuffixKey suffix_key(const Tokens& tokens, std::uint64_t position, std::uint32_t vocab_size, std::uint32_t width) noexcept {
+  const std::uint32_t bits = width * 8, separator = kEnd >> (32 - bits);
+  SuffixKey key;
+  bool ended = false;
+  for (std::uint32_t i = 0; i < key_tokens(width); ++i) {
+    const std::uint32_t token = ended || position + i >= tokens.size ? kEnd : tokens[position + i];
+    ended = token >= vocab_size;
+    key.high = key.high << bits | key.low >> (64 - bits);
+    key.low = key.low << bits | (ended ? separator : token);
+  }
+  if (const std::uint32_t left = 128 - key_tokens(width) * bits; left > 0) {
+    key.high = key.high << left | key.low >> (64 - left);
+    key.low <<= left;
+  }
+  return key;
+}
+
+// Ranks 0, 128, 256, ... have their key in the directory.
+inline constexpr std::uint64_t kDirectoryStride = 128;
+constexpr std::uint64_t directory_entries(std::uint64_t suffixes) noexcept { return (suffixes + kDirectoryStride - 1) / kDirectoryStride; }
+
 // A view of sorted suffixes; the arrays must outlive it. Reading is thread-safe. The arrays may come from a damaged file:
 // every value is bounded before it is used, and searches end whatever the order.
 struct Suffixes {
@@ -42,6 +79,10 @@ struct Suffixes {
   std::uint64_t count = 0;                     // suffixes
   const std::uint32_t* first_ranks = nullptr;  // [0..vocab_size], rank of the first suffix that begins with each token
   std::uint32_t vocab_size = 0;
+  // The key of every kDirectoryStride-th rank: what lets a search touch few pages. Null and 0 for the context of one request.
+  // Only the first order_depth tokens of a key follow the order of ranks. Maybe damaged: good for a guess, not for a bound.
+  const SuffixKey* directory = nullptr;
+  std::uint64_t directory_count = 0;
 
   // The token `depth` places behind the start of the suffix of this rank; kEnd behind the end of its document.
   // REQUIRES: rank < count, and no kEnd at a smaller depth of the same suffix.

@@ -20,7 +20,7 @@ namespace {
 
 using namespace suffolk;
 using Path = std::vector<std::uint32_t>;
-using Corpus = std::vector<Path>;  // documents
+using Documents = std::vector<Path>;
 using Segments = std::vector<std::unique_ptr<Segment>>;
 
 int failures = 0;
@@ -38,7 +38,7 @@ std::vector<Suffixes> views(const Segments& segments) {
 }
 
 // What draft must answer: (path, count), best first.
-std::vector<std::pair<Path, std::uint64_t>> brute_force(const Corpus& corpus, const Path& context, const QueryBounds& bounds) {
+std::vector<std::pair<Path, std::uint64_t>> brute_force(const Documents& corpus, const Path& context, const QueryBounds& bounds) {
   for (std::size_t length = std::min<std::size_t>(bounds.max_match, context.size()); length >= bounds.min_match && length > 0; --length) {
     std::map<Path, std::uint64_t> counts;
     bool found = false;
@@ -76,7 +76,7 @@ std::vector<std::pair<Path, std::uint64_t>> nodes_of(const DraftTree& tree) {
 }
 
 template <typename Token>
-std::unique_ptr<Segment> write(const std::string& path, const Corpus& corpus, std::uint32_t vocab_size, unsigned threads) {
+std::unique_ptr<Segment> write(const std::string& path, const Documents& corpus, std::uint32_t vocab_size, unsigned threads) {
   std::vector<Token> tokens;
   for (const Path& document : corpus) {
     for (const std::uint32_t id : document) tokens.push_back(static_cast<Token>(id));
@@ -93,10 +93,10 @@ void test_random_corpora(const std::filesystem::path& folder) {
   for (int round = 0; round < 150; ++round) {
     const bool wide = round % 2 == 1;
     const std::uint32_t vocab_size = wide ? 70'000 : 500, alphabet = 1 + below(5);
-    Corpus corpus;
+    Documents corpus;
     Segments segments;
     for (std::uint32_t s = 0; s <= round % 4U; ++s) {
-      Corpus part;
+      Documents part;
       for (std::uint32_t d = 0; d <= below(6); ++d) {
         Path document(below(40));
         for (auto& id : document) id = vocab_size - 1 - below(alphabet);
@@ -114,7 +114,7 @@ void test_random_corpora(const std::filesystem::path& folder) {
       Path context(own() % 20);
       for (auto& id : context) id = vocab_size - 1 - own() % alphabet;
       const QueryBounds bounds = {.max_match = 1 + static_cast<std::uint32_t>(own() % 16), .min_match = 1, .max_depth = 1 + static_cast<std::uint32_t>(own() % 10), .max_nodes = static_cast<std::uint32_t>(own() % 50)};
-      return nodes_of(draft(all, longest_match(all, context, bounds), bounds)) == brute_force(corpus, context, bounds);
+      return nodes_of(draft(Corpus(all), longest_match(Corpus(all), context, bounds), bounds)) == brute_force(corpus, context, bounds);
     };
     std::vector<char> agrees(8);
     {
@@ -127,7 +127,7 @@ void test_random_corpora(const std::filesystem::path& folder) {
 
 void test_damaged_files(const std::filesystem::path& folder) {
   std::mt19937 random(2);
-  Corpus corpus(6, Path(200));
+  Documents corpus(6, Path(200));
   for (auto& document : corpus) {
     for (auto& id : document) id = random() % 30;
   }
@@ -145,7 +145,7 @@ void test_damaged_files(const std::filesystem::path& folder) {
     for (std::uint32_t token = 0; token < 30; ++token) {
       const Path context = {static_cast<std::uint32_t>(random() % 30), token};
       const QueryBounds bounds;
-      expect(draft(all, longest_match(all, context, bounds), bounds).tokens.size() <= bounds.max_nodes, "a damaged file keeps the budget");
+      expect(draft(Corpus(all), longest_match(Corpus(all), context, bounds), bounds).tokens.size() <= bounds.max_nodes, "a damaged file keeps the budget");
     }
     for (std::uint64_t document = 0; document < segment.header().document_count; ++document) segment.document_range(document);
     segment.document_at(random() % 3000);
@@ -155,6 +155,16 @@ void test_damaged_files(const std::filesystem::path& folder) {
     } catch (const Error& error) {
       expect(error.code() == Code::kCorruption, "damage is called corruption");
     }
+  }
+}
+
+void test_residency(const std::filesystem::path& folder) {
+  const std::string path = folder / "resident";
+  write<std::uint32_t>(path, Corpus(40, Path(5000, 7)), 70'000, 2);
+  for (const Residency residency : {Residency::kMapped, Residency::kWarm, Residency::kLocked}) {
+    const Segment segment(path, residency);  // closed while its thread may still be reading
+    segment.verify(Depth::kFull, {});
+    expect(segment.resident_bytes() == segment.header().file_bytes, "what was read just now is in memory");
   }
 }
 
@@ -175,6 +185,7 @@ int main() {
   std::filesystem::create_directory(folder);
   test_random_corpora(folder);
   test_damaged_files(folder);
+  test_residency(folder);
   test_context_index();
   std::filesystem::remove_all(folder);
   std::printf("core_test: %s\n", failures == 0 ? "passed" : "FAILED");

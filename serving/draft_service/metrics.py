@@ -10,7 +10,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from datastore.datastore import Datastore
 from datastore.retriever import Retriever
+from serving.draft_service.memory_metrics import MemoryMetrics
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -49,6 +51,8 @@ class Metrics:
         for name, datastore in datastores.items():
             generation.labels(name).set_function(_fact(datastore, "generation"))
             tokens.labels(name).set_function(_fact(datastore, "tokens"))
+        local = {name: store for name, store in datastores.items() if isinstance(store, Datastore)}
+        registry.register(MemoryMetrics(local))
         ProcessCollector(registry=registry)
 
     def request(self, transport: str, method: str, code: str, seconds: float) -> None:

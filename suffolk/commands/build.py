@@ -6,6 +6,7 @@ when the same command is run again; the datastore that was there before stays in
 examples:
   suffolk build --tokenizer MODEL_FOLDER --output STORE src/ notes.txt more.jsonl.zst
   suffolk build --tokenizer MODEL_FOLDER --output STORE --plan 'shards/*.jsonl.zst'
+  suffolk build --tokenizer MODEL_FOLDER --output STORE --id-field id --metadata license,repo.name code.jsonl.gz
   suffolk build --output STORE --append new/
   suffolk build --vocab-size 32000 --end-of-document 2 --output STORE tokens.bin
 """
@@ -60,6 +61,9 @@ def _add_reading(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--id-field", metavar="NAME", help="field or column that names a document; dots go into objects")
     group.add_argument(
+        "--metadata", metavar="LIST", help="fields or columns to keep with each document, such as license,repo.name"
+    )
+    group.add_argument(
         "--extensions", metavar="LIST", help="take only these from folders, such as .py,.md (default: all text)"
     )
     group.add_argument("--token-format", choices=TOKEN_FORMATS, help="ids in .bin files (default: by vocabulary size)")
@@ -91,6 +95,10 @@ def _add_making(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(part for part in (text or "").split(",") if part)
+
+
 def _options(args: argparse.Namespace) -> BuildOptions:
     return BuildOptions(
         corpora=tuple(args.corpora),
@@ -99,7 +107,8 @@ def _options(args: argparse.Namespace) -> BuildOptions:
         mode="append" if args.append else "replace" if args.replace else "new",
         text_field=args.text_field,
         id_field=args.id_field,
-        extensions=tuple(part for part in (args.extensions or "").split(",") if part),
+        metadata=_names(args.metadata),
+        extensions=_names(args.extensions),
         token_format=args.token_format,
         end_of_document=args.end_of_document,
         vocab_size=args.vocab_size,

@@ -1,4 +1,4 @@
-"""Show what a datastore holds: tokens, documents, bytes a token, tokenizer, segments."""
+"""Show what a datastore holds: tokens, documents, bytes a token, bytes in memory, tokenizer, segments."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ def run(args: argparse.Namespace) -> int:
     store = suffolk.open(args.store)
     try:
         facts = store.info()
+        if isinstance(store, suffolk.Datastore):
+            facts["resident_bytes"] = store.resident_bytes()
     finally:
         store.close()
     print(json.dumps(facts, indent=2) if args.json else "\n".join(_lines(facts)))
@@ -36,6 +38,8 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     for name, value in facts.items():
         if name in ("tokens", "documents", "bytes") and isinstance(value, int):
             lines.append(f"{name:<16} {value:,}")
+        elif name == "resident_bytes":
+            lines.append(f"{name:<16} {'unknown: the files belong to another user' if value is None else f'{value:,}'}")
         elif name == "bytes_per_token":
             lines.append(f"{name:<16} {value:.3f}")
         elif name == "tokenizer":

@@ -73,6 +73,7 @@ def _report(store: Datastore, tokenizer: Tokenizer | None, ids: list[int], args:
         "occurrences": [
             {
                 "source": place.source,
+                "metadata": dict(place.metadata),
                 "segment": place.segment,
                 "document": place.document,
                 "offset": place.offset,
@@ -112,10 +113,14 @@ def _lines(report: dict[str, Any]) -> list[str]:
     if report["occurrences"]:
         lines.append(f"occurrences   {len(report['occurrences'])} of {report['match_count']:,}")
         lines += [
-            f"  {item['source'] or item['segment']}, token {item['offset']}: {item['text']!r}"
+            f"  {item['source'] or item['segment']}{_described(item['metadata'])}, token {item['offset']}: {item['text']!r}"
             for item in report["occurrences"]
         ]
     return lines
+
+
+def _described(metadata: dict[str, Any]) -> str:
+    return f" ({', '.join(f'{name}={value}' for name, value in metadata.items())})" if metadata else ""
 
 
 def _text(tokenizer: Tokenizer | None, ids: list[int]) -> str:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from datastore.datastore import RESIDENCIES, open_datastore
 from datastore.errors import InvalidArgument
 from datastore.retriever import Retriever
 from serving.draft_service.endpoint import parse_endpoint
@@ -20,7 +21,7 @@ from serving.draft_service.tls import TlsFiles
 
 EPILOG = """examples:
   suffolk serve wiki/                                         gRPC on 127.0.0.1:7700, HTTP on 127.0.0.1:7701
-  suffolk serve code=/data/code-v3 wiki/ --listen unix:/run/suffolk.sock
+  suffolk serve code=/data/code-v3 wiki/ --listen unix:/run/suffolk.sock --residency warm
   suffolk serve wiki/ --listen 0.0.0.0:7700 --tls-cert server.pem --tls-key server.key --tls-client-ca clients.pem
   curl -d '{"contexts": [[1, 2, 3]]}' http://127.0.0.1:7701/v1/draft"""
 
@@ -31,6 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument(
         "stores", nargs="+", metavar="[NAME=]STORE", help="a datastore's folder; NAME defaults to the folder's name"
+    )
+    parser.add_argument(
+        "--residency",
+        choices=RESIDENCIES,
+        default="mmap",
+        help="mmap: pages come in as queries touch them; warm: read all files in meanwhile; locked: read all in first and "
+        "keep them (default: %(default)s)",
     )
     add_server_arguments(parser)
 
@@ -74,13 +82,11 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from datastore import open_datastore
-
     config = read_config(args)
     with contextlib.ExitStack() as stack:
         stores: dict[str, Retriever] = {}
         for name, path in parse_stores(args.stores).items():
-            stores[name] = open_datastore(path)
+            stores[name] = open_datastore(path, args.residency)
             stack.callback(stores[name].close)
         return serve(config, stores)
 

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
 import zstandard
 from kitoken import Kitoken
+from pyarrow import parquet
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from build_index.block import BLOCK_BYTES, BLOCK_TOKENS, Lines, Texts, TokenRun
@@ -120,6 +122,23 @@ def test_broken_streams_are_named(tmp_path: Path, ending: str, compress: Any) ->
         path.write_bytes(broken)
         with pytest.raises(Corruption, match=rf"a\.jsonl\{ending}: broken .* stream .*; fetch the file again"):
             blocks(path)
+
+
+def test_fields_of_records_are_kept_as_metadata(tmp_path: Path) -> None:
+    record = {"text": "one", "license": "mit", "repo": {"name": "a/b", "stars": 3}, "repo.fork": False, "none": None}
+    fields = ("license", "repo.name", "repo.stars", "repo.fork", "none", "missing", "repo.name.deeper")
+    kept = {"license": "mit", "repo.name": "a/b", "repo.stars": 3, "repo.fork": False}
+    lines = Lines("s.jsonl", 1, json.dumps(record).encode() + b'\n{"text": "two"}\n')
+    assert parse_documents(lines, options("s", metadata=fields)).metadata == [kept, {}]
+    assert parse_documents(lines, options("s")).metadata == [{}, {}]
+    for column, values in (("text", ["one", "two"]), ("input_ids", [[1, 2], [3]])):
+        rows = {"repo": [record["repo"], None], "license": ["mit", None], "repo.fork": [False, None], column: values}
+        parquet.write_table(pyarrow.table(rows), tmp_path / "a.parquet")
+        (block,) = blocks(tmp_path / "a.parquet", tokenizer="some", metadata=fields)
+        assert list(block.payload.metadata) == [kept, {}]
+    encoder = BlockEncoder(EncodeSetup(options("a", end_of_document=0), None, False, 500))
+    encoded = encoder.encode(TokenRun("p", 0, np.array([1, 2, 0, 3, 4]), (0, 3), ("p#a", "p#b"), (kept, {})))
+    assert encoded.metadata == [kept, {}]
 
 
 def test_fields_ids_and_line_numbers() -> None:

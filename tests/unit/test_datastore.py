@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
+import struct
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import zstandard
 
 from datastore import ContextIndex, DraftTree, open_datastore
-from datastore.documents import DocumentTable, DocumentTableWriter
+from datastore.documents import (
+    BLOCK_DOCUMENTS,
+    MAX_METADATA_BYTES,
+    MAX_SOURCE_CHARACTERS,
+    DocumentTable,
+    DocumentTableWriter,
+    Origin,
+)
 from datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable, Unsupported
 from datastore.manifest import WriterLock, publish, read_manifest
 from tests.stores import make_store
@@ -149,19 +158,70 @@ def test_one_writer_at_a_time(tmp_path):
 def test_document_table_gives_every_source_back():
     writer = DocumentTableWriter()
     sources = [f"folder/file-{number}.py é" for number in range(1000)] + ["x" * 10_000]
-    writer.extend(sources)
+    metadata = [
+        {"license": "mit", "stars": number, "fork": number % 2 == 0} if number % 3 else {} for number in range(1001)
+    ]
+    writer.extend(zip(sources, metadata, strict=True))
     raw = writer.finish()
     table = DocumentTable(raw, "a.seg")
-    assert [table.source(number) for number in range(1001)] == [source[:4096] for source in sources]
+    expected = [Origin(source[:4096], kept) for source, kept in zip(sources, metadata, strict=True)]
+    assert [table.origin(number) for number in range(1001)] == expected
+    assert list(table.origins(1001)) == expected
     with pytest.raises(Corruption, match=r"a\.seg: the document table is damaged at document 1001"):
-        table.source(1001)
+        table.origin(1001)
+    for wrong in (1000, 1002, 1025):
+        with pytest.raises(Corruption, match="document table is damaged"):
+            list(table.origins(wrong))
     for at in range(0, len(raw), 13):
         damaged = bytearray(raw)
         damaged[at] ^= 0x55
         for document in (0, 300, 1000):
             with contextlib.suppress(Corruption):
-                DocumentTable(bytes(damaged), "a.seg").source(document)
-    assert DocumentTable(b"", "a.seg").source(0) is None
+                DocumentTable(bytes(damaged), "a.seg").origin(document)
+    assert DocumentTable(b"", "a.seg").origin(0) == Origin(None, {})
+    assert list(DocumentTable(b"", "a.seg").origins(300)) == [Origin(None, {})] * 300
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '"source"',
+        "{}",
+        '{"source": 3}',
+        '{"source": "a", "tokens": 3}',
+        '{"source": "a", "metadata": null}',
+        '{"source": "a", "metadata": {"x": [1]}}',
+        '{"source": "a", "metadata": {"x": null}}',
+        '{"source": "a", "metadata": {"x": NaN}}',
+        '{"source": "a", "metadata": {"x": 1e999}}',
+        "[" * 100_000,
+    ],
+)
+def test_document_tables_of_another_shape_are_refused(entry):
+    frame = zstandard.compress(f"[{entry}]".encode())
+    raw = struct.pack("<IIII", 1, 256, 0, len(frame)) + frame
+    with pytest.raises(Corruption, match=r"a\.seg: the document table is damaged at document 0"):
+        DocumentTable(raw, "a.seg").origin(0)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"tags": ["a"]}, "p.jsonl:7: metadata field 'tags' holds list, not text"),
+        ({"score": float("nan")}, "p.jsonl:7: metadata field 'score' holds float, not text, a finite number"),
+        ({"abstract": "é" * 9000}, "p.jsonl:7: metadata of 18015 bytes; a document may have 16384"),
+    ],
+)
+def test_metadata_that_cannot_be_kept_names_the_record(metadata, message):
+    with pytest.raises(InvalidArgument, match=message):
+        DocumentTableWriter().add("p.jsonl:7", metadata)
+
+
+def test_the_largest_entries_fit_into_a_block():
+    writer = DocumentTableWriter()
+    for _ in range(BLOCK_DOCUMENTS):
+        writer.add("\0" * MAX_SOURCE_CHARACTERS, {"x": "\0" * (MAX_METADATA_BYTES // 6 - 2)})
+    assert len(list(DocumentTable(writer.finish(), "a.seg").origins(BLOCK_DOCUMENTS))) == BLOCK_DOCUMENTS
 
 
 def test_context_index_refuses_foreign_ids_whole():

@@ -124,6 +124,56 @@ def forge(segment: bytearray) -> bytes:
     return bytes(segment)
 
 
+def section(segment: bytes, number: int) -> tuple[int, int]:
+    """Offset and bytes of a section, from the section table."""
+    table_offset = struct.unpack_from("<Q", segment, len(segment) - 32)[0]
+    name, _, offset, size = struct.unpack_from("<IIQQ", segment, table_offset + 24 * (number - 1))
+    assert name == number
+    return offset, size
+
+
+@pytest.mark.parametrize(("vocab_size", "width", "key_tokens"), [(1000, 2, 8), (70_000, 3, 5), ((1 << 24) + 1, 4, 4)])
+def test_the_directory_holds_the_key_of_every_128th_rank(tmp_path, vocab_size, width, key_tokens):
+    generator = np.random.default_rng(9)
+    documents = [(vocab_size - 1 - generator.integers(0, 3, size)).tolist() for size in (1, 3, 130, 500)]
+    make_store(tmp_path / "store", [documents], vocab_size=vocab_size).close()
+    content = (tmp_path / "store/segments/000000.seg").read_bytes()
+    suffixes = sorted(
+        document[start:] + [(1 << 8 * width) - 1] * 700 for document in documents for start in range(len(document))
+    )
+    expected = []
+    for suffix in suffixes[::128]:
+        key = 0
+        for token in suffix[:key_tokens]:
+            key = key << 8 * width | token
+        expected.append(key << 128 - 8 * width * key_tokens)
+    offset, size = section(content, 6)
+    halves = struct.unpack_from(f"<{size // 8}Q", content, offset)
+    assert [high << 64 | low for high, low in zip(halves[::2], halves[1::2], strict=True)] == expected
+
+
+def test_the_worked_example_of_the_specification(tmp_path):
+    make_store(tmp_path / "store", [[[1, 2, 3], [1, 2]]], vocab_size=5).close()
+    content = (tmp_path / "store/segments/000000.seg").read_bytes()
+    numbers = {2: [0, 4, 1, 5, 2], 3: [0, 0, 2, 4, 5, 5], 4: [0, 4, 7]}
+    for number, expected in numbers.items():
+        offset, size = section(content, number)
+        assert list(struct.unpack_from(f"<{size // 4}I", content, offset)) == expected
+    offset, size = section(content, 6)
+    assert struct.unpack_from("<QQ", content, offset) == (0x0001_0002_0003_FFFF, 0xFFFF_FFFF_FFFF_FFFF)
+    assert size == 16
+
+
+def test_a_directory_of_the_wrong_size_is_refused(store_path, segment_path):
+    damaged = bytearray(segment_path.read_bytes())
+    table_offset = struct.unpack_from("<Q", damaged, len(damaged) - 32)[0]
+    size_field = table_offset + 24 * 5 + 16
+    damaged[size_field : size_field + 8] = struct.pack("<Q", section(bytes(damaged), 6)[1] - 16)
+    rewrite(segment_path, forge(damaged))
+    with pytest.raises(Corruption, match="section 6 has offset"):
+        open_datastore(store_path)
+
+
 def test_checksums_are_crc32c(segment_path):
     assert crc32c(b"123456789") == 0xE3069283  # the check value of CRC-32C
     sound = segment_path.read_bytes()
@@ -133,11 +183,18 @@ def test_checksums_are_crc32c(segment_path):
 def test_verify_full_finds_what_checksums_cannot(store_path, segment_path):
     """A file that was written wrongly has right checksums; only its order tells."""
     tokens, positions = HEADER_BYTES, HEADER_BYTES + (8 * 301 * 2 + 63) // 64 * 64
-    swapped, doubled, foreign = (bytearray(segment_path.read_bytes()) for _ in range(3))
+    swapped, doubled, foreign, misled = (bytearray(segment_path.read_bytes()) for _ in range(4))
     swapped[positions : positions + 8] = swapped[positions + 4 : positions + 8] + swapped[positions : positions + 4]
     doubled[positions : positions + 4] = doubled[positions + 4 : positions + 8]
     foreign[tokens : tokens + 2] = struct.pack("<H", 1001)
-    expected = {"out of order": swapped, "out of range or stands twice": doubled, "token 0 is 1001": foreign}
+    directory, size = section(bytes(misled), 6)
+    misled[directory + size - 1] ^= 1  # in the last key
+    expected = {
+        "out of order": swapped,
+        "out of range or stands twice": doubled,
+        "token 0 is 1001": foreign,
+        "the directory's key of rank 2304 is wrong": misled,
+    }
     for message, damaged in expected.items():
         rewrite(segment_path, forge(damaged))
         segment = _native.Segment(str(segment_path))
@@ -186,5 +243,5 @@ def test_an_empty_document_is_a_document(tmp_path):
     store = make_store(tmp_path / "s", [[[], [1, 2], [], [1, 2, 3]]], vocab_size=9)
     assert store.info()["documents"] == 4
     assert store.lookup([1, 2]) == (2, 2)
-    assert [tokens.tolist() for _, tokens in store.documents()] == [[], [1, 2], [], [1, 2, 3]]
+    assert [document.tokens.tolist() for document in store.documents()] == [[], [1, 2], [], [1, 2, 3]]
     assert {place.source for place in store.occurrences([1, 2])} == {"segment 0 document 1", "segment 0 document 3"}

@@ -1,0 +1,56 @@
+// A segment file on its way to the disk: header, layout of the sections, checksums and trailer (docs/FORMAT.md).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "core/file.h"
+#include "core/format.h"
+
+namespace suffolk {
+
+// All that decides where the parts of a segment file lie. 1 <= token_count <= format::kMaxTokens.
+struct SegmentShape {
+  std::uint32_t vocab_size = 0;
+  std::uint32_t order_depth = 0;
+  std::array<std::uint8_t, 32> fingerprint = {};
+  std::uint64_t token_count = 0;  // separators included
+  std::uint64_t document_count = 0;
+  std::uint64_t document_table_bytes = 0;
+};
+
+struct SegmentSummary {
+  std::uint64_t tokens = 0;  // without separators
+  std::uint64_t documents = 0;
+  std::uint64_t bytes = 0;  // of the file
+  std::uint32_t checksum = 0;  // the trailer's, which depends on every byte of the file
+};
+
+// Bytes a token has in a file: 2, 3 or 4.
+std::uint32_t token_width(std::uint32_t vocab_size) noexcept;
+
+// Takes the content of the sections one after the other, each in as many pieces as the caller likes; the file appears under its
+// name, whole and on disk, with `commit` alone. Not thread-safe. Memory: one chunk.
+class SegmentFile {
+ public:
+  // Reserves the disk for the whole file. Throws as FileWriter does.
+  SegmentFile(const std::string& path, const SegmentShape& shape);
+
+  // The next bytes of the section that is being written.
+  void write(std::span<const std::byte> bytes) { file_.write(bytes); }
+  // The section is complete. Throws kInternal if it has not the size that the shape demands.
+  void end_section();
+  // REQUIRES: all sections are complete.
+  SegmentSummary commit();
+
+ private:
+  std::array<format::SectionEntry, format::kSections> table_ = {};
+  format::Header header_ = {};
+  std::size_t section_ = 0;  // that is being written, from 0
+  FileWriter file_;
+};
+
+}  // namespace suffolk

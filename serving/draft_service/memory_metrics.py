@@ -1,0 +1,35 @@
+"""Page faults of the process, and how much of each datastore is in memory, looked up when somebody asks."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator, Mapping
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from datastore.datastore import Datastore
+
+
+class MemoryMetrics(Collector):
+    """``suffolk_page_faults_total`` by kind (major: waited for the disk), and ``suffolk_datastore_resident_bytes``.
+
+    A datastore whose files' owner the server is not has no resident bytes: the system does not tell. Thread-safe.
+    """
+
+    def __init__(self, datastores: Mapping[str, Datastore]) -> None:
+        self._datastores = dict(datastores)
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        faults = CounterMetricFamily("suffolk_page_faults", "Page faults; a major one read the disk", labels=("kind",))
+        faults.add_metric(("major",), usage.ru_majflt)
+        faults.add_metric(("minor",), usage.ru_minflt)
+        yield faults
+        resident = GaugeMetricFamily(
+            "suffolk_datastore_resident_bytes", "Bytes of the datastore's segments in memory", labels=("datastore",)
+        )
+        for name, datastore in self._datastores.items():
+            if (size := datastore.resident_bytes()) is not None:
+                resident.add_metric((name,), size)
+        yield resident
