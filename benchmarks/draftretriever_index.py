@@ -27,7 +27,7 @@ def cached_index(store: Path, workdir: Path) -> tuple[Path, dict[str, Any]]:
         ResourceExhausted: the folder cannot be written.
     """
     with open_datastore(store) as opened:
-        checksums = [segment.checksum for segment in opened.manifest.segments]
+        checksums = [segment.checksum for segment in opened.manifest.files()]
     index, facts = workdir / "draftretriever.idx", workdir / "draftretriever.json"
     make_folder(workdir)
     with writing(workdir):

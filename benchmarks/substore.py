@@ -18,7 +18,8 @@ from datastore.segment import separator, token_dtype, write_segment
 
 def first_tokens(store: Datastore, tokens: int, workdir: Path) -> Path:
     """A datastore in ``workdir`` of the first documents of ``store``, up to ``tokens`` tokens, the last cut; made once."""
-    path = workdir / f"first-{tokens}-{store.manifest.segments[0].checksum}"
+    checksums = (entry.checksum for entry in (store.manifest.segments[0], *store.manifest.deletions))
+    path = workdir / f"first-{tokens}-{'-'.join(checksums)}"
     try:
         with open_datastore(path):
             return path
@@ -45,5 +46,5 @@ def first_tokens(store: Datastore, tokens: int, workdir: Path) -> Path:
     if (tokenizer := store.tokenizer_path()) is not None:
         with writing(path):
             shutil.copyfile(tokenizer, path / tokenizer.name)
-    publish(path, replace(manifest, generation=1, segments=(entry,)))
+    publish(path, replace(manifest, generation=1, segments=(entry,), deletions=()))
     return path

@@ -148,6 +148,7 @@ def _publish(workspace: Workspace, target: Target, options: BuildOptions, state:
         tokenizer=target.fingerprint,
         created=now,
         settings={"builds": [*(base.settings.get("builds", []) if base else []), facts]},
+        deletions=base.deletions if base else (),
     )
     workspace.publish(manifest, target.tokenizer.to_str() if target.tokenizer is not None and base is None else None)
 

@@ -43,11 +43,15 @@ class Workspace:
 
     def clear(self) -> None:
         """Throw all unfinished work away and begin an empty one."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.discard()
         failpoint("clear.removed")
         (self.folder / SEGMENTS_NAME).mkdir(parents=True)
         failpoint("clear.made")
         (self.store / SEGMENTS_NAME).mkdir(exist_ok=True)
+
+    def discard(self) -> None:
+        """Throw all unfinished work away."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     @staticmethod
     def segment_name(generation: int, number: int) -> str:
@@ -67,7 +71,7 @@ class Workspace:
         """Make the segments of ``manifest`` the datastore's generation; a crash anywhere in between leaves the old one."""
         if tokenizer_json is not None and manifest.tokenizer is not None:
             write_atomically(self.store / tokenizer_name(manifest.tokenizer), tokenizer_json.encode())
-        moved = [entry.name for entry in manifest.segments if self.new_segment(entry.name).exists()]
+        moved = [entry.name for entry in manifest.files() if self.new_segment(entry.name).exists()]
         for name in moved:
             os.rename(self.new_segment(name), self.store / SEGMENTS_NAME / name)
             failpoint("publish.moved")
@@ -84,7 +88,7 @@ class Workspace:
 
         Readers that have an older generation open keep its segments.
         """
-        listed = {entry.name for entry in manifest.segments}
+        listed = {entry.name for entry in manifest.files()}
         if manifest.tokenizer is not None:
             listed.add(tokenizer_name(manifest.tokenizer))
         segments = (self.store / SEGMENTS_NAME).glob(f"g*{SEGMENT_SUFFIX}")
@@ -93,7 +97,7 @@ class Workspace:
                 path.unlink(missing_ok=True)
                 failpoint("finish.removed")
         failpoint("finish.unlisted")
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.discard()
 
     def holds_work(self) -> bool:
         """Whether a finished segment waits here for the rest of its build."""

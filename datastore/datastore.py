@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from datastore import _native
-from datastore.documents import DocumentTable, Metadata
+from datastore.deletions import Deleted, deleted_place, read_deleted
+from datastore.documents import DocumentTable, Metadata, Origin
 from datastore.draft_tree import DraftTree, Source
 from datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable
 from datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
@@ -75,24 +76,32 @@ def open_datastore(path: str | Path, residency: str = "mmap") -> Datastore:
         Corruption, Unsupported: a file is damaged, missing, another one than the manifest lists, or of a newer version.
         ResourceExhausted: the system does not let this process lock so much memory.
     """
-    return Datastore(Path(path), residency)
+    if residency not in RESIDENCIES:
+        raise InvalidArgument(f"residency is {residency!r}; it must be one of {', '.join(RESIDENCIES)}")
+    while True:
+        manifest = read_manifest(Path(path))
+        try:
+            return Datastore(Path(path), manifest, residency)
+        except Corruption:
+            if read_manifest(Path(path)).generation == manifest.generation:
+                raise  # else a newer generation was published meanwhile, and files of this one removed
 
 
 class Datastore:
     """One generation of a datastore, mapped into memory; implements ``datastore.retriever.Retriever``.
 
     Any number of threads may use one object. It goes on serving the generation it opened when a newer one is published.
+    Deleted documents are in no answer and no count.
     """
 
-    def __init__(self, path: Path, residency: str = "mmap") -> None:
-        if residency not in RESIDENCIES:
-            raise InvalidArgument(f"residency is {residency!r}; it must be one of {', '.join(RESIDENCIES)}")
+    def __init__(self, path: Path, manifest: Manifest, residency: str) -> None:
         self.path = path
-        self.manifest: Manifest = read_manifest(path)
-        self._segments = [
-            _open_segment(path / SEGMENTS_NAME, entry, self.manifest, residency) for entry in self.manifest.segments
-        ]
-        self._native: _native.Searcher | None = _native.Searcher(self._segments)
+        self.manifest = manifest
+        folder = path / SEGMENTS_NAME
+        self._segments = [_open_segment(folder, entry, manifest, residency) for entry in manifest.segments]
+        self._deletions = [_open_segment(folder, entry, manifest, residency) for entry in manifest.deletions]
+        self._native: _native.Searcher | None = _native.Searcher(self._segments, self._deletions)
+        self._locator = None if self._deletions else self._native
 
     def lookup(self, ids: Tokens, max_match: int = 16, min_match: int = 1) -> Match:
         """See ``Retriever.lookup``."""
@@ -129,28 +138,71 @@ class Datastore:
         """
         if not 1 <= len(ids) <= self._searcher().order_depth:
             raise InvalidArgument(f"a pattern of {len(ids)} tokens; it must have 1 to {self._searcher().order_depth}")
-        found = self._searcher().occurrences(ids, limit)
+        found = self._live_locator().occurrences(ids, limit)
         return [self._occurrence(number, position, len(ids) + context) for number, position in found]
 
     def documents(self) -> Iterator[Document]:
-        """Every document in order."""
+        """Every document in order.
+
+        Raises:
+            Corruption: a document table is damaged.
+        """
+        for name, index, (source, metadata) in self.origins():
+            yield Document(source, metadata, self.read_document(name, index))
+
+    def origins(self) -> Iterator[tuple[str, int, Origin]]:
+        """Segment, index and origin of every document in order: what ``documents`` gives without the tokens.
+
+        Raises:
+            Corruption: a document table is damaged.
+        """
+        deleted = self.deleted()
         for segment, entry in zip(self._segments, self.manifest.segments, strict=True):
-            table = DocumentTable(segment.document_table(), entry.name)
-            for document, (source, metadata) in enumerate(table.origins(entry.documents)):
-                begin, end = segment.document_range(document)
-                yield Document(source, metadata, segment.read_tokens(begin, end - begin))
+            gone = set(deleted[entry.name].tolist())
+            for index, origin in enumerate(_origins(segment, entry)):
+                if index not in gone:
+                    yield entry.name, index, origin
+
+    def read_document(self, segment: str, index: int) -> npt.NDArray[np.uint32]:
+        """The tokens (uint32[n]) of document ``index`` of the live segment of that name, deleted or not."""
+        names = [entry.name for entry in self.manifest.segments]
+        return _read_document(self._segments[names.index(segment)], index)
+
+    def deleted(self) -> Deleted:
+        """The deleted documents of each live segment, by its name.
+
+        Raises:
+            Corruption: the table of a deletion segment is damaged, or names what there is not.
+        """
+        return read_deleted(self.manifest.segments, self.deletion_origins())
+
+    def deletion_origins(self) -> Iterator[Origin]:
+        """What the deletion segments say of their documents: see ``datastore.deletions.deleted_place``.
+
+        Raises:
+            Corruption: a document table is damaged.
+        """
+        for segment, entry in zip(self._deletions, self.manifest.deletions, strict=True):
+            yield from _origins(segment, entry)
 
     def info(self) -> dict[str, Any]:
-        """Facts: path, generation, tokens, documents, bytes, vocab_size, order_depth, tokenizer, created, settings, segments."""
+        """Facts: path, generation, tokens, documents, bytes, vocab_size, order_depth, tokenizer, created, settings, segments.
+
+        What is deleted is in ``deleted_tokens`` and ``deleted_documents``, not in ``tokens`` and ``documents``.
+        """
         manifest = self.manifest
-        tokens = sum(entry.tokens for entry in manifest.segments)
-        size = sum(entry.bytes for entry in manifest.segments)
+        deleted_tokens = sum(entry.tokens for entry in manifest.deletions)
+        deleted_documents = sum(entry.documents for entry in manifest.deletions)
+        tokens = sum(entry.tokens for entry in manifest.segments) - deleted_tokens
+        size = sum(entry.bytes for entry in manifest.files())
         facts = [segment.facts() for segment in self._segments]
         return {
             "path": str(self.path),
             "generation": manifest.generation,
             "tokens": tokens,
-            "documents": sum(entry.documents for entry in manifest.segments),
+            "documents": sum(entry.documents for entry in manifest.segments) - deleted_documents,
+            "deleted_tokens": deleted_tokens,
+            "deleted_documents": deleted_documents,
             "bytes": size,
             "bytes_per_token": size / tokens if tokens else 0.0,
             "token_width": max(fact["token_width"] for fact in facts),
@@ -176,7 +228,7 @@ class Datastore:
 
         None where the system does not tell: it does so only to the files' owner and to those who may write to them.
         """
-        sizes = [segment.resident_bytes() for segment in self._segments]
+        sizes = [segment.resident_bytes() for segment in (*self._segments, *self._deletions)]
         known = [size for size in sizes if size is not None]
         return sum(known) if len(known) == len(sizes) else None
 
@@ -188,19 +240,23 @@ class Datastore:
         return path if path.is_file() else None
 
     def verify(self, depth: str = "checksums", progress: Callable[[str, float], None] | None = None) -> None:
-        """Check every segment: ``headers`` (what opening does), ``checksums`` (reads all bytes once), ``full`` (the order too).
+        """Check every segment: ``headers`` (what opening does), ``checksums`` (reads all bytes once), ``full`` (the order too,
+        and that deletion segments hold the tokens of the documents that they name).
 
         Raises:
             Corruption: names the file and the place.
         """
-        for segment, entry in zip(self._segments, self.manifest.segments, strict=True):
+        for segment, entry in zip((*self._segments, *self._deletions), self.manifest.files(), strict=True):
             report = None if progress is None else lambda share, name=entry.name: progress(name, share)
             segment.verify(depth, report)
+        if depth == "full":
+            self._verify_deletions()
 
     def close(self) -> None:
         """Let go of the files; they are unmapped when no call uses them any more. Later calls raise Unavailable."""
-        self._native = None
+        self._native = self._locator = None
         self._segments = []
+        self._deletions = []
 
     def __enter__(self) -> Datastore:
         return self
@@ -215,6 +271,24 @@ class Datastore:
             raise Unavailable(f"the datastore {self.path} is closed; open it again")
         return self._native
 
+    def _live_locator(self) -> _native.Searcher:
+        """A searcher that knows which documents are deleted, made when it is first needed: that takes reading their list."""
+        self._searcher()
+        if self._locator is None:
+            self._locator = _native.Searcher(self._segments, self._deletions, list(self.deleted().values()))
+        return self._locator
+
+    def _verify_deletions(self) -> None:
+        self.deleted()
+        for segment, entry in zip(self._deletions, self.manifest.deletions, strict=True):
+            for index, origin in enumerate(_origins(segment, entry)):
+                name, document = deleted_place(origin)
+                if not np.array_equal(_read_document(segment, index), self.read_document(name, document)):
+                    raise Corruption(
+                        f"{entry.name}: document {index} has not the tokens of document {document} of {name}, which it "
+                        "deletes; restore the datastore from a copy, or build it again"
+                    )
+
     def _occurrence(self, number: int, position: int, limit: int) -> Occurrence:
         segment, entry = self._segments[number], self.manifest.segments[number]
         document = segment.document_at(position)
@@ -224,6 +298,15 @@ class Datastore:
         source, metadata = DocumentTable(segment.document_table(), entry.name).origin(document)
         tokens = segment.read_tokens(position, min(limit, end - position))
         return Occurrence(entry.name, document, position - begin, source, metadata, tokens)
+
+
+def _origins(segment: _native.Segment, entry: SegmentEntry) -> Iterator[Origin]:
+    return DocumentTable(segment.document_table(), entry.name).origins(entry.documents)
+
+
+def _read_document(segment: _native.Segment, index: int) -> npt.NDArray[np.uint32]:
+    begin, end = segment.document_range(index)
+    return segment.read_tokens(begin, end - begin)
 
 
 def _open_segment(folder: Path, entry: SegmentEntry, manifest: Manifest, residency: str) -> _native.Segment:

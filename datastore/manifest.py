@@ -12,6 +12,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import TracebackType
@@ -49,6 +50,7 @@ class Manifest:
         tokenizer: fingerprint of the tokenizer (64 hex digits), None if unknown.
         created: ISO 8601, UTC.
         settings: how it was built; for people.
+        deletions: segments that hold the deleted documents of the live ones (datastore/deletions.py).
     """
 
     generation: int
@@ -58,6 +60,11 @@ class Manifest:
     tokenizer: str | None
     created: str
     settings: dict[str, Any] = field(default_factory=dict)
+    deletions: tuple[SegmentEntry, ...] = ()
+
+    def files(self) -> tuple[SegmentEntry, ...]:
+        """All segment files that this generation needs."""
+        return (*self.segments, *self.deletions)
 
 
 def tokenizer_name(fingerprint: str) -> str:
@@ -98,7 +105,7 @@ def publish(store: Path, manifest: Manifest) -> None:
         InvalidArgument: a segment file is missing or has another size.
         ResourceExhausted: the disk is full.
     """
-    for entry in manifest.segments:
+    for entry in manifest.files():
         path = store / SEGMENTS_NAME / entry.name
         if not path.is_file() or path.stat().st_size != entry.bytes:
             raise InvalidArgument(
@@ -186,21 +193,39 @@ def _parse(data: dict[str, Any]) -> Manifest:
     known = {item.name for item in fields(Manifest)} | {"format"}
     if unknown := sorted(set(data) - known):
         raise ValueError(f"unknown keys {unknown}")
-    segments = tuple(SegmentEntry(**entry) for entry in data["segments"])
-    for entry in segments:
-        if not isinstance(entry.name, str) or "/" in entry.name or entry.name.startswith("."):
-            raise ValueError(f"segment name {entry.name!r}")
-        if any(not isinstance(value, int) or value < 0 for value in (entry.tokens, entry.documents, entry.bytes)):
-            raise ValueError(f"the sizes of segment {entry.name}")
+    if not isinstance(data["segments"], list) or not isinstance(data["deletions"], list):
+        raise ValueError("segments or deletions are no list")
+    segments = tuple(map(_parse_entry, data["segments"]))
+    deletions = tuple(map(_parse_entry, data["deletions"]))
     numbers = {name: data[name] for name in ("generation", "vocab_size", "order_depth")}
-    if bad := [name for name, value in numbers.items() if not isinstance(value, int) or value < 1]:
+    if bad := [name for name, value in numbers.items() if type(value) is not int or value < 1]:
         raise ValueError(f"{bad[0]} is {data[bad[0]]!r}")
+    tokenizer, created, settings = data["tokenizer"], data["created"], data["settings"]
+    if tokenizer is not None and not re.fullmatch("[0-9a-f]{64}", tokenizer):
+        raise ValueError(f"tokenizer is {tokenizer!r}, no fingerprint of 64 hex digits")
+    if not isinstance(created, str) or not isinstance(settings, dict):
+        raise ValueError("created is no text, or settings are no object")
     if not segments:
         raise ValueError("it lists no segment")
+    if len({entry.name for entry in (*segments, *deletions)}) < len(segments) + len(deletions):
+        raise ValueError("it lists a segment twice")
+    for size in ("tokens", "documents"):
+        if sum(getattr(entry, size) for entry in deletions) > sum(getattr(entry, size) for entry in segments):
+            raise ValueError(f"more {size} are deleted than there are")
     return Manifest(
         segments=segments,
-        tokenizer=data["tokenizer"],
-        created=str(data["created"]),
-        settings=dict(data["settings"]),
+        tokenizer=tokenizer,
+        created=created,
+        settings=settings,
+        deletions=deletions,
         **numbers,
     )
+
+
+def _parse_entry(data: dict[str, Any]) -> SegmentEntry:
+    entry = SegmentEntry(**data)
+    if not isinstance(entry.name, str) or not re.fullmatch(r"[^./\0][^/\0]*", entry.name):
+        raise ValueError(f"segment name {entry.name!r}")
+    if any(type(value) is not int or value < 0 for value in (entry.tokens, entry.documents, entry.bytes)):
+        raise ValueError(f"the sizes of segment {entry.name}")
+    return entry

@@ -15,7 +15,6 @@ from datastore import _native
 from datastore.errors import InvalidArgument
 
 
-
 @dataclass(frozen=True, slots=True)
 class SegmentEntry:
     """A segment as the manifest lists it.

@@ -16,6 +16,7 @@ COMMANDS = {
     "info": "show what a datastore holds",
     "verify": "check a datastore for damage",
     "lookup": "look a text up in a datastore",
+    "delete": "delete documents from a datastore",
     "serve": "serve datastores over gRPC",
     "client": "ask a draft service",
     "generate": "generate text with drafts",

@@ -65,6 +65,7 @@ def serve() -> None:
     import datastore.failpoints  # noqa: F401 - imported here, before any fork
     import suffolk.cli
     import suffolk.commands.build  # noqa: F401
+    import suffolk.commands.delete  # noqa: F401
 
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line))), flush=True)

@@ -74,6 +74,7 @@ def make_changes(folder: Path, server: ForkServer) -> list[Change]:
         make_change(
             server, folder, "replace-ids", base, (*build, "--replace", "--vocab-size", "99", str(folder / "ids.npy"))
         ),
+        make_change(server, folder, "delete", base, ("delete", "STORE", "--where", "source~*shard-1*")),
     ]
 
 
@@ -99,7 +100,7 @@ def look(store: Path) -> Generation:
         assert mark == manifest.tokenizer, f"{path} is not the tokenizer of generation {manifest.generation}"
         return Generation(
             manifest.generation,
-            [(source, ids.tolist()) for source, ids in datastore.documents()],
+            [(found.source, dict(found.metadata), found.tokens.tolist()) for found in datastore.documents()],
             [(tree.match_length, tree.match_count, tree.tokens.tolist(), tree.counts.tolist()) for tree in trees],
             segment_bytes(store),
             mark,

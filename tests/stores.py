@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from datastore import Datastore, open_datastore
-from datastore.documents import DocumentTableWriter
+from datastore.documents import DocumentTableWriter, Metadata
 from datastore.manifest import SEGMENTS_NAME, Manifest, publish
 from datastore.segment import separated, write_segment
 
@@ -19,14 +19,20 @@ def make_store(
     order_depth: int = 64,
     threads: int = 1,
     tokenizer: str | None = None,
+    origins: Sequence[Sequence[tuple[str, Metadata]]] | None = None,
 ) -> Datastore:
-    """A published datastore of segments, each a list of documents, each a list of token ids; ``tokenizer``: its fingerprint."""
+    """A published datastore of segments, each a list of documents, each a list of token ids, with their origins.
+
+    ``tokenizer``: its fingerprint.
+    """
     (path / SEGMENTS_NAME).mkdir(parents=True)
     entries = []
     for number, documents in enumerate(segments):
         table = DocumentTableWriter()
-        for index in range(len(documents)):
-            table.add(f"segment {number} document {index}")
+        if origins is not None:
+            table.extend(origins[number])
+        else:
+            table.extend((f"segment {number} document {index}", {}) for index in range(len(documents)))
         entries.append(
             write_segment(
                 path / SEGMENTS_NAME / f"{number:06d}.seg",

@@ -36,7 +36,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     segments = facts.get("segments", [])
     lines = []
     for name, value in facts.items():
-        if name in ("tokens", "documents", "bytes") and isinstance(value, int):
+        if name in ("tokens", "documents", "deleted_tokens", "deleted_documents", "bytes") and isinstance(value, int):
             lines.append(f"{name:<16} {value:,}")
         elif name == "resident_bytes":
             lines.append(f"{name:<16} {'unknown: the files belong to another user' if value is None else f'{value:,}'}")

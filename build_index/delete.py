@@ -1,0 +1,156 @@
+"""Deletes documents: a new generation whose deletion segments hold all that is deleted. Nothing that is there is rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from build_index.options import DEFAULT_SEGMENT_TOKENS
+from build_index.token_file import TokenFile
+from build_index.workspace import Workspace, open_workspace
+from datastore.datastore import Datastore, open_datastore
+from datastore.deletions import deleted_place, deletion_metadata
+from datastore.documents import DocumentTableWriter
+from datastore.errors import Unavailable
+from datastore.manifest import read_manifest
+from datastore.query import parse_query
+from datastore.segment import SegmentEntry, separator, token_dtype, write_segment
+
+Sources = dict[tuple[str, int], str | None]
+"""Of documents, by the name of the segment and the index there."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionReport:
+    """What a deletion did.
+
+    Attributes:
+        store: the datastore's folder.
+        generation: the one that is live now; the old one if nothing was deleted.
+        documents, tokens: deleted by this call, or by a dry run to be deleted.
+        left_documents, left_tokens: what the datastore holds without them.
+        unknown_ids: ids that named none of these documents.
+    """
+
+    store: str
+    generation: int
+    documents: int
+    tokens: int
+    left_documents: int
+    left_tokens: int
+    unknown_ids: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def delete(
+    store: str | Path, ids: Sequence[str] = (), where: Sequence[str] = (), dry_run: bool = False, threads: int = 0
+) -> DeletionReport:
+    """Delete the documents whose source is one of ``ids`` (any, if none is given) and that meet all conditions in ``where``.
+
+    Every datastore opened later answers as if they had never been there. Their tokens stay in the segment files. A crash at
+    any point leaves the old generation or the new one.
+
+    Args:
+        store: the datastore's folder.
+        ids: sources, whole.
+        where: conditions such as ``license=gpl-3.0``; see ``datastore.query.parse_query``.
+        dry_run: only count.
+        threads: for sorting; 0 takes every core.
+
+    Memory: that of building a segment of the deleted tokens, of 64 million of them at most, and a place for each document.
+
+    Raises:
+        InvalidArgument: neither ids nor conditions, or a condition is none.
+        NotFound, Corruption, Unsupported: as ``open_datastore``.
+        Unavailable: another process writes to the datastore, or an interrupted build waits in it.
+        ResourceExhausted: the disk is full.
+    """
+    path = Path(store)
+    query = parse_query(ids, where)
+    read_manifest(path)  # before a folder is made where there is no datastore
+    with open_workspace(path) as workspace, open_datastore(path) as datastore:
+        chosen = {
+            (segment, index): found.source for segment, index, found in datastore.origins() if query.matches(found)
+        }
+        tokens = sum(len(datastore.read_document(*place)) for place in chosen)
+        generation = datastore.manifest.generation
+        if chosen and not dry_run:
+            _refuse_unfinished(workspace)
+            generation += 1
+            _publish(workspace, datastore, chosen, generation, threads)
+        facts = datastore.info()
+        return DeletionReport(
+            store=str(path),
+            generation=generation,
+            documents=len(chosen),
+            tokens=tokens,
+            left_documents=facts["documents"] - len(chosen),
+            left_tokens=facts["tokens"] - tokens,
+            unknown_ids=tuple(sorted(set(ids).difference(source for source in chosen.values() if source is not None))),
+        )
+
+
+def _publish(workspace: Workspace, datastore: Datastore, chosen: Sources, generation: int, threads: int) -> None:
+    """A generation that deletes ``chosen`` and all that is deleted already, so that few deletion segments are there to search."""
+    earlier = {deleted_place(found): found.source for found in datastore.deletion_origins()}
+    workspace.clear()
+    try:
+        manifest = replace(
+            datastore.manifest,
+            generation=generation,
+            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            deletions=_write(workspace, datastore, earlier | chosen, generation, threads),
+        )
+        workspace.publish(manifest, None)
+    except BaseException:
+        workspace.discard()
+        raise
+    workspace.finish(manifest)
+
+
+def _write(
+    workspace: Workspace, datastore: Datastore, sources: Sources, generation: int, threads: int
+) -> tuple[SegmentEntry, ...]:
+    """Deletion segments of the documents in ``sources``: one, or several of about 64 million tokens."""
+    dtype = token_dtype(datastore.manifest.vocab_size)
+    entries: list[SegmentEntry] = []
+    remaining = iter(sorted(sources))
+    while True:
+        table = DocumentTableWriter()
+        with TokenFile(workspace.tokens, dtype) as file:
+            for segment, index in remaining:
+                file.append(datastore.read_document(segment, index).astype(dtype))
+                file.append(np.array([separator(dtype)], dtype))
+                table.add(sources[segment, index] or "", deletion_metadata(segment, index))
+                if file.tokens >= DEFAULT_SEGMENT_TOKENS:
+                    break
+            if file.tokens == 0:
+                return tuple(entries)
+            entries.append(
+                write_segment(
+                    workspace.new_segment(workspace.segment_name(generation, len(entries))),
+                    file.mapped(),
+                    vocab_size=datastore.manifest.vocab_size,
+                    order_depth=datastore.manifest.order_depth,
+                    fingerprint=datastore.manifest.tokenizer,
+                    documents=table.finish(),
+                    threads=threads,
+                )
+            )
+
+
+def _refuse_unfinished(workspace: Workspace) -> None:
+    """A build that waits for its rest would come to a generation that is taken, and take it for its own."""
+    if workspace.journal.exists() and workspace.holds_work():
+        raise Unavailable(
+            f"{workspace.folder} holds an interrupted build; finish it with the command that began it, or remove that folder "
+            "to give it up, and delete then"
+        )

@@ -1,0 +1,75 @@
+"""Which documents are meant: conditions on their source and metadata."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from datastore.documents import Origin, Value
+from datastore.errors import InvalidArgument
+
+CONDITION = re.compile(r"([^=!~]+)(!=|=|~)(.*)", re.DOTALL)
+OPERATORS: dict[str, Callable[[str, str], bool]] = {
+    "=": str.__eq__,
+    "!=": str.__ne__,
+    "~": fnmatchcase,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A field, one of ``=``, ``!=`` and ``~`` (a glob), and what to compare its value with."""
+
+    field: str
+    operator: str
+    operand: str
+
+    def holds(self, origin: Origin) -> bool:
+        """Numbers and booleans are compared as JSON writes them. Where the field is missing, only ``!=`` holds."""
+        value = origin.source if self.field == "source" else origin.metadata.get(self.field)
+        if value is None:
+            return self.operator == "!="
+        return OPERATORS[self.operator](_text(value), self.operand)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Documents whose source is one of ``sources``, if there are any, and for which all ``conditions`` hold."""
+
+    sources: Collection[str]
+    conditions: tuple[Condition, ...]
+
+    def matches(self, origin: Origin) -> bool:
+        """Whether a document of this origin is meant."""
+        if self.sources and origin.source not in self.sources:
+            return False
+        return all(condition.holds(origin) for condition in self.conditions)
+
+
+def parse_query(sources: Sequence[str], where: Sequence[str]) -> Query:
+    """The query of sources and of conditions such as ``license=mit``, ``fork!=true`` and ``source~*/vendor/*``.
+
+    Raises:
+        InvalidArgument: nothing is given, or a condition is none; the message quotes it.
+    """
+    if not sources and not where:
+        raise InvalidArgument(
+            "neither ids nor conditions are given; name the documents, for example by license=gpl-3.0"
+        )
+    return Query(frozenset(sources), tuple(map(_parse, where)))
+
+
+def _parse(text: str) -> Condition:
+    found = CONDITION.fullmatch(text)
+    if found is None:
+        raise InvalidArgument(
+            f"condition {text!r}: not of the form field=value, field!=value or field~glob, such as license=gpl-3.0"
+        )
+    return Condition(*found.groups())
+
+
+def _text(value: Value) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
