@@ -35,3 +35,9 @@ sanitize:
 	  cmake -S . -B build/$$kind -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSUFFOLK_PYTHON=OFF -DSUFFOLK_DEVELOPER=ON -DSUFFOLK_SANITIZE=$$kind && \
 	  cmake --build build/$$kind && build/$$kind/csrc/tests/core_test || exit 1; \
 	done
+
+# Commands killed at KILLS random times: the old or the new generation stands, and the work goes on.
+.PHONY: kills
+KILLS ?= 300
+kills: .venv/ready
+	.venv/bin/python -m tests.crash.kill_many --kills $(KILLS)

@@ -12,7 +12,7 @@ from benchmarks.folder import make_folder, writing
 from datastore.datastore import Datastore, open_datastore
 from datastore.documents import DocumentTableWriter
 from datastore.errors import NotFound
-from datastore.manifest import SEGMENTS_NAME, TOKENIZER_NAME, publish
+from datastore.manifest import SEGMENTS_NAME, publish
 from datastore.segment import separator, token_dtype, write_segment
 
 
@@ -45,6 +45,6 @@ def first_tokens(store: Datastore, tokens: int, workdir: Path) -> Path:
     )
     if (tokenizer := store.tokenizer_path()) is not None:
         with writing(path):
-            shutil.copyfile(tokenizer, path / TOKENIZER_NAME)
+            shutil.copyfile(tokenizer, path / tokenizer.name)
     publish(path, replace(manifest, generation=1, segments=(entry,), deletions=()))
     return path

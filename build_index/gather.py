@@ -17,6 +17,7 @@ from build_index.target import Target
 from build_index.token_file import TokenFile
 from build_index.workspace import Workspace
 from datastore.documents import DocumentTableWriter
+from datastore.failpoints import failpoint
 from datastore.segment import token_dtype, write_segment
 
 Encoded = Iterator[tuple[Block, EncodedBlock]]
@@ -72,6 +73,7 @@ class Gatherer:
 
     def _write(self, name: str, file: TokenFile, counts: Counts, table: bytes, block: Block) -> FinishedSegment:
         begin = time.monotonic()
+        failpoint("segment.gathered")
         self.progress.sort(name, file.tokens, 0.0)
         entry = write_segment(
             self.workspace.new_segment(name),
@@ -83,6 +85,7 @@ class Gatherer:
             threads=self.options.workers(),
             progress=lambda share: self.progress.sort(name, file.tokens, share),
         )
+        failpoint("segment.written")
         self.progress.sort(name, file.tokens, 1.0)
         self.sort_seconds += time.monotonic() - begin
         place = Position(*block.next)

@@ -14,6 +14,7 @@ from build_index.counts import Counts
 from build_index.inputs import Inputs
 from build_index.proof import Proof
 from build_index.workspace import Workspace, disk_error
+from datastore.failpoints import failpoint
 from datastore.manifest import write_atomically
 from datastore.segment import SegmentEntry
 
@@ -108,6 +109,7 @@ def _append(path: Path, record: dict[str, Any]) -> None:
             file.write(_line(record))
             file.flush()
             os.fsync(file.fileno())
+        failpoint("journal.appended")
     except OSError as error:
         raise disk_error(path, error) from error
 

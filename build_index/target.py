@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 
 from build_index.options import DEFAULT_ORDER_DEPTH, BuildOptions
 from datastore.errors import InvalidArgument, NotFound, Unsupported
-from datastore.manifest import MANIFEST_NAME, TOKENIZER_NAME, Manifest, read_manifest
+from datastore.manifest import MANIFEST_NAME, Manifest, read_manifest, tokenizer_name
 from datastore.segment import token_dtype
 from datastore.tokenizer import fingerprint, load_tokenizer, vocab_size
 
@@ -102,8 +102,10 @@ def require_mode(options: BuildOptions, target: Target) -> None:
 def _find_tokenizer(options: BuildOptions, base: Manifest | None) -> Tokenizer | None:
     if options.tokenizer is not None:
         return load_tokenizer(options.tokenizer)
-    own = options.output / TOKENIZER_NAME
-    return load_tokenizer(own) if base is not None and base.tokenizer is not None and own.is_file() else None
+    if base is None or base.tokenizer is None:
+        return None
+    own = options.output / tokenizer_name(base.tokenizer)
+    return load_tokenizer(own) if own.is_file() else None
 
 
 def _require_fit(options: BuildOptions, base: Manifest, size: int, mark: str | None, depth: int) -> None:

@@ -10,21 +10,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from datastore.errors import InvalidArgument, PermissionDenied, ResourceExhausted, SuffolkError, Unavailable
+from datastore.failpoints import failpoint
 from datastore.manifest import (
     LOCK_NAME,
     MANIFEST_NAME,
     SEGMENTS_NAME,
-    TOKENIZER_NAME,
+    TOKENIZER_PATTERN,
     Manifest,
     WriterLock,
     fsync_directory,
     publish,
+    tokenizer_name,
     write_atomically,
 )
 from datastore.segment import SegmentEntry
 
 BUILD_NAME = "build"
-OWN_NAMES = {LOCK_NAME, SEGMENTS_NAME, TOKENIZER_NAME, BUILD_NAME, f"{MANIFEST_NAME}.tmp", f"{TOKENIZER_NAME}.tmp"}
+OWN_NAMES = (LOCK_NAME, SEGMENTS_NAME, BUILD_NAME, f"{MANIFEST_NAME}.tmp", f"{TOKENIZER_PATTERN}*")
 """What an unfinished build may have left in the folder of a datastore."""
 JOURNAL_NAME = "journal.jsonl"
 SEGMENT_SUFFIX = ".segment"
@@ -42,7 +44,9 @@ class Workspace:
     def clear(self) -> None:
         """Throw all unfinished work away and begin an empty one."""
         self.discard()
+        failpoint("clear.removed")
         (self.folder / SEGMENTS_NAME).mkdir(parents=True)
+        failpoint("clear.made")
         (self.store / SEGMENTS_NAME).mkdir(exist_ok=True)
 
     def discard(self) -> None:
@@ -65,11 +69,12 @@ class Workspace:
 
     def publish(self, manifest: Manifest, tokenizer_json: str | None) -> None:
         """Make the segments of ``manifest`` the datastore's generation; a crash anywhere in between leaves the old one."""
-        if tokenizer_json is not None:
-            write_atomically(self.store / TOKENIZER_NAME, tokenizer_json.encode())
+        if tokenizer_json is not None and manifest.tokenizer is not None:
+            write_atomically(self.store / tokenizer_name(manifest.tokenizer), tokenizer_json.encode())
         moved = [entry.name for entry in manifest.files() if self.new_segment(entry.name).exists()]
         for name in moved:
             os.rename(self.new_segment(name), self.store / SEGMENTS_NAME / name)
+            failpoint("publish.moved")
         fsync_directory(self.store / SEGMENTS_NAME)
         try:
             publish(self.store, manifest)
@@ -79,14 +84,19 @@ class Workspace:
             raise
 
     def finish(self, manifest: Manifest) -> None:
-        """Remove what the published generation does not need: unlisted segments of builds, and the work folder.
+        """Remove what the published generation does not need: unlisted segments of builds, other tokenizers, the work folder.
 
-        Readers that have an older generation open keep its files.
+        Readers that have an older generation open keep its segments.
         """
         listed = {entry.name for entry in manifest.files()}
-        for path in (self.store / SEGMENTS_NAME).glob(f"g*{SEGMENT_SUFFIX}"):
+        if manifest.tokenizer is not None:
+            listed.add(tokenizer_name(manifest.tokenizer))
+        segments = (self.store / SEGMENTS_NAME).glob(f"g*{SEGMENT_SUFFIX}")
+        for path in (*segments, *self.store.glob(f"{TOKENIZER_PATTERN}*")):
             if path.name not in listed:
                 path.unlink(missing_ok=True)
+                failpoint("finish.removed")
+        failpoint("finish.unlisted")
         self.discard()
 
     def refuse_unfinished(self, afterwards: str) -> None:
@@ -115,6 +125,7 @@ def open_workspace(store: Path) -> Iterator[Workspace]:
         PermissionDenied, InvalidArgument: the folder cannot be made or is a file.
     """
     created = _make(store)
+    failpoint("workspace.made")
     _refuse_foreign(store)
     try:
         with WriterLock(store):
@@ -155,7 +166,8 @@ def _refuse_foreign(store: Path) -> None:
     """Keep a datastore's files out of a folder of the user's that holds other things."""
     if not store.is_dir() or (store / MANIFEST_NAME).exists():
         return
-    if foreign := sorted({path.name for path in store.iterdir()} - OWN_NAMES):
+    foreign = sorted(path.name for path in store.iterdir() if not any(path.match(name) for name in OWN_NAMES))
+    if foreign:
         raise InvalidArgument(f"output {store} holds {foreign[0]!r} and is no datastore; name a new or empty folder")
 
 

@@ -16,7 +16,7 @@ from datastore.deletions import Deleted, deleted_place, read_deleted
 from datastore.documents import DocumentTable, Metadata, Origin
 from datastore.draft_tree import DraftTree, Source
 from datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable
-from datastore.manifest import SEGMENTS_NAME, TOKENIZER_NAME, Manifest, read_manifest
+from datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
 from datastore.retriever import Match, Tokens
 from datastore.segment import SegmentEntry
 from datastore.tree_arrays import tree_from_arrays
@@ -236,13 +236,15 @@ class Datastore:
 
         None where the system does not tell: it does so only to the files' owner and to those who may write to them.
         """
-        sizes = [segment.resident_bytes() for segment in self._segments]
+        sizes = [segment.resident_bytes() for segment in (*self._segments, *self._deletions)]
         known = [size for size in sizes if size is not None]
         return sum(known) if len(known) == len(sizes) else None
 
     def tokenizer_path(self) -> Path | None:
-        """The copy of the tokenizer that the datastore was built with, if there was one."""
-        path = self.path / TOKENIZER_NAME
+        """The copy of the tokenizer that this generation was built with, if there was one and it is still there."""
+        if self.manifest.tokenizer is None:
+            return None
+        path = self.path / tokenizer_name(self.manifest.tokenizer)
         return path if path.is_file() else None
 
     def verify(self, depth: str = "checksums", progress: Callable[[str, float], None] | None = None) -> None:

@@ -1,7 +1,7 @@
 """The manifest: the list of live segments of one generation of a datastore, and how a new generation is published.
 
-A datastore is a folder: ``MANIFEST`` (JSON), ``segments/``, ``tokenizer.json`` if it was built with one, ``LOCK``. Segment files
-never change and their names are never used again, so a reader keeps the generation it opened. The manifest is replaced by
+A datastore is a folder: ``MANIFEST`` (JSON), ``segments/``, the tokenizer if it was built with one, ``LOCK``. Segment files never
+change and their names are never used again, so a reader keeps the generation it opened. The manifest is replaced by
 one rename: a crash at any time leaves the old or the new one.
 """
 
@@ -12,6 +12,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import TracebackType
@@ -26,11 +27,12 @@ from datastore.errors import (
     Unavailable,
     Unsupported,
 )
+from datastore.failpoints import failpoint
 from datastore.segment import SegmentEntry
 
 MANIFEST_NAME = "MANIFEST"
 SEGMENTS_NAME = "segments"
-TOKENIZER_NAME = "tokenizer.json"
+TOKENIZER_PATTERN = "tokenizer-*.json"
 LOCK_NAME = "LOCK"
 FORMAT = 1
 MAX_MANIFEST_BYTES = 1 << 24
@@ -63,6 +65,11 @@ class Manifest:
     def files(self) -> tuple[SegmentEntry, ...]:
         """All segment files that this generation needs."""
         return (*self.segments, *self.deletions)
+
+
+def tokenizer_name(fingerprint: str) -> str:
+    """The file of the tokenizer with this fingerprint: a new one never takes the place of the old generation's."""
+    return TOKENIZER_PATTERN.replace("*", fingerprint[:16])
 
 
 def read_manifest(store: Path) -> Manifest:
@@ -117,10 +124,13 @@ def write_atomically(path: Path, content: bytes) -> None:
     temporary = path.with_name(path.name + ".tmp")
     try:
         with open(temporary, "wb") as file:
+            failpoint(f"{path.name}.created")
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        failpoint(f"{path.name}.written")
         os.replace(temporary, path)
+        failpoint(f"{path.name}.renamed")
         fsync_directory(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -183,16 +193,18 @@ def _parse(data: dict[str, Any]) -> Manifest:
     known = {item.name for item in fields(Manifest)} | {"format"}
     if unknown := sorted(set(data) - known):
         raise ValueError(f"unknown keys {unknown}")
-    segments = tuple(SegmentEntry(**entry) for entry in data["segments"])
-    deletions = tuple(SegmentEntry(**entry) for entry in data["deletions"])
-    for entry in (*segments, *deletions):
-        if not isinstance(entry.name, str) or "/" in entry.name or entry.name.startswith("."):
-            raise ValueError(f"segment name {entry.name!r}")
-        if any(not isinstance(value, int) or value < 0 for value in (entry.tokens, entry.documents, entry.bytes)):
-            raise ValueError(f"the sizes of segment {entry.name}")
+    if not isinstance(data["segments"], list) or not isinstance(data["deletions"], list):
+        raise ValueError("segments or deletions are no list")
+    segments = tuple(map(_parse_entry, data["segments"]))
+    deletions = tuple(map(_parse_entry, data["deletions"]))
     numbers = {name: data[name] for name in ("generation", "vocab_size", "order_depth")}
-    if bad := [name for name, value in numbers.items() if not isinstance(value, int) or value < 1]:
+    if bad := [name for name, value in numbers.items() if type(value) is not int or value < 1]:
         raise ValueError(f"{bad[0]} is {data[bad[0]]!r}")
+    tokenizer, created, settings = data["tokenizer"], data["created"], data["settings"]
+    if tokenizer is not None and not re.fullmatch("[0-9a-f]{64}", tokenizer):
+        raise ValueError(f"tokenizer is {tokenizer!r}, no fingerprint of 64 hex digits")
+    if not isinstance(created, str) or not isinstance(settings, dict):
+        raise ValueError("created is no text, or settings are no object")
     if not segments:
         raise ValueError("it lists no segment")
     if len({entry.name for entry in (*segments, *deletions)}) < len(segments) + len(deletions):
@@ -202,9 +214,18 @@ def _parse(data: dict[str, Any]) -> Manifest:
             raise ValueError(f"more {size} are deleted than there are")
     return Manifest(
         segments=segments,
-        tokenizer=data["tokenizer"],
-        created=str(data["created"]),
-        settings=dict(data["settings"]),
+        tokenizer=tokenizer,
+        created=created,
+        settings=settings,
         deletions=deletions,
         **numbers,
     )
+
+
+def _parse_entry(data: dict[str, Any]) -> SegmentEntry:
+    entry = SegmentEntry(**data)
+    if not isinstance(entry.name, str) or not re.fullmatch(r"[^./\0][^/\0]*", entry.name):
+        raise ValueError(f"segment name {entry.name!r}")
+    if any(type(value) is not int or value < 0 for value in (entry.tokens, entry.documents, entry.bytes)):
+        raise ValueError(f"the sizes of segment {entry.name}")
+    return entry

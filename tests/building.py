@@ -91,7 +91,7 @@ def read_documents(store: Path) -> list[tuple[str | None, list[int]]]:
 
 def segment_bytes(store: Path) -> dict[str, bytes]:
     """The published segments, whole."""
-    return {entry.name: (store / "segments" / entry.name).read_bytes() for entry in read_manifest(store).segments}
+    return {entry.name: (store / "segments" / entry.name).read_bytes() for entry in read_manifest(store).files()}
 
 
 def suffolk(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -18,9 +18,13 @@ def make_store(
     vocab_size: int,
     order_depth: int = 64,
     threads: int = 1,
+    tokenizer: str | None = None,
     origins: Sequence[Sequence[tuple[str, Metadata]]] | None = None,
 ) -> Datastore:
-    """A published datastore of the given segments, each a list of documents, each a list of token ids, with their origins."""
+    """A published datastore of segments, each a list of documents, each a list of token ids, with their origins.
+
+    ``tokenizer``: its fingerprint.
+    """
     (path / SEGMENTS_NAME).mkdir(parents=True)
     entries = []
     for number, documents in enumerate(segments):
@@ -35,9 +39,10 @@ def make_store(
                 separated([list(document) for document in documents], vocab_size),
                 vocab_size=vocab_size,
                 order_depth=order_depth,
+                fingerprint=tokenizer,
                 documents=table.finish(),
                 threads=threads,
             )
         )
-    publish(path, Manifest(1, tuple(entries), vocab_size, order_depth, None, "2026-01-01T00:00:00Z"))
+    publish(path, Manifest(1, tuple(entries), vocab_size, order_depth, tokenizer, "2026-01-01T00:00:00Z"))
     return open_datastore(path)

@@ -129,7 +129,7 @@ def _text(tokenizer: Tokenizer | None, ids: list[int]) -> str:
 
 def _encode(store: Datastore, tokenizer: Tokenizer | None, text: str) -> list[int]:
     if tokenizer is None:
-        raise NotFound(f"{store.path} has no tokenizer.json; give the context as token ids with --ids")
+        raise NotFound(f"{store.path} has no tokenizer; give the context as token ids with --ids")
     # An argument that is no UTF-8 arrives with surrogates, which tokenizers refuse.
     readable = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return list(tokenizer.encode(readable, add_special_tokens=False).ids)

@@ -11,6 +11,8 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import suffolk
+from datastore.manifest import tokenizer_name
+from datastore.tokenizer import fingerprint
 from datastore.version import __version__
 from suffolk.cli import COMMANDS, main
 from tests.stores import make_store
@@ -22,10 +24,11 @@ WORDS = ["the", "cat", "sat", "on", "mat", "dog"]
 def store_path(tmp_path):
     """A datastore of words with a tokenizer beside it."""
     documents = [[0, 1, 2, 3, 0, 4], [0, 5, 2, 3, 0, 4], [0, 1, 2]]
-    make_store(tmp_path / "store", [documents[:2], documents[2:]], vocab_size=6).close()
     tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="the"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.save(str(tmp_path / "store/tokenizer.json"))
+    mark = fingerprint(tokenizer)
+    make_store(tmp_path / "store", [documents[:2], documents[2:]], vocab_size=6, tokenizer=mark).close()
+    tokenizer.save(str(tmp_path / "store" / tokenizer_name(mark)))
     return str(tmp_path / "store")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import struct
 from pathlib import Path
@@ -11,11 +10,10 @@ import numpy as np
 import pytest
 
 from datastore import _native, open_datastore
-from datastore.errors import Corruption, InvalidArgument, PermissionDenied, Unsupported
+from datastore.errors import Corruption, InvalidArgument, PermissionDenied
 from datastore.segment import separated, write_segment
+from tests.forging import HEADER_BYTES, crc32c, mend, sections
 from tests.stores import make_store
-
-HEADER_BYTES = 256
 
 
 @pytest.fixture
@@ -38,37 +36,6 @@ def rewrite(path: Path, content: bytes) -> None:
     temporary.replace(path)
 
 
-def test_every_header_bit_is_guarded(store_path, segment_path):
-    sound = segment_path.read_bytes()
-    for bit in range(HEADER_BYTES * 8):
-        damaged = bytearray(sound)
-        damaged[bit // 8] ^= 1 << bit % 8
-        rewrite(segment_path, bytes(damaged))
-        with pytest.raises((Corruption, Unsupported), match=r"000000\.seg"):
-            open_datastore(store_path)
-
-
-def test_every_truncation_is_noticed(store_path, segment_path):
-    sound = segment_path.read_bytes()
-    lengths = {0, 1, HEADER_BYTES - 1, HEADER_BYTES, len(sound) - 1, *range(0, len(sound), 97)}
-    for length in sorted(lengths):
-        rewrite(segment_path, sound[:length])
-        with pytest.raises(Corruption, match="is no segment file|the file has"):
-            open_datastore(store_path)
-
-
-def test_trailing_bytes_are_noticed(store_path, segment_path):
-    rewrite(segment_path, segment_path.read_bytes() + b"\0")
-    with pytest.raises(Corruption, match="bytes, its header says"):
-        open_datastore(store_path)
-
-
-def test_a_foreign_file_is_no_segment(store_path, segment_path):
-    rewrite(segment_path, b"PK\x03\x04" + bytes(5000))
-    with pytest.raises(Corruption, match="does not begin with the magic number"):
-        open_datastore(store_path)
-
-
 def test_missing_and_unreadable_files_are_named(store_path, segment_path):
     segment_path.unlink()
     with pytest.raises(Corruption, match=r"000000\.seg is missing"):
@@ -84,100 +51,10 @@ def test_missing_and_unreadable_files_are_named(store_path, segment_path):
             open_datastore(store_path)
 
 
-def test_body_damage_never_crashes_and_verify_finds_it(store_path, segment_path):
-    sound = segment_path.read_bytes()
-    generator = np.random.default_rng(11)
-    contexts = [generator.integers(0, 40, 6).tolist() for _ in range(20)] + [[token] for token in range(40)]
-    for _ in range(150):
-        damaged = bytearray(sound)
-        for at in generator.integers(HEADER_BYTES, len(sound), generator.integers(1, 200)):
-            damaged[at] = generator.integers(0, 256)
-        rewrite(segment_path, bytes(damaged))
-        if bytes(damaged) == sound:
-            continue
-        try:
-            store = open_datastore(store_path)
-        except Corruption:
-            continue  # the damage hit the section table, the trailer, or the header
-        for context in contexts:
-            assert len(store.draft(context)) <= 64
-            with contextlib.suppress(Corruption):
-                store.occurrences(context[-1:], 5)
-        with pytest.raises(Corruption, match="checksum of bytes"):
-            store.verify("checksums")
-
-
-def crc32c(data: bytes, crc: int = 0) -> int:
-    crc ^= 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
-def forge(segment: bytearray) -> bytes:
-    """Give a changed body of one chunk the checksums it should have."""
-    table_offset = struct.unpack_from("<Q", segment, len(segment) - 32)[0]
-    segment[-36:-32] = struct.pack("<I", crc32c(bytes(segment[:table_offset])))
-    segment[-12:-8] = struct.pack("<I", crc32c(bytes(segment[table_offset:-12])))
-    return bytes(segment)
-
-
-def section(segment: bytes, number: int) -> tuple[int, int]:
-    """Offset and bytes of a section, from the section table."""
-    table_offset = struct.unpack_from("<Q", segment, len(segment) - 32)[0]
-    name, _, offset, size = struct.unpack_from("<IIQQ", segment, table_offset + 24 * (number - 1))
-    assert name == number
-    return offset, size
-
-
-@pytest.mark.parametrize(("vocab_size", "width", "key_tokens"), [(1000, 2, 8), (70_000, 3, 5), ((1 << 24) + 1, 4, 4)])
-def test_the_directory_holds_the_key_of_every_128th_rank(tmp_path, vocab_size, width, key_tokens):
-    generator = np.random.default_rng(9)
-    documents = [(vocab_size - 1 - generator.integers(0, 3, size)).tolist() for size in (1, 3, 130, 500)]
-    make_store(tmp_path / "store", [documents], vocab_size=vocab_size).close()
-    content = (tmp_path / "store/segments/000000.seg").read_bytes()
-    suffixes = sorted(
-        document[start:] + [(1 << 8 * width) - 1] * 700 for document in documents for start in range(len(document))
-    )
-    expected = []
-    for suffix in suffixes[::128]:
-        key = 0
-        for token in suffix[:key_tokens]:
-            key = key << 8 * width | token
-        expected.append(key << 128 - 8 * width * key_tokens)
-    offset, size = section(content, 6)
-    halves = struct.unpack_from(f"<{size // 8}Q", content, offset)
-    assert [high << 64 | low for high, low in zip(halves[::2], halves[1::2], strict=True)] == expected
-
-
-def test_the_worked_example_of_the_specification(tmp_path):
-    make_store(tmp_path / "store", [[[1, 2, 3], [1, 2]]], vocab_size=5).close()
-    content = (tmp_path / "store/segments/000000.seg").read_bytes()
-    numbers = {2: [0, 4, 1, 5, 2], 3: [0, 0, 2, 4, 5, 5], 4: [0, 4, 7]}
-    for number, expected in numbers.items():
-        offset, size = section(content, number)
-        assert list(struct.unpack_from(f"<{size // 4}I", content, offset)) == expected
-    offset, size = section(content, 6)
-    assert struct.unpack_from("<QQ", content, offset) == (0x0001_0002_0003_FFFF, 0xFFFF_FFFF_FFFF_FFFF)
-    assert size == 16
-
-
-def test_a_directory_of_the_wrong_size_is_refused(store_path, segment_path):
-    damaged = bytearray(segment_path.read_bytes())
-    table_offset = struct.unpack_from("<Q", damaged, len(damaged) - 32)[0]
-    size_field = table_offset + 24 * 5 + 16
-    damaged[size_field : size_field + 8] = struct.pack("<Q", section(bytes(damaged), 6)[1] - 16)
-    rewrite(segment_path, forge(damaged))
-    with pytest.raises(Corruption, match="section 6 has offset"):
-        open_datastore(store_path)
-
-
 def test_checksums_are_crc32c(segment_path):
     assert crc32c(b"123456789") == 0xE3069283  # the check value of CRC-32C
     sound = segment_path.read_bytes()
-    assert forge(bytearray(sound)) == sound
+    assert mend(bytearray(sound)) == sound
 
 
 def test_verify_full_finds_what_checksums_cannot(store_path, segment_path):
@@ -187,8 +64,8 @@ def test_verify_full_finds_what_checksums_cannot(store_path, segment_path):
     swapped[positions : positions + 8] = swapped[positions + 4 : positions + 8] + swapped[positions : positions + 4]
     doubled[positions : positions + 4] = doubled[positions + 4 : positions + 8]
     foreign[tokens : tokens + 2] = struct.pack("<H", 1001)
-    directory, size = section(bytes(misled), 6)
-    misled[directory + size - 1] ^= 1  # in the last key
+    directory = sections(bytes(misled))[5]
+    misled[directory.offset + directory.bytes - 1] ^= 1  # in the last key
     expected = {
         "out of order": swapped,
         "out of range or stands twice": doubled,
@@ -196,7 +73,7 @@ def test_verify_full_finds_what_checksums_cannot(store_path, segment_path):
         "the directory's key of rank 2304 is wrong": misled,
     }
     for message, damaged in expected.items():
-        rewrite(segment_path, forge(damaged))
+        rewrite(segment_path, mend(damaged))
         segment = _native.Segment(str(segment_path))
         segment.verify("checksums")
         with pytest.raises(Corruption, match=message):

@@ -1,0 +1,27 @@
+"""Named points where a process kills itself when it is told to, to prove that a crash there harms nothing.
+
+``SUFFOLK_FAILPOINT=NAME@N`` in the environment: the process gets SIGKILL when it reaches the point ``NAME`` for the N-th time
+(the first, without ``@N``). Without the variable a point does nothing. ``tests/crash`` kills at all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+
+FAILPOINT_VARIABLE = "SUFFOLK_FAILPOINT"
+
+reached: Counter[str] = Counter()
+"""How often each point was reached, while the variable is set."""
+
+
+def failpoint(name: str) -> None:
+    """Here a crash is interesting. Points that several files share begin with the file's name: ``MANIFEST.written``."""
+    wanted = os.environ.get(FAILPOINT_VARIABLE)
+    if wanted is None:
+        return
+    reached[name] += 1
+    point, _, count = wanted.partition("@")
+    if name == point and reached[name] == int(count or 1):
+        os.kill(os.getpid(), signal.SIGKILL)

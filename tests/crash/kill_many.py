@@ -1,0 +1,66 @@
+"""Kills commands at random times, some of them again while they go on, and says what was found: ``make kills KILLS=300``."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from tests.fork_server import ForkServer
+from tests.killing import Change, make_changes, prove
+
+AGAIN = 0.3
+"""The share of kills after which the command is started and killed once more before anything is looked at."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    chooser = random.Random(options.seed)
+    phases: Counter[tuple[str, str]] = Counter()
+    findings: list[str] = []
+    folder = Path(tempfile.mkdtemp(prefix="suffolk-kills-"))
+    with ForkServer() as server:
+        changes = make_changes(folder, server)
+        kills = attempts = 0
+        while kills < options.kills:
+            attempts += 1
+            change, store = chooser.choice(changes), folder / f"attempt-{attempts}"
+            change.prepare(store)
+            try:
+                killed = kill(change, store, server, chooser)
+            except AssertionError as error:
+                findings.append(f"{change.name}, kept in {store}: {error}")
+                continue
+            kills += killed[0]
+            phases[change.name, killed[1]] += killed[0]
+            shutil.rmtree(store)
+    if not findings:
+        shutil.rmtree(folder)
+    for (name, phase), count in sorted(phases.items()):
+        print(f"{name:12} {phase:10} {count:5}")
+    for finding in findings:
+        print(f"FOUND  {finding}")
+    print(f"{kills} kills, {len(findings)} findings (seed {options.seed})")
+    return 1 if findings else 0
+
+
+def kill(change: Change, store: Path, server: ForkServer, chooser: random.Random) -> tuple[int, str]:
+    """Kill ``change`` once or more and prove the rest; how many kills hit it, and in which phase the last did."""
+    hits = 0
+    while True:
+        ending = server.run(change.command(store), kill_after=chooser.uniform(0, 1.1 * change.seconds))
+        hits += ending.code == -9
+        running = (store / "build" / "journal.jsonl").exists()
+        if ending.code == 0 or not running or chooser.random() > AGAIN:
+            return hits, prove(change, store, ending, server)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
