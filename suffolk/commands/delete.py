@@ -2,7 +2,7 @@
 
 A condition is FIELD=VALUE, FIELD!=VALUE or FIELD~GLOB; 'source' is a field too. A document that lacks the field meets only
 FIELD!=VALUE. All conditions must hold, and the document must have one of the ids if any is given. The tokens stay in the
-files: deleting hides them from every answer. Exit code 1: no document is meant, and nothing was changed.
+files, hidden from every answer, until 'suffolk compact' takes them out. Exit code 1: no document is meant, nothing was changed.
 """
 
 from __future__ import annotations
