@@ -95,6 +95,10 @@ def test_a_reader_keeps_the_generation_it_opened(tmp_path):
         old.lookup([1])
 
 
+def entry(name, tokens, documents):
+    return {"name": name, "tokens": tokens, "documents": documents, "bytes": 1, "checksum": ""}
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -107,6 +111,11 @@ def test_a_reader_keeps_the_generation_it_opened(tmp_path):
             Corruption,
             "segment name",
         ),
+        ({"deletions": None}, Corruption, "MANIFEST is damaged"),
+        ({"deletions": [entry("gone.seg", 1, 1)]}, Corruption, r"gone\.seg is missing"),
+        ({"deletions": [entry("000000.seg", 1, 1)]}, Corruption, "it lists a segment twice"),
+        ({"deletions": [entry("gone.seg", 3, 1)]}, Corruption, "more tokens are deleted than there are"),
+        ({"deletions": [entry("../gone.seg", 1, 1)]}, Corruption, "segment name"),
         ({"vocab_size": 11}, Corruption, "is not the segment that the manifest lists"),
         ({"tokenizer": "ab" * 32}, Corruption, "is not the segment that the manifest lists"),
     ],
