@@ -184,6 +184,7 @@ def _report(
         segments=len(state.finished),
         documents=counts.documents,
         tokens=counts.tokens,
+        described=counts.described if options.metadata else None,
         text_bytes=counts.text_bytes,
         store_bytes=sum(segment.entry.bytes for segment in state.finished),
         seconds=seconds,

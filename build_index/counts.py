@@ -9,12 +9,14 @@ from build_index.encode_block import EncodedBlock
 
 @dataclass(slots=True)
 class Counts:
-    """Totals: documents, tokens (without separators), bytes of text, invalid places replaced, and how ids came about.
+    """Totals: documents, those with metadata, tokens (without separators), bytes of text, invalid places replaced, and how ids
+    came about.
 
     ``routed``, ``checked`` and ``differed`` are those of ``build_index.encoder.EncodedTexts``.
     """
 
     documents: int = 0
+    described: int = 0
     tokens: int = 0
     text_bytes: int = 0
     replaced: int = 0
@@ -24,6 +26,7 @@ class Counts:
 
     def add_block(self, block: EncodedBlock) -> None:
         self.documents += len(block.sources)
+        self.described += sum(map(bool, block.metadata))
         self.tokens += len(block.tokens) - len(block.sources)
         self.text_bytes += block.text_bytes
         self.replaced += block.replaced

@@ -54,8 +54,8 @@ def delete(
 ) -> DeletionReport:
     """Delete the documents whose source is one of ``ids`` (any, if none is given) and that meet all conditions in ``where``.
 
-    Every datastore opened later answers as if they had never been there. Their tokens stay in the segment files. A crash at
-    any point leaves the old generation or the new one.
+    Every datastore opened later answers as if they had never been there. Their tokens stay in the segment files
+    until ``build_index.compact`` takes them out. A crash at any point leaves the old generation or the new one.
 
     Args:
         store: the datastore's folder.

@@ -14,6 +14,7 @@ class BuildReport:
         store: the datastore's folder.
         generation: the generation that was published.
         segments, documents, tokens: what this build added.
+        described: documents with metadata; None if none was asked for.
         text_bytes: UTF-8 bytes of text (bytes of ids, for tokenized corpora).
         store_bytes: size of the segments that this build added.
         seconds: wall time of this run; ``tokenize_seconds`` and ``sort_seconds`` are its two large parts.
@@ -33,6 +34,7 @@ class BuildReport:
     segments: int
     documents: int
     tokens: int
+    described: int | None
     text_bytes: int
     store_bytes: int
     seconds: float
@@ -80,6 +82,8 @@ class BuildReport:
             f"  text       {self.replaced_invalid:,} invalid UTF-8 places replaced",
             f"  skipped    {skipped_line(self.skipped)}",
         ]
+        if self.described is not None:
+            lines.append(f"  metadata   kept with {self.described:,} of {count(self.documents, 'document')}")
         if self.resumed_segments:
             lines.insert(3, f"  resumed    {count(self.resumed_segments, 'segment')} of an interrupted run")
         return lines

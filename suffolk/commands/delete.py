@@ -2,7 +2,7 @@
 
 A condition is FIELD=VALUE, FIELD!=VALUE or FIELD~GLOB; 'source' is a field too. A document that lacks the field meets only
 FIELD!=VALUE. All conditions must hold, and the document must have one of the ids if any is given. The tokens stay in the
-files: deleting hides them from every answer. Exit code 1: no document is meant, and nothing was changed.
+files, hidden from every answer, until 'suffolk compact' takes them out. Exit code 1: no document is meant, and nothing was changed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from build_index.delete import DeletionReport, delete
+from build_index.report import count
 
 EPILOG = """examples:
   suffolk delete STORE --id src/secret.py --id shard-3.jsonl.zst#4711
@@ -38,7 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Delete or count; returns the exit code."""
     report = delete(args.store, args.id, args.where, dry_run=args.dry_run)
-    print(json.dumps(report.to_dict()) if args.json else "\n".join(_lines(report, args.dry_run)))
+    if args.json:
+        print(json.dumps(report.to_dict()))
+    elif report.documents:
+        print("\n".join(_lines(report, args.dry_run)))
     for source in report.unknown_ids:
         print(f"suffolk: no such document: {source}", file=sys.stderr)
     if report.documents:
@@ -48,7 +52,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(report: DeletionReport, dry_run: bool) -> list[str]:
+    gone = f"{count(report.documents, 'document')}, {count(report.tokens, 'token')}"
+    left = f"{count(report.left_documents, 'document')}, {count(report.left_tokens, 'token')}"
     return [
-        f"{'would delete' if dry_run else 'deleted':<12}  {report.documents:,} documents, {report.tokens:,} tokens",
-        f"{'left':<12}  {report.left_documents:,} documents, {report.left_tokens:,} tokens (generation {report.generation})",
+        f"{'would delete' if dry_run else 'deleted':<12}  {gone}",
+        f"{'left':<12}  {left} (generation {report.generation})",
     ]

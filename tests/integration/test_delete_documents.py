@@ -45,7 +45,7 @@ def test_from_the_corpus_to_the_answers(tmp_path: Path, capsys: pytest.CaptureFi
     tokenizer = write_tokenizer(tmp_path)
     fields = ("--id-field", "id", "--metadata", "license,repo.name")
     assert run("build", "--tokenizer", tokenizer, "--output", store, *fields, corpus) == 0
-    capsys.readouterr()
+    assert "metadata   kept with 30 of 30 documents" in capsys.readouterr().out
     whole = ("--max-match", "54", "--ids", *map(str, tokenize(texts[4])[:40]))
     assert run("lookup", store, *whole, "--json") == 0
     (place,) = json.loads(capsys.readouterr().out)["occurrences"]
@@ -60,7 +60,7 @@ def test_from_the_corpus_to_the_answers(tmp_path: Path, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out)["documents"] == 5
     assert run("delete", store, "--id", f"{corpus}#doc-0", "--id", f"{corpus}#doc-4", "--id", "nobody") == 0
     shown = capsys.readouterr()
-    assert "deleted       1 documents" in shown.out
+    assert "deleted       1 document," in shown.out
     assert f"no such document: {corpus}#doc-4" in shown.err
     assert "no such document: nobody" in shown.err
     for again in (("--id", f"{corpus}#doc-0"), ("--where", "license=gpl-3.0", "--where", "repo.name=acme/0")):
