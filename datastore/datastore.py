@@ -79,9 +79,12 @@ class Datastore:
             raise InvalidArgument(f"threads is {threads}; it must be 0 (every core) to {MAX_THREADS}")
         self.path = path
         self.manifest: Manifest = read_manifest(path)
-        self._segments = [
-            _open_segment(path / SEGMENTS_NAME, entry, self.manifest, residency) for entry in self.manifest.segments
-        ]
+        self._segments = [_open_segment(path / SEGMENTS_NAME, entry, self.manifest) for entry in self.manifest.segments]
+        if residency == "warm":
+            _native.warm(self._segments)
+        elif residency == "locked":
+            for segment in self._segments:
+                segment.lock()
         self._native: _native.Searcher | None = _native.Searcher(self._segments, threads)
 
     def lookup(self, ids: Tokens, max_match: int = 16, min_match: int = 1) -> Match:
@@ -215,10 +218,10 @@ class Datastore:
         )
 
 
-def _open_segment(folder: Path, entry: SegmentEntry, manifest: Manifest, residency: str) -> _native.Segment:
+def _open_segment(folder: Path, entry: SegmentEntry, manifest: Manifest) -> _native.Segment:
     path = folder / entry.name
     try:
-        segment = _native.Segment(str(path), residency)
+        segment = _native.Segment(str(path))
     except NotFound as error:
         raise Corruption(f"{path} is missing; restore it from a copy, or build the datastore again") from error
     facts = segment.facts()
