@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from build_index.options import MAX_SEGMENT_TOKENS
 from build_index.workspace import Workspace, open_workspace
 from datastore.datastore import Datastore, open_datastore
 from datastore.deletions import Deleted
 from datastore.documents import DocumentTableWriter, Origin
 from datastore.errors import InvalidArgument
 from datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest
-from datastore.segment import MAX_SEGMENT_TOKENS, SegmentEntry, merge_segments
+from datastore.segment import SegmentEntry, merge_segments
 
 CompactProgress = Callable[[str, float, int], None]
 """Told what is being done, the share of it that is done (0..1), and how many tokens all of it is."""

@@ -105,9 +105,14 @@ class Datastore:
         self.path = path
         self.manifest = manifest
         self._segments, self._deletions = (
-            [_open_segment(path / SEGMENTS_NAME, entry, manifest, residency) for entry in entries]
+            [_open_segment(path / SEGMENTS_NAME, entry, manifest) for entry in entries]
             for entries in (manifest.segments, manifest.deletions)
         )
+        if residency == "warm":
+            _native.warm(self._segments + self._deletions)
+        elif residency == "locked":
+            for segment in self._segments + self._deletions:
+                segment.lock()
         self._native: _native.Searcher | None = _native.Searcher(self._segments, self._deletions, threads=threads)
         self._locator = None if self._deletions else self._native
 
@@ -317,10 +322,10 @@ def _read_document(segment: _native.Segment, index: int) -> npt.NDArray[np.uint3
     return segment.read_tokens(begin, end - begin)
 
 
-def _open_segment(folder: Path, entry: SegmentEntry, manifest: Manifest, residency: str) -> _native.Segment:
+def _open_segment(folder: Path, entry: SegmentEntry, manifest: Manifest) -> _native.Segment:
     path = folder / entry.name
     try:
-        segment = _native.Segment(str(path), residency)
+        segment = _native.Segment(str(path))
     except NotFound as error:
         raise Corruption(f"{path} is missing; restore it from a copy, or build the datastore again") from error
     facts = segment.facts()

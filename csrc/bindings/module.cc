@@ -222,14 +222,6 @@ py::tuple write(const std::string& path, const py::array& tokens, std::uint32_t 
   return py::make_tuple(summary.tokens, summary.documents, summary.bytes, summary.checksum);
 }
 
-std::shared_ptr<Segment> open_segment(const std::string& path, const std::string& residency) {
-  if (residency != "mmap" && residency != "warm" && residency != "locked") {
-    throw Error(Code::kInvalidArgument, "residency is '" + residency + "'; it must be mmap, warm or locked");
-  }
-  const py::gil_scoped_release release;  // locking reads the whole file
-  return std::make_shared<Segment>(path, residency == "mmap" ? Residency::kMapped : residency == "warm" ? Residency::kWarm : Residency::kLocked);
-}
-
 py::tuple merge(const std::string& path, const std::vector<std::shared_ptr<Segment>>& segments, const DocumentLists& deleted,
                 const py::bytes& table, unsigned threads, const py::object& progress) {
   const auto lists = deleted_lists(Segments(segments.begin(), segments.end()), deleted);
@@ -291,8 +283,9 @@ PYBIND11_MODULE(_native, module) {
   py::register_local_exception_translator(translate);
 
   py::class_<Segment, std::shared_ptr<Segment>>(module, "Segment")
-      .def(py::init(&open_segment), py::arg("path"), py::arg("residency") = "mmap")
-      .def("resident_bytes", &Segment::resident_bytes, py::call_guard<py::gil_scoped_release>())
+      .def(py::init<const std::string&>(), py::arg("path"))
+      .def("lock", [](const Segment& segment) { segment.file()->lock(); }, py::call_guard<py::gil_scoped_release>())
+      .def("resident_bytes", [](const Segment& segment) { return segment.file()->resident_bytes(); }, py::call_guard<py::gil_scoped_release>())
       .def("facts", &header_facts)
       .def("document_at", &Segment::document_at, py::arg("position"))
       .def("document_range", [](const Segment& segment, std::uint64_t index) {
@@ -348,6 +341,11 @@ PYBIND11_MODULE(_native, module) {
     return tokens.itemsize() == 2 ? sorted_positions<std::uint16_t>(tokens, vocab_size, order_depth, threads)
                                   : sorted_positions<std::uint32_t>(tokens, vocab_size, order_depth, threads);
   }, py::arg("tokens"), py::arg("vocab_size"), py::arg("order_depth"), py::arg("threads"));
+  module.def("warm", [](const std::vector<std::shared_ptr<Segment>>& segments) {
+    std::vector<std::shared_ptr<const MappedFile>> files;
+    for (const auto& segment : segments) files.push_back(segment->file());
+    warm(std::move(files));
+  }, py::arg("segments"));
   module.def("write_segment", &write, py::arg("path"), py::arg("tokens"), py::arg("vocab_size"), py::arg("order_depth"), py::arg("fingerprint"),
              py::arg("document_table"), py::arg("threads"), py::arg("progress"));
   module.def("merge_segments", &merge, py::arg("path"), py::arg("segments"), py::arg("deleted"), py::arg("document_table"), py::arg("threads"),

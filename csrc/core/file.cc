@@ -112,6 +112,7 @@ void MappedFile::populate(std::span<const std::byte> part) const noexcept {
 }
 
 void MappedFile::lock() const {
+  prefetch(bytes());  // as in populate
   if (size_ == 0 || ::mlock(data_, size_) == 0) return;
   const int error = errno;
   rlimit limit{};
@@ -140,17 +141,15 @@ std::optional<std::uint64_t> MappedFile::resident_bytes() const {
   return std::min<std::uint64_t>(size_, static_cast<std::uint64_t>(static_cast<double>(resident) / static_cast<double>(seen) * static_cast<double>(pages)) * page);
 }
 
-void make_resident(const std::shared_ptr<const MappedFile>& file, Residency residency) {
-  if (residency == Residency::kLocked) {
-    file->prefetch(file->bytes());  // as in populate
-    file->lock();
-  }
-  if (residency != Residency::kWarm) return;
+void warm(std::vector<std::shared_ptr<const MappedFile>> files) {
   try {
-    std::thread([file] {
-      const auto bytes = file->bytes();
-      for (std::size_t at = 0; at < bytes.size() && file.use_count() > 1; at += kWarmBytes) {
-        file->populate(bytes.subspan(at, std::min(kWarmBytes, bytes.size() - at)));
+    std::thread([files = std::move(files)]() mutable {
+      for (auto& file : files) {
+        const auto bytes = file->bytes();
+        for (std::size_t at = 0; at < bytes.size() && file.use_count() > 1; at += kWarmBytes) {
+          file->populate(bytes.subspan(at, std::min(kWarmBytes, bytes.size() - at)));
+        }
+        file.reset();
       }
     }).detach();
   } catch (const std::system_error& error) {

@@ -11,15 +11,11 @@
 
 namespace suffolk {
 
-// How the pages of a mapping come into memory, and whether they may leave it.
-enum class Residency {
-  kMapped,  // each page when it is first read, and it alone: searches jump, and read-ahead would bring 32 pages or more for one
-  kWarm,    // as kMapped, and a thread reads everything in meanwhile, if memory allows; pages may leave again
-  kLocked,  // everything, before anything else, and no page leaves while the mapping lasts
-};
-
 // How a mapping will be read next.
-enum class Access { kRandom, kSequential };
+enum class Access {
+  kRandom,      // each page when it is first read, and it alone: read-ahead would bring 32 pages or more for one
+  kSequential,  // with much read-ahead
+};
 
 // A read-only mapping of a whole file; owns it. The bytes live as long as the object. Neither copied nor moved.
 class MappedFile {
@@ -52,10 +48,10 @@ class MappedFile {
   bool observable_ = false;
 };
 
-// Applies a policy. kWarm starts a thread that shares the mapping and ends when all is read or nobody else has it; a forked
-// child does not inherit it, and needs nothing from it. Throws what MappedFile::lock does, and kResourceExhausted when there
-// can be no thread.
-void make_resident(const std::shared_ptr<const MappedFile>& file, Residency residency);
+// Starts a thread that reads the files in, one after the other, while they are used; pages may leave again. It shares the
+// mappings and is done with one when all is read or nobody else has it; a forked child does not inherit the thread.
+// Throws kResourceExhausted when there can be no thread.
+void warm(std::vector<std::shared_ptr<const MappedFile>> files);
 
 // Writes `path` under a temporary name; the file appears under its own, whole and on disk, with `commit` alone. Without
 // commit the destructor removes the temporary file. Collects the CRC-32C of every chunk as it goes.

@@ -35,9 +35,8 @@ class SequentialRead {
 
 }  // namespace
 
-Segment::Segment(const std::string& path, Residency residency) : path_(path), file_(std::make_shared<const MappedFile>(path)) {
+Segment::Segment(const std::string& path) : path_(path), file_(std::make_shared<const MappedFile>(path)) {
   validate();
-  make_resident(file_, residency);
   prefetch_hot_sections();
   suffixes_.tokens = {.data = section(Section::kTokens).data(), .size = header_.token_count, .width = header_.token_width};
   suffixes_.positions = numbers(Section::kPositions).data();

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -23,17 +22,17 @@ class Segment {
  public:
   // Maps and validates in time independent of the size: header, section table, trailer and all sizes against the real file
   // size. What lies inside the sections is bounded when it is read, not here.
-  // With kLocked the time is that of reading the file. The small sections that every search reads are asked for at once.
-  // Throws kNotFound, kPermissionDenied, kCorruption, kUnsupported (a newer format), kResourceExhausted (kLocked, kWarm).
-  explicit Segment(const std::string& path, Residency residency = Residency::kMapped);
+  // The small sections that every search reads are asked for at once, without waiting for them.
+  // Throws kNotFound, kPermissionDenied, kCorruption, kUnsupported (a newer format).
+  explicit Segment(const std::string& path);
 
   const std::string& path() const noexcept { return path_; }
   const Suffixes& suffixes() const noexcept { return suffixes_; }
   const format::Header& header() const noexcept { return header_; }
   // The trailer's checksum, which depends on every byte of the file.
   std::uint32_t checksum() const noexcept { return checksum_; }
-  // See MappedFile::resident_bytes.
-  std::optional<std::uint64_t> resident_bytes() const { return file_->resident_bytes(); }
+  // The mapping, for its place in memory alone.
+  const std::shared_ptr<const MappedFile>& file() const noexcept { return file_; }
   std::span<const std::byte> document_table() const noexcept { return section(format::Section::kDocumentTable); }
 
   // The document that holds this token position; document_count if none does. O(log documents).
