@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from dataclasses import asdict, dataclass
@@ -10,13 +11,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from benchmarks import one_document_build
 from benchmarks.draftretriever_package import require_package
 from benchmarks.folder import make_folder
+from benchmarks.sorting import LEAST_SORTED, SortingOptions, first_tokens, measure_sorting, require_yardstick
 from benchmarks.watched_process import Watched, run_watched
 from build_index.inputs import find_inputs
 from build_index.options import BuildOptions
+from datastore.datastore import open_datastore
 from datastore.errors import InvalidArgument
+from datastore.segment import token_dtype
 
 OURS = "suffolk build"
 RIVAL = "one document at a time, draftretriever's writer"
@@ -32,6 +38,10 @@ class BuildingOptions:
         workdir: where both indexes are written; they are removed again.
         rounds: how often each is run, in turn.
         text_field, extensions, threads: as for ``suffolk build``.
+        sort_tokens: how many of the tokens to sort alone, each size for itself; empty to leave that out.
+        sort_rounds: how often each way of sorting has its turn.
+        sort_repeats: tokens of the inputs that are nothing but repeats; 0 for none.
+        seed: of the places where orders are checked.
     """
 
     corpora: tuple[str, ...]
@@ -41,21 +51,30 @@ class BuildingOptions:
     text_field: str = "text"
     extensions: tuple[str, ...] = ()
     threads: int = 0
+    sort_tokens: tuple[int, ...] = ()
+    sort_rounds: int = 3
+    sort_repeats: int = 0
+    seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise InvalidArgument(f"rounds is {self.rounds}; it must be 1 or more")
+        for name in ("rounds", "sort_rounds"):
+            if getattr(self, name) < 1:
+                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        if bad := [size for size in (*self.sort_tokens, self.sort_repeats or LEAST_SORTED) if size < LEAST_SORTED]:
+            raise InvalidArgument(f"{bad[0]} tokens are too few to measure a sort; give {LEAST_SORTED:,} or more")
 
 
 def measure_building(options: BuildingOptions) -> dict[str, Any]:
-    """Run both ``rounds`` times in turn, each in a process of its own; the results by name.
+    """Run both ``rounds`` times in turn, each in a process of its own, then the sorts; the results by name.
 
     Raises:
         NotFound, InvalidArgument: a corpus is not there.
-        Unsupported: draftretriever is not installed.
-        Internal: one of them failed.
+        Unsupported: draftretriever or pydivsufsort is not installed.
+        Internal: one of them failed, or an order is wrong.
     """
     require_package()
+    if options.sort_tokens:
+        require_yardstick()
     read = _read_all(options)
     folder = options.workdir / "build"
     shutil.rmtree(folder, ignore_errors=True)
@@ -66,6 +85,7 @@ def measure_building(options: BuildingOptions) -> dict[str, Any]:
         for name in list(ways) if number % 2 == 0 else list(ways)[::-1]:
             runs[name].append(ways[name](options, folder))
     equal, documents = one_document_build.count_equal(folder / "digests", folder / "store")
+    sorting = _measure_sorting(folder, options) if options.sort_tokens else None
     shutil.rmtree(folder)
     rates = {name: median(run["text_bytes_per_second"] for run in each) for name, each in runs.items()}
     return {
@@ -76,7 +96,28 @@ def measure_building(options: BuildingOptions) -> dict[str, Any]:
         "peak_bytes": {name: max(run["peak_bytes"] for run in each) for name, each in runs.items()},
         "documents": documents,
         "documents_with_equal_ids": equal,
+        "sorting": sorting,
     }
+
+
+def _measure_sorting(folder: Path, options: BuildingOptions) -> dict[str, Any] | None:
+    """Of the datastore just built; None if its tokens are wider than those that sorting is compared on."""
+    with open_datastore(folder / "store") as store:
+        manifest = store.manifest
+        if token_dtype(manifest.vocab_size) != np.uint16:
+            return None
+        tokens = first_tokens(store, max(options.sort_tokens))
+    threads = tuple(sorted({1, options.threads or os.cpu_count() or 1}))
+    asked = SortingOptions(
+        manifest.vocab_size,
+        manifest.order_depth,
+        options.sort_tokens,
+        threads,
+        options.sort_rounds,
+        options.sort_repeats,
+        options.seed,
+    )
+    return measure_sorting(tokens, folder, asked)
 
 
 def _read_all(options: BuildingOptions) -> int:

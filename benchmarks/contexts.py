@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +32,10 @@ class ContextSet:
     how: str
     contexts: list[Ids]
     continuations: list[Ids]
+
+    def first(self, count: int) -> ContextSet:
+        """The first ``count`` of them."""
+        return replace(self, contexts=self.contexts[:count], continuations=self.continuations[:count])
 
 
 def join_documents(store: Datastore) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:

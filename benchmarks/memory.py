@@ -11,6 +11,11 @@ def resident_memory() -> dict[str, int]:
     return {"anonymous": _field(status, "RssAnon"), "file": _field(status, "RssFile")}
 
 
+def peak_memory() -> int:
+    """The most bytes that this process has held in memory at any time, mapped files included."""
+    return _field(Path("/proc/self/status").read_text(), "VmHWM")
+
+
 def grown_memory(before: dict[str, int]) -> dict[str, int]:
     """How much memory was added since ``before``, in bytes."""
     return {name: size - before[name] for name, size in resident_memory().items()}

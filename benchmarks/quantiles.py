@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 
-def quantiles_us(seconds: Sequence[float]) -> dict[str, float]:
+def quantiles_us(seconds: Sequence[float] | npt.NDArray[np.float64]) -> dict[str, float]:
     """p50, p90, p99 and mean in microseconds, and the number of calls; of no calls, only that."""
     if not len(seconds):
         return {"calls": 0}

@@ -13,6 +13,7 @@ from benchmarks.draftretriever_package import DraftRetriever
 from benchmarks.exactness import CorpusScan
 from benchmarks.latency import Call, time_alternating, time_rounds
 from benchmarks.memory import grown_memory, resident_memory
+from benchmarks.native_latency import measure_native
 from benchmarks.quality import check_counts, compare_trees
 from benchmarks.quantiles import quantiles_us
 from benchmarks.retrieval_options import RetrievalOptions
@@ -21,7 +22,7 @@ from datastore.datastore import Datastore, open_datastore
 from datastore.retriever import Retriever
 
 GRPC_DEADLINE_S = 10.0
-BOTH = "lookup+draft"
+DRAFT, BOTH = "draft", "lookup+draft"
 RIVAL = "draftretriever"
 RIVAL_LOOP = "draftretriever, suffix loop"
 
@@ -44,11 +45,12 @@ def measure_retrieval(options: RetrievalOptions) -> dict[str, Any]:
         opened = grown_memory(before)
         results: dict[str, Any] = {"datastore": _facts(store), "draftretriever_index": built}
         for each in sets:  # so that all pages the questions need are in memory, and count as ours
-            time_rounds(_calls(store, options), each.contexts, 0, options.seed)
+            time_rounds(_calls(store, options), each.first(options.called).contexts, 0, options.seed)
         memory = {"suffolk": {"opened": opened, "asked": grown_memory(before)}}
         before = resident_memory()
         rival = None if index is None else DraftRetriever(index)
         opened = grown_memory(before)
+        results["native"] = measure_native(store, sets, options)
         results["sets"] = {each.name: _measure_set(store, rival, scan, each, options) for each in sets}
         if rival is not None:
             memory["draftretriever"] = {"opened": opened, "asked": grown_memory(before)}
@@ -75,18 +77,24 @@ def _measure_set(
     store: Datastore, rival: DraftRetriever | None, scan: CorpusScan, each: ContextSet, options: RetrievalOptions
 ) -> dict[str, Any]:
     calls = _calls(store, options)
+    called = each.first(options.called)
     results: dict[str, Any] = {"how": each.how}
     if rival is None:
-        seconds = time_rounds(calls, each.contexts, options.rounds, options.seed)
+        seconds = time_rounds(calls, called.contexts, options.rounds, options.seed)
     else:
         rivals: dict[str, Call] = {RIVAL: rival.search, RIVAL_LOOP: rival.search_suffixes}
-        seconds = time_rounds({**calls, **rivals}, each.contexts, options.rounds, options.seed)
-        results["times_faster_at_p50"] = {name: _ratio(seconds[BOTH], seconds[name]) for name in rivals}
-        mixed = time_alternating({BOTH: calls[BOTH], **rivals}, each.contexts, options.rounds, options.seed)
+        seconds = time_rounds({**calls, **rivals}, called.contexts, options.rounds, options.seed)
+        mixed = time_alternating({DRAFT: calls[DRAFT], **rivals}, called.contexts, options.rounds, options.seed)
         results["alternating"] = {name: quantiles_us(times) for name, times in mixed.items()}
-        results["times_faster_at_p50_alternating"] = {name: _ratio(mixed[BOTH], mixed[name]) for name in rivals}
+        results["times_faster"] = {
+            f"{ours} against {name}": {"in_rounds": _ratios(seconds[ours], seconds[name])}
+            for ours in (DRAFT, BOTH)
+            for name in rivals
+        }
+        for name in rivals:
+            results["times_faster"][f"{DRAFT} against {name}"]["in_turn"] = _ratios(mixed[DRAFT], mixed[name])
     results["latency"] = {name: quantiles_us(times) for name, times in seconds.items()}
-    results["drafts"] = compare_trees(store, rival, each, options)
+    results["drafts"] = compare_trees(store, rival, called, options)
     results["checked_by_scan"] = check_counts(store, scan, each, options)
     return results
 
@@ -104,7 +112,7 @@ def _calls(store: Datastore, options: RetrievalOptions) -> dict[str, Call]:
     def both(context: Sequence[int]) -> object:
         return store.lookup(context, *match), store.draft(context, *match, *size)
 
-    return {"lookup": lookup, "draft": draft, BOTH: both}
+    return {"lookup": lookup, DRAFT: draft, BOTH: both}
 
 
 def _measure_batches(
@@ -117,7 +125,7 @@ def _measure_batches(
     with served(path) as url:
         remote = connect(url, GRPC_DEADLINE_S)
         try:
-            return {each.name: _measure_ways(store, remote, each, options) for each in sets}
+            return {each.name: _measure_ways(store, remote, each.first(options.called), options) for each in sets}
         finally:
             remote.close()
 
@@ -149,8 +157,9 @@ def _batch_calls(retriever: Retriever, options: RetrievalOptions) -> dict[str, C
     }
 
 
-def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    return quantiles_us(theirs)["p50_us"] / quantiles_us(ours)["p50_us"]
+def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
+    one, other = quantiles_us(ours), quantiles_us(theirs)
+    return {name.removesuffix("_us"): other[name] / one[name] for name in ("p50_us", "p99_us")}
 
 
 def _facts(store: Datastore) -> dict[str, Any]:

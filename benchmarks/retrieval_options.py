@@ -14,11 +14,12 @@ class RetrievalOptions:
 
     Attributes:
         store: the datastore's folder.
-        queries: contexts of each kind.
+        queries: contexts of each kind, all timed inside the C++ core.
         rounds: how often each is asked and timed, after one round that warms up.
         checked: contexts of each kind whose answers are compared with a scan of the corpus.
         tokens: use only so many of the datastore's first tokens; None for all.
         unseen: files with texts that are not in the corpus; empty for seen contexts with a token replaced.
+        called: how many of them are asked through Python, one by one and in batches, and of draftretriever.
         against: whether to measure draftretriever beside it.
         grpc: whether to measure through a draft service as well.
         batches: contexts in one call.
@@ -30,7 +31,8 @@ class RetrievalOptions:
 
     store: Path
     workdir: Path
-    queries: int = 1000
+    queries: int = 20_000
+    called: int = 1000
     rounds: int = 3
     checked: int = 20
     tokens: int | None = None
@@ -46,7 +48,7 @@ class RetrievalOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("queries", "rounds", "context", "max_match", "min_match", "max_depth", "max_nodes"):
+        for name in ("queries", "called", "rounds", "context", "max_match", "min_match", "max_depth", "max_nodes"):
             if getattr(self, name) < 1:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be 1 or more")
         if self.checked < 0:

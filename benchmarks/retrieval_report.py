@@ -11,8 +11,9 @@ QUANTILES = ("p50_us", "p90_us", "p99_us")
 HEADERS = ("microseconds", "p50", "p90", "p99", "mean")
 PACKAGES = ("numpy", "grpcio", "draftretriever", "matplotlib")
 NOTES = (
-    "all times are of warm calls from Python: one round over all contexts is not counted",
-    "lookup+draft makes both calls; a draft alone gives the match length and count as well",
+    "all times are warm: one round over all contexts is not counted. In the C++ core, a draft begins with what its lookup found; "
+    "from Python, a draft call makes the lookup too and gives its length and count as well, and lookup+draft makes both calls",
+    "in the C++ core, a context's time is the median of its rounds",
     "draftretriever is the published package of that name: it goes by a context's last two tokens and random search, "
     "gives no counts, and is not the suffix array of the REST repository",
 )
@@ -22,6 +23,7 @@ def retrieval_lines(results: dict[str, Any]) -> list[str]:
     """The tables."""
     facts = results["datastore"]
     lines = [f"{facts['path']}: {facts['tokens']:,} tokens, {facts['bytes_per_token']:.2f} bytes a token"]
+    lines += ["", *_native_lines(results["native"])]
     for name, found in results["sets"].items():
         lines += ["", f"{name}: {found['how']}", *_latency_lines(found), *_quality_lines(found)]
     for name, ways in results["batches"].items():
@@ -46,15 +48,34 @@ def retrieval_panels(results: dict[str, Any]) -> list[Panel]:
     return panels
 
 
+def _native_lines(native: dict[str, Any]) -> list[str]:
+    rows = [
+        [f"{name}: {call}", *_row(times)]
+        for name, calls in native.items()
+        if name != "one_token"
+        for call, times in calls.items()
+    ]
+    one = native["one_token"]
+    return [
+        f"inside the C++ core, one thread, {native['seen']['lookup']['calls']:,} contexts of each kind:",
+        format_table(HEADERS, rows),
+        f"contexts of one token, all {one['contexts']:,}: slowest draft {one['slowest_draft_us']:.0f} us (token "
+        f"{one['slowest_token']}, which occurs {one['its_count']:,} times), p50 {one['draft']['p50_us']:.1f} us",
+    ]
+
+
 def _latency_lines(found: dict[str, Any]) -> list[str]:
     lines = [format_table(HEADERS, [[name, *_row(times)] for name, times in found["latency"].items()])]
     if "alternating" in found:
         rows = [[name, *_row(times)] for name, times in found["alternating"].items()]
         lines += ["one question to each in turn, so that none finds its data in the processor's caches:"]
         lines += [format_table(HEADERS, rows)]
-        for name, ratio in found["times_faster_at_p50"].items():
-            other = found["times_faster_at_p50_alternating"][name]
-            lines.append(f"lookup+draft at p50: {ratio:.1f} times as fast as {name} ({other:.1f} question by question)")
+        for name, ratios in found["times_faster"].items():
+            ways = "; ".join(
+                f"{way.replace('_', ' ')} {each['p50']:.1f} at p50, {each['p99']:.1f} at p99"
+                for way, each in ratios.items()
+            )
+            lines.append(f"times as fast, {name}: {ways}")
     return lines
 
 

@@ -102,7 +102,7 @@ def make_plan(options: BuildOptions, inputs: Inputs, target: Target, proof: Proo
         tokenize_seconds=text_bytes / max(rate, 1.0) + ids_bytes / IDS_RATE if text_bytes else ids_bytes / IDS_RATE,
         sort_seconds=tokens / SORT_TOKENS_PER_SECOND / options.workers(),
         memory_bytes=int(
-            in_segment * (width + SORT_BYTES_PER_TOKEN) + BUILDER_BYTES + WORKER_BYTES * (workers if workers > 1 else 0)
+            segment_bytes(in_segment, width) + BUILDER_BYTES + WORKER_BYTES * (workers if workers > 1 else 0)
         ),
         store_bytes=int(tokens * STORE_BYTES_PER_TOKEN[width]),
         work_bytes=in_segment * width,
@@ -110,6 +110,11 @@ def make_plan(options: BuildOptions, inputs: Inputs, target: Target, proof: Proo
         fast=proof.fast,
         tokenization=proof.reason,
     )
+
+
+def segment_bytes(tokens: int, width: int) -> int:
+    """Memory that making one segment takes, in bytes: its tokens, of ``width`` bytes in memory, and what sorts them."""
+    return tokens * (width + SORT_BYTES_PER_TOKEN)
 
 
 def require_disk(plan: BuildPlan, store: Path) -> None:

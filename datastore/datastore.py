@@ -143,6 +143,17 @@ class Datastore:
         trees = self._searcher().draft(contexts, max_match, min_match, max_depth, budgets)
         return [tree_from_arrays(*tree, Source.DATASTORE) for tree in trees]
 
+    def clock(
+        self,
+        contexts: Sequence[Tokens],
+        max_match: int = 16,
+        min_match: int = 1,
+        max_depth: int = 10,
+        max_nodes: int = 64,
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Seconds (float64[contexts]) that the core takes for each context's lookup, and for drafting from what that found."""
+        return self._searcher().clock(contexts, max_match, min_match, max_depth, max_nodes)
+
     def occurrences(self, ids: Tokens, limit: int = 10, context: int = 16) -> list[Occurrence]:
         """Up to ``limit`` places where ``ids`` stands, each with ``context`` tokens behind it, spread evenly over all.
 

@@ -1,6 +1,7 @@
 #include "core/draft.h"
 
 #include <algorithm>
+#include <limits>
 #include <queue>
 
 #include "core/directory.h"
@@ -8,30 +9,46 @@
 namespace suffolk {
 namespace {
 
-// The token at `depth` of a rank in [least, most], as high as possible, but one that the directory knows if there is one.
-std::pair<std::uint64_t, std::uint32_t> probe_below(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t least, std::uint64_t most) noexcept {
-  const std::uint64_t entry = most / kDirectoryStride;
-  if (entry * kDirectoryStride < least || entry >= suffixes.directory_count || !knows(suffixes, depth)) return {most, suffixes.token(most, depth)};
-  return {entry * kDirectoryStride, directory_token(suffixes, entry, depth)};
+// The token at `depth` of a rank; from the directory if it has that one.
+std::uint32_t sample(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t rank, bool in_directory) noexcept {
+  return in_directory ? directory_token(suffixes, rank / kDirectoryStride, depth) : suffixes.token(rank, depth);
 }
 
-// Calls emit(token, run) for every run of equal tokens at `depth` in `range` that is at least `stride` long, and maybe for
-// shorter ones. Documents that end here are passed over. O(range.size() / stride) steps, each O(log stride).
+// Calls emit(token, run) for every run of equal tokens at `depth` in `range` that is `least` to `most` long, and maybe for
+// others. Documents that end here are passed over.
+//
+// Looks at every `step`-th rank: a run of `least` or more shows itself by several samples in a row, and only then are its ends
+// searched for. Samples do not depend on one another, so that their reads from memory overlap; where the step is long enough
+// they are in the directory. O(range.size() / least) samples, O(log least) more reads for each run.
 template <typename Emit>
-void for_heavy_runs(const Suffixes& suffixes, std::uint32_t depth, Interval range, std::uint64_t stride, Emit emit) {
-  std::uint64_t at = range.lo;
-  while (at < range.hi) {
-    const std::uint32_t token = suffixes.token(at, depth);
-    if (token == kEnd || range.hi - at < stride) return;  // ends sort last; what is left is shorter than the stride
-    const auto [probe, probed] = probe_below(suffixes, depth, at + stride / 2, at + stride - 1);
-    if (probed == token) {
-      const std::uint64_t end = run_end(suffixes, depth, probe, range.hi, token);
-      emit(token, Interval{at, end});
-      at = end;
-    } else {
-      // All runs that end before the probe are short. Go on at the start of the probed one.
-      at = lower_bound(suffixes, depth, at + 1, probe, probed);
+void for_heavy_runs(const Suffixes& suffixes, std::uint32_t depth, Interval range, std::uint64_t least, std::uint64_t most, Emit emit) {
+  if (range.size() < least) return;
+  const std::uint32_t first = suffixes.token(range.lo, depth);
+  if (first == kEnd) return;  // ends sort last
+  if (suffixes.token(range.hi - 1, depth) == first) return emit(first, range);  // an only child is the commonest case
+  std::uint64_t step = std::max<std::uint64_t>(least / 2, 1);
+  const bool in_directory = step >= kDirectoryStride && knows(suffixes, depth) && (range.hi - 1) / kDirectoryStride < suffixes.directory_count;
+  if (in_directory) step -= step % kDirectoryStride;
+  const std::uint64_t needed = least / step;
+
+  std::uint64_t before = range.lo;                              // the run of the next sample begins here or later
+  std::uint64_t rank = (range.lo + step - 1) / step * step;
+  std::uint32_t token = rank < range.hi ? sample(suffixes, depth, rank, in_directory) : kEnd;
+  while (token != kEnd) {
+    const std::uint64_t start = rank;
+    std::uint64_t samples = 0;
+    std::uint32_t next = token;
+    for (; next == token; ++samples) {
+      rank += step;
+      next = rank < range.hi ? sample(suffixes, depth, rank, in_directory) : kEnd;
     }
+    const std::uint64_t last = rank - step;
+    if (samples >= needed && last - start < most) {
+      const std::uint64_t begin = lower_bound(suffixes, depth, before, start, token);
+      emit(token, Interval{begin, run_end(suffixes, depth, last, std::min(rank, range.hi), token)});
+    }
+    before = last + 1;
+    token = next;
   }
 }
 
@@ -114,7 +131,7 @@ class Expansion {
   // deletions make lighter than it was found to be is found again when its own count's turn comes.
   void expand(std::int32_t parent, std::uint64_t bound) {
     const std::uint64_t least = bound <= 16 ? 1 : bound / 4;
-    find_heavy_runs(parent, least);
+    find_heavy_runs(parent, least, bound);
     for (std::size_t i = 0; i < heavy_.size();) {
       const std::uint32_t token = heavy_[i].token;
       const std::size_t first_interval = intervals_.size();
@@ -133,13 +150,14 @@ class Expansion {
     if (least > 1) open_.push({least - 1, parent, true});
   }
 
-  // Fills heavy_, by token and segment, with a run of every child that has at least `least` occurrences in the live segments.
-  void find_heavy_runs(std::int32_t parent, std::uint64_t least) {
-    // Such a child has at least this many in one of the segments.
-    const std::uint64_t stride = (least + corpus_.live - 1) / corpus_.live;
+  // Fills heavy_, by token and segment, with a run of every child that has `least` to `bound` occurrences in the live segments.
+  void find_heavy_runs(std::int32_t parent, std::uint64_t least, std::uint64_t bound) {
+    // Such a child has at least this many in one of the segments, and at most these in any; deletions may hide any number.
+    const std::uint64_t fewest = (least + corpus_.live - 1) / corpus_.live;
+    const std::uint64_t most = corpus_.live == corpus_.suffixes.size() ? bound : std::numeric_limits<std::uint64_t>::max();
     heavy_.clear();
     for (std::uint32_t segment = 0; segment < corpus_.live; ++segment) {
-      for_heavy_runs(corpus_.suffixes[segment], depth_below(parent), interval(parent, segment), stride,
+      for_heavy_runs(corpus_.suffixes[segment], depth_below(parent), interval(parent, segment), fewest, most,
                      [&](std::uint32_t token, Interval run) { heavy_.push_back({token, segment, run}); });
     }
     const auto order = [](const Run& a, const Run& b) { return a.token != b.token ? a.token < b.token : a.segment < b.segment; };

@@ -1,0 +1,95 @@
+"""infini-gram's index over a datastore's tokens, made by the package's own command, as a process of its own."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.folder import make_folder, writing
+from benchmarks.provenance import missing
+from benchmarks.watched_process import run_watched
+from datastore.datastore import Datastore
+from datastore.errors import Unsupported
+from datastore.segment import separator, token_dtype
+
+MEMORY_GIB = 8
+FACTS = "facts.json"
+
+
+def cached_index(store: Datastore, workdir: Path) -> tuple[Path, dict[str, Any]]:
+    """The index over ``store`` in ``workdir`` and what building it took; one of the same generation is taken as it is.
+
+    Raises:
+        Unsupported: infini-gram is not installed, or the datastore's tokens are wider than 2 bytes.
+        Internal: the package failed to build it.
+        ResourceExhausted: the folder cannot be written.
+    """
+    require_package()
+    if token_dtype(store.manifest.vocab_size) != np.uint16:
+        raise Unsupported(f"{store.path} has ids above 2 bytes; the comparison is made on 2-byte tokens")
+    checksums = [segment.checksum for segment in store.manifest.files()]
+    folder = workdir / "infini-gram"
+    facts = folder / FACTS
+    with writing(folder):
+        if facts.is_file():
+            built: dict[str, Any] = json.loads(facts.read_text())
+            if built["checksums"] == checksums:
+                return folder, {**built, "reused": True}
+        shutil.rmtree(folder, ignore_errors=True)
+        _write_tokens(store, make_folder(folder).absolute())
+    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    command = [sys.executable, "-m", "infini_gram.indexing", "--token_dtype", "u16"]
+    command += ["--data_dir", str(folder.absolute()), "--save_dir", str(folder.absolute())]
+    command += ["--mem", str(MEMORY_GIB), "--cpus", str(os.cpu_count()), "--ulimit", str(most_files)]
+    watched = run_watched(command)
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    built = {
+        "checksums": checksums,
+        "seconds": watched.seconds,
+        "cpu_seconds": watched.cpu_seconds,
+        "peak_bytes": watched.peak_bytes,
+        "bytes": size,
+    }
+    with writing(facts):
+        facts.write_text(json.dumps(built))
+    return folder, {**built, "reused": False}
+
+
+def open_engine(folder: Path) -> Any:
+    """The engine over an index, with ``count(input_ids=...)``, which answers a dictionary with ``count``."""
+    engine = importlib.import_module("infini_gram.engine").InfiniGramEngine
+    return engine(index_dir=str(folder), eos_token_id=0, token_dtype="u16")
+
+
+def require_package() -> None:
+    """Find out before a long run whether the package is there.
+
+    Raises:
+        Unsupported: it is not.
+    """
+    try:
+        importlib.import_module("infini_gram.engine")
+    except ImportError as error:
+        raise missing("infini-gram") from error
+
+
+def _write_tokens(store: Datastore, folder: Path) -> None:
+    """Tokens and document offsets as the package's tokenizing step leaves them: a separator before each document."""
+    dtype = token_dtype(store.manifest.vocab_size)
+    mark = np.array([separator(dtype)], dtype).tobytes()
+    offsets, place = [], 0
+    with open(folder / "tokenized.0", "wb") as file:
+        for document in store.documents():
+            content = mark + document.tokens.astype(dtype).tobytes()
+            file.write(content)
+            offsets.append(place)
+            place += len(content)
+    np.array(offsets, np.uint64).tofile(folder / "offset.0")

@@ -1,0 +1,74 @@
+"""Plain decoding against each drafter."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+EXAMPLE = "--model MODEL_FOLDER --datastore STORE --prompts prompts/ --limit 10 --json decode.json"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare its options."""
+    parser.add_argument("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
+    parser.add_argument(
+        "--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files, or folders of them"
+    )
+    parser.add_argument("--datastore", metavar="STORE", help="folder of a datastore, or grpc://HOST:PORT/NAME")
+    parser.add_argument("--drafters", metavar="LIST", help="separated by commas (default: all that can run)")
+    parser.add_argument(
+        "--style", choices=("chat", "prefill", "both"), default="both", help="for rows with a prefill (default: both)"
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="prompts of each file, chosen at random (default: all)")
+    parser.add_argument(
+        "--max-new-tokens", type=int, default=128, metavar="N", help="longest answer (default: %(default)s)"
+    )
+    parser.add_argument("--rounds", type=int, default=1, metavar="N", help="runs of all prompts (default: %(default)s)")
+    parser.add_argument(
+        "--control", action="store_true", help="run plain decoding twice, to show how large the noise is"
+    )
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0: greedy (default: %(default)s)")
+    parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="1: no limit (default: %(default)s)")
+    parser.add_argument("--ignore-eos", action="store_true", help="do not end at the model's end-of-text tokens")
+    parser.add_argument("--max-nodes", type=int, default=64, metavar="N", help="largest tree (default: %(default)s)")
+    parser.add_argument(
+        "--dtype", default="auto", help="auto, float32, bfloat16, float16 or float64 (default: as stored)"
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ... (default: %(default)s)")
+    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: torch's choice)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, print, write; returns the exit code."""
+    from benchmarks.decoding import measure_decoding
+    from benchmarks.decoding_options import DecodingOptions
+    from benchmarks.decoding_report import NOTES, PACKAGES, decoding_lines, decoding_panels
+    from benchmarks.plot import require_plots
+    from benchmarks.report import Report, plain
+    from suffolk.commands.bench.outcome import finish
+
+    require_plots()
+    possible = "prompt-lookup,datastore,hybrid" if args.datastore else "prompt-lookup"
+    options = DecodingOptions(
+        model=args.model,
+        prompts=tuple(args.prompts),
+        datastore=args.datastore,
+        drafters=tuple(part for part in (args.drafters or possible).split(",") if part),
+        style=args.style,
+        limit=args.limit,
+        rounds=args.rounds,
+        control=args.control,
+        max_new_tokens=args.max_new_tokens,
+        temperature=args.temperature,
+        top_p=args.top_p,
+        ignore_eos=args.ignore_eos,
+        seed=args.seed,
+        max_nodes=args.max_nodes,
+        dtype=args.dtype,
+        device=args.device,
+        threads=args.threads,
+    )
+    results = measure_decoding(options, lambda line: print(line, file=sys.stderr, flush=True))
+    report = Report("decode", args.seed, plain(options), results, NOTES, PACKAGES)
+    return finish(args, report, decoding_lines(results), decoding_panels(results))
