@@ -4,7 +4,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-_Tree = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.uint64], int, int]
+_Tree = tuple[
+    npt.NDArray[np.int32],
+    npt.NDArray[np.int32],
+    npt.NDArray[np.float32],
+    npt.NDArray[np.uint8],
+    npt.NDArray[np.uint64],
+    int,
+    int,
+]
+"""The fields of a DraftTree."""
+
 _Progress = Callable[[float], None] | None
 
 class Segment:
@@ -28,7 +38,13 @@ class Searcher:
     ) -> None: ...
     def lookup(self, contexts: Sequence[Any], max_match: int, min_match: int) -> list[tuple[int, int]]: ...
     def draft(
-        self, contexts: Sequence[Any], max_match: int, min_match: int, max_depth: int, max_nodes: Sequence[int]
+        self,
+        contexts: Sequence[Any],
+        max_match: int,
+        min_match: int,
+        max_depth: int,
+        max_nodes: Sequence[int],
+        source: int,
     ) -> list[_Tree]: ...
     def clock(
         self, contexts: Sequence[Any], max_match: int, min_match: int, max_depth: int, max_nodes: int
@@ -45,7 +61,7 @@ class ContextIndex:
     def truncate(self, size: int) -> None: ...
     @property
     def size(self) -> int: ...
-    def draft(self, max_match: int, min_match: int, max_depth: int, max_nodes: int) -> _Tree: ...
+    def draft(self, max_match: int, min_match: int, max_depth: int, max_nodes: int, source: int) -> _Tree: ...
 
 def sort_suffixes(
     tokens: npt.NDArray[Any], vocab_size: int, order_depth: int, threads: int

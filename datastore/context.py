@@ -5,7 +5,6 @@ from __future__ import annotations
 from datastore import _native
 from datastore.draft_tree import DraftTree, Source
 from datastore.retriever import Tokens
-from datastore.tree_arrays import tree_from_arrays
 
 
 class ContextIndex:
@@ -42,4 +41,4 @@ class ContextIndex:
         Raises:
             InvalidArgument: bounds out of range.
         """
-        return tree_from_arrays(*self._native.draft(max_match, min_match, max_depth, max_nodes), Source.PROMPT_LOOKUP)
+        return DraftTree(*self._native.draft(max_match, min_match, max_depth, max_nodes, Source.PROMPT_LOOKUP))

@@ -19,7 +19,6 @@ from datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable
 from datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
 from datastore.retriever import Match, Tokens
 from datastore.segment import SegmentEntry
-from datastore.tree_arrays import tree_from_arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +139,8 @@ class Datastore:
     ) -> list[DraftTree]:
         """See ``Retriever.draft_batch``."""
         budgets = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else list(max_nodes)
-        trees = self._searcher().draft(contexts, max_match, min_match, max_depth, budgets)
-        return [tree_from_arrays(*tree, Source.DATASTORE) for tree in trees]
+        trees = self._searcher().draft(contexts, max_match, min_match, max_depth, budgets, Source.DATASTORE)
+        return [DraftTree(*tree) for tree in trees]
 
     def clock(
         self,

@@ -79,7 +79,7 @@ class Searcher {
   }
 
   py::list draft(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth,
-                 const std::vector<std::int64_t>& max_nodes) const {
+                 const std::vector<std::int64_t>& max_nodes, std::uint8_t source) const {
     if (max_nodes.size() != contexts.size()) {
       throw Error(Code::kInvalidArgument, "max_nodes has " + std::to_string(max_nodes.size()) + " entries for " +
                                               std::to_string(contexts.size()) + " contexts; give one number or one a context");
@@ -99,7 +99,7 @@ class Searcher {
       });
     }
     py::list answers;
-    for (const DraftTree& tree : trees) answers.append(tree_tuple(tree));
+    for (const DraftTree& tree : trees) answers.append(tree_tuple(tree, source));
     return answers;
   }
 
@@ -311,7 +311,7 @@ PYBIND11_MODULE(_native, module) {
         return std::make_unique<Searcher>(Segments(segments.begin(), segments.end()), Segments(deletions.begin(), deletions.end()), deleted_documents, threads);
       }), py::arg("segments"), py::arg("deletions") = py::list(), py::arg("deleted_documents") = py::list(), py::arg("threads") = 0)
       .def("lookup", &Searcher::lookup, py::arg("contexts"), py::arg("max_match"), py::arg("min_match"))
-      .def("draft", &Searcher::draft, py::arg("contexts"), py::arg("max_match"), py::arg("min_match"), py::arg("max_depth"), py::arg("max_nodes"))
+      .def("draft", &Searcher::draft, py::arg("contexts"), py::arg("max_match"), py::arg("min_match"), py::arg("max_depth"), py::arg("max_nodes"), py::arg("source"))
       .def("clock", &Searcher::clock, py::arg("contexts"), py::arg("max_match"), py::arg("min_match"), py::arg("max_depth"), py::arg("max_nodes"))
       .def("occurrences", &Searcher::occurrences, py::arg("pattern"), py::arg("limit"))
       .def_property_readonly("vocab_size", &Searcher::vocab_size)
@@ -327,15 +327,15 @@ PYBIND11_MODULE(_native, module) {
       }, py::arg("ids"))
       .def("truncate", &ContextIndex::truncate, py::arg("size"))
       .def_property_readonly("size", &ContextIndex::size)
-      .def("draft", [](const ContextIndex& index, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes) {
+      .def("draft", [](const ContextIndex& index, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes, std::uint8_t source) {
         const QueryBounds bounds = query_bounds(max_match, min_match, max_depth, max_nodes);
         DraftTree tree;
         {
           const py::gil_scoped_release release;
           tree = index.draft(bounds);
         }
-        return tree_tuple(tree);
-      }, py::arg("max_match"), py::arg("min_match"), py::arg("max_depth"), py::arg("max_nodes"));
+        return tree_tuple(tree, source);
+      }, py::arg("max_match"), py::arg("min_match"), py::arg("max_depth"), py::arg("max_nodes"), py::arg("source"));
 
   module.def("sort_suffixes", [](const py::array& tokens, std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads) {
     return tokens.itemsize() == 2 ? sorted_positions<std::uint16_t>(tokens, vocab_size, order_depth, threads)

@@ -1,6 +1,8 @@
 #include "core/draft.h"
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <limits>
 #include <queue>
 
@@ -9,53 +11,105 @@
 namespace suffolk {
 namespace {
 
-// The token at `depth` of a rank; from the directory if it has that one.
-std::uint32_t sample(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t rank, bool in_directory) noexcept {
-  return in_directory ? directory_token(suffixes, rank / kDirectoryStride, depth) : suffixes.token(rank, depth);
-}
+// Every `step`-th rank of a range, from the first multiple of `step` on, by its token at `depth`; kEnd behind the range. The tokens are read
+// from the directory where the step is long enough.
+class Samples {
+ public:
+  static constexpr std::size_t kBlock = 16;
+
+  Samples(const Suffixes& suffixes, std::uint32_t depth, Interval range, std::uint64_t step)
+      : suffixes_(suffixes), depth_(depth), end_(range.hi), step_(step),
+        in_directory_(step >= kDirectoryStride && knows(suffixes, depth) && (range.hi - 1) / kDirectoryStride < suffixes.directory_count) {
+    if (in_directory_) step_ -= step % kDirectoryStride;
+    first_ = (range.lo + step_ - 1) / step_ * step_;
+  }
+
+  std::uint64_t step() const noexcept { return step_; }
+  std::uint64_t first() const noexcept { return first_; }
+
+  std::uint32_t operator[](std::uint64_t rank) const noexcept {
+    if (rank >= end_) return kEnd;
+    return in_directory_ ? directory_token(suffixes_, rank / kDirectoryStride, depth_) : suffixes_.token(rank, depth_);
+  }
+
+  // The samples from `rank` on. Their reads from memory overlap, for none is looked at before the next is under way.
+  std::array<std::uint32_t, kBlock> block(std::uint64_t rank) const noexcept {
+    std::array<std::uint32_t, kBlock> tokens;
+    if (!in_directory_) {
+      for (std::uint64_t i = 0, at = rank; i < kBlock && at < end_; ++i, at += step_) suffixes_.prefetch(at, depth_);
+    }
+    for (std::uint32_t& token : tokens) {
+      token = (*this)[rank];
+      rank += step_;
+    }
+    return tokens;
+  }
+
+  // The last sample of the run that `rank` is in: by doubling steps while they stay inside, then halving ones.
+  std::uint64_t last_equal(std::uint64_t rank) const noexcept {
+    const std::uint32_t token = (*this)[rank];
+    std::uint64_t steps = 1;
+    for (; (*this)[rank + steps * step_] == token; steps *= 2) rank += steps * step_;
+    for (steps /= 2; steps > 0; steps /= 2) {
+      if ((*this)[rank + steps * step_] == token) rank += steps * step_;
+    }
+    return rank;
+  }
+
+ private:
+  const Suffixes& suffixes_;
+  std::uint32_t depth_;
+  std::uint64_t end_, step_, first_ = 0;
+  bool in_directory_;
+};
 
 // Calls emit(token, run) for every run of equal tokens at `depth` in `range` that is `least` to `most` long, and maybe for
 // others. Documents that end here are passed over.
 //
-// Looks at every `step`-th rank: a run of `least` or more shows itself by several samples in a row, and only then are its ends
-// searched for. Samples do not depend on one another, so that their reads from memory overlap; where the step is long enough
-// they are in the directory. O(range.size() / least) samples, O(log least) more reads for each run.
+// A run of `least` or more shows itself by several samples in a row, and only then are its ends searched for.
+// O(range.size() / least) samples, O(log least) more reads for each run.
 template <typename Emit>
-void for_heavy_runs(const Suffixes& suffixes, std::uint32_t depth, Interval range, std::uint64_t least, std::uint64_t most, Emit emit) {
+void for_heavy_runs(const Suffixes& suffixes, std::uint32_t depth, Interval range, std::uint64_t least, std::uint64_t most,
+                    std::vector<TokenSearch>& ends, Emit emit) {
+  ends.clear();
   if (range.size() < least) return;
   const std::uint32_t first = suffixes.token(range.lo, depth);
   if (first == kEnd) return;  // ends sort last
   if (suffixes.token(range.hi - 1, depth) == first) return emit(first, range);  // an only child is the commonest case
-  std::uint64_t step = std::max<std::uint64_t>(least / 2, 1);
-  const bool in_directory = step >= kDirectoryStride && knows(suffixes, depth) && (range.hi - 1) / kDirectoryStride < suffixes.directory_count;
-  if (in_directory) step -= step % kDirectoryStride;
-  const std::uint64_t needed = least / step;
+  const Samples samples(suffixes, depth, range, std::max<std::uint64_t>(least / 2, 1));
+  const std::uint64_t step = samples.step(), shortest = (least / step - 1) * step;  // from a heavy run's first sample to its last
 
-  std::uint64_t before = range.lo;                              // the run of the next sample begins here or later
-  std::uint64_t rank = (range.lo + step - 1) / step * step;
-  std::uint32_t token = rank < range.hi ? sample(suffixes, depth, rank, in_directory) : kEnd;
+  std::uint64_t before = range.lo;  // the run of sample `start` begins here or later
+  std::uint64_t start = samples.first(), rank = start;
+  std::uint32_t token = samples[start];
   while (token != kEnd) {
-    const std::uint64_t start = rank;
-    std::uint64_t samples = 0;
-    std::uint32_t next = token;
-    for (; next == token; ++samples) {
+    for (const std::uint32_t next : samples.block(rank)) {
+      if (next != token) {
+        const std::uint64_t last = rank - step;
+        if (last - start >= shortest && last - start < most) {
+          ends.push_back({before, start, token});
+          ends.push_back({last + 1, std::min(rank, range.hi), token + 1});
+        }
+        before = last + 1;
+        start = rank;
+        token = next;
+        if (next == kEnd) break;
+      }
       rank += step;
-      next = rank < range.hi ? sample(suffixes, depth, rank, in_directory) : kEnd;
     }
-    const std::uint64_t last = rank - step;
-    if (samples >= needed && last - start < most) {
-      const std::uint64_t begin = lower_bound(suffixes, depth, before, start, token);
-      emit(token, Interval{begin, run_end(suffixes, depth, last, std::min(rank, range.hi), token)});
-    }
-    before = last + 1;
-    token = next;
+    if (token != kEnd && rank - start > Samples::kBlock * step) rank = samples.last_equal(rank - step) + step;  // few runs are so long, but those are
   }
+  lower_bounds(suffixes, depth, ends);
+  for (std::size_t i = 0; i < ends.size(); i += 2) emit(ends[i].token, Interval{ends[i].lo, ends[i + 1].lo});
 }
 
 class Expansion {
  public:
   Expansion(const Corpus& corpus, const Match& match, const QueryBounds& bounds)
       : corpus_(corpus), bounds_(bounds), match_length_(match.length), open_(Worse{this}) {
+    const std::size_t expected = 3 * std::min<std::size_t>(bounds.max_nodes, 64);
+    nodes_.reserve(expected);
+    intervals_.reserve(expected * match.intervals.size());
     intervals_ = match.intervals;
     nodes_.push_back({.token = 0, .parent = -1, .depth = 0, .output = -1, .count = match.count});
     open_.push({match.count, 0, true});
@@ -127,10 +181,11 @@ class Expansion {
     Interval range;
   };
 
-  // Opens the children whose count is at most `bound` and at least a share of it; leaves the rest for later. A child that
-  // deletions make lighter than it was found to be is found again when its own count's turn comes.
+  // Opens the children whose count is at most `bound` and at least a share of it; leaves the rest for later, unless none of it
+  // can be output. A child that deletions make lighter than it was found to be is found again when its own count's turn comes.
   void expand(std::int32_t parent, std::uint64_t bound) {
-    const std::uint64_t least = bound <= 16 ? 1 : bound / 4;
+    const std::uint64_t least = std::max<std::uint64_t>({bound / (bound > 256 ? 16 : 4), least_useful(), 1});
+    if (bound < least) return;
     find_heavy_runs(parent, least, bound);
     for (std::size_t i = 0; i < heavy_.size();) {
       const std::uint32_t token = heavy_[i].token;
@@ -146,9 +201,14 @@ class Expansion {
       }
       nodes_.push_back({.token = token, .parent = parent, .depth = node(parent).depth + 1, .output = -1, .count = count});
       open_.push({count, static_cast<std::int32_t>(nodes_.size()) - 1, false});  // after the node: the order looks at it
+      best_.push(count);
+      if (best_.size() > bounds_.max_nodes) best_.pop();
     }
-    if (least > 1) open_.push({least - 1, parent, true});
+    if (least > least_useful()) open_.push({least - 1, parent, true});
   }
+
+  // No node of a smaller count is output: so many of this count and more are known already.
+  std::uint64_t least_useful() const { return best_.size() < bounds_.max_nodes ? 1 : best_.top(); }
 
   // Fills heavy_, by token and segment, with a run of every child that has `least` to `bound` occurrences in the live segments.
   void find_heavy_runs(std::int32_t parent, std::uint64_t least, std::uint64_t bound) {
@@ -157,7 +217,7 @@ class Expansion {
     const std::uint64_t most = corpus_.live == corpus_.suffixes.size() ? bound : std::numeric_limits<std::uint64_t>::max();
     heavy_.clear();
     for (std::uint32_t segment = 0; segment < corpus_.live; ++segment) {
-      for_heavy_runs(corpus_.suffixes[segment], depth_below(parent), interval(parent, segment), fewest, most,
+      for_heavy_runs(corpus_.suffixes[segment], depth_below(parent), interval(parent, segment), fewest, most, ends_,
                      [&](std::uint32_t token, Interval run) { heavy_.push_back({token, segment, run}); });
     }
     const auto order = [](const Run& a, const Run& b) { return a.token != b.token ? a.token < b.token : a.segment < b.segment; };
@@ -184,8 +244,10 @@ class Expansion {
   std::uint32_t match_length_;
   std::vector<Node> nodes_;          // nodes_[0] is the root: the match itself
   std::vector<Interval> intervals_;  // one for each of the corpus' suffixes, node by node
+  std::vector<TokenSearch> ends_;    // of the runs found by the latest for_heavy_runs
   std::vector<Run> heavy_;           // found by the latest expand
   std::priority_queue<Entry, std::vector<Entry>, Worse> open_;
+  std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>> best_;  // counts of the best max_nodes nodes found
 };
 
 }  // namespace

@@ -161,6 +161,30 @@ std::uint64_t lower_bound(const Suffixes& suffixes, std::uint32_t depth, std::ui
   return partition_point(range.lo, range.hi, [&](std::uint64_t rank) { return suffixes.token(rank, depth) < token; });
 }
 
+void lower_bounds(const Suffixes& suffixes, std::uint32_t depth, std::span<TokenSearch> searches) noexcept {
+  for (TokenSearch& search : searches) {
+    const Interval range = narrow_by_token(suffixes, depth, {search.lo, search.hi}, [&](std::uint32_t other) { return other < search.token; });
+    search.lo = range.lo;
+    search.hi = range.hi;
+  }
+  constexpr std::uint64_t kWays = 4;  // each search is cut into so many parts at a time
+  const auto part = [](const TokenSearch& search) { return std::max<std::uint64_t>((search.hi - search.lo) / kWays, 1); };
+  for (bool open = true; open;) {
+    open = false;
+    for (const TokenSearch& search : searches) {
+      for (std::uint64_t rank = search.lo + part(search) - 1; rank < search.hi; rank += part(search)) suffixes.prefetch(rank, depth);
+    }
+    for (TokenSearch& search : searches) {
+      const std::uint64_t step = part(search);
+      std::uint64_t rank = search.lo + step - 1;  // the last one of each part, until one is not before the token
+      while (rank < search.hi && suffixes.token(rank, depth) < search.token) rank += step;
+      search.lo = std::min(rank - step + 1, search.hi);
+      search.hi = std::min(rank, search.hi);
+      open |= search.lo < search.hi;
+    }
+  }
+}
+
 std::uint64_t run_end(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t from, std::uint64_t hi, std::uint32_t token) noexcept {
   if (suffixes.token(hi - 1, depth) == token) return hi;  // an only child is the commonest case
   const Interval range = narrow_by_token(suffixes, depth, {from + 1, hi}, [&](std::uint32_t other) { return other == token; });

@@ -55,6 +55,16 @@ Match longest_match(const Corpus& corpus, std::span<const std::uint32_t> context
 // First rank in [lo, hi) whose token at `depth` is at least `token`; hi if none is.
 std::uint64_t lower_bound(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t lo, std::uint64_t hi, std::uint32_t token) noexcept;
 
+// A lower_bound to be found: `lo` becomes the answer.
+struct TokenSearch {
+  std::uint64_t lo = 0;
+  std::uint64_t hi = 0;
+  std::uint32_t token = 0;
+};
+
+// Several of them at once, so that their reads from memory overlap; the answers stand in `lo`.
+void lower_bounds(const Suffixes& suffixes, std::uint32_t depth, std::span<TokenSearch> searches) noexcept;
+
 // First rank behind `from` and before `hi` whose token at `depth` is not `token`; hi if all are.
 // REQUIRES: from < hi, token(from, depth) == token. Gallops: O(log of the run's length).
 std::uint64_t run_end(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t from, std::uint64_t hi, std::uint32_t token) noexcept;

@@ -44,7 +44,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_retrieval_beside_draftretriever_and_over_grpc(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("draftretriever")
     path = tmp_path / "out" / "retrieval.json"
-    options = ["--queries", "30", "--called", "12", "--rounds", "1", "--checked", "12", "--batches", "1", "4", "--seed", "3"]
+    options = [
+        "--queries",
+        "30",
+        "--called",
+        "12",
+        "--rounds",
+        "1",
+        "--checked",
+        "12",
+        "--batches",
+        "1",
+        "4",
+        "--seed",
+        "3",
+    ]
     shown = bench("retrieval", folder / "store", *options, "--against", "draftretriever", "--grpc", "--json", path)
     report = read_report(path)
     assert report["seed"] == 3
