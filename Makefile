@@ -30,10 +30,21 @@ clean:
 
 # The C++ core's own tests, plain and under the address, undefined-behaviour and thread sanitizers.
 .PHONY: sanitize
-sanitize:
+CORE = .venv/bin/cmake -S . -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSUFFOLK_PYTHON=OFF
+sanitize: .venv/ready
 	for kind in address,undefined thread; do \
-	  cmake -S . -B build/$$kind -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSUFFOLK_PYTHON=OFF -DSUFFOLK_DEVELOPER=ON -DSUFFOLK_SANITIZE=$$kind && \
-	  cmake --build build/$$kind && build/$$kind/csrc/tests/core_test || exit 1; \
+	  $(CORE) -B build/$$kind -DSUFFOLK_DEVELOPER=ON -DSUFFOLK_SANITIZE=$$kind && .venv/bin/cmake --build build/$$kind --parallel && \
+	  .venv/bin/ctest --test-dir build/$$kind --output-on-failure || exit 1; \
+	done
+
+# The fuzz targets, each for FUZZ_SECONDS, with libFuzzer (needs clang); what they find new stays in build/fuzz/corpus.
+.PHONY: fuzz
+FUZZ_SECONDS ?= 60
+fuzz: .venv/ready
+	CXX=clang++ $(CORE) -B build/fuzz -DSUFFOLK_FUZZ=ON -DSUFFOLK_SANITIZE=address,undefined && .venv/bin/cmake --build build/fuzz --parallel
+	for target in fuzz_reader fuzz_queries; do \
+	  mkdir -p build/fuzz/corpus/$$target && build/fuzz/csrc/fuzz/$$target -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 \
+	  -artifact_prefix=build/fuzz/$$target- build/fuzz/corpus/$$target csrc/fuzz/corpus/$$target || exit 1; \
 	done
 
 # Commands killed at KILLS random times: the old or the new generation stands, and the work goes on.

@@ -22,6 +22,7 @@ from datastore.segment import separator, token_dtype
 
 MEMORY_GIB = 8
 FACTS = "facts.json"
+LEAST_PART = 10_000_000
 
 
 def cached_index(store: Datastore, workdir: Path) -> tuple[Path, dict[str, Any]]:
@@ -48,7 +49,7 @@ def cached_index(store: Datastore, workdir: Path) -> tuple[Path, dict[str, Any]]
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     command = [sys.executable, "-m", "infini_gram.indexing", "--token_dtype", "u16"]
     command += ["--data_dir", str(folder.absolute()), "--save_dir", str(folder.absolute())]
-    command += ["--mem", str(MEMORY_GIB), "--cpus", str(os.cpu_count()), "--ulimit", str(most_files)]
+    command += ["--mem", str(MEMORY_GIB), "--cpus", str(_parts(folder)), "--ulimit", str(most_files)]
     watched = run_watched(command)
     size = sum(file.stat().st_size for file in folder.iterdir())
     built = {
@@ -79,6 +80,11 @@ def require_package() -> None:
         importlib.import_module("infini_gram.engine")
     except ImportError as error:
         raise missing("infini-gram") from error
+
+
+def _parts(folder: Path) -> int:
+    """Into how many parts it may cut the tokens: they overlap by 100,000 bytes, and smaller ones make it count twice."""
+    return min(os.cpu_count() or 1, 1 + (folder / "tokenized.0").stat().st_size // LEAST_PART)
 
 
 def _write_tokens(store: Datastore, folder: Path) -> None:

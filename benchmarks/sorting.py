@@ -139,11 +139,9 @@ def _check(tokens: Tokens, positions: Tokens, options: SortingOptions) -> None:
     for depth in range(options.order_depth):
         first = tokens[np.minimum(one + depth, len(tokens) - 1)]
         second = tokens[np.minimum(other + depth, len(tokens) - 1)]
-        ends = first == separator(tokens.dtype)
-        # A suffix that has ended is below one that goes on; separators are the largest value, so they are shifted to the least.
-        if (undecided & ((first + tokens.dtype.type(1)) > (second + tokens.dtype.type(1)))).any():
+        if (undecided & (first > second)).any():  # a separator is the largest value, and a suffix that ends sorts last
             raise Internal("the sort put suffixes in a wrong order; report this")
-        undecided &= (first == second) & ~ends
+        undecided &= (first == second) & (first != separator(tokens.dtype))
     if (undecided & (one > other)).any():
         raise Internal("the sort put equal suffixes in a wrong order; report this")
 

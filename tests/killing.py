@@ -59,7 +59,7 @@ class Change:
 
 
 def make_changes(folder: Path, server: ForkServer) -> list[Change]:
-    """Building, appending and replacing, each in several segments; the datastores they start from lie in ``folder``."""
+    """Every command that publishes, on several segments; the datastores they start from lie in ``folder``."""
     tokenizer, other = write_tokenizer(folder), _other_tokenizer(folder)
     shards = [str(write_jsonl(folder / f"shard-{number}.jsonl", make_texts(6, seed=number))) for number in range(6)]
     np.save(folder / "ids.npy", np.arange(400, dtype=np.uint16) % 90)
@@ -75,6 +75,7 @@ def make_changes(folder: Path, server: ForkServer) -> list[Change]:
             server, folder, "replace-ids", base, (*build, "--replace", "--vocab-size", "99", str(folder / "ids.npy"))
         ),
         make_change(server, folder, "delete", base, ("delete", "STORE", "--where", "source~*shard-1*")),
+        make_change(server, folder, "compact", folder / "delete", ("compact", "STORE")),
     ]
 
 

@@ -72,6 +72,18 @@ struct Text {
     return true;
   }
 
+  // The depth to which the suffix goes on without an end, in whole keys from `depth` on; order_depth at most, but for the last key.
+  std::uint32_t unended(std::uint32_t position, std::uint32_t depth) const noexcept {
+    while (depth < order_depth && agree(position, position, depth)) depth += key_tokens;
+    return depth;
+  }
+
+  // Whether two suffixes have the same tokens from depth `begin` to `end`; false if the text ends before. One pass, for long repeats.
+  bool same(std::uint32_t a, std::uint32_t b, std::uint32_t begin, std::uint32_t end) const noexcept {
+    if (std::size_t{std::max(a, b)} + end > tokens.size()) return false;
+    return std::memcmp(tokens.data() + a + begin, tokens.data() + b + begin, (end - begin) * sizeof(Token)) == 0;
+  }
+
   // Whether a suffix with this key at `depth` goes on behind the key's tokens.
   bool goes_on(std::uint64_t key, std::uint32_t depth) const noexcept {
     const std::uint64_t end = (std::uint64_t{1} << token_bits) - 1;
@@ -147,10 +159,12 @@ class RunSorter {
 
   // The depth to which all suffixes of a run agree, as far as whole keys tell. Long repeats are passed in one go.
   std::uint32_t common_depth(std::span<const std::uint32_t> run, std::uint32_t depth) const {
-    std::uint32_t common = text_.order_depth;
+    const bool large = run.size() >= kRadixRun;  // worth a look at the first one alone
+    std::uint32_t common = large ? text_.unended(run[0], depth) : text_.order_depth;
     for (std::size_t i = 1; i < run.size() && common > depth; ++i) {
       if (i + kAhead < run.size()) text_.prefetch(run[i + kAhead], depth);
       std::uint32_t agreed = depth;
+      if (large && text_.agree(run[0], run[i], depth) && text_.same(run[0], run[i], depth, common)) continue;
       while (agreed < common && text_.agree(run[0], run[i], agreed)) agreed += text_.key_tokens;
       common = std::min(common, agreed);
     }

@@ -218,7 +218,7 @@ void test_thread_pool_in_a_forked_child() {
 
 void test_residency(const std::filesystem::path& folder) {
   const std::string path = folder / "resident";
-  write<std::uint32_t>(path, Corpus(40, Path(5000, 7)), 70'000, 2);
+  write<std::uint32_t>(path, Documents(40, Path(5000, 7)), 70'000, 2);
   for (const bool locked : {false, true}) {
     const Segment first(path), second(path);  // closed while the thread may still be reading
     if (locked) {

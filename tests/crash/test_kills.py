@@ -11,7 +11,7 @@ import pytest
 from tests.fork_server import ForkServer
 from tests.killing import Change, look, make_changes, prove
 
-NAMES = ["fresh", "append", "replace", "replace-ids", "delete"]
+NAMES = ["fresh", "append", "replace", "replace-ids", "delete", "compact"]
 RANDOM_KILLS = 8
 
 
