@@ -21,12 +21,13 @@ def test_the_core_and_what_fuzzing_found() -> None:
     assert cmake is not None, "cmake is missing; pip install 'suffolk[dev]'"
     assert ctest is not None
     build = HOME / "build" / "core"
-    run(cmake, "-S", str(HOME), "-B", str(build), "-DSUFFOLK_PYTHON=OFF", "-DSUFFOLK_DEVELOPER=ON")
+    kinds = ("-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DSUFFOLK_PYTHON=OFF", "-DSUFFOLK_DEVELOPER=ON")
+    run(cmake, "-S", str(HOME), "-B", str(build), *kinds)
     run(cmake, "--build", str(build), "--parallel", str(os.cpu_count()))
     said = run(ctest, "--test-dir", str(build), "--output-on-failure")
     for name in ("core_test", "fuzz_reader", "fuzz_queries"):
         assert name in said
-    assert "100% tests passed, 0 tests failed out of 3" in said
+    assert "100% tests passed" in said
 
 
 def run(*command: str) -> str:
