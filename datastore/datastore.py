@@ -68,7 +68,8 @@ def open_datastore(path: str | Path, residency: str = "mmap", threads: int = 0) 
     """Open the present generation of the datastore at ``path``, in time independent of its size unless it is locked.
 
     Args:
-        residency: ``mmap``: pages come in one by one as queries touch them, and the system drops them when it needs memory.
+        residency: ``mmap``: pages come in one by one as queries touch them, and the system drops them when it needs memory; a
+            thread brings in what every query begins with, 1/8 byte a token.
             ``warm``: the same, and a thread reads all files in meanwhile; for stores that fit into memory. ``locked``: all
             files are read in first, and stay in memory until the datastore is closed.
         threads: that share the contexts of one batch, the calling thread included, 1..1024; 0 for as many as the machine has
@@ -107,11 +108,11 @@ class Datastore:
             [_open_segment(path / SEGMENTS_NAME, entry, manifest) for entry in entries]
             for entries in (manifest.segments, manifest.deletions)
         )
-        if residency == "warm":
-            _native.warm(self._segments + self._deletions)
-        elif residency == "locked":
+        if residency == "locked":
             for segment in self._segments + self._deletions:
                 segment.lock()
+        else:
+            _native.warm(self._segments + self._deletions, whole=residency == "warm")
         self._native: _native.Searcher | None = _native.Searcher(self._segments, self._deletions, threads=threads)
         self._locator = None if self._deletions else self._native
 

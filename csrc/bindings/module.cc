@@ -341,11 +341,16 @@ PYBIND11_MODULE(_native, module) {
     return tokens.itemsize() == 2 ? sorted_positions<std::uint16_t>(tokens, vocab_size, order_depth, threads)
                                   : sorted_positions<std::uint32_t>(tokens, vocab_size, order_depth, threads);
   }, py::arg("tokens"), py::arg("vocab_size"), py::arg("order_depth"), py::arg("threads"));
-  module.def("warm", [](const std::vector<std::shared_ptr<Segment>>& segments) {
-    std::vector<std::shared_ptr<const MappedFile>> files;
-    for (const auto& segment : segments) files.push_back(segment->file());
-    warm(std::move(files));
-  }, py::arg("segments"));
+  module.def("warm", [](const std::vector<std::shared_ptr<Segment>>& segments, bool whole) {
+    std::vector<FilePart> parts;
+    for (const auto& segment : segments) {
+      for (const FilePart& part : segment->hot_parts()) parts.push_back(part);
+    }
+    for (const auto& segment : segments) {
+      if (whole) parts.push_back({segment->file(), segment->file()->bytes()});
+    }
+    warm(std::move(parts));
+  }, py::arg("segments"), py::arg("whole"));
   module.def("write_segment", &write, py::arg("path"), py::arg("tokens"), py::arg("vocab_size"), py::arg("order_depth"), py::arg("fingerprint"),
              py::arg("document_table"), py::arg("threads"), py::arg("progress"));
   module.def("merge_segments", &merge, py::arg("path"), py::arg("segments"), py::arg("deleted"), py::arg("document_table"), py::arg("threads"),

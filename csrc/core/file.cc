@@ -141,15 +141,15 @@ std::optional<std::uint64_t> MappedFile::resident_bytes() const {
   return std::min<std::uint64_t>(size_, static_cast<std::uint64_t>(static_cast<double>(resident) / static_cast<double>(seen) * static_cast<double>(pages)) * page);
 }
 
-void warm(std::vector<std::shared_ptr<const MappedFile>> files) {
+void warm(std::vector<FilePart> parts) {
   try {
-    std::thread([files = std::move(files)]() mutable {
-      for (auto& file : files) {
-        const auto bytes = file->bytes();
-        for (std::size_t at = 0; at < bytes.size() && file.use_count() > 1; at += kWarmBytes) {
-          file->populate(bytes.subspan(at, std::min(kWarmBytes, bytes.size() - at)));
+    std::thread([parts = std::move(parts)] {
+      for (const FilePart& part : parts) {
+        for (std::size_t at = 0; at < part.bytes.size(); at += kWarmBytes) {
+          const auto file = part.file.lock();  // held for one piece, so that closing the datastore ends the work
+          if (!file) break;
+          file->populate(part.bytes.subspan(at, std::min(kWarmBytes, part.bytes.size() - at)));
         }
-        file.reset();
       }
     }).detach();
   } catch (const std::system_error& error) {

@@ -48,10 +48,15 @@ class MappedFile {
   bool observable_ = false;
 };
 
-// Starts a thread that reads the files in, one after the other, while they are used; pages may leave again. It shares the
-// mappings and is done with one when all is read or nobody else has it; a forked child does not inherit the thread.
-// Throws kResourceExhausted when there can be no thread.
-void warm(std::vector<std::shared_ptr<const MappedFile>> files);
+// A part of a mapping: bytes of file->bytes(), as long as the file lives.
+struct FilePart {
+  std::weak_ptr<const MappedFile> file;
+  std::span<const std::byte> bytes;
+};
+
+// Starts a thread that reads the parts in, one after the other, while they are used; pages may leave again. It passes over
+// files that were closed meanwhile; a forked child does not inherit the thread. Throws kResourceExhausted when there can be none.
+void warm(std::vector<FilePart> parts);
 
 // Writes `path` under a temporary name; the file appears under its own, whole and on disk, with `commit` alone. Without
 // commit the destructor removes the temporary file. Collects the CRC-32C of every chunk as it goes.

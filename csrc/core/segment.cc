@@ -37,7 +37,6 @@ class SequentialRead {
 
 Segment::Segment(const std::string& path) : path_(path), file_(std::make_shared<const MappedFile>(path)) {
   validate();
-  prefetch_hot_sections();
   suffixes_.tokens = {.data = section(Section::kTokens).data(), .size = header_.token_count, .width = header_.token_width};
   suffixes_.positions = numbers(Section::kPositions).data();
   suffixes_.count = header_.suffix_count;
@@ -109,15 +108,6 @@ void Segment::validate() {
     if (offset > end) corrupt("section " + text(i + 1) + " runs over the section table");
   }
   if (offset != end) corrupt("there are " + text(end - offset) + " bytes between the last section and the section table");
-}
-
-// What every search begins with: all but the sections that grow with the text, and those about documents.
-void Segment::prefetch_hot_sections() const noexcept {
-  for (const auto& entry : table_) {
-    const auto id = static_cast<Section>(entry.id);
-    const bool cold = id == Section::kTokens || id == Section::kPositions || id == Section::kDocumentStarts || id == Section::kDocumentTable;
-    if (!cold) file_->prefetch(section(id));
-  }
 }
 
 std::span<const std::byte> Segment::section(Section id) const noexcept {

@@ -22,7 +22,6 @@ class Segment {
  public:
   // Maps and validates in time independent of the size: header, section table, trailer and all sizes against the real file
   // size. What lies inside the sections is bounded when it is read, not here.
-  // The small sections that every search reads are asked for at once, without waiting for them.
   // Throws kNotFound, kPermissionDenied, kCorruption, kUnsupported (a newer format).
   explicit Segment(const std::string& path);
 
@@ -33,6 +32,8 @@ class Segment {
   std::uint32_t checksum() const noexcept { return checksum_; }
   // The mapping, for its place in memory alone.
   const std::shared_ptr<const MappedFile>& file() const noexcept { return file_; }
+  // What every search begins with, small beside the rest: the first ranks and the directory.
+  std::array<FilePart, 2> hot_parts() const { return {FilePart{file_, section(format::Section::kFirstRanks)}, {file_, section(format::Section::kDirectory)}}; }
   std::span<const std::byte> document_table() const noexcept { return section(format::Section::kDocumentTable); }
 
   // The document that holds this token position; document_count if none does. O(log documents).
@@ -50,7 +51,6 @@ class Segment {
   std::span<const std::byte> section(format::Section id) const noexcept;
   std::span<const std::uint32_t> numbers(format::Section id) const noexcept;
   void validate();
-  void prefetch_hot_sections() const noexcept;
   void verify_checksums(const Progress& progress) const;
   void verify_order(const Progress& progress) const;
   void verify_directory() const;

@@ -224,7 +224,7 @@ void test_residency(const std::filesystem::path& folder) {
     if (locked) {
       first.file()->lock();
     } else {
-      warm({first.file(), second.file()});
+      warm({first.hot_parts()[1], {first.file(), first.file()->bytes()}, {second.file(), second.file()->bytes()}});
     }
     first.verify(Depth::kFull, {});
     expect(first.file()->resident_bytes() == first.header().file_bytes, "what was read just now is in memory");
