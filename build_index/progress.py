@@ -89,8 +89,9 @@ class TerminalProgress:
 
 
 @contextmanager
-def show_progress(stream: TextIO = sys.stderr) -> Iterator[BuildProgress]:
-    """The progress that fits ``stream``."""
+def show_progress(stream: TextIO | None = None) -> Iterator[BuildProgress]:
+    """The progress that fits ``stream``; standard error if none is given."""
+    stream = stream or sys.stderr
     if not stream.isatty():
         yield PlainProgress(stream)
         return
