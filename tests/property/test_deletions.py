@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datastore import _native
+from datastore import DraftTree, _native
+from datastore.draft_tree import Source
 from datastore.errors import InvalidArgument
 from datastore.segment import separated, write_segment
 from tests import oracle
-from tests.property.test_retrieval import VOCAB_SIZES, Documents, corpora, cut, queries
+from tests.property.test_retrieval import VOCAB_SIZES, Documents, corpora, cut, paths, queries
 
 
 def make_segment(path: Path, documents: Documents, vocab_size: int) -> _native.Segment:
@@ -34,11 +35,10 @@ def make_searcher(
     return _native.Searcher(segments, deletions, [np.array(indices, np.uint32) for indices in deleted])
 
 
-def paths(tree: tuple) -> list[tuple[tuple[int, ...], int]]:
-    found: list[tuple[int, ...]] = []
-    for token, parent in zip(tree[0].tolist(), tree[1].tolist(), strict=True):
-        found.append((found[parent] if parent >= 0 else ()) + (token,))
-    return list(zip(found, tree[2].tolist(), strict=True))
+def draft(searcher: _native.Searcher, context: list[int], bounds: dict[str, int]) -> DraftTree:
+    match = bounds["max_match"], bounds["min_match"]
+    (tree,) = searcher.draft([context], *match, bounds["max_depth"], [bounds["max_nodes"]], Source.DATASTORE)
+    return DraftTree(*tree)
 
 
 @st.composite
@@ -79,8 +79,8 @@ def compare_with_oracle(width, corpus, query, deletion_pieces):
         max_match, min_match = bounds["max_match"], bounds["min_match"]
         expected = oracle.lookup(left, context, max_match, min_match)
         assert searcher.lookup([context], max_match, min_match) == [expected]
-        (tree,) = searcher.draft([context], max_match, min_match, bounds["max_depth"], [bounds["max_nodes"]])
-        assert tree[3:] == expected
+        tree = draft(searcher, context, bounds)
+        assert (tree.match_length, tree.match_count) == expected
         assert paths(tree) == oracle.draft(left, context, **bounds)
         for pattern in (context[-1:], context[-2:]):
             live = live_places(parts, deleted, pattern)
@@ -105,8 +105,8 @@ def test_a_heavy_continuation_that_deletions_make_light_stands_at_its_own_count(
     """1 goes on with 2 a thousand times, 990 of them deleted; with 3 a hundred times, 4 forty times, 5 ten times."""
     parts = [[[1, 2]] * 1000 + [[1, 3]] * 100 + [[1, 4]] * 40 + [[1, 5]] * 10]
     searcher = make_searcher(tmp_path, parts, [list(range(5, 995))], 9, deletion_pieces=2)
-    (tree,) = searcher.draft([[1]], 1, 1, 3, [10])
-    assert tree[4] == 160
+    tree = draft(searcher, [1], {"max_match": 1, "min_match": 1, "max_depth": 3, "max_nodes": 10})
+    assert tree.match_count == 160
     assert paths(tree) == [((3,), 100), ((4,), 40), ((2,), 10), ((5,), 10)]
 
 
@@ -117,7 +117,7 @@ def test_deletions_that_take_away_more_than_there_is_leave_nothing(tmp_path):
     searcher = _native.Searcher([segment], [too_much])
     assert searcher.lookup([[1]], 4, 1) == [(0, 0)]
     assert searcher.lookup([[1, 3]], 4, 1) == [(2, 1)]
-    assert len(searcher.draft([[1]], 4, 1, 4, [10])[0][0]) == 0
+    assert len(draft(searcher, [1], {"max_match": 4, "min_match": 1, "max_depth": 4, "max_nodes": 10})) == 0
 
 
 def test_lists_of_deleted_documents_are_checked(tmp_path):
