@@ -16,13 +16,14 @@ import numpy as np
 from benchmarks import one_document_build
 from benchmarks.draftretriever_package import require_package
 from benchmarks.folder import make_folder
-from benchmarks.sorting import LEAST_SORTED, SortingOptions, first_tokens, measure_sorting, require_yardstick
+from benchmarks.sorting import LEAST_SORTED, SortingOptions, measure_sorting, read_tokens, require_yardstick
 from benchmarks.watched_process import Watched, run_watched
 from build_index.inputs import find_inputs
 from build_index.options import BuildOptions
 from datastore.datastore import open_datastore
 from datastore.errors import InvalidArgument
 from datastore.segment import token_dtype
+from datastore.tokenizer import load_tokenizer
 
 OURS = "suffolk build"
 RIVAL = "one document at a time, draftretriever's writer"
@@ -73,6 +74,7 @@ def measure_building(options: BuildingOptions) -> dict[str, Any]:
         Internal: one of them failed, or an order is wrong.
     """
     require_package()
+    load_tokenizer(options.tokenizer)  # a mistake is better found here than by the processes
     if options.sort_tokens:
         require_yardstick()
     read = _read_all(options)
@@ -106,7 +108,7 @@ def _measure_sorting(folder: Path, options: BuildingOptions) -> dict[str, Any] |
         manifest = store.manifest
         if token_dtype(manifest.vocab_size) != np.uint16:
             return None
-        tokens = first_tokens(store, max(options.sort_tokens))
+        tokens = read_tokens(store, max(options.sort_tokens))
     threads = tuple(sorted({1, options.threads or os.cpu_count() or 1}))
     asked = SortingOptions(
         manifest.vocab_size,
@@ -122,7 +124,9 @@ def _measure_sorting(folder: Path, options: BuildingOptions) -> dict[str, Any] |
 
 def _read_all(options: BuildingOptions) -> int:
     """Bring every file into the system's cache, so that neither way has to wait for the disk; their size."""
-    asked = BuildOptions(options.corpora, Path("unused"), options.tokenizer, extensions=options.extensions)
+    asked = BuildOptions(
+        options.corpora, Path("unused"), options.tokenizer, extensions=options.extensions, threads=options.threads
+    )
     return sum(len(Path(file.path).read_bytes()) for file in find_inputs(asked).files)
 
 

@@ -31,7 +31,7 @@ class MemoryOptions:
     Attributes:
         store: the datastore's folder.
         workdir: for the contexts, which the measured processes read.
-        limits: shares of the store's bytes that memory may hold, above 0; 1 and more set no limit.
+        limits: shares of the store's bytes that memory may hold, above 0; 1 sets no limit.
         residencies: policies to measure at each limit.
         queries: contexts, uniform over the corpus.
         rounds: how often each is asked after the cold first time.
@@ -53,8 +53,8 @@ class MemoryOptions:
         for name in ("queries", "rounds", "context", "max_nodes"):
             if getattr(self, name) < 1:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be 1 or more")
-        if bad := [limit for limit in self.limits if not limit > 0]:
-            raise InvalidArgument(f"a limit is {bad[0]}; it must be a share above 0, such as 0.5")
+        if bad := [limit for limit in self.limits if not 0 < limit <= 1]:
+            raise InvalidArgument(f"a limit is {bad[0]}; it must be a share above 0 and at most 1, such as 0.5")
 
 
 def measure_memory(options: MemoryOptions) -> dict[str, Any]:
@@ -66,6 +66,8 @@ def measure_memory(options: MemoryOptions) -> dict[str, Any]:
     """
     with open_datastore(options.store) as store:
         facts = store.info()
+        if not facts["tokens"]:
+            raise InvalidArgument(f"{store.path} holds no documents, so there is nothing to measure")
         contexts = _sample(options.store, store.manifest, options)
     file = make_folder(options.workdir) / "contexts.json"
     with writing(file):

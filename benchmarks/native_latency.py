@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ def measure_native(store: Datastore, sets: Sequence[ContextSet], options: Retrie
             "draft": quantiles_us(drafts),
             "lookup+draft": quantiles_us(lookups + drafts),
         }
-    lookups, drafts = _clock(store, [[token] for token in range(store.manifest.vocab_size)], options)
+    single = replace(options, min_match=1)
+    lookups, drafts = _clock(store, [[token] for token in range(store.manifest.vocab_size)], single)
     slowest = int(np.argmax(drafts))
     results["one_token"] = {
         "contexts": len(drafts),
@@ -44,9 +46,8 @@ def measure_native(store: Datastore, sets: Sequence[ContextSet], options: Retrie
 
 def _clock(store: Datastore, contexts: Sequence[Sequence[int]], options: RetrievalOptions) -> Seconds:
     """Of each context the median of its lookups and of its drafts; one round before is not counted."""
-    shortest = min(options.min_match, *(len(context) for context in contexts))
     rounds = [
-        store.clock(contexts, options.max_match, shortest, options.max_depth, options.max_nodes)
+        store.clock(contexts, options.max_match, options.min_match, options.max_depth, options.max_nodes)
         for _ in range(options.rounds + 1)
     ][1:]
     lookups, drafts = (np.median([seconds[part] for seconds in rounds], axis=0) for part in (0, 1))

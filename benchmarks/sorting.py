@@ -87,7 +87,7 @@ def require_yardstick() -> Callable[[bytes], object]:
     return divsufsort
 
 
-def first_tokens(store: Datastore, limit: int) -> Tokens:
+def read_tokens(store: Datastore, limit: int) -> Tokens:
     """The first ``limit`` tokens of a datastore as its segments hold them, a separator behind each document."""
     dtype = token_dtype(store.manifest.vocab_size)
     parts: list[Tokens] = []
@@ -149,15 +149,9 @@ def _check(tokens: Tokens, positions: Tokens, options: SortingOptions) -> None:
 def _repeats(tokens: Tokens, size: int) -> Iterator[tuple[str, Tokens]]:
     """Nothing but repeats: the hardest inputs for a sort that compares."""
     if size:
-        yield f"{REPEATED_FILE} ({COPIES:,} times)", np.tile(_document(tokens, size // COPIES), COPIES)
+        tokens = tokens[tokens != separator(tokens.dtype)]
+        yield f"{REPEATED_FILE} ({COPIES:,} times)", np.tile(_ended(tokens[: size // COPIES]), COPIES)
         yield f"{REPEATED_TOKEN} ({size:,} times)", np.full(size, tokens[0], tokens.dtype)
-
-
-def _document(tokens: Tokens, size: int) -> Tokens:
-    document: Tokens = tokens[:size].copy()
-    document[document == separator(tokens.dtype)] = document[0]
-    document[-1] = separator(tokens.dtype)
-    return document
 
 
 def _ended(tokens: Tokens) -> Tokens:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +19,8 @@ from datastore.segment import separator, token_dtype, write_segment
 
 def first_tokens(store: Datastore, tokens: int, workdir: Path) -> Path:
     """A datastore in ``workdir`` of the first documents of ``store``, up to ``tokens`` tokens, the last cut; made once."""
-    checksums = (entry.checksum for entry in (store.manifest.segments[0], *store.manifest.deletions))
-    path = workdir / f"first-{tokens}-{'-'.join(checksums)}"
+    checksums = " ".join(entry.checksum for entry in store.manifest.files())
+    path = workdir / f"first-{tokens}-{hashlib.sha256(checksums.encode()).hexdigest()[:16]}"
     try:
         with open_datastore(path):
             return path

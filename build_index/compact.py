@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from build_index.options import MAX_SEGMENT_TOKENS
 from build_index.workspace import Workspace, open_workspace
-from datastore.datastore import Datastore, open_datastore
+from datastore.datastore import MAX_THREADS, Datastore, open_datastore
 from datastore.deletions import Deleted
 from datastore.documents import DocumentTableWriter, Origin
 from datastore.errors import InvalidArgument
@@ -92,6 +92,8 @@ def compact(
     """
     if segments < 1:
         raise InvalidArgument(f"segments: {segments} is not allowed; give 1 or more")
+    if not 0 <= threads <= MAX_THREADS:
+        raise InvalidArgument(f"threads: {threads} is not allowed; give 0 (every core) to {MAX_THREADS}")
     path, began = Path(store), time.monotonic()
     read_manifest(path)  # before a folder is made where there is no datastore
     with open_workspace(path) as workspace, open_datastore(path) as datastore:
@@ -100,6 +102,10 @@ def compact(
         before = manifest = datastore.manifest
         if before.deletions or len(groups) < len(before.segments):
             workspace.refuse_unfinished("compact")
+            if not datastore.info()["documents"]:
+                raise InvalidArgument(
+                    f"{path}: all documents are deleted, and a datastore holds at least one; remove the folder instead"
+                )
             manifest = _publish(workspace, datastore, groups, deleted, threads, progress)
         facts = datastore.info()
         return CompactReport(
@@ -153,10 +159,6 @@ def _publish(
     try:
         _check(datastore, progress)
         entries = _merge(workspace, datastore, groups, deleted, threads, progress)
-        if not entries:
-            raise InvalidArgument(
-                f"{workspace.store}: all documents are deleted, and a datastore holds at least one; remove the folder instead"
-            )
         manifest = replace(
             datastore.manifest,
             generation=datastore.manifest.generation + 1,

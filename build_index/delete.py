@@ -64,10 +64,12 @@ def delete(
         dry_run: only count.
         threads: for sorting; 0 takes every core.
 
+    All files are compared with their checksums before anything is deleted.
+
     Memory: that of building a segment of the deleted tokens, of 64 million of them at most, and a place for each document.
 
     Raises:
-        InvalidArgument: neither ids nor conditions, or a condition is none.
+        InvalidArgument: neither ids nor conditions, a condition is none, or no document has its field.
         NotFound, Corruption, Unsupported: as ``open_datastore``.
         Unavailable: another process writes to the datastore, or an interrupted build waits in it.
         ResourceExhausted: the disk is full.
@@ -76,13 +78,19 @@ def delete(
     query = parse_query(ids, where)
     read_manifest(path)  # before a folder is made where there is no datastore
     with open_workspace(path) as workspace, open_datastore(path) as datastore:
-        chosen = {
-            (segment, index): found.source for segment, index, found in datastore.origins() if query.matches(found)
-        }
+        chosen: Sources = {}
+        fields, sources = {"source"}, set()
+        for segment, index, found in datastore.origins():
+            fields.update(found.metadata)
+            sources.add(found.source)
+            if query.matches(found):
+                chosen[segment, index] = found.source
+        query.require_fields(fields)
         tokens = sum(len(datastore.read_document(*place)) for place in chosen)
         generation = datastore.manifest.generation
         if chosen and not dry_run:
             workspace.refuse_unfinished("delete")
+            datastore.verify("checksums")  # tokens of other documents would be subtracted, and damage made to last
             generation += 1
             _publish(workspace, datastore, chosen, generation, threads)
         facts = datastore.info()
@@ -93,7 +101,7 @@ def delete(
             tokens=tokens,
             left_documents=facts["documents"] - len(chosen),
             left_tokens=facts["tokens"] - tokens,
-            unknown_ids=tuple(sorted(set(ids).difference(source for source in chosen.values() if source is not None))),
+            unknown_ids=tuple(sorted(set(ids).difference(source for source in sources if source is not None))),
         )
 
 

@@ -15,10 +15,11 @@ from datastore import _native
 from datastore.deletions import Deleted, deleted_place, read_deleted
 from datastore.documents import DocumentTable, Metadata, Origin
 from datastore.draft_tree import DraftTree, Source
-from datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable
+from datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable, Unsupported
 from datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
 from datastore.retriever import Match, Tokens
 from datastore.segment import SegmentEntry
+from datastore.tokenizer import fingerprint, load_tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +266,8 @@ class Datastore:
 
     def verify(self, depth: str = "checksums", progress: Callable[[str, float], None] | None = None) -> None:
         """Check every segment: ``headers`` (what opening does), ``checksums`` (reads all bytes once), ``full`` (the order too,
-        and that deletion segments hold the tokens of the documents that they name).
+        and that deletion segments hold the tokens of the documents that they name). At any depth, that the tokenizer is the one
+        that the datastore was built with.
 
         Raises:
             Corruption: names the file and the place.
@@ -273,6 +275,8 @@ class Datastore:
         for segment, entry in zip((*self._segments, *self._deletions), self.manifest.files(), strict=True):
             report = None if progress is None else lambda share, name=entry.name: progress(name, share)
             segment.verify(depth, report)
+        if self.manifest.tokenizer is not None:
+            self._verify_tokenizer(self.path / tokenizer_name(self.manifest.tokenizer))
         if depth == "full":
             self._verify_deletions()
 
@@ -301,6 +305,17 @@ class Datastore:
         if self._locator is None:
             self._locator = _native.Searcher(self._segments, self._deletions, list(self.deleted().values()))
         return self._locator
+
+    def _verify_tokenizer(self, path: Path) -> None:
+        problem = "is missing"
+        if path.is_file():
+            try:
+                if fingerprint(load_tokenizer(path)) == self.manifest.tokenizer:
+                    return
+                problem = "is not the one that the datastore was built with"
+            except (InvalidArgument, Unsupported):
+                problem = "is damaged"
+        raise Corruption(f"{path} {problem}; copy that tokenizer's tokenizer.json there")
 
     def _verify_deletions(self) -> None:
         self.deleted()

@@ -134,7 +134,10 @@ class DocumentTable:
             raise self._damaged(document, error) from error
 
     def _damaged(self, document: int, reason: object) -> Corruption:
-        return Corruption(f"{self._path}: the document table is damaged at document {document}: {reason}")
+        return Corruption(
+            f"{self._path}: the document table is damaged at document {document} ({reason}); "
+            "restore the file from a copy, or build the datastore again"
+        )
 
 
 def _writable(source: str, metadata: Metadata) -> Metadata:

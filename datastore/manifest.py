@@ -94,7 +94,11 @@ def read_manifest(store: Path) -> Manifest:
         raise Corruption(f"{path} has more than {MAX_MANIFEST_BYTES} bytes; restore it from a copy")
     try:
         return _parse(json.loads(raw))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except KeyError as error:
+        raise Corruption(
+            f"{path} is damaged: it lacks {error}; restore it from a copy, or build the datastore again"
+        ) from error
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise Corruption(f"{path} is damaged: {error}; restore it from a copy, or build the datastore again") from error
 
 

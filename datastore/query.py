@@ -48,6 +48,19 @@ class Query:
             return False
         return all(condition.holds(origin) for condition in self.conditions)
 
+    def require_fields(self, known: Collection[str]) -> None:
+        """Refuse conditions on fields that no document has: a misspelt one would hold for all (``!=``) or for none.
+
+        Raises:
+            InvalidArgument: names the field and the known ones.
+        """
+        for condition in self.conditions:
+            if condition.field not in known:
+                raise InvalidArgument(
+                    f"no document has the field {condition.field!r}; the fields are {', '.join(sorted(known))}, "
+                    "and the operators =, != and ~"
+                )
+
 
 def parse_query(sources: Sequence[str], where: Sequence[str]) -> Query:
     """The query of sources and of conditions such as ``license=mit``, ``fork!=true`` and ``source~*/vendor/*``.

@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not arguments:
             parser.print_help()
             return 0
-        args = parser.parse_args(arguments)
+        args = _parse(parser, arguments)
         code = int(args.run(args))
         sys.stdout.flush()
         return code
@@ -85,6 +85,16 @@ def build_parser(command: str | None) -> argparse.ArgumentParser:
         module.add_arguments(subparser)
         subparser.set_defaults(run=module.run)
     return parser
+
+
+def _parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
+    """As ``parse_args``, but an optional text may stand behind options: argparse gives it up at the first one."""
+    args, left = parser.parse_known_args(arguments)
+    if len(left) == 1 and not left[0].startswith("-") and getattr(args, "text", "") is None:
+        args.text, left = left[0], []
+    if left:
+        parser.error(f"unrecognized arguments: {' '.join(left)}")
+    return args
 
 
 def _silence_stdout() -> None:

@@ -103,6 +103,8 @@ void for_heavy_runs(const Suffixes& suffixes, std::uint32_t depth, Interval rang
   for (std::size_t i = 0; i < ends.size(); i += 2) emit(ends[i].token, Interval{ends[i].lo, ends[i + 1].lo});
 }
 
+constexpr std::uint64_t kLight = 256;  // occurrences; measured
+
 class Expansion {
  public:
   Expansion(const Corpus& corpus, const Match& match, const QueryBounds& bounds)
@@ -184,7 +186,9 @@ class Expansion {
   // Opens the children whose count is at most `bound` and at least a share of it; leaves the rest for later, unless none of it
   // can be output. A child that deletions make lighter than it was found to be is found again when its own count's turn comes.
   void expand(std::int32_t parent, std::uint64_t bound) {
-    const std::uint64_t least = std::max<std::uint64_t>({bound / (bound > 256 ? 16 : 4), least_useful(), 1});
+    // A smaller share finds more at once, and more that is not needed: of light children there are many.
+    const std::uint64_t share = bound > kLight ? bound / 16 : bound / 4;
+    const std::uint64_t least = std::max<std::uint64_t>({share, least_useful(), 1});
     if (bound < least) return;
     find_heavy_runs(parent, least, bound);
     for (std::size_t i = 0; i < heavy_.size();) {

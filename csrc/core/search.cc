@@ -1,9 +1,10 @@
 #include "core/search.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "core/directory.h"
-#include <utility>
 
 namespace suffolk {
 namespace {

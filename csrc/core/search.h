@@ -66,7 +66,7 @@ struct TokenSearch {
 void lower_bounds(const Suffixes& suffixes, std::uint32_t depth, std::span<TokenSearch> searches) noexcept;
 
 // First rank behind `from` and before `hi` whose token at `depth` is not `token`; hi if all are.
-// REQUIRES: from < hi, token(from, depth) == token. Gallops: O(log of the run's length).
+// REQUIRES: from < hi, token(from, depth) == token. O(log (hi - from)).
 std::uint64_t run_end(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t from, std::uint64_t hi, std::uint32_t token) noexcept;
 
 }  // namespace suffolk

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <barrier>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -126,7 +128,8 @@ class Sorter {
       direct += direct_size(token);
       for (auto& counts : counts_) rank += std::exchange(counts[token], rank);
     }
-    work_.total = direct * kDirectCost + 2 * positions_.size() - direct;
+    const std::uint64_t scanned = first_ranks_[groups_[groups_.size() - 2]];  // by induce: all groups but the last
+    work_.total = direct * kDirectCost + scanned + positions_.size() - direct;
     parallel([&](unsigned thread) {
       // Gathered first, without a branch, for half of all branches would be mispredicted; then written with the lines at hand.
       std::array<std::uint32_t, 1024> gathered;
@@ -251,7 +254,7 @@ class Sorter {
     }
   }
 
-  // Whether two suffixes agree in their first order_depth tokens without ending there.
+  // Whether two suffixes agree in their first order_depth tokens, and do not end before the last key of these.
   bool agree(std::uint32_t a, std::uint32_t b) const {
     const std::uint32_t last = text_.order_depth - std::min(text_.order_depth, text_.key_tokens);
     if (last > 0 && !text_.agree(a, b, last)) return false;

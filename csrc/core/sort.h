@@ -24,7 +24,8 @@ inline constexpr std::uint64_t kMaxSortedTokens = 0x80000000;
 // induced copying of Itoh and Tanaka, "An efficient method for in memory construction of suffix arrays", SPIRE 1999, made
 // parallel by groups). The other half are sorted directly, many tokens at a time as one number (sort_run.h).
 //
-// Memory beside the arguments: at most 1 byte per token (all threads together), 16 bytes per id and 4 more for each thread.
+// Memory beside the arguments: at most 1 byte per token (all threads together) and 4 MiB, 16 bytes per id and 4 more for each
+// thread.
 // Time: bounded by order_depth, however long the repeats. Throws kInvalidArgument for an id out of range (naming it).
 template <typename Token>  // uint16_t or uint32_t
 void sort_suffixes(std::span<const Token> tokens, std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads,

@@ -295,7 +295,7 @@ class RunSorter {
     agreed = std::max(agreed, depth + text_.key_tokens);
     if (depth >= text_.order_depth) return a < b;
     const std::uint64_t x = text_.key(a, depth), y = text_.key(b, depth);
-    return x != y ? x < y : a < b;  // equal keys: both end
+    return x != y ? x < y : a < b;  // equal keys: both end, or differ beyond order_depth
   }
 
   const Text<Token>& text_;

@@ -79,6 +79,7 @@ class DraftServer:
         self._grpc: grpc.Server | None = None
         self._health: health.HealthServicer | None = None
         self._http: HttpServer | None = None
+        self._stopping = threading.Lock()
 
     def start(self) -> None:
         """Bind and serve, or raise: ResourceExhausted for an address in use, PermissionDenied, InvalidArgument."""
@@ -100,16 +101,20 @@ class DraftServer:
                 LOG.warning("plaintext on %s: anyone who can reach it reads the drafts", endpoint)
 
     def stop(self) -> None:
-        """Turn not ready, take no more calls, give those in flight their grace, cancel the rest; returns when down."""
-        if self._http is not None:
-            self._http.ready.clear()
-        if self._grpc is not None and self._health is not None:
-            self._health.enter_graceful_shutdown()
-            self._grpc.stop(self.config.grace).wait()
-        if self._http is not None:
-            self._http.shutdown()
-            self._http.server_close()
-        self._grpc = self._health = self._http = None
+        """Turn not ready, take no more calls, give those in flight their grace, cancel the rest; returns when down.
+
+        Any thread may call it, and more than once.
+        """
+        with self._stopping:
+            if self._http is not None:
+                self._http.ready.clear()
+            if self._grpc is not None and self._health is not None:
+                self._health.enter_graceful_shutdown()
+                self._grpc.stop(self.config.grace).wait()
+            if self._http is not None:
+                self._http.shutdown()
+                self._http.server_close()
+            self._grpc = self._health = self._http = None
 
     def __enter__(self) -> DraftServer:
         self.start()

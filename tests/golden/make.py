@@ -15,15 +15,19 @@ from typing import Any
 
 import numpy as np
 import zstandard
+from tokenizers import Tokenizer
 
 from build_index.delete import delete
 from datastore.datastore import Datastore, open_datastore
+from datastore.manifest import tokenizer_name
+from datastore.tokenizer import fingerprint
+from tests.building import tokenizer_json
 from tests.stores import make_store
 
 FOLDER = Path(__file__).parent
 WIDTHS = {2: 40, 3: (1 << 16) + 40, 4: (1 << 24) + 40}
 """Bytes a token -> the size of a vocabulary that takes them."""
-FINGERPRINT = "5f" * 32
+TOKENIZER = tokenizer_json()
 
 
 def main() -> None:
@@ -47,7 +51,9 @@ def build(store: Path, width: int) -> None:
         ]
         for number, documents in enumerate(segments)
     ]
-    make_store(store, segments, vocab_size=WIDTHS[width], tokenizer=FINGERPRINT, origins=origins).close()
+    mark = fingerprint(Tokenizer.from_str(TOKENIZER))
+    make_store(store, segments, vocab_size=WIDTHS[width], tokenizer=mark, origins=origins).close()
+    (store / tokenizer_name(mark)).write_text(TOKENIZER)
     if width != 4:
         delete(store, ids=["shard-0.jsonl#3"])
 

@@ -378,6 +378,14 @@ def test_health_and_graceful_stop(brute: BruteForceRetriever) -> None:
         assert_same_tree(held.result(), brute.draft(DOCUMENTS[0][:5]))
 
 
+def test_two_threads_that_stop_at_once_both_return(brute: BruteForceRetriever) -> None:
+    """The slower one found the HTTP server gone between two lines, and raised AttributeError."""
+    for _ in range(5):
+        with serving({"wiki": brute}) as server, ThreadPoolExecutor(4) as pool:
+            for done in [pool.submit(server.stop) for _ in range(4)]:
+                done.result(PATIENT)
+
+
 def test_grace_ends(brute: BruteForceRetriever) -> None:
     with serving({"wiki": brute}, grace=0.1) as server, connected(server) as remote, ThreadPoolExecutor(1) as pool:
         brute.gate.clear()
