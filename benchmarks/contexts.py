@@ -41,8 +41,8 @@ class ContextSet:
 def join_documents(store: Datastore) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
     """All tokens of a datastore without separators, and where each document begins (with the end at last)."""
     documents = [document.tokens for document in store.documents()]
-    if not documents:
-        raise InvalidArgument(f"{store.path} holds no documents, so there is nothing to measure")
+    if not any(map(len, documents)):
+        raise InvalidArgument(f"{store.path} holds no tokens, so there is nothing to measure")
     starts = np.zeros(len(documents) + 1, np.int64)
     np.cumsum([len(tokens) for tokens in documents], out=starts[1:])
     return np.concatenate(documents), starts

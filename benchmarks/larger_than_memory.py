@@ -67,7 +67,7 @@ def measure_memory(options: MemoryOptions) -> dict[str, Any]:
     with open_datastore(options.store) as store:
         facts = store.info()
         if not facts["tokens"]:
-            raise InvalidArgument(f"{store.path} holds no documents, so there is nothing to measure")
+            raise InvalidArgument(f"{store.path} holds no tokens, so there is nothing to measure")
         contexts = _sample(options.store, store.manifest, options)
     file = make_folder(options.workdir) / "contexts.json"
     with writing(file):

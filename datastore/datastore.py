@@ -15,7 +15,7 @@ from datastore import _native
 from datastore.deletions import Deleted, deleted_place, read_deleted
 from datastore.documents import DocumentTable, Metadata, Origin
 from datastore.draft_tree import DraftTree, Source
-from datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable, Unsupported
+from datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError, Unavailable
 from datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
 from datastore.retriever import Match, Tokens
 from datastore.segment import SegmentEntry
@@ -313,7 +313,7 @@ class Datastore:
                 if fingerprint(load_tokenizer(path)) == self.manifest.tokenizer:
                     return
                 problem = "is not the one that the datastore was built with"
-            except (InvalidArgument, Unsupported):
+            except SuffolkError:
                 problem = "is damaged"
         raise Corruption(f"{path} {problem}; copy that tokenizer's tokenizer.json there")
 

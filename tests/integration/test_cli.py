@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -166,3 +167,24 @@ def test_order_depth_is_checked_before_any_work(capsys, tmp_path, depth):
     arguments = ["build", "--vocab-size", "9", "--order-depth", depth, "--output", str(tmp_path / "s"), "x.npy"]
     assert main(arguments) == 2
     assert "order depth" in capsys.readouterr().err
+
+
+def test_the_text_to_look_up_may_stand_behind_options(capsys, store_path):
+    assert main(["lookup", store_path, "--top", "3", "--json", "the cat"]) == 0
+    assert json.loads(capsys.readouterr().out)["match_length"] == 2
+    with pytest.raises(SystemExit):
+        main(["lookup", store_path, "--json", "the cat", "sat"])
+    assert "unrecognized arguments: the cat sat" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("content", "said"), [(None, "is missing"), ("{}", "is damaged"), ("other", "is not the one")])
+def test_verify_finds_a_tokenizer_that_is_gone_or_another(capsys, tmp_path, store_path, content, said):
+    (path,) = Path(store_path).glob("tokenizer-*.json")
+    if content is None:
+        path.unlink()
+    elif content == "{}":
+        path.write_text(content)
+    else:
+        Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).save(str(path))
+    assert main(["verify", store_path]) == 1
+    assert said in capsys.readouterr().err

@@ -176,3 +176,32 @@ def test_what_cannot_be_deleted_says_why(tmp_path: Path) -> None:
     make_store(tmp_path / "store", [[[1]]], vocab_size=9).close()
     with pytest.raises(InvalidArgument, match="neither ids nor conditions"):
         delete(tmp_path / "store")
+
+
+def test_nothing_is_deleted_from_damaged_files(tmp_path: Path) -> None:
+    """Deleting read tokens through damaged document starts, subtracted others, and said that all was well."""
+    make_store(tmp_path / "store", [[[1, 2, 3], [4, 5]]], vocab_size=9).close()
+    segment = tmp_path / "store/segments/000000.seg"
+    content = bytearray(segment.read_bytes())
+    content[256] ^= 1  # the first token
+    segment.with_suffix(".new").write_bytes(content)
+    segment.with_suffix(".new").replace(segment)
+    with pytest.raises(Corruption, match=r"000000\.seg"):
+        delete(tmp_path / "store", ids=["segment 0 document 0"])
+    assert read_manifest(tmp_path / "store").generation == 1
+
+
+@pytest.mark.parametrize("condition", ["licence!=mit", "licence=mit", "stars>=6"])
+def test_a_field_that_no_document_has_is_refused(tmp_path: Path, condition: str) -> None:
+    """A misspelt field with != meant all documents."""
+    origins = [[("a", {"license": "mit", "stars": 6}), ("b", {"license": "gpl"})]]
+    make_store(tmp_path / "store", [[[1, 2], [3]]], vocab_size=9, origins=origins).close()
+    with pytest.raises(InvalidArgument, match="the fields are license, source, stars"):
+        delete(tmp_path / "store", where=[condition])
+
+
+def test_ids_that_exist_but_are_not_meant_are_not_called_unknown(tmp_path: Path) -> None:
+    origins = [[("a", {"license": "mit"}), ("b", {"license": "gpl"})]]
+    make_store(tmp_path / "store", [[[1, 2], [3]]], vocab_size=9, origins=origins).close()
+    report = delete(tmp_path / "store", ids=["a", "b", "c"], where=["license=gpl"])
+    assert (report.documents, report.unknown_ids) == (1, ("c",))

@@ -364,3 +364,20 @@ def test_summary_of_a_prompt_set() -> None:
 
 def test_source_names() -> None:
     assert [source_name(bits) for bits in (1, 2, 3, 0)] == ["datastore", "prompt-lookup", "datastore+prompt-lookup", ""]
+
+
+def test_first_tokens_of_stores_that_begin_alike_are_not_mixed_up(tmp_path: Path) -> None:
+    """Only the first segment told the cached stores apart."""
+    for name, second in (("a", [[4, 5]]), ("b", [[6, 7]])):
+        with make_store(tmp_path / name, [[[1, 2, 3]], second], vocab_size=9) as store:
+            first = first_tokens(store, 5, tmp_path / "work")
+        with open_datastore(first) as part:
+            assert [document.tokens.tolist() for document in part.documents()] == [[1, 2, 3], second[0]]
+
+
+def test_an_empty_store_is_not_measured(tmp_path: Path) -> None:
+    with (
+        make_store(tmp_path / "store", [[[]]], vocab_size=9) as store,
+        pytest.raises(InvalidArgument, match="nothing to measure"),
+    ):
+        join_documents(store)
