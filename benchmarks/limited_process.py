@@ -60,12 +60,13 @@ def _phase(
     """Times and faults of all calls, and a digest of the last round's answers."""
     if bound is not None:
         bound.enforce()
-    seconds, major = [], 0
+    seconds, lookups, major = [], [], 0
     for _ in range(rounds):
         answers = hashlib.sha256()
         for number, context in enumerate(contexts):
             before, begin = _major_faults(), time.perf_counter()
             match = store.lookup(context, settings["max_match"], settings["min_match"])
+            lookups.append(time.perf_counter() - begin)
             tree = store.draft(context, settings["max_match"], settings["min_match"], 10, settings["max_nodes"])
             seconds.append(time.perf_counter() - begin)
             major += _major_faults() - before
@@ -74,7 +75,8 @@ def _phase(
             answers.update(tree.counts.tobytes())
             if bound is not None and number % ASKED_BETWEEN_LIMITS == 0:
                 bound.enforce()
-    return {**quantiles_us(seconds), "major_faults_per_call": major / len(seconds)}, answers.hexdigest()
+    times = {**quantiles_us(seconds), "lookup": quantiles_us(lookups)}
+    return {**times, "major_faults_per_call": major / len(seconds)}, answers.hexdigest()
 
 
 def _wait_until_warm(store: Datastore) -> None:

@@ -45,8 +45,8 @@ def plan_build(options: BuildOptions) -> BuildPlan:
 def build(options: BuildOptions, progress: BuildProgress | None = None) -> BuildReport:
     """Build the datastore ``options.output`` and publish it; a reader sees the old generation until the very end.
 
-    A build that was interrupted, at any point and in any way, goes on where it stopped when it is called again with the same
-    settings, and its segments come out identical byte for byte.
+    A build that was interrupted, at any point and in any way, goes on with the segment it was at when it is called again with
+    the same settings: finished segments are kept, and all come out identical byte for byte.
 
     Raises:
         NotFound, InvalidArgument, Corruption: an input is missing, empty or wrong; the message names it.

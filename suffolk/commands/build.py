@@ -1,7 +1,7 @@
 """Build a datastore from corpora: text files, source trees, .jsonl[.gz|.zst], Parquet, or tokenized .npy and .bin files.
 
-Corpora are files, folders or quoted patterns, recognised by their names. A build that was interrupted goes on where it stopped
-when the same command is run again; the datastore that was there before stays in place until the new one is complete.
+Corpora are files, folders or quoted patterns, recognised by their names. A build that was interrupted goes on with the segment it
+was at when the same command is run again; the datastore that was there before stays in place until the new one is complete.
 
 examples:
   suffolk build --tokenizer MODEL_FOLDER --output STORE src/ notes.txt more.jsonl.zst

@@ -160,6 +160,7 @@ def test_memory_gives_equal_answers_under_every_limit(folder: Path, tmp_path: Pa
     for run in results["runs"]:
         assert (run["cold"]["calls"], run["steady"]["calls"]) == (40, 80)
         assert run["open_s"] > 0
+        assert 0 < run["cold"]["lookup"]["p50_us"] < run["cold"]["p50_us"]
     assert results["runs"][1]["resident_bytes"] == results["datastore"]["bytes"]
     assert "equal answers in all 4 processes" in shown
 
