@@ -79,13 +79,12 @@ void for_heavy_runs(const Suffixes& suffixes, std::uint32_t depth, Interval rang
   const Samples samples(suffixes, depth, range, std::max<std::uint64_t>(least / 2, 1));
   const std::uint64_t step = samples.step(), shortest = (least / step - 1) * step;  // from a heavy run's first sample to its last
 
-  std::uint64_t before = range.lo;  // the run of sample `start` begins here or later
-  std::uint64_t start = samples.first(), rank = start;
-  std::uint32_t token = samples[start];
+  // The run at hand has its token from rank `start` to `last`, and begins at `before` or later. The first rank counts as a sample.
+  std::uint64_t before = range.lo, start = range.lo, last = range.lo, rank = samples.first();
+  std::uint32_t token = first;
   while (token != kEnd) {
     for (const std::uint32_t next : samples.block(rank)) {
       if (next != token) {
-        const std::uint64_t last = rank - step;
         if (last - start >= shortest && last - start < most) {
           ends.push_back({before, start, token});
           ends.push_back({last + 1, std::min(rank, range.hi), token + 1});
@@ -95,9 +94,13 @@ void for_heavy_runs(const Suffixes& suffixes, std::uint32_t depth, Interval rang
         token = next;
         if (next == kEnd) break;
       }
+      last = rank;
       rank += step;
     }
-    if (token != kEnd && rank - start > Samples::kBlock * step) rank = samples.last_equal(rank - step) + step;  // few runs are so long, but those are
+    if (token != kEnd && last - start >= Samples::kBlock * step) {  // few runs are so long, but those are very long
+      last = samples.last_equal(last);
+      rank = last + step;
+    }
   }
   lower_bounds(suffixes, depth, ends);
   for (std::size_t i = 0; i < ends.size(); i += 2) emit(ends[i].token, Interval{ends[i].lo, ends[i + 1].lo});

@@ -7,11 +7,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from build_index.delete import delete
 from datastore import Datastore, open_datastore
+from datastore.errors import InvalidArgument
 from tests.stores import make_store
 
 
@@ -105,6 +107,11 @@ def test_deleting_is_building_without(segments: Segments, deletions: list[Deleti
         make(Path(folder) / "store", segments).close()
         live, generation = segments, 1
         for number, deletion in enumerate(deletions):
+            known = {"source"}.union(*(document.metadata for segment in live for document in segment))
+            if not {field for field, _, _ in deletion[1]} <= known:
+                with pytest.raises(InvalidArgument, match="no document has the field"):
+                    delete(Path(folder) / "store", deletion[0], ["".join(condition) for condition in deletion[1]])
+                continue
             gone = [document for segment in live for document in segment if is_meant(document, deletion)]
             live = [[document for document in segment if not is_meant(document, deletion)] for segment in live]
             generation += bool(gone)
