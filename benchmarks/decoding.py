@@ -17,8 +17,7 @@ from datastore.errors import InvalidArgument
 from datastore.retriever import Retriever
 from datastore.tokenizer import fingerprint, load_tokenizer
 from serving.decoding import cost_curve
-from serving.decoding.cost_curve import CostCurve
-from serving.decoding.decoder import Decoder
+from serving.decoding.engine import Engine
 from serving.decoding.near_tie import first_difference
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
@@ -62,46 +61,38 @@ def measure_target(
         ignore_eos=options.ignore_eos,
     )
     curve = cost_curve.measure(target)
-    decoders = _decoders(target, retriever, curve, options)
-    _run(Decoder(target), encoded[0][1], SamplingSettings(max_new_tokens=WARM_UP_TOKENS))
-    runs: list[dict[str, Any]] = []
-    turns = [(turn, prompt, ids) for turn in range(options.rounds) for prompt, ids in encoded]
-    for number, (turn, prompt, ids) in enumerate(turns):
-        names = list(decoders)[number % len(decoders) :] + list(decoders)[: number % len(decoders)]
-        outcomes = {name: _run(decoders[name], ids, settings) for name in names}
-        done = _compare(target, prompt, ids, settings, outcomes)
-        runs += [{"round": turn + 1, **run} for run in done]
-        rates = ", ".join(f"{run['drafter']} {run['tokens_per_second']:.1f}" for run in done)
-        report(f"{number + 1} of {len(turns)} {prompt.group} {prompt.name}: tokens/s {rates}")
+    measured = dict(zip([int(size) for size in curve.sizes], curve.seconds.tolist(), strict=True))
+    longest = max(len(ids) for _, ids in encoded)
+    drafters = {
+        name: drafter
+        for name in options.drafters
+        if (drafter := make_drafter(name, target.vocab_size, retriever, LIMITS)) is not None
+    }
+    capacity = longest + options.max_new_tokens + options.max_nodes
+    with Engine(target, drafters, curve, slots=1, capacity=capacity, queue=0) as engine:
+        _run(engine, PLAIN, encoded[0][1], SamplingSettings(max_new_tokens=WARM_UP_TOKENS), 1)
+        runs: list[dict[str, Any]] = []
+        turns = [(turn, prompt, ids) for turn in range(options.rounds) for prompt, ids in encoded]
+        for number, (turn, prompt, ids) in enumerate(turns):
+            names = list(options.ways)[number % len(options.ways) :] + list(options.ways)[: number % len(options.ways)]
+            outcomes = {name: _run(engine, name, ids, settings, options.max_nodes) for name in names}
+            done = _compare(target, prompt, ids, settings, outcomes)
+            runs += [{"round": turn + 1, **run} for run in done]
+            rates = ", ".join(f"{run['drafter']} {run['tokens_per_second']:.1f}" for run in done)
+            report(f"{number + 1} of {len(turns)} {prompt.group} {prompt.name}: tokens/s {rates}")
     return {
         "target": {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()},
-        "cost_curve_seconds": dict(zip([int(size) for size in curve.sizes], curve.seconds.tolist(), strict=True)),
+        "cost_curve_seconds": measured,
         "summary": summarize(runs, options.ways),
         "prompts_skipped": skipped,
         "runs": runs,
     }
 
 
-def _decoders(
-    target: Target, retriever: Retriever | None, curve: CostCurve, options: DecodingOptions
-) -> dict[str, Decoder]:
-    """One decoder per way for the whole run, so that drafters learn as they would in service; plain first.
-
-    Each has its own copy of the cost curve, which learns too.
-    """
-    decoders = {PLAIN: Decoder(target)}
-    for name in options.ways[1:]:
-        if name == CONTROL:
-            decoders[name] = Decoder(target)
-            continue
-        drafter = make_drafter(name, target.vocab_size, retriever, LIMITS)
-        own = CostCurve([int(size) for size in curve.sizes], curve.seconds.tolist())
-        decoders[name] = Decoder(target, drafter, own, options.max_nodes)
-    return decoders
-
-
-def _run(decoder: Decoder, ids: list[int], settings: SamplingSettings) -> tuple[list[int], dict[str, Any]]:
-    generation = decoder.generate(ids, settings)
+def _run(
+    engine: Engine, way: str, ids: list[int], settings: SamplingSettings, max_nodes: int
+) -> tuple[list[int], dict[str, Any]]:
+    generation = engine.generate(ids, settings, "none" if way in (PLAIN, CONTROL) else way, max_nodes)
     for _ in generation:
         pass
     return generation.tokens, generation.stats.to_dict()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +10,11 @@ import numpy.typing as npt
 from datastore.draft_tree import DraftTree
 from datastore.errors import Unavailable
 from serving.decoding.cost_curve import CostCurve
-from serving.decoding.decoder import Decoder
 from serving.decoding.drafter import Drafter, DraftRequest
-from serving.decoding.planner import Planner
+from serving.decoding.planner import Offer, Planner
+from serving.decoding.request import Request, Step
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.step_loop import StepLoop, rows_needed
 from serving.decoding.target import Target
 
 
@@ -48,21 +50,61 @@ class EveryNode(Planner):
     def __init__(self) -> None:
         super().__init__(CostCurve([1], [1.0]))
 
-    def should_propose(self) -> bool:
-        return True
+    def choose(self, offers: Sequence[Offer], rows: int) -> None:
+        for offer in offers:
+            offer.verified = len(offer.scores)
 
-    def choose(self, scores: npt.NDArray[np.float32]) -> int:
-        return len(scores)
-
-    def record(self, tokens: int, seconds: float, proposed: bool, size: int, forward_seconds: float) -> None:
+    def record(self, offers: Sequence[Offer], requests: int, rows: int, seconds: float) -> None:
         pass
 
 
-def eager_decoder(target: Target, drafter: Drafter | None, max_nodes: int = 64) -> Decoder:
-    """A decoder that drafts in every step and verifies every node."""
-    decoder = Decoder(target, drafter, CostCurve([1], [1.0]), max_nodes)
-    decoder.planner = EveryNode()
-    return decoder
+def eager_loop(target: Target, drafters: Mapping[str, Drafter], slots: int = 1, capacity: int = 700) -> StepLoop:
+    """A loop that drafts in every step and verifies every node."""
+    loop = StepLoop(target, drafters, CostCurve([1], [1.0]), slots, capacity)
+    loop.planner = EveryNode()
+    return loop
+
+
+class EagerDecoder:
+    """One request at a time through an ``eager_loop``."""
+
+    def __init__(self, target: Target, drafter: Drafter | None, max_nodes: int = 64) -> None:
+        self._target, self._max_nodes = target, max_nodes
+        self._drafters = {} if drafter is None else {"one": drafter}
+
+    def generate(self, prompt: Sequence[int], settings: SamplingSettings) -> SingleRun:
+        request = Request(1, self._target, prompt, settings, next(iter(self._drafters), ""), self._max_nodes)
+        loop = eager_loop(self._target, self._drafters, capacity=rows_needed(request))
+        loop.join(request)
+        return SingleRun(loop, request)
+
+
+class SingleRun(Iterator[Step]):
+    """The steps of one request that runs alone."""
+
+    def __init__(self, loop: StepLoop, request: Request) -> None:
+        self._loop, self._request = loop, request
+        self.stats = request.stats
+
+    @property
+    def tokens(self) -> list[int]:
+        return self._request.generated
+
+    def __next__(self) -> Step:
+        while self._loop.running:
+            for _, answer in self._loop.step():
+                if isinstance(answer, Step):
+                    return answer
+                raise answer
+        raise StopIteration
+
+    def close(self) -> None:
+        self._loop.leave(self._request, "closed")
+
+
+def eager_decoder(target: Target, drafter: Drafter | None, max_nodes: int = 64) -> EagerDecoder:
+    """Decodes one request at a time, drafting in every step and verifying every node."""
+    return EagerDecoder(target, drafter, max_nodes)
 
 
 def tree(tokens: Sequence[int], parents: Sequence[int], scores: Sequence[float] | None = None) -> DraftTree:

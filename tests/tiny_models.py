@@ -44,7 +44,9 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma2": ("Gemma2", _COMMON | _MIXED | {"num_key_value_heads": 2, "head_dim": 8}),
     "gemma3": ("Gemma3Text", _COMMON | _MIXED | {"num_key_value_heads": 2, "head_dim": 8}),
     "phi3": ("Phi3", _COMMON | _WINDOW | {"num_key_value_heads": 2}),
-    "falcon": ("Falcon", {k: v for k, v in _COMMON.items() if k != "intermediate_size"} | {"alibi": False}),
+    "phi": ("Phi", _COMMON),
+    "olmo": ("Olmo", _COMMON),
+    "olmo2": ("Olmo2", _COMMON),
     "opt": (
         "OPT",
         {k: v for k, v in _COMMON.items() if k != "intermediate_size"}

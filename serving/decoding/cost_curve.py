@@ -8,11 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument
 from serving.decoding.kv_cache import KVCache
 from serving.decoding.target import Target
-from serving.decoding.tree_attention import lay_out
+from serving.decoding.tree_layout import chain
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 _CONTEXT = 128
@@ -82,7 +81,7 @@ def measure(target: Target, sizes: Sequence[int] = SIZES, repeats: int = 3, budg
     limit = target.context_length or _CONTEXT + 1 + max(sizes)
     sizes = [size for size in sizes if size < limit]
     context = max(1, min(_CONTEXT, limit - max(sizes) - 1))
-    cache = target.new_cache(context + max(sizes))
+    cache = target.new_cache(1, context + max(sizes))
     target.prefill(np.arange(context) % target.vocab_size, cache)
     samples: dict[int, list[float]] = {size: [] for size in sizes}
     start = time.perf_counter()
@@ -96,14 +95,5 @@ def measure(target: Target, sizes: Sequence[int] = SIZES, repeats: int = 3, budg
 
 def _time_step(target: Target, size: int, cache: KVCache) -> float:
     begin = time.perf_counter()
-    target.forward_tree(lay_out(0, _chain(size - 1)), cache).argmax(-1).cpu()
+    target.forward(cache, [0], [chain(np.zeros(size, np.int64))], [size]).argmax(-1).cpu()
     return time.perf_counter() - begin
-
-
-def _chain(size: int) -> DraftTree:
-    return DraftTree(
-        np.zeros(size, np.int32),
-        np.arange(-1, size - 1, dtype=np.int32),
-        np.ones(size, np.float32),
-        np.ones(size, np.uint8),
-    )

@@ -1,9 +1,12 @@
-"""One request's keys and values: one allocation for all layers, appended to and compacted in place."""
+"""Keys and values of all running requests: one allocation at the start, a slot per request, compacted in place."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
@@ -23,78 +26,109 @@ Shapes = tuple[LayerShape | None, ...]
 
 
 class KVCache:
-    """Keys and values of up to ``capacity`` tokens, batch 1.
+    """Keys and values of ``slots`` requests of up to ``capacity`` tokens each, rows of rejected nodes included.
 
-    Layers of equal shape share a slab, so that compaction is one gather and one copy for all of them. Layers with a sliding
-    window keep their whole history and are windowed by the mask: a rejected branch then needs no undoing. Not thread-safe.
+    Token i of slot s is row s * capacity + i of every layer. Layers of equal shape share a slab [layers, rows, heads, width], so
+    that keeping the accepted rows of all requests is one gather and one copy for all layers. Layers with a sliding window keep
+    their whole history and are windowed in attention: a rejected branch then needs no undoing. Not thread-safe.
+
+    Attributes:
+        lengths: int64[slots], tokens kept per slot.
+        layers: the transformers cache that the model's forward pass takes.
     """
 
     def __init__(
-        self, layers: DynamicCache, shapes: Shapes, capacity: int, dtype: torch.dtype, device: torch.device
+        self,
+        layers: DynamicCache,
+        shapes: Shapes,
+        slots: int,
+        capacity: int,
+        dtype: torch.dtype,
+        device: torch.device,
     ) -> None:
         """Takes over ``layers``, an empty cache made for the model; its layers without a shape stay as they are."""
+        self.slots = slots
         self.capacity = capacity
-        self.length = 0
+        self.lengths = np.zeros(slots, np.int64)
+        self.layers = layers
         needed: dict[tuple[int, int], int] = {}
         for form in (form for shape in shapes for form in _forms(shape)):
             needed[form] = needed.get(form, 0) + 1
         self._slabs = {
-            form: torch.empty((count, 1, form[0], capacity, form[1]), dtype=dtype, device=device)
+            form: torch.empty((count, slots * capacity, *form), dtype=dtype, device=device)
             for form, count in needed.items()
         }
         free = {form: iter(slab) for form, slab in self._slabs.items()}
-        self.layers = layers
         self._appending: list[SlabLayer] = []
         for number, shape in enumerate(shapes):
             if shape is not None:
                 keys, values = (next(free[form]) for form in _forms(shape))
-                layer = SlabLayer(keys, values, shape.window)
+                layer = SlabLayer(keys, values)
                 layers.layers[number] = layer
                 self._appending.append(layer)
 
-    def keep(self, accepted: torch.Tensor) -> None:
-        """Keep ``accepted`` (int64[k], rows of the last forward pass counted from the cache's length) and drop its other rows."""
-        count = len(accepted)
-        rows = accepted + self.length
-        for slab in self._slabs.values():
-            slab[:, :, :, self.length : self.length + count] = slab.index_select(3, rows)
-        self.advance(count)
+    @property
+    def nbytes(self) -> int:
+        """Memory of all slabs."""
+        return sum(slab.nbytes for slab in self._slabs.values())
 
-    def advance(self, count: int) -> None:
-        """Keep the first ``count`` rows of the last forward pass and drop the others."""
-        self.length += count
+    def place(self, rows: torch.Tensor) -> None:
+        """Where the next forward pass puts its rows: int64[q] on the cache's device, one cache row for each."""
         for layer in self._appending:
-            layer.length = self.length
+            layer.rows = rows
 
-    def reset(self) -> None:
-        """Forget all tokens; the memory stays."""
-        self.length = 0
-        self.advance(0)
+    def keep(self, slots: Sequence[int], accepted: Sequence[npt.NDArray[np.int64]]) -> None:
+        """Keep the ``accepted`` rows of each slot's part of the last forward pass, and drop its other rows.
+
+        ``accepted``: for each of ``slots`` int64[k], rising, counted from the slot's length.
+        """
+        sources: list[npt.NDArray[np.int64]] = []
+        places: list[npt.NDArray[np.int64]] = []
+        for slot, rows in zip(slots, accepted, strict=True):
+            begin = slot * self.capacity + self.lengths[slot]
+            moved = (
+                int(np.argmin(rows == np.arange(len(rows)))) if len(rows) and rows[-1] != len(rows) - 1 else len(rows)
+            )
+            sources.append(begin + rows[moved:])
+            places.append(begin + np.arange(moved, len(rows)))
+            self.lengths[slot] += len(rows)
+        source, place = np.concatenate(sources), np.concatenate(places)
+        if len(source):
+            moves = torch.from_numpy(np.stack([source, place]))
+            for slab in self._slabs.values():
+                index = moves.to(slab.device, non_blocking=True)
+                slab[:, index[1]] = slab[:, index[0]]  # the gather is complete before anything is overwritten
+
+    def clear(self, slot: int) -> None:
+        """Forget a slot's tokens; the memory stays."""
+        self.lengths[slot] = 0
 
 
 class SlabLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # transformers is not typed throughout
-    """A cache layer of transformers that appends into a view of a slab instead of concatenating."""
+    """A cache layer of transformers that writes into its part of a slab and answers with all of it: [rows, heads, width].
+
+    Only ``serving.decoding.attention`` reads such an answer.
+    """
 
     keys: torch.Tensor
     values: torch.Tensor
 
-    def __init__(self, keys: torch.Tensor, values: torch.Tensor, window: int | None) -> None:
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.is_sliding = window is not None
         self.is_initialized = True
-        self.length = 0
         self.keys, self.values = keys, values
+        self.rows = torch.empty(0, dtype=torch.int64)
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        end = self.length + key_states.shape[-2]
-        self.keys[:, :, self.length : end] = key_states
-        self.values[:, :, self.length : end] = value_states
-        return self.keys[:, :, :end], self.values[:, :, :end]
+        """``key_states``, ``value_states``: [1, heads, q, width], the rows of one packed pass."""
+        self.keys.index_copy_(0, self.rows, key_states[0].transpose(0, 1))
+        self.values.index_copy_(0, self.rows, value_states[0].transpose(0, 1))
+        return self.keys, self.values
 
     def get_seq_length(self) -> int:
-        return self.length
+        return 0  # positions and masks come with every pass
 
 
 def bytes_per_token(shapes: Shapes, itemsize: int) -> int:

@@ -47,6 +47,6 @@ def first_difference(
 
 
 def _scores(target: Target, context: Sequence[int], settings: SamplingSettings) -> torch.Tensor:
-    logits = target.prefill(context, target.new_cache(len(context)))
+    logits = target.prefill(context, target.new_cache(1, len(context)))
     with torch.inference_mode():
         return Sampler(settings, target.vocab_size, target.device).scores(logits, [len(context)])[0].double()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,12 +12,12 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 from datastore.draft_tree import DraftTree
 from datastore.errors import Unsupported
 from serving.decoding.kv_cache import LayerShape, Shapes
-from serving.decoding.tree_attention import lay_out
+from serving.decoding.tree_attention import NAME
+from serving.decoding.tree_layout import lay_out
 
 if TYPE_CHECKING:
     from serving.decoding.target import Target
 
-_ATTENTIONS = ("sdpa", "eager")
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-3}
 _LOW_PRECISION_TOLERANCE = 0.02
 _NOISE_FACTOR = 3.0
@@ -28,23 +29,33 @@ _PARENTS = np.array([-1, 0, -1, 2, 1, 3], np.int32)
 _BRANCHES = ([0, 1, 4], [2, 3, 5])
 
 
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """What a model makes of the branches of a small tree, one by one and with its own attention.
+
+    Attributes:
+        logits: for each branch [context's last token, its nodes, one more token; vocab].
+        noise: how much decoding a branch token by token differs from that.
+    """
+
+    logits: list[torch.Tensor]
+    noise: float
+
+
 def layer_shapes(model: Any, name: str) -> Shapes:
     """What each layer of ``model`` caches, seen from a forward pass over one token.
 
     Raises:
-        Unsupported: an attention that takes no 4-D mask, or a cache that is not keys and values per token.
+        Unsupported: an attention that cannot be replaced, or is replaced already, or a cache that is not keys and values per token.
     """
-    attention = getattr(model.config, "_attn_implementation", None)
-    if attention not in _ATTENTIONS:
+    if not model._can_set_attn_implementation():
         raise Unsupported(
-            f"model {name}: attention {attention!r} takes no tree mask; load it with sdpa or eager attention"
+            f"model {name}: its attention cannot be replaced (it does not go through transformers' AttentionInterface)"
         )
+    if model.config._attn_implementation == NAME:
+        raise Unsupported(f"model {name}: it belongs to another Target; load it again")
     if getattr(model.config, "is_encoder_decoder", False):
         raise Unsupported(f"model {name}: it is an encoder-decoder; only decoder-only causal LMs can be targets")
-    if "local" in (getattr(model.config, "attention_layers", None) or ()):
-        raise Unsupported(
-            f"model {name}: its local attention counts rows instead of positions, which a draft tree breaks"
-        )
     cache = DynamicCache(config=model.config)
     with torch.inference_mode():
         try:
@@ -75,46 +86,69 @@ def _layer_shape(layer: Any, number: int, model: Any, name: str) -> LayerShape |
     return LayerShape(layer.keys.shape[1], layer.keys.shape[-1], layer.values.shape[-1], window)
 
 
-def check_tree_attention(target: Target) -> None:
+def vocab_size(model: Any) -> int:
+    """How many ids can be both drawn and fed back."""
+    embeddings: int = model.get_input_embeddings().num_embeddings
+    head = model.get_output_embeddings()
+    return min(embeddings, head.weight.shape[0]) if head is not None else embeddings
+
+
+def run_branches(model: Any) -> Branches:
+    """The branches of the small tree through ``model`` as it came."""
+    context, drafted, last = _tokens(vocab_size(model))
+    logits: list[torch.Tensor] = []
+    noise = 0.0
+    for branch in _BRANCHES:
+        tokens = np.concatenate([context, drafted[branch], last])
+        found = _in_one_pass(model, tokens)
+        noise = max(noise, _error(_token_by_token(model, tokens), found))
+        logits.append(found)
+    return Branches(logits, noise)
+
+
+def check_tree_attention(target: Target, expected: Branches) -> None:
     """A pass over a small tree, and one more after compaction, must give the logits of the branches one by one.
 
     Raises:
-        Unsupported: they differ by more than rounding: the model ignores or alters the mask or the positions.
+        Unsupported: they differ by more than rounding: the model ignores or alters the attention or the positions.
     """
-    tokens = ((np.arange(_CONTEXT + 1 + len(_PARENTS) + 1) * 7919 + 17) % target.vocab_size).astype(np.int32)
-    context, drafted, last = tokens[: _CONTEXT + 1], tokens[_CONTEXT + 1 : -1], tokens[-1:]
     try:
-        worst, noise = _differences(target, context, drafted, last)
-    except (TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
-        raise Unsupported(
-            f"model {target.name}: it does not take a 4-D attention mask ({str(error).splitlines()[0]})"
-        ) from error
-    limit = _TOLERANCE.get(target.dtype, _LOW_PRECISION_TOLERANCE) + _NOISE_FACTOR * noise
+        worst = _difference(target, expected)
+    except (Unsupported, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
+        raise Unsupported(f"model {target.name}: it does not take tree attention ({_first_line(error)})") from error
+    limit = _TOLERANCE.get(target.dtype, _LOW_PRECISION_TOLERANCE) + _NOISE_FACTOR * expected.noise
     if not worst <= limit:
         raise Unsupported(
             f"model {target.name}: a draft tree changes its logits by {worst:.2g} standard deviations (limit {limit:.2g}); "
-            "it does not honour 4-D attention masks or position ids"
+            "it does not honour our attention or position ids"
         )
 
 
-def _differences(target: Target, context: Any, drafted: Any, last: Any) -> tuple[float, float]:
-    """(tree against branches in one pass each, branches token by token against the same): the largest of each."""
+def _difference(target: Target, expected: Branches) -> float:
+    """The tree against the branches, one request among two, so that packing is tried as well."""
+    context, drafted, last = _tokens(target.vocab_size)
     size = len(drafted)
     tree = DraftTree(drafted, _PARENTS, np.ones(size, np.float32), np.ones(size, np.uint8))
-    cache = target.new_cache(_CONTEXT + 2 + size)
-    target.prefill(context[:-1], cache)
-    rows = target.forward_tree(lay_out(int(context[-1]), tree), cache)
-    branch = np.asarray(_BRANCHES[1])
-    cache.keep(torch.from_numpy(np.concatenate([[0], branch + 1])).to(target.device))
-    after = target.forward_tree(lay_out(int(last[0]), DraftTree.empty()), cache)
-    worst = noise = 0.0
-    for path in _BRANCHES:
-        tokens = np.concatenate([context, drafted[path], last])
-        expected = _in_one_pass(target, tokens)[_CONTEXT:]
-        found = torch.cat([rows[[0, *(node + 1 for node in path)]], after if path == _BRANCHES[1] else expected[-1:]])
-        worst = max(worst, _error(found, expected))
-        noise = max(noise, _error(_token_by_token(target, tokens), expected))
-    return worst, noise
+    cache = target.new_cache(2, _CONTEXT + 2 + size)
+    for slot in (0, 1):
+        target.prefill(context[:-1], cache, slot)
+    rows = target.forward(cache, [1, 0], [lay_out(int(last[0]), tree), lay_out(int(context[-1]), tree)], [0, size + 1])
+    kept = np.asarray([0, *(node + 1 for node in _BRANCHES[1])])
+    cache.keep([1, 0], [np.arange(1), kept])
+    after = target.forward(cache, [0], [lay_out(int(last[0]), DraftTree.empty())], [1])
+    worst = 0.0
+    for branch, logits in zip(_BRANCHES, expected.logits, strict=True):
+        found = rows[[0, *(node + 1 for node in branch)]]
+        if branch == _BRANCHES[1]:
+            found = torch.cat([found, after])
+        worst = max(worst, _error(found, logits[: len(found)]))
+    return worst
+
+
+def _tokens(vocab: int) -> tuple[Any, Any, Any]:
+    """A context, the tree's tokens, and the token behind it."""
+    tokens = ((np.arange(_CONTEXT + 1 + len(_PARENTS) + 1) * 7919 + 17) % vocab).astype(np.int32)
+    return tokens[: _CONTEXT + 1], tokens[_CONTEXT + 1 : -1], tokens[-1:]
 
 
 def _error(found: torch.Tensor, expected: torch.Tensor) -> float:
@@ -123,13 +157,20 @@ def _error(found: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 @torch.inference_mode()
-def _in_one_pass(target: Target, tokens: Any) -> torch.Tensor:
-    ids = torch.from_numpy(np.asarray(tokens, np.int64)).to(target.device)
-    logits: torch.Tensor = target.model(input_ids=ids[None], use_cache=False).logits[0, :, : target.vocab_size]
+def _in_one_pass(model: Any, tokens: Any) -> torch.Tensor:
+    ids = torch.from_numpy(np.asarray(tokens, np.int64)).to(model.device)
+    logits: torch.Tensor = model(input_ids=ids[None], use_cache=False).logits[0, _CONTEXT:, : vocab_size(model)]
     return logits
 
 
-def _token_by_token(target: Target, tokens: Any) -> torch.Tensor:
-    cache = target.new_cache(len(tokens))
-    target.prefill(tokens[:_CONTEXT], cache)
-    return torch.cat([target.prefill(tokens[at : at + 1], cache) for at in range(_CONTEXT, len(tokens))])
+@torch.inference_mode()
+def _token_by_token(model: Any, tokens: Any) -> torch.Tensor:
+    ids = torch.from_numpy(np.asarray(tokens, np.int64)).to(model.device)[None]
+    cache = DynamicCache(config=model.config)
+    parts = [ids[:, :_CONTEXT], *torch.split(ids[:, _CONTEXT:], 1, 1)]
+    rows = [model(input_ids=part, past_key_values=cache, use_cache=True).logits[0, -1:] for part in parts]
+    return torch.cat(rows[1:])[:, : vocab_size(model)]
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

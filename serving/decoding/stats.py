@@ -1,8 +1,9 @@
-"""What one generation did, in numbers."""
+"""What generations did, in numbers."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,7 +12,7 @@ PARTS = ("prefill", "draft", "forward", "verify", "compact", "other")
 
 @dataclass(slots=True)
 class GenerationStats:
-    """Counts and seconds of one generation. The prompt's pass gives the first token and is not a step.
+    """Counts and seconds of one request. The pass that ends its prompt gives the first token and is not a step.
 
     Attributes:
         prompt_tokens: length of the prompt.
@@ -22,8 +23,9 @@ class GenerationStats:
         accepted: accepted drafted tokens; ``accepted_by_source``: the same by source bits (a shared node counts once, under
             all its bits together).
         missed: proposals that failed, by reason: faults the loop caught, and those the drafter reports.
-        seconds: by part: prefill, draft, forward, verify, compact, other.
-        finish: why the text ended: eos, stop, length (max_new_tokens) or context (the model's length); empty while it runs.
+        seconds: of the steps it took part in, by part: prefill, draft, forward, verify, compact, other.
+        finish: why the text ended: eos, stop, length (max_new_tokens), context (the model's length), cancelled or error; empty
+            while it runs.
     """
 
     prompt_tokens: int = 0
@@ -55,6 +57,11 @@ class GenerationStats:
         """Tokens behind the first, per second behind the prompt's pass."""
         return (self.tokens - 1) / self.decode_seconds if self.decode_seconds > 0 else 0.0
 
+    def add_seconds(self, parts: Mapping[str, float]) -> None:
+        """Book the parts of one step."""
+        for part, seconds in parts.items():
+            self.seconds[part] += seconds
+
     def to_dict(self) -> dict[str, Any]:
         """All fields and derived values, ready for JSON."""
         fields = asdict(self)
@@ -62,3 +69,54 @@ class GenerationStats:
         fields["missed"] = dict(self.missed)
         derived = ("accepted", "mean_generated_length", "decode_seconds", "tokens_per_second")
         return fields | {name: getattr(self, name) for name in derived}
+
+
+@dataclass(slots=True)
+class LoopStats:
+    """Sums over all requests of a step loop.
+
+    Attributes:
+        passes: forward passes of the target; ``rows`` in them, and ``turns``: requests that took part, summed over passes.
+        seconds: by part, prompts not told apart.
+        requests: requests that ended; ``finished``: the same by why.
+        tokens, steps, proposals, nodes_proposed, nodes_verified, accepted_by_source, missed: sums over ended requests.
+    """
+
+    passes: int = 0
+    rows: int = 0
+    turns: int = 0
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS[1:], 0.0))
+    requests: int = 0
+    finished: Counter[str] = field(default_factory=Counter)
+    prompt_tokens: int = 0
+    tokens: int = 0
+    steps: int = 0
+    proposals: int = 0
+    nodes_proposed: int = 0
+    nodes_verified: int = 0
+    accepted_by_source: Counter[int] = field(default_factory=Counter)
+    missed: Counter[str] = field(default_factory=Counter)
+
+    def add_step(self, requests: int, rows: int, parts: Mapping[str, float]) -> None:
+        """Book one pass."""
+        self.passes += 1
+        self.rows += rows
+        self.turns += requests
+        for part, seconds in parts.items():
+            self.seconds[part] += seconds
+
+    def add_request(self, stats: GenerationStats) -> None:
+        """Book a request that has ended."""
+        self.requests += 1
+        self.finished[stats.finish] += 1
+        for name in ("prompt_tokens", "tokens", "steps", "proposals", "nodes_proposed", "nodes_verified"):
+            setattr(self, name, getattr(self, name) + getattr(stats, name))
+        self.accepted_by_source.update(stats.accepted_by_source)
+        self.missed.update(stats.missed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields and derived values, ready for JSON."""
+        fields = asdict(self)
+        fields["accepted_by_source"] = {str(bits): count for bits, count in self.accepted_by_source.items()}
+        fields |= {"finished": dict(self.finished), "missed": dict(self.missed)}
+        return fields

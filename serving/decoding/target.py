@@ -1,4 +1,4 @@
-"""The target: an unmodified transformers causal LM, and what the decoding loop needs to know of it."""
+"""The target: a transformers causal LM with our attention, and what the decoding loop needs to know of it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.cache_utils import DynamicCache
 
-from datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
+from datastore.errors import Corruption, Internal, InvalidArgument, NotFound, Unsupported
 from serving.decoding import memory, tree_attention
 from serving.decoding.kv_cache import KVCache, LayerShape, Shapes
 from serving.decoding.packed_head import pack_head
-from serving.decoding.tree_attention import TreeLayout
+from serving.decoding.tree_attention import Span
+from serving.decoding.tree_layout import TreeLayout, chain
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 PREFILL_CHUNK = 512
@@ -26,7 +27,8 @@ PREFILL_CHUNK = 512
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A loaded model. Made by ``Target.load`` or, from a model at hand, by ``Target.wrap``; safe to share between threads.
+    """A loaded model. Made by ``Target.load`` or, from a model at hand, by ``Target.wrap``. Any number of threads may use it, each
+    with a cache of its own.
 
     Attributes:
         name: how messages call it.
@@ -77,29 +79,32 @@ class Target:
 
     @staticmethod
     def wrap(model: Any, tokenizer: Any = None, name: str = "") -> Target:
-        """A target from a model in memory; checks that the model honours tree masks (a few short forward passes).
+        """A target from a model in memory, which it takes over: our attention replaces the model's own.
+
+        A few short forward passes with either attention prove that they agree on a draft tree.
 
         Raises:
-            Unsupported: it does not, or keeps state that is not keys and values.
+            Unsupported: they do not, the model's attention cannot be replaced, or it keeps state that is not keys and values.
         """
         from serving.decoding import probe  # it drives a Target
 
         model.eval()
-        pack_head(model)
         name = name or type(model).__name__
+        shapes = probe.layer_shapes(model, name)
+        expected = probe.run_branches(model)
+        model.set_attn_implementation(tree_attention.NAME)
+        pack_head(model)
         config = model.config.get_text_config(decoder=True)
-        embeddings = model.get_input_embeddings().num_embeddings
-        head = model.get_output_embeddings()
         target = Target(
             name=name,
             model=model,
             tokenizer=tokenizer,
-            vocab_size=min(embeddings, head.weight.shape[0]) if head is not None else embeddings,
+            vocab_size=probe.vocab_size(model),
             context_length=getattr(config, "max_position_embeddings", None),
             eos_ids=_eos_ids(model),
-            shapes=probe.layer_shapes(model, name),
+            shapes=shapes,
         )
-        probe.check_tree_attention(target)
+        probe.check_tree_attention(target, expected)
         return target
 
     @property
@@ -110,65 +115,69 @@ class Target:
     def dtype(self) -> torch.dtype:
         return self.model.dtype  # type: ignore[no-any-return]
 
-    def new_cache(self, capacity: int) -> KVCache:
-        """An empty cache for ``capacity`` tokens, rows of rejected nodes included."""
-        with memory.memory_guard(f"cache for {capacity} tokens"):
+    def new_cache(self, slots: int, capacity: int) -> KVCache:
+        """An empty cache for ``slots`` requests of ``capacity`` tokens each, rows of rejected nodes included.
+
+        Raises:
+            ResourceExhausted: no memory for it.
+        """
+        with memory.memory_guard(f"cache for {slots} x {capacity} tokens"):
             layers = DynamicCache(config=self.model.config)
-            return KVCache(layers, self.shapes, capacity, self.dtype, self.device)
+            return KVCache(layers, self.shapes, slots, capacity, self.dtype, self.device)
 
-    @torch.inference_mode()
-    def prefill(self, tokens: Sequence[int] | npt.NDArray[np.integer[Any]], cache: KVCache) -> torch.Tensor:
-        """Append ``tokens`` to the cache; the logits [1, vocab] after the last of them."""
-        ids = torch.as_tensor(np.asarray(tokens, np.int64), device=self.device)
+    def forward(
+        self, cache: KVCache, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]
+    ) -> torch.Tensor:
+        """One pass over the rows of several requests, each behind the cached tokens of its slot.
+
+        ``wanted``: of how many of its last rows each request wants the logits. Returns those, [sum of wanted, vocab], in order.
+        The caller says afterwards what the cache keeps.
+        """
+        spans, places, positions, kept = [], [], [], []
+        begin = 0
+        for slot, layout, count in zip(slots, layouts, wanted, strict=True):
+            first, cached, size = slot * cache.capacity, int(cache.lengths[slot]), len(layout)
+            if cached + size > cache.capacity:
+                raise Internal(f"slot {slot}: {cached} cached tokens and {size} rows; it has {cache.capacity}")
+            spans.append(Span(layout, begin, first, cached))
+            places.append(np.arange(first + cached, first + cached + size))
+            positions.append(cached + layout.depths)
+            kept.append(np.arange(begin + size - count, begin + size))
+            begin += size
+        ids = np.concatenate([layout.tokens for layout in layouts])
+        packed = torch.from_numpy(np.stack([ids, np.concatenate(positions), np.concatenate(places)])).to(self.device)
+        rows = np.concatenate(kept)
+        return self._run(packed, spans, cache, None if len(rows) == begin else torch.from_numpy(rows).to(self.device))
+
+    def prefill(
+        self, tokens: Sequence[int] | npt.NDArray[np.integer[Any]], cache: KVCache, slot: int = 0
+    ) -> torch.Tensor:
+        """Append ``tokens`` to a slot; the logits [1, vocab] after the last of them."""
+        ids = np.asarray(tokens, np.int64)
         for start in range(0, len(ids), PREFILL_CHUNK):
-            chunk = ids[start : start + PREFILL_CHUNK]
-            positions = torch.arange(cache.length, cache.length + len(chunk), device=self.device)
-            logits = self._forward(chunk, positions, None, cache, 1)
-            cache.advance(len(chunk))
+            part = chain(ids[start : start + PREFILL_CHUNK])
+            logits = self.forward(cache, [slot], [part], [1])
+            cache.lengths[slot] += len(part)
         return logits
-
-    @torch.inference_mode()
-    def forward_tree(self, layout: TreeLayout, cache: KVCache) -> torch.Tensor:
-        """One pass over a tree's rows behind the cached tokens: logits [rows, vocab]. The caller says what to keep."""
-        ids = torch.from_numpy(layout.tokens).to(self.device)
-        positions = torch.from_numpy(layout.depths).to(self.device) + cache.length
-        masks = None if len(ids) == 1 else self._masks(layout, cache.length)
-        return self._forward(ids, positions, masks, cache, len(ids))
 
     def synchronize(self) -> None:
         """Wait for the device, so that the clock measures work and not its launch."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def _forward(
-        self, ids: torch.Tensor, positions: torch.Tensor, masks: Any, cache: KVCache, logits_to_keep: int
-    ) -> torch.Tensor:
+    @torch.inference_mode()
+    def _run(self, packed: torch.Tensor, spans: list[Span], cache: KVCache, kept: torch.Tensor | None) -> torch.Tensor:
+        cache.place(packed[2])
         output = self.model(
-            input_ids=ids[None],
-            attention_mask=masks,
-            position_ids=positions[None],
+            input_ids=packed[0][None],
+            position_ids=packed[1][None],
             past_key_values=cache.layers,
             use_cache=True,
-            logits_to_keep=logits_to_keep,
+            logits_to_keep=0 if kept is None else kept,
+            suffolk_spans=spans,
         )
-        logits: torch.Tensor = output.logits[0, -logits_to_keep:, : self.vocab_size]
+        logits: torch.Tensor = output.logits[0, :, : self.vocab_size]
         return logits
-
-    def _masks(self, layout: TreeLayout, cached: int) -> torch.Tensor | dict[str, torch.Tensor]:
-        """The additive 4-D mask; where layers differ in their window, one per layer type."""
-        windows = sorted({shape.window for shape in self.shapes if shape is not None}, key=lambda window: window or 0)
-        if len(windows) == 1:
-            return self._additive(tree_attention.mask(layout, cached, windows[0]))
-        names: dict[int | None, str] = {None: "full_attention"}
-        return {
-            names.get(window, "sliding_attention"): self._additive(tree_attention.mask(layout, cached, window))
-            for window in windows
-        }
-
-    def _additive(self, seen: npt.NDArray[np.bool_]) -> torch.Tensor:
-        hidden = torch.from_numpy(~seen).to(self.device)
-        additive = torch.zeros(hidden.shape, dtype=self.dtype, device=self.device)
-        return additive.masked_fill_(hidden, torch.finfo(self.dtype).min)[None, None]
 
 
 def _eos_ids(model: Any) -> frozenset[int]:

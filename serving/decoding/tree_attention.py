@@ -1,73 +1,133 @@
-"""Tree attention: all nodes of a draft tree in one forward pass of an unmodified model.
+"""Attention over the packed rows of a step, registered with transformers under ``NAME``.
 
-A node sees the context, its ancestors and itself (SpecInfer, Miao et al. 2024, section 4.2); its position is that of a token
-``depth`` behind the context, whatever its row.
+All requests' rows lie one behind the other in one sequence, so that linear layers see no padding. Here, and only here, they are
+told apart: a row sees its own slot's cached tokens, its ancestors in its own tree, and itself.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from transformers import AttentionInterface
 
-from datastore.draft_tree import DraftTree
+from datastore.errors import Unsupported
+from serving.decoding.tree_layout import TreeLayout
 
-
-@dataclass(frozen=True, slots=True)
-class TreeLayout:
-    """Rows of one forward pass: row 0 is the context's last token, row ``i + 1`` the tree's node ``i``.
-
-    Attributes:
-        tokens: int64[n + 1].
-        depths: int64[n + 1], 0 for row 0.
-        visible: bool[n + 1, n + 1], whether a row (first axis) sees another: its ancestors, itself, and row 0.
-    """
-
-    tokens: npt.NDArray[np.int64]
-    depths: npt.NDArray[np.int64]
-    visible: npt.NDArray[np.bool_]
+NAME = "suffolk_tree"
+_FOLDED_ROWS = 64
+"""Up to so many rows the query heads that share a key head are folded into rows of one head: the keys are then read once."""
 
 
-def lay_out(last_token: int, tree: DraftTree) -> TreeLayout:
-    """The rows for ``tree`` behind a context that ends in ``last_token``."""
-    size = len(tree) + 1
-    tokens = np.empty(size, np.int64)
-    tokens[0] = last_token
-    tokens[1:] = tree.tokens
-    parents = np.zeros(size, np.int64)
-    parents[1:] = tree.parents
-    parents[1:] += 1
-    depths = np.zeros(size, np.int64)
-    visible = np.eye(size, dtype=np.bool_)
-    rows = np.arange(1, size)
-    ancestors = parents[1:]
-    while len(rows):  # one round per level
-        visible[rows, ancestors] = True
-        depths[rows] += 1
-        rows, ancestors = rows[ancestors > 0], parents[ancestors[ancestors > 0]]
-    return TreeLayout(tokens, depths, visible)
+@dataclass(slots=True)
+class Span:
+    """One request's rows in a packed pass, from row ``begin`` on, behind ``cached`` tokens that begin at cache row ``first``."""
+
+    layout: TreeLayout
+    begin: int
+    first: int
+    cached: int
+    _masks: dict[tuple[int | None, int, torch.dtype], tuple[int, torch.Tensor | None]] = field(default_factory=dict)
+
+    def mask(
+        self, window: int | None, fold: int, dtype: torch.dtype, device: torch.device
+    ) -> tuple[int, torch.Tensor | None]:
+        """(how many of the oldest keys no row sees, additive mask [fold * n, keys seen], None if every row sees all of them)."""
+        key = (window, fold, dtype)
+        if key not in self._masks:
+            self._masks[key] = self._make(window, fold, dtype, device)
+        return self._masks[key]
+
+    def _make(
+        self, window: int | None, fold: int, dtype: torch.dtype, device: torch.device
+    ) -> tuple[int, torch.Tensor | None]:
+        size = len(self.layout)
+        skip = 0 if window is None else max(0, self.cached - window + 1)
+        seen = np.ones((size, self.cached - skip + size), np.bool_)
+        visible = self.layout.visible
+        seen[:, self.cached - skip :] = np.tri(size, dtype=np.bool_) if visible is None else visible
+        if window is not None:
+            positions = np.concatenate([np.arange(skip, self.cached), self.cached + self.layout.depths])
+            seen &= positions[None, :] > (self.cached + self.layout.depths)[:, None] - window
+        if seen.all():
+            return skip, None
+        hidden = torch.from_numpy(~seen).to(device)
+        mask = torch.zeros(hidden.shape, dtype=dtype, device=device).masked_fill_(hidden, -torch.inf)
+        return skip, mask.repeat(fold, 1)
 
 
-def mask(layout: TreeLayout, cached: int, window: int | None) -> npt.NDArray[np.bool_]:
-    """bool[n + 1, cached + n + 1], what each row sees of the cache and of the rows; ``window``: only that many positions back."""
-    seen = np.ones((len(layout.tokens), cached + len(layout.tokens)), np.bool_)
-    seen[:, cached:] = layout.visible
-    if window is not None:
-        positions = np.concatenate([np.arange(cached), cached + layout.depths])
-        seen &= positions[None, :] > (cached + layout.depths)[:, None] - window
-    return seen
+def attend(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
+    suffolk_spans: Sequence[Span] | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """transformers' attention interface. ``query`` [1, heads, q, width]; ``key`` and ``value``: [cache rows, heads, width]."""
+    if suffolk_spans is None:
+        raise Unsupported("this model belongs to a Target, whose passes alone it takes; load it again for other uses")
+    if s_aux is not None:
+        raise Unsupported("attention sinks are not supported")
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    outputs = [_attend_span(query, key, value, span, scaling, sliding_window, softcap) for span in suffolk_spans]
+    output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)
+    return output.transpose(1, 2), None
 
 
-def cut(tree: DraftTree, max_depth: int) -> DraftTree:
-    """``tree`` without the nodes deeper than ``max_depth``."""
-    keep = tree.depths() <= max_depth
-    if keep.all():
-        return tree
-    row = np.cumsum(keep, dtype=np.int32) - 1
-    parents = tree.parents[keep]
-    parents = np.where(parents < 0, np.int32(-1), row[parents]).astype(np.int32)
-    counts = None if tree.counts is None else tree.counts[keep]
-    return DraftTree(
-        tree.tokens[keep], parents, tree.scores[keep], tree.sources[keep], counts, tree.match_length, tree.match_count
-    )
+def _attend_span(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    span: Span,
+    scaling: float,
+    window: int | None,
+    softcap: float | None,
+) -> torch.Tensor:
+    """[1, heads, n, value width], the attention of one request's rows."""
+    size = len(span.layout)
+    heads, groups = query.shape[1], query.shape[1] // key.shape[1]
+    folded = groups if size <= _FOLDED_ROWS else 1
+    skip, mask = span.mask(window, folded, query.dtype, query.device)
+    begin, end = span.first + skip, span.first + span.cached + size
+    rows = query[:, :, span.begin : span.begin + size]
+    keys, values = key[begin:end].transpose(0, 1)[None], value[begin:end].transpose(0, 1)[None]
+    if folded == groups:
+        rows = rows.reshape(1, heads // groups, groups * size, rows.shape[-1])
+    if softcap is None:
+        output = F.scaled_dot_product_attention(
+            rows, keys, values, attn_mask=mask, scale=scaling, enable_gqa=folded != groups
+        )
+    else:
+        output = _capped_attention(rows, keys, values, mask, scaling, softcap)
+    return output.reshape(1, heads, size, output.shape[-1])
+
+
+def _capped_attention(
+    rows: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor | None,
+    scaling: float,
+    softcap: float,
+) -> torch.Tensor:
+    """Scores capped by tanh (Gemma 2), which no fused attention offers."""
+    groups = rows.shape[1] // keys.shape[1]
+    keys, values = keys.repeat_interleave(groups, 1), values.repeat_interleave(groups, 1)
+    scores = torch.tanh(rows @ keys.transpose(-1, -2) * (scaling / softcap)) * softcap
+    if mask is not None:
+        scores = scores + mask
+    kind = torch.float64 if scores.dtype == torch.float64 else torch.float32
+    return scores.softmax(-1, dtype=kind).to(values.dtype) @ values
+
+
+AttentionInterface.register(NAME, attend)

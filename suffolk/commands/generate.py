@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,9 @@ from serving.drafters.choose import NAMES, make_drafter, require_match
 from serving.drafters.limits import Limits
 
 if TYPE_CHECKING:
-    from serving.decoding.decoder import Decoder, Generation
+    from serving.decoding.drafter import Drafter
+    from serving.decoding.engine import Engine
+    from serving.decoding.generation import Generation
     from serving.decoding.target import Target
 
 EPILOG = """examples:
@@ -87,14 +89,10 @@ def _generate(
     ids: list[int],
     retriever: Retriever | None,
 ) -> int:
-    from serving.decoding.decoder import Decoder
-
     drafter = make_drafter(name, target.vocab_size, retriever, limits)
-    try:
-        generation = _stream(Decoder(target, drafter, max_nodes=args.max_nodes), ids, settings, _coloured(args.colour))
-    finally:
-        if drafter is not None:
-            drafter.close()
+    drafters = {} if drafter is None else {name: drafter}
+    with _engine(target, drafters, len(ids), settings, args.max_nodes) as engine:
+        generation = _stream(engine.generate(ids, settings, name, args.max_nodes), _coloured(args.colour))
     report: dict[str, Any] = {"model": args.model, "drafter": name} | generation.stats.to_dict()
     report["tokens_generated"] = generation.tokens
     if args.compare_plain:
@@ -105,26 +103,37 @@ def _generate(
     return 0
 
 
-def _stream(decoder: Decoder, ids: list[int], settings: SamplingSettings, coloured: bool) -> Generation:
-    generation = decoder.generate(ids, settings)
+def _engine(
+    target: Target, drafters: Mapping[str, Drafter], prompt_tokens: int, settings: SamplingSettings, max_nodes: int
+) -> Engine:
+    """An engine for one request of that size at a time."""
+    from serving.decoding.engine import Engine
+
+    room = settings.max_new_tokens
+    if target.context_length is not None:
+        room = max(0, min(room, target.context_length - prompt_tokens))
+    return Engine(target, drafters, slots=1, capacity=prompt_tokens + room + (max_nodes if drafters else 1), queue=0)
+
+
+def _stream(generation: Generation, coloured: bool) -> Generation:
     try:
         for step in generation:
             sys.stdout.write("".join(_paint(text, source) if coloured else text for text, source in step.pieces))
             sys.stdout.flush()
     finally:
-        generation.close()
+        generation.cancel()
         with contextlib.suppress(BrokenPipeError):
             print(flush=True)
     return generation
 
 
 def _compare(target: Target, ids: list[int], settings: SamplingSettings, drafted: Generation) -> dict[str, Any]:
-    from serving.decoding.decoder import Decoder
     from serving.decoding.near_tie import first_difference
 
-    plain = Decoder(target).generate(ids, settings)
-    for _ in plain:
-        pass
+    with _engine(target, {}, len(ids), settings, 1) as engine:
+        plain = engine.generate(ids, settings)
+        for _ in plain:
+            pass
     difference = first_difference(target, ids, plain.tokens, drafted.tokens, settings)
     compared = {
         "tokens": plain.stats.tokens,

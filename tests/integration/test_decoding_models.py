@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,21 +12,18 @@ import transformers
 
 from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument, ResourceExhausted, Unsupported
+from serving.decoding.kv_cache import KVCache
 from serving.decoding.near_tie import first_difference
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
-from serving.decoding.tree_attention import lay_out
+from serving.decoding.tree_layout import lay_out
 from tests.drafters import MadeUpDrafter, eager_decoder, knowing, random_tree, tree
 from tests.tiny_models import FAMILIES, VOCAB, tiny_model
 
+ORACLE = {"gemma2": "eager"}
+"""Attention of the oracle where it is not transformers' choice: capped scores have no other."""
+
 PROMPT = [(7 * number) % VOCAB for number in range(20)]
-NO_SDPA = {"gemma2"}
-CASES = [
-    (family, attention)
-    for family in FAMILIES
-    for attention in ("sdpa", "eager")
-    if attention == "eager" or family not in NO_SDPA
-]
 
 
 def path_to(draft: DraftTree, node: int) -> list[int]:
@@ -42,29 +40,51 @@ def logits_after(model: Any, tokens: list[int]) -> torch.Tensor:
     return logits
 
 
-@pytest.mark.parametrize(("family", "attention"), CASES)
-def test_a_tree_in_one_pass_equals_its_paths_one_by_one(family: str, attention: str) -> None:
-    """Also behind a compacted tree, and further than a sliding window reaches."""
-    model = tiny_model(family, attention=attention)
-    target = Target.wrap(model)
-    limit = 1e-9 if attention == "sdpa" else 1e-4  # eager attention computes its softmax in fp32
-    first, second = random_tree(np.random.default_rng(0), 9, VOCAB), random_tree(np.random.default_rng(1), 9, VOCAB)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_packed_trees_equal_their_paths_one_by_one(family: str) -> None:
+    """Two requests of different lengths in one pass, also behind a compacted tree, and further than a sliding window reaches.
+
+    The oracle is an untouched model of transformers, which reads each path from its beginning.
+    """
+    oracle, target = tiny_model(family, attention=ORACLE.get(family)), Target.wrap(tiny_model(family))
+    limit = (
+        1e-9 if oracle.config._attn_implementation == "sdpa" else 1e-4
+    )  # eager attention computes its softmax in fp32
+    contexts = [list(PROMPT), [*PROMPT[3:], 9]]
     changed = [*PROMPT[:-3], 1, *PROMPT[-2:]]
-    assert (logits_after(model, PROMPT) - logits_after(model, changed)).abs().max() > 1e-2  # or a mask would not matter
-    cache = target.new_cache(64)
-    target.prefill(PROMPT[:-1], cache)
-    rows = target.forward_tree(lay_out(PROMPT[-1], first), cache)
-    for node in range(-1, 9):
-        expected = logits_after(model, PROMPT + path_to(first, node))
-        assert (rows[node + 1] - expected).abs().max() < limit
-    deepest = int(np.argmax(first.depths()))
-    accepted = [node for node in range(9) if path_to(first, node) == path_to(first, deepest)[: first.depths()[node]]]
-    cache.keep(torch.tensor([0, *(node + 1 for node in accepted)]))
-    context = PROMPT + path_to(first, deepest)
-    rows = target.forward_tree(lay_out(5, second), cache)
-    for node in range(-1, 9):
-        expected = logits_after(model, [*context, 5, *path_to(second, node)])
-        assert (rows[node + 1] - expected).abs().max() < limit
+    assert (
+        logits_after(oracle, PROMPT) - logits_after(oracle, changed)
+    ).abs().max() > 1e-2  # or attention would not matter
+    cache = target.new_cache(3, 64)
+    slots = [2, 0]
+    for slot, context in zip(slots, contexts, strict=True):
+        target.prefill(context[:-1], cache, slot)
+    drafts = [random_tree(np.random.default_rng(seed), size, VOCAB) for seed, size in ((0, 9), (1, 6))]
+    kept = []
+    for draft, context, rows in zip(drafts, contexts, forward(target, cache, slots, contexts, drafts), strict=True):
+        for node in range(-1, len(draft)):
+            expected = logits_after(oracle, context + path_to(draft, node))
+            assert (rows[node + 1] - expected).abs().max() < limit
+        deepest = int(np.argmax(draft.depths()))
+        accepted = [
+            node for node in range(len(draft))
+            if path_to(draft, node) == path_to(draft, deepest)[: draft.depths()[node]]
+        ]  # fmt: skip
+        kept.append(np.asarray([0, *(node + 1 for node in accepted)]))
+        context += [*path_to(draft, deepest), 5]
+    cache.keep(slots, kept)
+    drafts = [random_tree(np.random.default_rng(seed), size, VOCAB) for seed, size in ((2, 5), (3, 0))]
+    for draft, context, rows in zip(drafts, contexts, forward(target, cache, slots, contexts, drafts), strict=True):
+        for node in range(-1, len(draft)):
+            assert (rows[node + 1] - logits_after(oracle, context + path_to(draft, node))).abs().max() < limit
+
+
+def forward(
+    target: Target, cache: KVCache, slots: list[int], contexts: list[list[int]], drafts: list[DraftTree]
+) -> list[torch.Tensor]:
+    layouts = [lay_out(context[-1], draft) for context, draft in zip(contexts, drafts, strict=True)]
+    sizes = [len(layout) for layout in layouts]
+    return list(target.forward(cache, slots, layouts, sizes).split(sizes))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -85,22 +105,23 @@ def test_greedy_text_is_that_of_transformers_generate(family: str) -> None:
 
 def test_a_prompt_longer_than_a_prefill_chunk() -> None:
     model = tiny_model(max_position_embeddings=2048)
-    target = Target.wrap(model)
     prompt = np.random.default_rng(0).integers(0, VOCAB, 1100).tolist()
-    cache = target.new_cache(1100)
-    assert (target.prefill(prompt, cache)[0] - logits_after(model, prompt)).abs().max() < 1e-9
+    expected = logits_after(model, prompt)
+    target = Target.wrap(model)
+    cache = target.new_cache(1, 1100)
+    assert (target.prefill(prompt, cache)[0] - expected).abs().max() < 1e-9
 
 
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
         ("Mamba", {"hidden_size": 32, "num_hidden_layers": 2}, "keeps no keys and values"),
-        ("Bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 4}, "does not take a 4-D attention mask"),
-        ("Mpt", {"d_model": 32, "n_layers": 2, "n_heads": 4}, "does not honour 4-D attention masks"),
+        ("Bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 4}, "its attention cannot be replaced"),
+        ("Mpt", {"d_model": 32, "n_layers": 2, "n_heads": 4}, "its attention cannot be replaced"),
         (
             "GPTNeo",
             {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]},
-            "local attention counts rows",
+            "its attention cannot be replaced",
         ),
         (
             "Llama4Text",
@@ -127,13 +148,28 @@ def test_models_that_cannot_hold_trees_are_refused(name: str, options: dict[str,
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_rounding_is_told_from_a_mask_that_is_ignored(dtype: torch.dtype) -> None:
+def test_rounding_is_told_from_attention_that_is_ignored(dtype: torch.dtype) -> None:
     for family in ("llama", "gpt2"):
         Target.wrap(tiny_model(family).to(dtype))
-    torch.manual_seed(0)
-    config = transformers.MptConfig(vocab_size=VOCAB, d_model=32, n_layers=2, n_heads=4)
-    with pytest.raises(Unsupported, match="does not honour 4-D attention masks"):
-        Target.wrap(transformers.AutoModelForCausalLM.from_config(config).to(dtype))
+    model = tiny_model().to(dtype)
+    for layer in model.model.layers:
+        layer.self_attn.forward = partial(without_spans, layer.self_attn.forward)
+    with pytest.raises(Unsupported, match="does not take tree attention"):
+        Target.wrap(model)
+
+
+def without_spans(forward: Any, *args: Any, suffolk_spans: Any = None, **kwargs: Any) -> Any:
+    """An attention layer that drops what it does not know."""
+    return forward(*args, **kwargs)
+
+
+def test_a_model_belongs_to_one_target() -> None:
+    model = tiny_model()
+    Target.wrap(model)
+    with pytest.raises(Unsupported, match="belongs to another Target; load it again"):
+        Target.wrap(model)
+    with pytest.raises(Unsupported, match="belongs to a Target, whose passes alone it takes"):
+        model(input_ids=torch.tensor([PROMPT]))
 
 
 def greedy(target: Target, drafter: Any = None, **settings: Any) -> Any:
@@ -142,8 +178,8 @@ def greedy(target: Target, drafter: Any = None, **settings: Any) -> Any:
 
 
 def test_eos_inside_an_accepted_path_ends_the_text_there() -> None:
+    output = greedy(Target.wrap(tiny_model()), max_new_tokens=20)[0].tokens
     model = tiny_model()
-    output = greedy(Target.wrap(model), max_new_tokens=20)[0].tokens
     model.generation_config.eos_token_id = output[7]
     target = Target.wrap(model)
     end = output.index(output[7]) + 1

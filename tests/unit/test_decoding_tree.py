@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from datastore.draft_tree import DraftTree
-from serving.decoding.tree_attention import cut, lay_out, mask
+from serving.decoding.tree_attention import Span
+from serving.decoding.tree_layout import chain, cut, lay_out
 from serving.decoding.verification import accept
 from tests.drafters import random_tree, tree
 
@@ -23,6 +25,7 @@ def test_a_row_sees_its_ancestors_and_no_other(seed: int) -> None:
     draft = random_tree(np.random.default_rng(seed), 25, 50)
     layout = lay_out(7, draft)
     assert layout.tokens.tolist() == [7, *draft.tokens.tolist()]
+    assert layout.visible is not None
     assert layout.visible[0].tolist() == [True] + [False] * 25
     for node in range(25):
         path = ancestors(draft, node)
@@ -31,22 +34,32 @@ def test_a_row_sees_its_ancestors_and_no_other(seed: int) -> None:
 
 
 @pytest.mark.parametrize("window", [None, 1, 3, 6, 100])
-def test_the_mask_is_by_position_within_the_window(window: int | None) -> None:
-    draft = random_tree(np.random.default_rng(1), 12, 50)
-    layout = lay_out(7, draft)
-    seen = mask(layout, 5, window)
+@pytest.mark.parametrize("branching", [True, False])
+def test_the_mask_is_by_position_within_the_window(window: int | None, branching: bool) -> None:
+    layout = lay_out(7, random_tree(np.random.default_rng(1), 12, 50)) if branching else chain(np.arange(13))
+    skipped, mask = Span(layout, 0, 0, 5).mask(window, 2, torch.float64, torch.device("cpu"))
     positions = list(range(5)) + [5 + int(depth) for depth in layout.depths]
+    assert mask is not None
     for row in range(13):
         for column in range(5 + 13):
-            near = window is None or positions[column] > 5 + layout.depths[row] - window
-            visible = column < 5 or layout.visible[row, column - 5]
-            assert seen[row, column] == (near and visible)
+            near = window is None or positions[column] > positions[5 + row] - window
+            visible = column < 5 or (column - 5 <= row if layout.visible is None else layout.visible[row, column - 5])
+            for fold in (0, 13):
+                seen = column >= skipped and bool(mask[fold + row, column - skipped] == 0)
+                assert seen == (near and visible)
 
 
-def test_an_empty_tree_is_one_row() -> None:
+def test_one_row_needs_no_mask() -> None:
     layout = lay_out(7, DraftTree.empty())
     assert layout.tokens.tolist() == [7]
-    assert mask(layout, 3, None).all()
+    assert Span(layout, 0, 0, 3).mask(None, 1, torch.float32, torch.device("cpu")) == (0, None)
+    assert Span(layout, 0, 0, 30).mask(7, 1, torch.float32, torch.device("cpu")) == (24, None)
+
+
+def test_a_draft_without_branches_is_a_chain() -> None:
+    layout = lay_out(7, tree([1, 2, 3], [-1, 0, 1]))
+    assert layout.visible is None
+    assert layout.depths.tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("seed", range(8))

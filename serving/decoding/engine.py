@@ -1,0 +1,201 @@
+"""The engine: a step loop on a thread of its own, with a bounded queue in front."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections import deque
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from datastore.errors import Internal, InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
+from serving.decoding.cost_curve import CostCurve
+from serving.decoding.drafter import Drafter
+from serving.decoding.generation import Generation
+from serving.decoding.request import Request, Step, Tokens
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.step_loop import StepLoop
+from serving.decoding.target import Target
+
+log = logging.getLogger(__name__)
+
+
+class Engine:
+    """Generates for many requests at once. Safe to use from any thread; a context manager that closes itself.
+
+    The tokens of a request depend on its prompt and settings alone: not on its drafter, nor on the other requests.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        drafters: Mapping[str, Drafter] | None = None,
+        curve: CostCurve | None = None,
+        slots: int = 8,
+        capacity: int = 4096,
+        queue: int = 64,
+    ) -> None:
+        """Allocates the cache and starts the thread.
+
+        Args:
+            target: the model whose text is produced.
+            drafters: by name; each request chooses one. ``close`` closes them.
+            curve: the target's costs; None to measure them now if there are drafters.
+            slots: requests that are decoded at once, 1..1024.
+            capacity: tokens of a request, its prompt and its largest tree included.
+            queue: requests that may wait for a slot, 0 or more.
+
+        Raises:
+            InvalidArgument: a value is out of its range.
+            ResourceExhausted: no memory for the cache.
+        """
+        if queue < 0:
+            raise InvalidArgument(f"queue is {queue}; it must be 0 or more")
+        self._drafters = dict(drafters or {})
+        self._loop = StepLoop(target, self._drafters, curve, slots, capacity)
+        self._queue = queue
+        self._numbers = itertools.count(1)
+        self._waiting: deque[Generation] = deque()
+        self._running: dict[int, Generation] = {}
+        self._cancelled: list[Generation] = []
+        self._changed = threading.Condition()
+        self._stats = self._loop.stats.to_dict()
+        self._closing = False
+        self._death: SuffolkError | None = None
+        self._thread = threading.Thread(target=self._run, name="suffolk-engine", daemon=True)
+        self._thread.start()
+
+    @property
+    def target(self) -> Target:
+        return self._loop.target
+
+    @property
+    def cache_bytes(self) -> int:
+        """Memory of the cache, all of it taken at the start."""
+        return self._loop.cache.nbytes
+
+    @property
+    def death(self) -> SuffolkError | None:
+        """Why the engine died; None while it lives or after ``close``."""
+        return self._death
+
+    def generate(
+        self, prompt: Tokens, settings: SamplingSettings | None = None, drafter: str = "", max_nodes: int = 64
+    ) -> Generation:
+        """Start a generation; it runs whether or not anybody reads its steps.
+
+        Args:
+            prompt: token ids.
+            settings: None for greedy decoding of up to 256 tokens.
+            drafter: the name of one of the engine's; empty or "none" for plain decoding.
+            max_nodes: largest tree, 1..1024.
+
+        Raises:
+            InvalidArgument: the prompt or a value cannot be used.
+            ResourceExhausted: no slot is free and the queue is full, or the request is too long for a slot.
+            Unavailable: the engine has died or is closed.
+        """
+        name = "" if drafter == "none" else drafter
+        settings = SamplingSettings() if settings is None else settings
+        request = Request(next(self._numbers), self.target, prompt, settings, name, max_nodes)
+        self._loop.require_room(request)
+        generation = Generation(request, self._cancel)
+        with self._changed:
+            self._require_alive()
+            if len(self._running) + len(self._waiting) >= self._loop.cache.slots + self._queue:
+                raise ResourceExhausted(
+                    f"{len(self._running)} requests run and {len(self._waiting)} wait, and the queue holds {self._queue}; "
+                    "try again later"
+                )
+            self._waiting.append(generation)
+            self._changed.notify_all()
+        return generation
+
+    def stats(self) -> dict[str, Any]:
+        """Counts and seconds so far, and what runs and waits now."""
+        with self._changed:
+            return self._stats | {"running": len(self._running), "waiting": len(self._waiting)}
+
+    def close(self) -> None:
+        """Cancel what runs, end the thread, close the drafters. Calling it again does nothing."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+        while self._drafters:
+            self._drafters.popitem()[1].close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _require_alive(self) -> None:
+        if self._death is not None:
+            raise Unavailable(f"the engine has died ({self._death}); start it again")
+        if self._closing:
+            raise Unavailable("the engine is closed")
+
+    def _cancel(self, generation: Generation) -> None:
+        with self._changed:
+            self._cancelled.append(generation)
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        error: SuffolkError | None = None
+        try:
+            while self._admit():
+                self._deliver(self._loop.step())
+        except SuffolkError as fault:
+            error = fault
+        except Exception as fault:  # whatever it is, those who wait must learn of it
+            log.exception("the engine has died")
+            error = Internal(f"{type(fault).__name__}: {fault}")
+        with self._changed:
+            self._death = error
+            for generation in [*self._running.values(), *self._waiting]:
+                generation.request.stats.finish = generation.request.stats.finish or ("error" if error else "cancelled")
+                generation.end(error)
+            self._running.clear()
+            self._waiting.clear()
+
+    def _admit(self) -> bool:
+        """Between two steps: who leaves, who joins. False when the engine closes; waits while there is nothing to do."""
+        with self._changed:
+            while not (self._running or self._waiting or self._closing):
+                self._cancelled.clear()
+                self._changed.wait()
+            for generation in self._cancelled:
+                self._drop(generation)
+            self._cancelled.clear()
+            while self._waiting and self._loop.free:
+                generation = self._waiting.popleft()
+                self._loop.join(generation.request)
+                self._running[generation.request.number] = generation
+            return not self._closing
+
+    def _drop(self, generation: Generation) -> None:
+        request = generation.request
+        if self._running.pop(request.number, None) is not None:
+            self._loop.leave(request)
+        elif generation in self._waiting:
+            self._waiting.remove(generation)
+            request.stats.finish = "cancelled"
+        generation.end()
+
+    def _deliver(self, answers: list[tuple[Request, Step | SuffolkError]]) -> None:
+        with self._changed:
+            self._stats = self._loop.stats.to_dict()
+            for request, answer in answers:
+                generation = self._running[request.number]
+                if isinstance(answer, Step):
+                    generation.put(answer)
+                if request.stats.finish:
+                    del self._running[request.number]
+                    generation.end(answer if isinstance(answer, SuffolkError) else None)

@@ -1,0 +1,119 @@
+"""Asks drafters for the trees of a step. Whatever they do wrong costs a draft: it is counted, logged once, and never raised."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.draft_tree import DraftTree
+from datastore.errors import InvalidArgument
+from serving.decoding.drafter import Drafter, DraftRequest
+from serving.decoding.request import Request
+
+log = logging.getLogger(__name__)
+_MISSED = "missed "
+
+
+class Proposals:
+    """The drafters of a step loop, by name. Not thread-safe.
+
+    Attributes:
+        faults: faults that were caught here, by kind; those that drafters caught themselves are in their ``stats``.
+    """
+
+    def __init__(self, drafters: Mapping[str, Drafter], vocab_size: int) -> None:
+        self._drafters = dict(drafters)
+        self._vocab_size = vocab_size
+        self.faults: Counter[str] = Counter()
+
+    def ask(self, requests: Sequence[Request]) -> tuple[list[DraftTree], list[float]]:
+        """A sound tree for each of ``requests``, one call per drafter, and each one's share of the seconds it took."""
+        trees = [DraftTree.empty()] * len(requests)
+        seconds = [0.0] * len(requests)
+        groups: defaultdict[str, list[int]] = defaultdict(list)
+        for at, request in enumerate(requests):
+            groups[request.drafter].append(at)
+        for name, members in groups.items():
+            begin = time.perf_counter()
+            found = self._propose(name, [requests[at] for at in members])
+            share = (time.perf_counter() - begin) / len(members)
+            for at, tree in zip(members, found, strict=True):
+                trees[at], seconds[at] = tree, share
+        return trees, seconds
+
+    def observe(self, request: Request, tokens: npt.NDArray[np.int32]) -> None:
+        """Tell the request's drafter which tokens followed its last draft."""
+        try:
+            self._drafters[request.drafter].observe(request.number, tokens)
+        except Exception as error:  # noqa: BLE001  # whatever a drafter does wrong, it costs its draft and not the text
+            self._miss(request.drafter, [request], error)
+
+    def release(self, request: Request) -> None:
+        """Tell the request's drafter that it has ended."""
+        try:
+            self._drafters[request.drafter].release(request.number)
+        except Exception as error:  # noqa: BLE001  # as above
+            self._miss(request.drafter, [request], error)
+
+    def _propose(self, name: str, requests: list[Request]) -> list[DraftTree]:
+        drafter = self._drafters[name]
+        asked = [DraftRequest(each.number, each.tokens[: each.length], each.max_nodes) for each in requests]
+        try:
+            before = _missed(drafter)
+            trees = drafter.propose(asked)
+            missed = _missed(drafter) - before
+            if len(trees) != len(requests):
+                raise InvalidArgument(f"{len(trees)} trees came for {len(requests)} requests")
+        except Exception as error:  # noqa: BLE001  # as above
+            self._miss(name, requests, error)
+            return [DraftTree.empty()] * len(requests)
+        for request in requests:
+            request.stats.missed.update(missed)
+        return [self._check(name, request, tree) for request, tree in zip(requests, trees, strict=True)]
+
+    def _check(self, name: str, request: Request, tree: DraftTree) -> DraftTree:
+        try:
+            return checked_tree(tree, self._vocab_size, request.max_nodes)
+        except Exception as error:  # noqa: BLE001  # as above: what came may be anything
+            self._miss(name, [request], error)
+            return DraftTree.empty()
+
+    def _miss(self, name: str, requests: Sequence[Request], error: Exception) -> None:
+        reason = type(error).__name__
+        if not self.faults[reason]:
+            log.warning("drafter %s: %s; going on without its draft", name, error)
+        self.faults[reason] += 1
+        for request in requests:
+            request.stats.missed[reason] += 1
+
+
+def checked_tree(tree: DraftTree, vocab_size: int, max_nodes: int) -> DraftTree:
+    """``tree`` cut to ``max_nodes``, if its nodes and scores are sound.
+
+    Raises:
+        InvalidArgument: it is no tree over this vocabulary, an array has the wrong type, or a score is not in 0..1.
+    """
+    for name, kind in (("tokens", "i"), ("parents", "i"), ("scores", "f"), ("sources", "u")):
+        array = getattr(tree, name)
+        if array.ndim != 1 or array.dtype.kind != kind:
+            raise InvalidArgument(
+                f"draft tree: {name} is {array.dtype}[{array.ndim} axes]; it must be as DraftTree documents it"
+            )
+    tree = replace(tree, counts=None).validate(vocab_size).head(max_nodes)
+    if len(tree) and not bool(np.all((tree.scores >= 0) & (tree.scores <= 1))):  # refuses NaN too
+        raise InvalidArgument(
+            f"draft tree: scores reach from {tree.scores.min()} to {tree.scores.max()}; they must be within 0..1"
+        )
+    return tree
+
+
+def _missed(drafter: Drafter) -> Counter[str]:
+    return Counter(
+        {key[len(_MISSED) :]: int(value) for key, value in drafter.stats().items() if key.startswith(_MISSED)}
+    )

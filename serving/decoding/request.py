@@ -1,0 +1,137 @@
+"""One request: its tokens, how it samples, where it ends, and its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.errors import InvalidArgument
+from serving.decoding.account import Account
+from serving.decoding.memory import memory_guard
+from serving.decoding.sampler import Sampler
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.stats import GenerationStats
+from serving.decoding.target import Target
+from serving.decoding.text_stream import TextStream
+
+Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one target pass gave for a request.
+
+    Attributes:
+        tokens: one or more token ids, in order.
+        sources: for each, the ``Source`` bits of the accepted draft node; 0 for the target's own draw.
+        pieces: (text, source bits) that became safe to show; empty without a tokenizer.
+        finish: why the text ends with this step (eos, stop, length, context), else empty.
+    """
+
+    tokens: tuple[int, ...]
+    sources: tuple[int, ...]
+    pieces: tuple[tuple[str, int], ...]
+    finish: str
+
+
+class Request:
+    """A request from its prompt to its end. Made by whoever submits it, then used by one step loop alone.
+
+    Attributes:
+        number: the same for the request's whole life, and no other's.
+        drafter: name of its drafter; empty for none.
+        max_nodes: its largest tree.
+        length: tokens so far, prompt and generated: ``tokens[:length]``.
+        slot: its place in the cache while it runs.
+        account: what drafting has earned; None without a drafter.
+        stats: its numbers.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        target: Target,
+        prompt: Tokens,
+        settings: SamplingSettings,
+        drafter: str = "",
+        max_nodes: int = 64,
+    ) -> None:
+        """Raises InvalidArgument: the prompt is empty, has ids outside the vocabulary or fills the model's context, or stop
+        strings are asked of a target without a tokenizer."""
+        ids = _checked_prompt(prompt, target)
+        if settings.stop and target.tokenizer is None:
+            raise InvalidArgument(f"stop strings need a tokenizer; model {target.name} was loaded without one")
+        room = settings.max_new_tokens
+        if target.context_length is not None:
+            room = min(room, target.context_length - len(ids))
+        self.number = number
+        self.drafter = drafter
+        self.max_nodes = max_nodes
+        self.settings = settings
+        with memory_guard(f"{room} new tokens"):
+            self.tokens = np.empty(len(ids) + room, np.int32)
+        self.tokens[: len(ids)] = ids
+        self.length = len(ids)
+        self.slot = -1
+        self.account: Account | None = None
+        self.sampler = Sampler(settings, target.vocab_size, target.device)
+        self.stats = GenerationStats(prompt_tokens=len(ids))
+        self._eos_ids = frozenset() if settings.ignore_eos else target.eos_ids
+        self._text = None if target.tokenizer is None else TextStream(target.tokenizer, settings.stop)
+
+    @property
+    def room(self) -> int:
+        """How many drafted tokens may still be accepted: one token more comes from the target."""
+        return len(self.tokens) - self.length - 1
+
+    @property
+    def generated(self) -> list[int]:
+        """The tokens generated so far."""
+        return [int(token) for token in self.tokens[self.stats.prompt_tokens : self.length]]
+
+    def commit(self, drawn: Sequence[int], marks: Sequence[int]) -> Step:
+        """Append the ``drawn`` tokens, with their sources' ``marks``, up to where plain decoding would have ended."""
+        tokens: list[int] = []
+        pieces: list[tuple[str, int]] = []
+        for token, source in zip(drawn, marks, strict=True):
+            tokens.append(token)
+            self.tokens[self.length] = token
+            self.length += 1
+            if self._text is not None:
+                pieces += self._text.push(token, source)
+            self.stats.finish = self._finish(token)
+            if self.stats.finish:
+                break
+        if self.stats.finish and self._text is not None:
+            pieces += self._text.finish()
+        self.stats.tokens += len(tokens)
+        self.stats.accepted_by_source.update(source for source in marks[: len(tokens)] if source)
+        return Step(tuple(tokens), tuple(marks[: len(tokens)]), tuple(pieces), self.stats.finish)
+
+    def _finish(self, token: int) -> str:
+        if token in self._eos_ids:
+            return "eos"
+        if self._text is not None and self._text.stopped:
+            return "stop"
+        if self.length - self.stats.prompt_tokens == self.settings.max_new_tokens:
+            return "length"
+        return "context" if self.length == len(self.tokens) else ""
+
+
+def _checked_prompt(prompt: Tokens, target: Target) -> npt.NDArray[np.int32]:
+    ids = np.asarray(prompt, np.int64)
+    if ids.ndim != 1 or not len(ids):
+        raise InvalidArgument("the prompt is empty; give at least one token")
+    if ids.min() < 0 or ids.max() >= target.vocab_size:
+        raise InvalidArgument(
+            f"the prompt has ids {ids.min()}..{ids.max()}; model {target.name} has {target.vocab_size}"
+        )
+    if target.context_length is not None and len(ids) >= target.context_length:
+        raise InvalidArgument(
+            f"the prompt has {len(ids)} tokens; model {target.name} takes {target.context_length} in all; shorten the prompt"
+        )
+    return ids.astype(np.int32)

@@ -1,0 +1,70 @@
+"""The rows of a forward pass: a draft tree behind a context's last token (SpecInfer, Miao et al. 2024), or a run of the prompt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.draft_tree import DraftTree
+
+
+@dataclass(frozen=True, slots=True)
+class TreeLayout:
+    """One request's rows of a forward pass. For a tree row 0 is the context's last token, row ``i + 1`` the tree's node ``i``.
+
+    Attributes:
+        tokens: int64[n].
+        depths: int64[n], a row's position behind the cached tokens; 0 for row 0.
+        visible: bool[n, n], whether a row (first axis) sees another: its ancestors and itself. None for a chain, in which every
+            row sees those before it.
+    """
+
+    tokens: npt.NDArray[np.int64]
+    depths: npt.NDArray[np.int64]
+    visible: npt.NDArray[np.bool_] | None
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+def lay_out(last_token: int, tree: DraftTree) -> TreeLayout:
+    """The rows for ``tree`` behind a context that ends in ``last_token``."""
+    size = len(tree) + 1
+    tokens = np.empty(size, np.int64)
+    tokens[0] = last_token
+    tokens[1:] = tree.tokens
+    parents = np.zeros(size, np.int64)
+    parents[1:] = tree.parents
+    parents[1:] += 1
+    if np.array_equal(parents[1:], np.arange(size - 1)):
+        return chain(tokens)
+    depths = np.zeros(size, np.int64)
+    visible = np.eye(size, dtype=np.bool_)
+    rows = np.arange(1, size)
+    ancestors = parents[1:]
+    while len(rows):  # one round per level
+        visible[rows, ancestors] = True
+        depths[rows] += 1
+        rows, ancestors = rows[ancestors > 0], parents[ancestors[ancestors > 0]]
+    return TreeLayout(tokens, depths, visible)
+
+
+def chain(tokens: npt.NDArray[np.int64]) -> TreeLayout:
+    """The rows for ``tokens`` one behind the other: a part of a prompt, or a draft without branches."""
+    return TreeLayout(tokens, np.arange(len(tokens)), None)
+
+
+def cut(tree: DraftTree, max_depth: int) -> DraftTree:
+    """``tree`` without the nodes deeper than ``max_depth``."""
+    keep = tree.depths() <= max_depth
+    if keep.all():
+        return tree
+    row = np.cumsum(keep, dtype=np.int32) - 1
+    parents = tree.parents[keep]
+    parents = np.where(parents < 0, np.int32(-1), row[parents]).astype(np.int32)
+    counts = None if tree.counts is None else tree.counts[keep]
+    return DraftTree(
+        tree.tokens[keep], parents, tree.scores[keep], tree.sources[keep], counts, tree.match_length, tree.match_count
+    )

@@ -1,0 +1,192 @@
+"""The engine: many callers, a bounded queue, cancellation, asynchronous reading, and an honest death."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datastore.draft_tree import DraftTree
+from datastore.errors import InvalidArgument, ResourceExhausted, Unavailable
+from serving.decoding.cost_curve import CostCurve
+from serving.decoding.engine import Engine
+from serving.decoding.generation import Generation
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.target import Target
+from serving.drafters.prompt_lookup import PromptLookupDrafter
+from tests.drafters import MadeUpDrafter, eager_decoder
+from tests.tiny_models import VOCAB, tiny_model
+
+PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
+LONG = SamplingSettings(max_new_tokens=400)
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    return Target.wrap(tiny_model())
+
+
+@pytest.fixture
+def engine(target: Target) -> Iterator[Engine]:
+    drafters = {"prompt-lookup": PromptLookupDrafter(VOCAB)}
+    with Engine(target, drafters, CostCurve([1], [1.0]), slots=2, capacity=500, queue=3) as engine:
+        yield engine
+
+
+def alone(target: Target, prompt: list[int], settings: SamplingSettings) -> list[int]:
+    run = eager_decoder(target, None).generate(prompt, settings)
+    list(run)
+    return run.tokens
+
+
+def test_callers_in_many_threads_get_their_own_text(target: Target, engine: Engine) -> None:
+    prompts = [[number, *PROMPT] for number in range(5)]
+    settings = [SamplingSettings(max_new_tokens=20 + number, temperature=0.5 * (number % 3)) for number in range(5)]
+    found: dict[int, list[int]] = {}
+
+    def call(number: int) -> None:
+        generation = engine.generate(prompts[number], settings[number], "prompt-lookup" if number % 2 else "")
+        found[number] = [token for step in generation for token in step.tokens]
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {number: alone(target, prompts[number], settings[number]) for number in range(5)}
+    stats = engine.stats()
+    assert stats["requests"] == 5
+    assert stats["tokens"] == sum(len(tokens) for tokens in found.values())
+    assert stats["running"] == stats["waiting"] == 0
+    assert stats["turns"] > stats["passes"]  # some passes served two
+
+
+def test_asynchronous_readers_share_an_event_loop(target: Target, engine: Engine) -> None:
+    async def read(number: int) -> list[int]:
+        generation = engine.generate([number, *PROMPT], SamplingSettings(max_new_tokens=15))
+        return [token async for step in generation for token in step.tokens]
+
+    async def read_all() -> list[list[int]]:
+        return await asyncio.gather(*(read(number) for number in range(4)))
+
+    expected = [alone(target, [number, *PROMPT], SamplingSettings(max_new_tokens=15)) for number in range(4)]
+    assert asyncio.run(read_all()) == expected
+
+
+def test_a_full_queue_refuses_at_once_and_a_cancelled_request_makes_room(engine: Engine) -> None:
+    running = [engine.generate(PROMPT, LONG) for _ in range(5)]  # two slots, three in the queue
+    with pytest.raises(ResourceExhausted, match="the queue holds 3; try again later"):
+        engine.generate(PROMPT, LONG)
+    running[0].cancel()
+    running[3].cancel()
+    assert next(running[2]).tokens  # it has the slot now
+    assert running[0].stats.finish == running[3].stats.finish == "cancelled"
+    assert list(running[3]) == []  # never began
+    engine.generate(PROMPT, LONG)
+    running[0].cancel()  # again: nothing happens
+
+
+def test_closing_ends_what_runs_and_refuses_what_comes(engine: Engine) -> None:
+    generation = engine.generate(PROMPT, LONG)
+    next(generation)
+    engine.close()
+    list(generation)
+    assert generation.stats.finish == "cancelled"
+    with pytest.raises(Unavailable, match="the engine is closed"):
+        engine.generate(PROMPT, LONG)
+    assert engine.death is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"prompt": []}, InvalidArgument, "the prompt is empty"),
+        ({"drafter": "eagle"}, InvalidArgument, "drafter 'eagle' is not loaded; loaded: prompt-lookup"),
+        ({"max_nodes": 0, "drafter": "prompt-lookup"}, InvalidArgument, "max_nodes is 0"),
+        (
+            {"settings": SamplingSettings(max_new_tokens=493)},
+            ResourceExhausted,
+            "needs 501 cache rows .* a slot has 500",
+        ),
+    ],
+)
+def test_what_cannot_run_is_refused_before_it_waits(
+    engine: Engine, arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        engine.generate(**({"prompt": PROMPT} | arguments))
+
+
+@pytest.mark.parametrize("options", [{"slots": 0}, {"slots": 2000}, {"capacity": 1}, {"queue": -1}])
+def test_options_out_of_range_are_refused(target: Target, options: dict[str, int]) -> None:
+    with pytest.raises(InvalidArgument, match=next(iter(options))):
+        Engine(target, **options)
+
+
+def test_an_engine_that_dies_tells_everybody() -> None:
+    target = Target.wrap(tiny_model())
+    with Engine(target, slots=1, capacity=500) as engine:
+        generations = [engine.generate(PROMPT, LONG) for _ in range(2)]
+        next(generations[0])
+        target.model.forward = broken
+        for generation in generations:
+            with pytest.raises(Exception, match="the device is gone"):
+                list(generation)
+            assert generation.stats.finish == "error"
+        with pytest.raises(Unavailable, match="the engine has died .*the device is gone.*; start it again"):
+            engine.generate(PROMPT, LONG)
+        assert engine.death is not None
+
+
+def broken(*args: Any, **kwargs: Any) -> Any:
+    raise RuntimeError("the device is gone")
+
+
+def test_a_drafter_that_fails_in_every_way_costs_drafts_only(target: Target) -> None:
+    class Failing(MadeUpDrafter):
+        def observe(self, request_id: int, tokens: Any) -> None:
+            raise KeyError(request_id)
+
+        def release(self, request_id: int) -> None:
+            raise ZeroDivisionError
+
+    def fail(request: Any) -> DraftTree:
+        raise RuntimeError("no draft")
+
+    drafters = {"failing": Failing(fail), "forgetful": Failing(lambda request: DraftTree.empty())}
+    with Engine(target, drafters, CostCurve([1], [1.0]), slots=2, capacity=500) as engine:
+        generations = {name: engine.generate(PROMPT, SamplingSettings(max_new_tokens=30), name) for name in drafters}
+        for generation in generations.values():
+            list(generation)
+            assert generation.tokens == alone(target, PROMPT, SamplingSettings(max_new_tokens=30))
+    assert generations["failing"].stats.missed["RuntimeError"] > 0
+    assert generations["forgetful"].stats.missed["KeyError"] > 0
+
+
+def test_a_long_prompt_is_read_in_parts_while_others_go_on(target: Target) -> None:
+    long = np.random.default_rng(0).integers(0, VOCAB, 480).tolist()
+    model = tiny_model(max_position_embeddings=2048)
+    wide = Target.wrap(model)
+    prompt = long * 3
+    with Engine(wide, slots=2, capacity=1600) as engine:
+        first = engine.generate(PROMPT, SamplingSettings(max_new_tokens=60))
+        steps = [next(first)]
+        second = engine.generate(prompt, SamplingSettings(max_new_tokens=5))
+        list(second)
+        steps += list(first)
+    assert [token for step in steps for token in step.tokens] == alone(
+        wide, PROMPT, SamplingSettings(max_new_tokens=60)
+    )
+    assert second.tokens == alone(wide, prompt, SamplingSettings(max_new_tokens=5))
+
+
+def test_generations_close_like_files(engine: Engine) -> None:
+    generation: Generation = engine.generate(PROMPT, LONG)
+    next(generation)
+    generation.close()
+    list(generation)
+    assert generation.stats.finish == "cancelled"

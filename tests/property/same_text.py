@@ -1,0 +1,129 @@
+"""The same tokens with any drafter, in any company: random requests that join and leave a loop, each compared with decoding alone.
+
+python -m tests.property.same_text --requests 2000      # or more; prints what it tried, ends with 1 at the first difference
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from serving.decoding.drafter import Drafter
+from serving.decoding.request import Request, Step
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.target import Target
+from serving.drafters.datastore import DatastoreDrafter
+from serving.drafters.hybrid import HybridDrafter
+from serving.drafters.prompt_lookup import PromptLookupDrafter
+from tests.brute_force import BruteForceRetriever
+from tests.drafters import MadeUpDrafter, eager_decoder, eager_loop, lying, random_tree
+from tests.tiny_models import VOCAB, tiny_model
+
+BATCHES = (1, 3, 8)
+NAMES = ("none", "datastore", "prompt-lookup", "hybrid", "random", "lying")
+LAWS = tuple(
+    SamplingSettings(24, temperature, top_k, top_p, seed)
+    for temperature in (0.0, 0.7, 1.0)
+    for top_k, top_p in ((0, 1.0), (5, 1.0), (20, 0.9))
+    for seed in (0, 1)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One request and what decoding it alone and without drafts gives."""
+
+    prompt: tuple[int, ...]
+    law: SamplingSettings
+    expected: tuple[int, ...]
+
+
+@cache
+def target() -> Target:
+    return Target.wrap(tiny_model("llama"))
+
+
+def make_cases(count: int, seed: int) -> list[Case]:
+    """``count`` random prompts under every law in turn."""
+    rng = np.random.default_rng(seed)
+    cases = []
+    for number in range(count):
+        law = LAWS[number % len(LAWS)]
+        prompt = rng.integers(0, VOCAB if number % 3 else 12, int(rng.integers(1, 40))).tolist()
+        alone = eager_decoder(target(), None).generate(prompt, law)
+        list(alone)
+        cases.append(Case(tuple(prompt), law, tuple(alone.tokens)))
+    return cases
+
+
+def make_drafters(cases: list[Case], seed: int) -> Mapping[str, Drafter]:
+    """One of each kind; the datastore holds some of the outputs, so that much is accepted and much is not."""
+    rng = np.random.default_rng(seed)
+    texts = [[*case.prompt, *case.expected] for case in cases[::3]]
+    store = DatastoreDrafter(BruteForceRetriever(texts[:40], VOCAB), VOCAB)
+    return {
+        "datastore": store,
+        "prompt-lookup": PromptLookupDrafter(VOCAB),
+        "hybrid": HybridDrafter([PromptLookupDrafter(VOCAB), store]),
+        "random": MadeUpDrafter(lambda request: random_tree(rng, int(rng.integers(0, 20)), VOCAB)),
+        "lying": lying(rng, VOCAB),
+    }
+
+
+def run_together(cases: list[Case], slots: int, seed: int) -> Counter[str]:
+    """Let ``cases`` join a loop of ``slots`` at random times with random drafters, and some be cancelled; what was seen.
+
+    Raises AssertionError at the first token that differs.
+    """
+    rng = np.random.default_rng(seed)
+    loop = eager_loop(target(), make_drafters(cases, seed), slots, capacity=160)
+    waiting = [
+        Request(number, target(), case.prompt, case.law, name if name != "none" else "", int(rng.integers(1, 40)))
+        for number, case in enumerate(cases)
+        for name in [NAMES[int(rng.integers(len(NAMES)))]]
+    ]
+    seen: Counter[str] = Counter()
+    while waiting or loop.running:
+        while waiting and loop.free and rng.random() < 0.7:
+            loop.join(waiting.pop(int(rng.integers(len(waiting)))))
+        if loop.running and rng.random() < 0.01:
+            loop.leave(loop.running[int(rng.integers(len(loop.running)))])
+            seen["cancelled"] += 1
+        for request, answer in loop.step():
+            case = cases[request.number]
+            assert isinstance(answer, Step), answer
+            generated = tuple(request.generated)
+            assert generated == case.expected[: len(generated)], (case, request.drafter, slots, generated)
+            if request.stats.finish:
+                assert generated == case.expected, (case, request.drafter, slots, generated)
+                seen["finished"] += 1
+                seen["tokens"] += len(generated)
+                seen[f"accepted {request.drafter or 'none'}"] += request.stats.accepted
+                seen["missed"] += request.stats.missed.total()
+    return seen
+
+
+def main() -> int:
+    """Run as a command; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requests", type=int, default=2000, help="requests per batch size (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    total: Counter[str] = Counter()
+    for begin in range(0, args.requests, 200):
+        cases = make_cases(min(200, args.requests - begin), args.seed + begin)
+        for slots in BATCHES:
+            total += run_together(cases, slots, args.seed + begin + slots)
+        print(f"{begin + len(cases)} of {args.requests} prompts at batch {BATCHES}: {dict(total)}", flush=True)
+    print(f"all {total['finished']} finished outputs equal decoding alone without drafts")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

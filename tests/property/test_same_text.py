@@ -1,0 +1,20 @@
+"""Company and drafters change the speed, never the text; ``same_text.py`` runs as long as you like."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.property.same_text import BATCHES, LAWS, Case, make_cases, run_together
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[Case]:
+    return make_cases(2 * len(LAWS), 7)
+
+
+@pytest.mark.parametrize("slots", BATCHES)
+def test_requests_that_join_and_leave_get_the_tokens_they_get_alone(cases: list[Case], slots: int) -> None:
+    seen = run_together(cases, slots, slots)
+    assert seen["finished"] > 0.5 * len(cases)  # the others were cancelled
+    assert seen["missed"] > 0  # the lying drafter was asked
+    assert seen["accepted datastore"] + seen["accepted hybrid"] > 0  # and others were right
