@@ -167,7 +167,7 @@ def test_scores_that_promise_too_much_are_believed_less() -> None:
     planner = Planner(CostCurve(SIZES, MEASURED))
     scores = np.full(16, 0.08, np.float32)
     assert chosen(planner, scores) > 0
-    spent(planner, 1000, 0.0, 0, scores)
+    spent(planner, 70, 0.0, 0, scores)
     assert chosen(planner, scores) == 0
     spent(planner, 2000, 0.0, 0, np.empty(0, np.float32))
     assert chosen(planner, scores) > 0
