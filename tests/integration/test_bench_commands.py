@@ -192,10 +192,12 @@ def test_decode_compares_every_drafter_with_plain_decoding(folder: Path, model: 
     (prompts / "free.jsonl").write_text(json.dumps({"prompt": text[:120]}) + "\n" + json.dumps({"prompt": "a" * 1000}))
     path = tmp_path / "decode.json"
     options = ["--max-new-tokens", "24", "--ignore-eos", "--control", "--rounds", "2", "--threads", "1"]
+    options += ["--assistant", str(model)]
     command = ["decode", "--model", model, "--datastore", folder / "store", "--prompts", prompts, *options]
     shown = bench(*command, "--json", path)
     results = read_report(path)["results"]
-    ways = {"none", "none, again", "prompt-lookup", "datastore", "hybrid"}
+    rivals = {"transformers", "transformers prompt-lookup", "transformers assisted"}
+    ways = {"none", "none, again", "prompt-lookup", "datastore", "hybrid"} | rivals
     assert set(results["summary"]) == {"code, chat", "code, prefill", "free", "all"}
     for found in results["summary"].values():
         assert set(found) == ways

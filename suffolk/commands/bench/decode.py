@@ -26,6 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rounds", type=int, default=1, metavar="N", help="runs of all prompts (default: %(default)s)")
     parser.add_argument(
+        "--transformers",
+        action="store_true",
+        help="run transformers' own generate and its prompt lookup too, on an untouched copy of the model",
+    )
+    parser.add_argument(
+        "--assistant", metavar="MODEL", help="with --transformers: the model of its assisted generation too"
+    )
+    parser.add_argument(
         "--control", action="store_true", help="run plain decoding twice, to show how large the noise is"
     )
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0: greedy (default: %(default)s)")
@@ -59,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
         limit=args.limit,
         rounds=args.rounds,
         control=args.control,
+        transformers=args.transformers or args.assistant is not None,
+        assistant=args.assistant,
         max_new_tokens=args.max_new_tokens,
         temperature=args.temperature,
         top_p=args.top_p,
