@@ -62,7 +62,7 @@ def naive_typical(draft: DraftTree, laws: npt.NDArray[np.float64], epsilon: floa
     def paths(node: int, worth: float) -> list[tuple[int, float, list[int]]]:
         law = laws[node + 1]
         entropy = -sum(value * math.log(value) for value in law if value > 0)
-        found = [(0, worth, [])]
+        found: list[tuple[int, float, list[int]]] = [(0, worth, [])]
         for token, child in children(draft, node).items():
             if law[token] >= min(epsilon, delta * math.exp(-entropy)):
                 below = paths(child, worth + math.log(law[token]))
