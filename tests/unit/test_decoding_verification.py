@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -181,13 +182,17 @@ def changed(law: torch.Tensor, row: int, column: int, value: float) -> torch.Ten
         ([0], None, changed(P, 1, 2, 0.4), "the target's law in row 1 sums to 1.1"),
         ([0], Q.float(), P, "the drafter's law is torch.float32 of shape \\(1, 3\\)"),
         ([0], Q[:, :2], P, "the drafter's law is .* of shape \\(1, 2\\)"),
-        ([0, 1], Q, P, "the target's law is .* a chain of 2 needs float64 of shape \\(3, 3\\)"),
-        ([3], Q, P, "ids 3..3; it takes one axis of ids 0..2"),
+        ([0, 1], Q, P, "the target's law is .* a chain of 2 needs float64 of shape \\[3, vocabulary\\]"),
+        ([3], Q, P, "ids 3..3; it must be integers in one axis, ids 0..2"),
         ([-1], None, P, "ids -1..-1"),
+        ([0.5], None, P, "the chain is float64 with 1 axes"),
+        ([[0]], None, P, "the chain is int64 with 2 axes"),
+        ([], None, P[0], "the target's law is torch.float64 of shape \\(3,\\)"),
+        ([], None, P[:1, :0], "the target's law is torch.float64 of shape \\(1, 0\\)"),
     ],
 )
 def test_unsound_laws_are_refused(
-    tokens: list[int], drafter: torch.Tensor | None, target: torch.Tensor, message: str
+    tokens: list[Any], drafter: torch.Tensor | None, target: torch.Tensor, message: str
 ) -> None:
     half = uniform(*[0.5] * 4)
     with pytest.raises(InvalidArgument, match=message):
@@ -195,9 +200,9 @@ def test_unsound_laws_are_refused(
 
 
 def test_uniforms_must_be_enough_and_in_float64() -> None:
-    with pytest.raises(InvalidArgument, match="0 coins of torch.float64; a chain of 1 needs 1"):
+    with pytest.raises(InvalidArgument, match="coins are torch.float64 of shape \\(0,\\); a chain of 1 needs 1"):
         verify_chain(np.array([0]), Q, P, uniform(), uniform(0.5, 0.5))
-    with pytest.raises(InvalidArgument, match="2 draws of torch.float32"):
+    with pytest.raises(InvalidArgument, match="draws are torch.float32 of shape"):
         verify_chain(np.array([0]), Q, P, uniform(0.5), uniform(0.5, 1 - 2**-53).float())
 
 

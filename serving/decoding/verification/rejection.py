@@ -61,7 +61,7 @@ def verify_chain(
             vocabulary, or has probability 0 in the law it is said to be drawn from.
     """
     size, vocab = _checked_shapes(tokens, drafter, target, coins, draws)
-    chain = torch.from_numpy(np.asarray(tokens, np.int64)).to(target.device)[:, None]
+    chain = torch.from_numpy(np.array(tokens, np.int64)).to(target.device)[:, None]
     sums = target.sum(-1)
     wanted = target[:size].gather(-1, chain)[:, 0] / sums[:size]
     proposed, drafter_sums = torch.ones_like(wanted), sums.new_empty(0)
@@ -125,23 +125,26 @@ def _checked_shapes(
     coins: torch.Tensor,
     draws: torch.Tensor,
 ) -> tuple[int, int]:
-    size, vocab = len(tokens), target.shape[-1]
+    size, vocab = len(tokens), target.shape[1] if target.ndim == 2 else 0
     laws = [("the target's law", target, size + 1)] + (
         [] if drafter is None else [("the drafter's law", drafter, size)]
     )
     for name, law, rows in laws:
-        if law.shape != (rows, vocab) or law.dtype != torch.float64:
+        if law.shape != (rows, vocab) or vocab == 0 or law.dtype != torch.float64:
             raise InvalidArgument(
-                f"{name} is {law.dtype} of shape {tuple(law.shape)}; a chain of {size} needs float64 of shape {(rows, vocab)}"
+                f"{name} is {law.dtype} of shape {tuple(law.shape)}; a chain of {size} needs float64 of shape [{rows}, vocabulary]"
             )
     for name, uniforms, needed in (("coins", coins, size), ("draws", draws, size + 1)):
-        if len(uniforms) < needed or uniforms.dtype != torch.float64:  # in float32 a uniform below 1 may become 1
+        if (
+            uniforms.ndim != 1 or len(uniforms) < needed or uniforms.dtype != torch.float64
+        ):  # in float32 a uniform below 1 may become 1
             raise InvalidArgument(
-                f"there are {len(uniforms)} {name} of {uniforms.dtype}; a chain of {size} needs {needed} of float64"
+                f"{name} are {uniforms.dtype} of shape {tuple(uniforms.shape)}; a chain of {size} needs {needed} of float64"
             )
-    if size and (tokens.ndim != 1 or tokens.min() < 0 or tokens.max() >= vocab):
+    if size and (tokens.ndim != 1 or tokens.dtype.kind not in "iu" or tokens.min() < 0 or tokens.max() >= vocab):
         raise InvalidArgument(
-            f"the chain has {tokens.ndim} axes and ids {tokens.min()}..{tokens.max()}; it takes one axis of ids 0..{vocab - 1}"
+            f"the chain is {tokens.dtype} with {tokens.ndim} axes and ids {tokens.min()}..{tokens.max()}; "
+            f"it must be integers in one axis, ids 0..{vocab - 1}"
         )
     return size, vocab
 
