@@ -101,6 +101,7 @@ def _texts(target: Target, options: CouplingOptions) -> list[list[int]]:
 @torch.inference_mode()
 def _rows(target: Target, texts: list[list[int]], chosen: list[tuple[int, int]]) -> list[torch.Tensor]:
     rows = []
+    target.model.set_attn_implementation("sdpa")  # whole texts, not the packed rows of the engine's own attention
     for number in sorted({number for number, _ in chosen}):
         ids = torch.tensor([texts[number]], device=target.device)
         logits = target.model(input_ids=ids, use_cache=False).logits[0, :, : target.vocab_size].cpu()
