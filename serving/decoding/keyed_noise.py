@@ -1,4 +1,4 @@
-"""Gumbel noise that depends on (seed, position, token id) alone, so that a token's draw is the same under any draft.
+"""Noise that depends on (seed, position) and, for Gumbel noise, the token id alone, so that a draw is the same under any draft.
 
 The counter-based hash is the 64-bit finaliser of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
 Generators, OOPSLA 2014, section 5; constants of Stafford's variant 13), in wrapping int64 arithmetic: the bits are the
@@ -13,6 +13,9 @@ _GOLDEN = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
 _UNIT = 2.0**-53
+_COINS = 0x6A09E667F3BCC908
+_DRAWS = 0xBB67AE8584CAA73B
+"""Names of streams other than the noise's: the first 64 bits behind the point of the square roots of 2 and 3."""
 
 
 class KeyedNoise:
@@ -43,6 +46,29 @@ class KeyedNoise:
         key = _mix(self._seed + _signed((position + 1) * _GOLDEN))
         bits = _shift(_mix(self._tokens + key), 11)
         return -torch.log(-torch.log((bits.to(torch.float64) + 0.5) * _UNIT))
+
+
+class KeyedUniforms:
+    """Two numbers in (0, 1) for each position, independent of each other and of ``KeyedNoise``: a coin, which decides on a
+    drafted token, and a draw, which chooses the token in its place. Safe to share between threads."""
+
+    def __init__(self, seed: int, device: torch.device) -> None:
+        self._seeds = {
+            stream: _mix(torch.tensor(_signed(seed ^ stream), dtype=torch.int64, device=device))
+            for stream in (_COINS, _DRAWS)
+        }
+
+    def coins(self, positions: torch.Tensor) -> torch.Tensor:
+        """float64, of the shape of ``positions`` (int64): the coin at each position of the sequence."""
+        return self._uniform(_COINS, positions)
+
+    def draws(self, positions: torch.Tensor) -> torch.Tensor:
+        """float64, of the shape of ``positions`` (int64): the draw at each position of the sequence."""
+        return self._uniform(_DRAWS, positions)
+
+    def _uniform(self, stream: int, positions: torch.Tensor) -> torch.Tensor:
+        bits = _shift(_mix(self._seeds[stream] + (positions + 1) * _signed(_GOLDEN)), 12)
+        return (bits.to(torch.float64) + 0.5) * (2 * _UNIT)  # 52 bits and a half: exact, so that 1 is never reached
 
 
 def _mix(value: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument
-from serving.decoding.drafter import Drafter, DraftRequest
+from serving.decoding.drafter import Drafter, DraftRequest, Proposal, tree_of
 from serving.decoding.request import Request
 
 log = logging.getLogger(__name__)
@@ -66,20 +66,20 @@ class Proposals:
         asked = [DraftRequest(each.number, each.tokens[: each.length], each.max_nodes) for each in requests]
         try:
             before = _missed(drafter)
-            trees = drafter.propose(asked)
+            proposals = drafter.propose(asked)
             missed = _missed(drafter) - before
-            if len(trees) != len(requests):
-                raise InvalidArgument(f"{len(trees)} trees came for {len(requests)} requests")
+            if len(proposals) != len(requests):
+                raise InvalidArgument(f"{len(proposals)} trees came for {len(requests)} requests")
         except Exception as error:  # noqa: BLE001  # as above
             self._miss(name, requests, error)
             return [DraftTree.empty()] * len(requests)
         for request in requests:
             request.stats.missed.update(missed)
-        return [self._check(name, request, tree) for request, tree in zip(requests, trees, strict=True)]
+        return [self._check(name, request, each) for request, each in zip(requests, proposals, strict=True)]
 
-    def _check(self, name: str, request: Request, tree: DraftTree) -> DraftTree:
+    def _check(self, name: str, request: Request, proposal: Proposal) -> DraftTree:
         try:
-            return checked_tree(tree, self._vocab_size, request.max_nodes)
+            return checked_tree(tree_of(proposal), self._vocab_size, request.max_nodes)
         except Exception as error:  # noqa: BLE001  # as above: what came may be anything
             self._miss(name, [request], error)
             return DraftTree.empty()

@@ -9,7 +9,7 @@ import numpy.typing as npt
 def accept(
     tokens: npt.NDArray[np.int32], parents: npt.NDArray[np.int32], drawn: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """The accepted nodes, from the top down: int64[k].
+    """The accepted nodes, from the top down: int64[k]. Of siblings with the same token the first counts.
 
     Args:
         tokens: int32[n], the tree's tokens.
@@ -18,11 +18,13 @@ def accept(
 
     One draw per node is committed even on a mismatch: never drawn again, so that the output is the target's own.
     """
+    rows = parents + 1
+    matching = (tokens == drawn[rows]).nonzero()[0][::-1]
+    child = np.full(len(tokens) + 1, -1)
+    child[rows[matching]] = matching  # numpy keeps the last of several values for one place: here the first sibling
     path: list[int] = []
-    node = -1
-    while True:
-        matching = np.flatnonzero((parents == node) & (tokens == drawn[node + 1]))
-        if not len(matching):
-            return np.asarray(path, np.int64)
-        node = int(matching[0])
+    node = int(child[0])
+    while node >= 0:
         path.append(node)
+        node = int(child[node + 1])
+    return np.array(path, np.int64)
