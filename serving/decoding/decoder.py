@@ -19,8 +19,10 @@ from datastore.errors import InvalidArgument, SuffolkError
 from serving.decoding import cost_curve
 from serving.decoding.cost_curve import CostCurve
 from serving.decoding.drafter import Drafter, DraftRequest
+from serving.decoding.log_probabilities import LogProbability, log_probabilities
 from serving.decoding.memory import memory_guard
 from serving.decoding.planner import Planner
+from serving.decoding.row_contexts import RowContexts
 from serving.decoding.sampler import Sampler
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.stats import GenerationStats
@@ -105,6 +107,7 @@ class Generation(Iterator[Step]):
         self._length = len(ids)
         self._sampler = Sampler(settings, target.vocab_size, target.device)
         self._text = None if target.tokenizer is None else TextStream(target.tokenizer, settings.stop)
+        self._log_probabilities: list[LogProbability] = []
         self._request = next(_request_ids)
         if self._planner is not None:
             self._planner.begin()
@@ -114,6 +117,11 @@ class Generation(Iterator[Step]):
     def tokens(self) -> list[int]:
         """The tokens generated so far."""
         return [int(token) for token in self._ids[self.stats.prompt_tokens : self._length]]
+
+    @property
+    def log_probabilities(self) -> list[LogProbability]:
+        """Those of ``tokens``, if ``logprobs`` was set; else empty."""
+        return self._log_probabilities[: len(self.tokens)]
 
     def __next__(self) -> Step:
         if self.stats.finish:
@@ -135,7 +143,8 @@ class Generation(Iterator[Step]):
     def _first(self) -> Step:
         begin = time.perf_counter()
         logits = self._target.prefill(self._ids[: self._length], self._cache)
-        drawn = self._draw(logits, np.zeros(1, np.int64))
+        drawn = self._draw(logits, DraftTree.empty())
+        self._note_logprobs(logits, drawn)
         step = self._commit(drawn, np.empty(0, np.int64), DraftTree.empty())
         self.stats.seconds["prefill"] += time.perf_counter() - begin
         return step
@@ -149,13 +158,15 @@ class Generation(Iterator[Step]):
         logits = self._target.forward_tree(layout, self._cache)
         self._target.synchronize()
         forward = clock.lap("forward")
-        drawn = self._draw(logits, layout.depths)
+        drawn = self._draw(logits, tree)
         path = accept(tree.tokens, tree.parents, drawn)
         verify = clock.lap("verify")
         self._compact(path)
         compact = clock.lap("compact")
         before = self._length
-        step = self._commit(drawn[np.concatenate([[0], path + 1])], path, tree)
+        rows = np.concatenate([[0], path + 1])
+        self._note_logprobs(logits[torch.from_numpy(rows).to(logits.device)], drawn[rows])
+        step = self._commit(drawn[rows], path, tree)
         self.stats.steps += 1
         if proposed:
             self._tell(before)
@@ -199,12 +210,17 @@ class Generation(Iterator[Step]):
             log.warning("drafter %s: %s; going on without its draft", drafter.name, error)
         self.stats.missed[reason] += 1
 
-    def _draw(self, logits: torch.Tensor, depths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _draw(self, logits: torch.Tensor, tree: DraftTree) -> npt.NDArray[np.int64]:
         """The target's token at each row; the step's one copy from device to host."""
-        positions = [self._length + depth for depth in range(int(depths.max()) + 1)]
-        rows = None if len(positions) == 1 else torch.from_numpy(depths).to(logits.device)
+        contexts = RowContexts.of_tree(self._ids[: self._length], self.stats.prompt_tokens, tree)
         with torch.inference_mode():
-            return np.asarray(self._sampler.draw(logits, positions, rows).cpu().numpy(), np.int64)
+            return np.asarray(self._sampler.draw(logits, contexts).cpu().numpy(), np.int64)
+
+    def _note_logprobs(self, logits: torch.Tensor, tokens: npt.NDArray[np.int64]) -> None:
+        if self._settings.logprobs is not None:
+            with torch.inference_mode():
+                drawn = torch.from_numpy(tokens).to(logits.device)
+                self._log_probabilities += log_probabilities(logits, drawn, self._settings.logprobs)
 
     def _compact(self, path: npt.NDArray[np.int64]) -> None:
         if np.array_equal(path, np.arange(len(path))):  # already in place
