@@ -32,14 +32,15 @@ class KeyedNoise:
 
     def rows(self, first: int, count: int) -> torch.Tensor:
         """float64[count, vocab_size], the noise of the positions from ``first`` on."""
-        kept, self._rows = self._rows, {}
-        for position in range(first, first + count):
-            self._rows[position] = kept[position] if position in kept else self._row(position)
-        return torch.stack(list(self._rows.values()))
-
-    def _row(self, position: int) -> torch.Tensor:
+        positions = range(first, first + count)
+        missing = [position for position in positions if position not in self._rows]
         device = self._seed.device
-        return self.at(torch.tensor(position, device=device), torch.arange(self._vocab_size, device=device))
+        tokens = torch.arange(self._vocab_size, device=device)
+        fresh = self._rows | dict(
+            zip(missing, self.at(torch.tensor(missing, device=device)[:, None], tokens), strict=True)
+        )
+        self._rows = {position: fresh[position] for position in positions}
+        return torch.stack(list(self._rows.values()))
 
 
 def _mix(value: torch.Tensor) -> torch.Tensor:
