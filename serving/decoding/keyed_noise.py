@@ -34,11 +34,9 @@ class KeyedNoise:
         """float64[count, vocab_size], the noise of the positions from ``first`` on."""
         positions = range(first, first + count)
         missing = [position for position in positions if position not in self._rows]
-        device = self._seed.device
-        tokens = torch.arange(self._vocab_size, device=device)
-        fresh = self._rows | dict(
-            zip(missing, self.at(torch.tensor(missing, device=device)[:, None], tokens), strict=True)
-        )
+        column = torch.tensor(missing, dtype=torch.int64, device=self._seed.device)[:, None]
+        drawn = self.at(column, torch.arange(self._vocab_size, device=self._seed.device))
+        fresh = self._rows | dict(zip(missing, drawn, strict=True))
         self._rows = {position: fresh[position] for position in positions}
         return torch.stack(list(self._rows.values()))
 
