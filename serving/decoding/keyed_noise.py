@@ -19,33 +19,29 @@ _DRAWS = 0xBB67AE8584CAA73B
 
 
 class KeyedNoise:
-    """Noise of one seed over one vocabulary, a row per position; rows of recent positions are kept.
+    """Noise of one seed over one vocabulary. Rows over the whole vocabulary are kept until the next call, because a position is
+    drawn in every step until it is committed. Not thread-safe."""
 
-    A row is needed in every step until its position is committed, so that each is computed about once. Not thread-safe.
-    """
-
-    def __init__(self, seed: int, vocab_size: int, device: torch.device, capacity: int = 80) -> None:
+    def __init__(self, seed: int, vocab_size: int, device: torch.device) -> None:
         self._seed = _mix(torch.tensor(_signed(seed ^ _GOLDEN), dtype=torch.int64, device=device))
-        self._tokens = torch.arange(1, vocab_size + 1, dtype=torch.int64, device=device) * _signed(_GOLDEN)
+        self._vocab_size = vocab_size
         self._rows: dict[int, torch.Tensor] = {}
-        self._capacity = capacity
 
-    def rows(self, positions: list[int]) -> torch.Tensor:
-        """float64[len(positions), vocab_size] of standard Gumbel noise, one row per position of the sequence."""
-        return torch.stack([self._row(position) for position in positions])
+    def at(self, positions: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        """float64 of standard Gumbel noise, for int64 ``positions`` and ``tokens`` of shapes that broadcast."""
+        key = _mix(self._seed + (positions + 1) * _signed(_GOLDEN))
+        bits = _shift(_mix((tokens + 1) * _signed(_GOLDEN) + key), 11)
+        return bits.to(torch.float64).add_(0.5).mul_(_UNIT).log_().neg_().log_().neg_()
 
-    def _row(self, position: int) -> torch.Tensor:
-        row = self._rows.get(position)
-        if row is None:
-            while len(self._rows) >= self._capacity:
-                del self._rows[min(self._rows)]
-            row = self._rows[position] = self._draw(position)
-        return row
-
-    def _draw(self, position: int) -> torch.Tensor:
-        key = _mix(self._seed + _signed((position + 1) * _GOLDEN))
-        bits = _shift(_mix(self._tokens + key), 11)
-        return -torch.log(-torch.log((bits.to(torch.float64) + 0.5) * _UNIT))
+    def rows(self, first: int, count: int) -> torch.Tensor:
+        """float64[count, vocab_size], the noise of the positions from ``first`` on."""
+        positions = range(first, first + count)
+        missing = [position for position in positions if position not in self._rows]
+        column = torch.tensor(missing, dtype=torch.int64, device=self._seed.device)[:, None]
+        drawn = self.at(column, torch.arange(self._vocab_size, device=self._seed.device))
+        fresh = self._rows | dict(zip(missing, drawn, strict=True))
+        self._rows = {position: fresh[position] for position in positions}
+        return torch.stack(list(self._rows.values()))
 
 
 class KeyedUniforms:
@@ -72,14 +68,14 @@ class KeyedUniforms:
 
 
 def _mix(value: torch.Tensor) -> torch.Tensor:
-    value = (value ^ _shift(value, 30)) * _signed(_FIRST)
-    value = (value ^ _shift(value, 27)) * _signed(_SECOND)
-    return value ^ _shift(value, 31)
+    value = (value ^ _shift(value, 30)).mul_(_signed(_FIRST))
+    value = value.bitwise_xor_(_shift(value, 27)).mul_(_signed(_SECOND))
+    return value.bitwise_xor_(_shift(value, 31))
 
 
 def _shift(value: torch.Tensor, bits: int) -> torch.Tensor:
     """Logical right shift; torch's own keeps the sign."""
-    return (value >> bits) & ((1 << (64 - bits)) - 1)
+    return (value >> bits).bitwise_and_((1 << (64 - bits)) - 1)
 
 
 def _signed(value: int) -> int:

@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,13 +60,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--compare-plain", action="store_true", help="decode without drafts too and compare text and speed"
     )
     output.add_argument("--stats-json", type=Path, metavar="FILE", help="write the report as JSON")
+    output.add_argument(
+        "--logprobs",
+        type=int,
+        metavar="N",
+        help="add each token's log-probability and N alternatives (0..20) to --stats-json",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Generate; returns the exit code."""
     settings = SamplingSettings(
-        args.max_new_tokens, args.temperature, args.top_k, args.top_p, args.seed, tuple(args.stop), args.ignore_eos
+        max_new_tokens=args.max_new_tokens,
+        temperature=args.temperature,
+        top_k=args.top_k,
+        top_p=args.top_p,
+        min_p=args.min_p,
+        repetition_penalty=args.repetition_penalty,
+        presence_penalty=args.presence_penalty,
+        frequency_penalty=args.frequency_penalty,
+        seed=args.seed,
+        stop=tuple(args.stop),
+        ignore_eos=args.ignore_eos,
+        logprobs=args.logprobs,
     )
+    if any(not word.strip() for word in args.bad_words):
+        raise InvalidArgument("--bad-words is empty; name a text that must not be generated")
+    if args.logprobs is not None and args.stats_json is None:
+        raise InvalidArgument(f"--logprobs {args.logprobs} goes into the JSON report only; add --stats-json FILE")
     limits = Limits(args.max_match, args.min_match, args.max_depth)
     name = args.drafter or ("hybrid" if args.datastore else "prompt-lookup")
     prompt = sys.stdin.read() if args.prompt is None else args.prompt
@@ -77,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
         if name in ("datastore", "hybrid"):
             make_drafter(name, 1, retriever)  # refuse what is missing before a model is loaded
         target = _load(args, len(prompt) // 2 + settings.max_new_tokens)
+        settings = replace(settings, bad_words=_bad_words(target, args.bad_words))
         return _generate(args, settings, limits, name, target, _encode(target, prompt, args), retriever)
 
 
@@ -95,6 +118,8 @@ def _generate(
         generation = _stream(engine.generate(ids, settings, name, args.max_nodes), _coloured(args.colour))
     report: dict[str, Any] = {"model": args.model, "drafter": name} | generation.stats.to_dict()
     report["tokens_generated"] = generation.tokens
+    if settings.logprobs is not None:
+        report["logprobs"] = [asdict(each) for each in generation.log_probabilities]
     if args.compare_plain:
         report["plain"] = _compare(target, ids, settings, generation)
     print("\n".join(_lines(report)), file=sys.stderr)
@@ -254,6 +279,13 @@ def _encode(target: Target, prompt: str, args: argparse.Namespace) -> list[int]:
     return list(target.tokenizer(prompt)["input_ids"])
 
 
+def _bad_words(target: Target, texts: list[str]) -> tuple[tuple[int, ...], ...]:
+    """The token ids of each text, at the start of a word and inside one (as transformers advises for ``bad_words_ids``)."""
+    forms = [form for text in texts for form in (text.strip(), " " + text.strip())]
+    encoded = [tuple(target.tokenizer(form, add_special_tokens=False)["input_ids"]) for form in forms]
+    return tuple(dict.fromkeys(encoded))
+
+
 def _write_json(path: Path, report: dict[str, Any]) -> None:
     try:
         path.write_text(json.dumps(report, indent=2) + "\n")
@@ -284,6 +316,37 @@ def _add_sampling(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--temperature", type=float, default=0.0, help="0: greedy (default: %(default)s)")
     group.add_argument("--top-k", type=int, default=0, help="0: no limit (default: %(default)s)")
     group.add_argument("--top-p", type=float, default=1.0, help="1: no limit (default: %(default)s)")
+    group.add_argument(
+        "--min-p",
+        type=float,
+        default=0.0,
+        help="least share of the likeliest token's probability; 0: no limit (default: %(default)s)",
+    )
+    group.add_argument(
+        "--repetition-penalty",
+        type=float,
+        default=1.0,
+        help="above 1: make tokens of prompt and text less likely; 1: off (default: %(default)s)",
+    )
+    group.add_argument(
+        "--presence-penalty",
+        type=float,
+        default=0.0,
+        help="taken off the logit of each token generated before; -2..2 (default: %(default)s)",
+    )
+    group.add_argument(
+        "--frequency-penalty",
+        type=float,
+        default=0.0,
+        help="taken off the logit for each time the token was generated before; -2..2 (default: %(default)s)",
+    )
+    group.add_argument(
+        "--bad-words",
+        action="append",
+        default=[],
+        metavar="STR",
+        help="never generate this text as its own tokens, with or without a space in front; may be repeated",
+    )
     group.add_argument(
         "--seed", type=int, default=0, help="same seed, same text, whatever drafts (default: %(default)s)"
     )
