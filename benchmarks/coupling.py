@@ -36,8 +36,8 @@ def measure_coupling(options: CouplingOptions) -> dict[str, Any]:
     found: dict[str, dict[float, list[npt.NDArray[np.float64]]]] = {}
     noise: KeyedNoise | None = None
     for number, (target, drafters) in enumerate(logits_by_context(options)):
-        noise = noise or KeyedNoise(options.seed, len(target), torch.device("cpu"), options.draws)
-        rows = noise.rows(list(range(number * options.draws, (number + 1) * options.draws)))
+        noise = noise or KeyedNoise(options.seed, len(target), torch.device("cpu"))
+        rows = noise.rows(number * options.draws, options.draws)
         for name, drafter in drafters.items():
             for temperature in TEMPERATURES:
                 outcome = compare(target / temperature, drafter / temperature, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,12 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from datastore.errors import SuffolkError
+from datastore.errors import InvalidArgument, SuffolkError
 from serving.decoding.drafter import Proposal, SampledChain, tree_of
 from serving.decoding.log_probabilities import LogProbability, log_probabilities
 from serving.decoding.request import Request
 from serving.decoding.row_contexts import RowContexts
+from serving.decoding.sampler import NO_TOKEN
 from serving.decoding.verification import accept, typical_path, verify_chain
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,24 +78,36 @@ def _judge(request: Request, proposal: Proposal, rows: torch.Tensor, drawn: npt.
         laws = request.sampler.probabilities(rows, _contexts(request, proposal))
         path = typical_path(tree.tokens, tree.parents, laws, settings.epsilon, settings.delta)
     elif settings.verification == "rejection" and isinstance(proposal, SampledChain):
-        return _reject(request, proposal, rows)
+        return _reject(request, proposal, rows, drawn)
     else:
         path = accept(tree.tokens, tree.parents, drawn)
-    return _outcome(request, proposal, rows, path, int(drawn[path[-1] + 1 if len(path) else 0]))
+    return _outcome(request, proposal, rows, drawn, path, int(drawn[path[-1] + 1 if len(path) else 0]))
 
 
-def _reject(request: Request, chain: SampledChain, rows: torch.Tensor) -> Outcome:
+def _reject(request: Request, chain: SampledChain, rows: torch.Tensor, drawn: npt.NDArray[np.int64]) -> Outcome:
     laws = request.sampler.probabilities(rows, _contexts(request, chain))
+    laws[torch.from_numpy(drawn == NO_TOKEN).to(laws.device), 0] = 1.0  # any law: what follows is not drawn there
     positions = torch.arange(request.length, request.length + len(rows), device=rows.device)
-    uniforms = request.uniforms
-    law = chain.law.to(laws.device)
-    verdict = verify_chain(chain.tree.tokens, law, laws, uniforms.coins(positions[:-1]), uniforms.draws(positions))
-    return _outcome(request, chain, rows, np.arange(verdict.accepted), verdict.token)
+    coins, draws = request.uniforms.coins(positions), request.uniforms.draws(positions)
+    try:
+        verdict = verify_chain(chain.tree.tokens, chain.law.to(laws.device), laws, coins, draws)
+    except InvalidArgument as error:  # the drafter's law is no law: its draft is not looked at
+        request.stats.missed["InvalidArgument"] += 1
+        log.warning("drafter %s: %s; going on without its draft", request.drafter, error)
+        verdict = verify_chain(chain.tree.tokens[:0], None, laws[:1], coins, draws)
+    return _outcome(request, chain, rows, drawn, np.arange(verdict.accepted), verdict.token)
 
 
 def _outcome(
-    request: Request, proposal: Proposal, rows: torch.Tensor, path: npt.NDArray[np.int64], token: int
+    request: Request,
+    proposal: Proposal,
+    rows: torch.Tensor,
+    drawn: npt.NDArray[np.int64],
+    path: npt.NDArray[np.int64],
+    token: int,
 ) -> Outcome:
+    if len(path) and drawn[path[-1] + 1] == NO_TOKEN:  # nothing can follow its token: the step ends with it
+        path, token = path[:-1], int(tree_of(proposal).tokens[path[-1]])
     if request.settings.logprobs is None:
         return Outcome(path, token)
     tokens = torch.from_numpy(np.append(tree_of(proposal).tokens[path], token).astype(np.int64)).to(rows.device)
