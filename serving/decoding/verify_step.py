@@ -92,8 +92,9 @@ def _reject(request: Request, chain: SampledChain, rows: torch.Tensor, drawn: np
     try:
         verdict = verify_chain(chain.tree.tokens, chain.law.to(laws.device), laws, coins, draws)
     except InvalidArgument as error:  # the drafter's law is no law: its draft is not looked at
+        if not request.stats.missed["InvalidArgument"]:
+            log.warning("drafter %s: %s; going on without its draft", request.drafter, error)
         request.stats.missed["InvalidArgument"] += 1
-        log.warning("drafter %s: %s; going on without its draft", request.drafter, error)
         verdict = verify_chain(chain.tree.tokens[:0], None, laws[:1], coins, draws)
     return _outcome(request, chain, rows, drawn, np.arange(verdict.accepted), verdict.token)
 
