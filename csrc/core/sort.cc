@@ -108,17 +108,18 @@ class Sorter {
   void place_direct() {
     std::vector<std::size_t> chains(threads_);
     parallel([&](unsigned thread) {
-      std::size_t chain = 0, longest = 0;
+      std::size_t chain = 0, longest = 0, next = 0;
       each_suffix(thread, [&](std::size_t at) {
         const bool induced = is_induced(at);
         counts_[thread][tokens_[at]] -= induced ? 1 : 0;
         chain = induced ? chain + 1 : 0;
         longest = std::max(longest, chain);
+        next = at + 1;
       });
-      chains[thread] = longest;
+      while (chain > 0 && tokens_[next] != kSeparator && is_induced(next)) ++chain, ++next;  // on behind the stretch
+      chains[thread] = std::max(longest, chain);
     });
-    // A chain may run on over one end of a stretch, not over two: it descends through the groups.
-    const std::size_t chain = 2 * *std::max_element(chains.begin(), chains.end());
+    const std::size_t chain = *std::max_element(chains.begin(), chains.end());
     mark_depth_ = chain + 2 <= text_.order_depth ? text_.order_depth - static_cast<std::uint32_t>(chain) : 0;
     std::uint64_t direct = 0;
     for (std::uint32_t token = 0; token < vocab_size_; ++token) {
@@ -218,9 +219,10 @@ class Sorter {
     });
   }
 
-  // An induced suffix is in order by more than order_depth tokens. Where two agree so far, position must decide. All these
-  // are marked: they go back, by one token a time, to direct suffixes that agree in at least mark_depth_ tokens. (Of two that
-  // agree in order_depth tokens each step back is of the same kind, as long as two of these tokens are left; else all are marked.)
+  // An induced suffix is in order by more than order_depth tokens. Where two agree so far, position must decide. All that this
+  // may concern are marked: they go back, by one token a time, to direct suffixes that agree in at least mark_depth_ tokens but
+  // not in order_depth. (Of two that agree in order_depth tokens each step back is of the same kind, as long as two of these
+  // tokens are left; else all are marked.)
   void restore_ties() {
     std::atomic<std::uint32_t> next = 0;
     parallel([&](unsigned) {
