@@ -174,7 +174,10 @@ class RunSorter {
   void sort_keyed(std::span<std::uint32_t> run, std::uint32_t depth, std::size_t base) {
     const std::span<Keyed> keyed(scratch_.data() + base, run.size());
     for (std::size_t i = 0; i < run.size(); ++i) {
-      if (i + kAhead < run.size()) text_.prefetch(run[i + kAhead], depth);
+      if (i + kAhead < run.size()) {
+        text_.prefetch(run[i + kAhead], depth);
+        text_.prefetch(run[i + kAhead], depth + text_.key_tokens - 1);  // may lie in the next cache line
+      }
       keyed[i] = {text_.key(run[i], depth), run[i]};
     }
     sort_keys(keyed, std::span(spare_.data() + base, run.size()));
