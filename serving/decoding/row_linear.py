@@ -114,7 +114,7 @@ def _problem(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
     for name, operand in (("rows", rows), ("weight", weight), ("bias", bias)):
         if operand is None:
             continue
-        if operand.dtype is not dtype or operand.device.type != "cpu" or operand.layout is not torch.strided:
+        if operand.dtype is not dtype or not operand.is_cpu or operand.layout is not torch.strided:
             return f"{name} is {operand.dtype} on {operand.device} ({operand.layout}), not {dtype} on a cpu"
         if type(operand) not in (torch.Tensor, torch.nn.Parameter) or operand.is_neg():
             return f"{name} is a {type(operand).__name__} whose numbers are not in memory as they are"
@@ -125,8 +125,9 @@ def _problem(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
 
 def _product(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     outputs, inputs = weight.shape
-    out = torch.empty((*rows.shape[:-1], outputs), dtype=rows.dtype)
-    flat = rows.reshape(math.prod(rows.shape[:-1]), inputs)
+    *places, _ = rows.shape
+    out = rows.new_empty((*places, outputs))
+    flat = rows if rows.ndim == 2 else rows.reshape(math.prod(places), inputs)
     if flat.stride(1) != 1:
         flat = flat.contiguous()
     _native.row_linear(
