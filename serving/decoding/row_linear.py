@@ -32,7 +32,9 @@ _ELEMENTS = {
 }
 _TRIALS = ((1, range(1, 2)), (2, range(2, 3)), (8, range(3, 13)), (32, range(13, MOST_ROWS + 1)))
 """Numbers of rows that are tried, and those that each stands for."""
-_ROUNDS = 3
+_ROUNDS = range(3, 25)
+_TRIAL_SECONDS = 0.02
+"""Rounds beyond the first three are for short calls, which a disturbance changes most."""
 _TRIAL_OUTPUTS = 8192
 """Outputs of larger layers are not all tried: a whole head takes torch up to seconds."""
 _MIN_WEIGHTS = 1 << 16
@@ -171,9 +173,12 @@ def _faster_rows(layers: list[torch.nn.Linear]) -> frozenset[int]:
     shares = {}
     for count, _ in _TRIALS:
         rows = _some_rows(count, layers[0])
-        kernel, plain = [], []
-        for _ in range(_ROUNDS):  # in turn, so that what else runs disturbs both alike
-            kernel.append(_seconds(row_linear, rows, next(weights)))
+        kernel: list[float] = []
+        plain: list[float] = []
+        while len(plain) < _ROUNDS.start or (len(plain) < _ROUNDS.stop and sum(kernel + plain) < _TRIAL_SECONDS):
+            kernel.append(
+                _seconds(row_linear, rows, next(weights))
+            )  # in turn, so that what else runs disturbs both alike
             plain.append(_seconds(F.linear, rows, next(weights)))
         shares[count] = min(kernel) / min(plain)
     if min(shares.values()) >= 1:
