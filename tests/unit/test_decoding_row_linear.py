@@ -218,5 +218,6 @@ def test_a_target_can_be_wrapped_without(eager):
     model = tiny_model("llama").float()
     Target.wrap(model, accelerate=False)
     assert not any(isinstance(layer, RowLinear) for layer in model.modules())
+    model = tiny_model("llama").float()
     Target.wrap(model)
     assert any(isinstance(layer, RowLinear) for layer in model.modules())
