@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.bandwidth import measure_bandwidth
 from benchmarks.decoding_options import CONTROL, PLAIN, DecodingOptions
 from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastore
 from benchmarks.decoding_summary import summarize
@@ -80,6 +81,7 @@ def measure_target(
     return {
         "target": {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()},
         "cost_curve_seconds": measured,
+        "bandwidth": measure_bandwidth(target, measured[1]),
         "summary": summarize(runs, ways),
         "prompts_skipped": skipped,
         "runs": runs,
