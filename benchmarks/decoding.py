@@ -16,7 +16,7 @@ from datastore.datastore import open_datastore
 from datastore.errors import InvalidArgument
 from datastore.retriever import Retriever
 from datastore.tokenizer import fingerprint, load_tokenizer
-from serving.decoding import cost_curve
+from serving.decoding.cost_store import find_costs
 from serving.decoding.engine import Engine
 from serving.decoding.near_tie import first_difference
 from serving.decoding.settings import SamplingSettings
@@ -60,8 +60,9 @@ def measure_target(
         seed=options.seed,
         ignore_eos=options.ignore_eos,
     )
-    curve = cost_curve.measure(target)
-    measured = dict(zip([int(size) for size in curve.sizes], curve.seconds.tolist(), strict=True))
+    found = find_costs(target, 1, options.costs)
+    costs = found.costs
+    measured = dict(zip([int(size) for size in costs.sizes], costs.times(costs.sizes, 1, 0.0).tolist(), strict=True))
     longest = max(len(ids) for _, ids in encoded)
     drafters = {
         name: drafter
@@ -69,7 +70,7 @@ def measure_target(
         if (drafter := make_drafter(name, target.vocab_size, retriever, LIMITS)) is not None
     }
     capacity = longest + options.max_new_tokens + options.max_nodes
-    with Engine(target, drafters, curve, slots=1, capacity=capacity, queue=0) as engine:
+    with Engine(target, drafters, costs, slots=1, capacity=capacity, queue=0) as engine:
         _run(engine, PLAIN, encoded[0][1], SamplingSettings(max_new_tokens=WARM_UP_TOKENS), 1)
         runs: list[dict[str, Any]] = []
         turns = [(turn, prompt, ids) for turn in range(options.rounds) for prompt, ids in encoded]
@@ -82,7 +83,7 @@ def measure_target(
             report(f"{number + 1} of {len(turns)} {prompt.group} {prompt.name}: tokens/s {rates}")
     return {
         "target": {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()},
-        "cost_curve_seconds": measured,
+        "costs": {"source": found.source, "seconds_by_rows": measured, "drifts": costs.drifts},
         "summary": summarize(runs, options.ways),
         "prompts_skipped": skipped,
         "runs": runs,
