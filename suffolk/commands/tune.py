@@ -63,8 +63,8 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"--rounds is {args.rounds}; it must be 1 or more")
     if args.output is not None and not args.output.absolute().parent.is_dir():
         raise NotFound(f"--output {args.output}: there is no such folder; name a file in a folder that exists")
-    grid(contexts, args.slots, None)  # refuse what is wrong before a model is loaded
-    target = _load(args)
+    largest = grid(contexts, args.slots, None)  # refuse what is wrong before a model is loaded
+    target = _load(args, max(batch * (size + context) for size, batch, context in largest))
     key = CostKey.of(target)
     points = grid(contexts, args.slots, target.context_length)
     with _progress(args.rounds * len(points)) as report:
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _load(args: argparse.Namespace) -> Target:
+def _load(args: argparse.Namespace, cache_tokens: int) -> Target:
     import torch
     import transformers
 
@@ -93,7 +93,7 @@ def _load(args: argparse.Namespace) -> Target:
         if args.threads < 1:
             raise InvalidArgument(f"--threads is {args.threads}; it must be 1 or more")
         torch.set_num_threads(args.threads)
-    return Target.load(args.model, args.dtype, args.device)
+    return Target.load(args.model, args.dtype, args.device, cache_tokens)
 
 
 def _numbers(text: str) -> list[int]:
