@@ -21,6 +21,7 @@ from serving.drafters.choose import NAMES, make_drafter, require_match
 from serving.drafters.limits import Limits
 
 if TYPE_CHECKING:
+    from serving.decoding.cost_model import CostModel
     from serving.decoding.drafter import Drafter
     from serving.decoding.engine import Engine
     from serving.decoding.generation import Generation
@@ -112,14 +113,20 @@ def _generate(
     ids: list[int],
     retriever: Retriever | None,
 ) -> int:
+    from serving.decoding.cost_store import find_costs
+
     drafter = make_drafter(name, target.vocab_size, retriever, limits)
     drafters = {} if drafter is None else {name: drafter}
-    with _engine(target, drafters, len(ids), settings, args.max_nodes) as engine:
+    found = find_costs(target, 1, args.costs) if drafters else None
+    costs = None if found is None else found.costs
+    with _engine(target, drafters, len(ids), settings, args.max_nodes, costs) as engine:
         generation = _stream(engine.generate(ids, settings, name, args.max_nodes), _coloured(args.colour))
     report: dict[str, Any] = {"model": args.model, "drafter": name} | generation.stats.to_dict()
     report["tokens_generated"] = generation.tokens
     if settings.logprobs is not None:
         report["logprobs"] = [asdict(each) for each in generation.log_probabilities]
+    if found is not None:
+        report["costs"] = {"source": found.source, "ignored": found.ignored, "drifts": found.costs.drifts}
     if args.compare_plain:
         report["plain"] = _compare(target, ids, settings, generation)
     print("\n".join(_lines(report)), file=sys.stderr)
@@ -129,7 +136,12 @@ def _generate(
 
 
 def _engine(
-    target: Target, drafters: Mapping[str, Drafter], prompt_tokens: int, settings: SamplingSettings, max_nodes: int
+    target: Target,
+    drafters: Mapping[str, Drafter],
+    prompt_tokens: int,
+    settings: SamplingSettings,
+    max_nodes: int,
+    costs: CostModel | None = None,
 ) -> Engine:
     """An engine for one request of that size at a time."""
     from serving.decoding.engine import Engine
@@ -137,7 +149,9 @@ def _engine(
     room = settings.max_new_tokens
     if target.context_length is not None:
         room = max(0, min(room, target.context_length - prompt_tokens))
-    return Engine(target, drafters, slots=1, capacity=prompt_tokens + room + (max_nodes if drafters else 1), queue=0)
+    return Engine(
+        target, drafters, costs, slots=1, capacity=prompt_tokens + room + (max_nodes if drafters else 1), queue=0
+    )
 
 
 def _stream(generation: Generation, coloured: bool) -> Generation:
@@ -305,6 +319,12 @@ def _add_drafting(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--max-nodes", type=int, default=64, help="largest tree; costs decide how much is used (default: %(default)s)"
+    )
+    group.add_argument(
+        "--costs",
+        type=Path,
+        metavar="FILE",
+        help="what 'suffolk tune' measured (default: what it stored, or a quick look)",
     )
     group.add_argument("--max-match", type=int, default=16, help="longest match, in tokens (default: %(default)s)")
     group.add_argument("--min-match", type=int, default=1, help="shortest match, in tokens (default: %(default)s)")
