@@ -33,6 +33,7 @@ LAWS = tuple(
     for top_k, top_p in ((0, 1.0), (5, 1.0), (20, 0.9))
     for seed in (0, 1)
 )
+PER_TEMPERATURE = len(LAWS) // 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,13 @@ def target() -> Target:
     return Target.wrap(tiny_model("llama"))
 
 
-def make_cases(prompts: int, seed: int, laws: tuple[SamplingSettings, ...] = LAWS) -> list[Case]:
-    """``prompts`` random prompts under every law."""
+def make_cases(prompts: int, seed: int) -> list[Case]:
+    """``prompts`` random prompts, each at every temperature; cuts and seeds take turns."""
     rng = np.random.default_rng(seed)
     cases = []
     for number in range(prompts):
         prompt = rng.integers(0, VOCAB if number % 3 else 12, int(rng.integers(1, 40))).tolist()
-        for law in laws:
+        for law in LAWS[number % PER_TEMPERATURE :: PER_TEMPERATURE]:
             alone = eager_decoder(target(), None).generate(prompt, law)
             list(alone)
             cases.append(Case(tuple(prompt), law, tuple(alone.tokens)))
