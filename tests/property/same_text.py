@@ -125,7 +125,7 @@ def main() -> int:
                 total += run_together(cases, slots, args.seed + begin + slots, turn)
         done = min(begin + 10, args.prompts)
         print(
-            f"{done} of {args.prompts} prompts, {len(LAWS)} laws, {len(NAMES)} drafters, batches {BATCHES}: {dict(total)}"
+            f"{done} of {args.prompts} prompts, 3 temperatures, {len(NAMES)} drafters, batches {BATCHES}: {dict(total)}"
         )
         sys.stdout.flush()
     print(f"all {total['finished']} finished outputs equal decoding alone without drafts")

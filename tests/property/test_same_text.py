@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.property.same_text import BATCHES, LAWS, Case, make_cases, run_together
+from tests.property.same_text import BATCHES, Case, make_cases, run_together
 
 
 @pytest.fixture(scope="module")
 def cases() -> list[Case]:
-    return make_cases(6, 7, LAWS[::3])
+    return make_cases(12, 7)
 
 
 @pytest.mark.parametrize("slots", BATCHES)
