@@ -22,9 +22,9 @@ from serving.decoding.near_tie import first_difference
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.draft_service.client import connect
-from serving.draft_service.url import is_url
 from serving.drafters.choose import make_drafter, require_match
 from serving.drafters.limits import Limits
+from serving.transport.url import is_url
 
 WARM_UP_TOKENS = 4
 LIMITS = Limits()

@@ -14,6 +14,7 @@ from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument
 from serving.draft_service import limits, wire
 from serving.draft_service.service import Service
+from serving.transport.limits import MAX_NAME
 
 DRAFT_KEYS = ("contexts", "datastore", "max_match", "min_match", "max_depth", "max_nodes")
 LOOKUP_KEYS = ("contexts", "datastore", "max_match", "min_match")
@@ -74,7 +75,7 @@ def _fields(body: bytes, known: tuple[str, ...]) -> dict[str, Any]:
         raise InvalidArgument(f"body: a JSON {type(fields).__name__}; give an object with the keys {', '.join(known)}")
     for key in fields:
         if key not in known:
-            raise InvalidArgument(f"{key[: limits.MAX_NAME]}: no such key; the keys are {', '.join(known)}")
+            raise InvalidArgument(f"{key[:MAX_NAME]}: no such key; the keys are {', '.join(known)}")
     return fields
 
 

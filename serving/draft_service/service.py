@@ -14,9 +14,9 @@ from datastore.draft_tree import DraftTree
 from datastore.errors import DeadlineExceeded, Internal, InvalidArgument, NotFound, SuffolkError
 from datastore.retriever import Match, Retriever
 from serving.draft_service import limits
-from serving.draft_service.admission import Admission
 from serving.draft_service.metrics import Metrics
-from serving.draft_service.status import grpc_code
+from serving.transport.admission import Admission
+from serving.transport.status import grpc_code
 
 LOG = logging.getLogger("suffolk.draft_service")
 STRETCH = 32
@@ -33,7 +33,7 @@ class Service:
 
     def __init__(self, datastores: Mapping[str, Retriever], max_concurrent: int) -> None:
         self._datastores = dict(sorted(datastores.items()))
-        self.admission = Admission(max_concurrent)
+        self.admission = Admission(max_concurrent, "--max-concurrent")
         self.metrics = Metrics(self._datastores, self.admission.taken)
 
     def answer(self, transport: str, method: str, work: Callable[[], T]) -> T:

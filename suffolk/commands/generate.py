@@ -214,7 +214,7 @@ def _opened(args: argparse.Namespace, limits: Limits, name: str) -> Iterator[Ret
 
 
 def _open_retriever(name: str, deadline_ms: float | None) -> Retriever:
-    from serving.draft_service.url import is_url
+    from serving.transport.url import is_url
 
     if deadline_ms is not None and not deadline_ms > 0:
         raise InvalidArgument(f"--deadline-ms is {deadline_ms}; it must be above 0")

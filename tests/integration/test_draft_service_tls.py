@@ -10,8 +10,8 @@ import pytest
 
 from datastore.errors import InvalidArgument, SuffolkError
 from serving.draft_service.client import connect
-from serving.draft_service.endpoint import Endpoint
-from serving.draft_service.tls import TlsFiles
+from serving.transport.endpoint import Endpoint
+from serving.transport.tls import TlsFiles
 from tests.brute_force import BruteForceRetriever
 from tests.draft_server import LOOPBACK, serving
 
