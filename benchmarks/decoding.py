@@ -39,7 +39,7 @@ def measure_decoding(options: DecodingOptions, report: Callable[[str], None] = l
     prompts = load_prompts(options.prompts, options.style, options.limit, options.seed)
     with _opened(options) as retriever:
         for name in options.drafters:
-            make_drafter(name, 1, retriever, LIMITS)  # refuse what is missing before a model is loaded
+            make_drafter(name, 1, _all(retriever), LIMITS)  # refuse what is missing before a model is loaded
         target = _load(options)
         return measure_target(target, retriever, prompts, options, report)
 
@@ -66,7 +66,7 @@ def measure_target(
     drafters = {
         name: drafter
         for name in options.drafters
-        if (drafter := make_drafter(name, target.vocab_size, retriever, LIMITS)) is not None
+        if (drafter := make_drafter(name, target.vocab_size, _all(retriever), LIMITS)) is not None
     }
     capacity = longest + options.max_new_tokens + options.max_nodes
     with Engine(target, drafters, curve, slots=1, capacity=capacity, queue=0) as engine:
@@ -136,6 +136,10 @@ def _encode(
     if not encoded:
         raise InvalidArgument(f"no prompt leaves room for {options.max_new_tokens} tokens; lower --max-new-tokens")
     return encoded, skipped
+
+
+def _all(retriever: Retriever | None) -> list[Retriever]:
+    return [] if retriever is None else [retriever]
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ COMMANDS = {
     "serve": "serve datastores over gRPC",
     "client": "ask a draft service",
     "generate": "generate text with drafts",
+    "worker": "decode for many callers over gRPC",
     "bench": "measure retrieval and decoding",
 }
 """Subcommand -> one line of help. Each is a module of suffolk.commands with ``add_arguments(parser)`` and ``run(args) -> int``."""

@@ -23,6 +23,7 @@ from serving.draft_service.breaker import CircuitBreaker
 from serving.proto import draft_pb2, draft_pb2_grpc
 from serving.transport.channel import open_channel
 from serving.transport.status import error_of
+from serving.transport.tokens import pack_tokens, to_tokens
 from serving.transport.url import ServiceUrl, parse_url
 
 DEFAULT_DEADLINE = 0.02
@@ -198,7 +199,7 @@ def _tails(contexts: Sequence[Tokens], max_match: int) -> list[bytes]:
     """The end of each context, as far as a match can reach, as bytes."""
     limits.check_batch(len(contexts))
     return [
-        wire.pack_tokens(wire.to_tokens(context[max(0, len(context) - max_match) :], f"contexts[{place}]"))
+        pack_tokens(to_tokens(context[max(0, len(context) - max_match) :], f"contexts[{place}]"))
         for place, context in enumerate(contexts)
     ]
 

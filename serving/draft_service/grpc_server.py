@@ -23,6 +23,7 @@ from serving.draft_service.service import Expired, Service
 from serving.proto import draft_pb2, draft_pb2_grpc
 from serving.transport.grpc_server import build_grpc_server
 from serving.transport.status import error_text, grpc_code
+from serving.transport.tokens import unpack_tokens
 
 SERVICE_NAME = draft_pb2.DESCRIPTOR.services_by_name["DraftService"].full_name
 Reply = TypeVar("Reply")
@@ -64,10 +65,7 @@ class Servicer(draft_pb2_grpc.DraftServiceServicer):
         limits.check_batch(len(request.queries))
         trees = self._service.draft(
             request.datastore,
-            [
-                wire.unpack_tokens(query.context, f"queries[{place}].context")
-                for place, query in enumerate(request.queries)
-            ],
+            [unpack_tokens(query.context, f"queries[{place}].context") for place, query in enumerate(request.queries)],
             request.max_match if request.HasField("max_match") else retriever.DEFAULT_MAX_MATCH,
             request.min_match if request.HasField("min_match") else retriever.DEFAULT_MIN_MATCH,
             request.max_depth if request.HasField("max_depth") else retriever.DEFAULT_MAX_DEPTH,
@@ -83,7 +81,7 @@ class Servicer(draft_pb2_grpc.DraftServiceServicer):
         limits.check_batch(len(request.contexts))
         matches = self._service.lookup(
             request.datastore,
-            [wire.unpack_tokens(data, f"contexts[{place}]") for place, data in enumerate(request.contexts)],
+            [unpack_tokens(data, f"contexts[{place}]") for place, data in enumerate(request.contexts)],
             request.max_match if request.HasField("max_match") else retriever.DEFAULT_MAX_MATCH,
             request.min_match if request.HasField("min_match") else retriever.DEFAULT_MIN_MATCH,
             expired,

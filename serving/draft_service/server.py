@@ -13,7 +13,8 @@ from datastore.retriever import Retriever
 from serving.draft_service.grpc_server import build_server
 from serving.draft_service.http_server import DraftHttpServer
 from serving.draft_service.service import Service
-from serving.transport.server import Server, ServerConfig
+from serving.transport.config import ServerConfig
+from serving.transport.server import Server
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from serving.transport.endpoint import Endpoint, check_free, parse_endpoint
 from serving.transport.limits import MAX_ERROR_TEXT
 from serving.transport.status import TABLE, error_of, error_text, grpc_code, http_status
 from serving.transport.tls import TlsFiles, server_credentials
+from serving.transport.tokens import pack_tokens, to_tokens, unpack_tokens
 from serving.transport.url import ServiceUrl, is_url, parse_url
 from suffolk.commands.serve import parse_stores
 from tests.brute_force import BruteForceRetriever, assert_same_tree
@@ -256,16 +257,16 @@ def test_hostile_trees_are_refused_or_sound(data: st.DataObject) -> None:
 )
 def test_bad_tokens(ids: list[int], text: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        wire.to_tokens(ids, "field")
+        to_tokens(ids, "field")
     assert text in str(caught.value)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32, np.uint32, np.int64, np.uint64, ">i4"])
 def test_tokens_of_any_integer_type(dtype: str) -> None:
-    tokens = wire.to_tokens(np.array([0, 7, 99], dtype), "field")
-    assert wire.pack_tokens(tokens) == b"\0\0\0\0\7\0\0\0\x63\0\0\0"
-    assert wire.unpack_tokens(wire.pack_tokens(tokens), "field").tolist() == [0, 7, 99]
-    assert wire.pack_tokens(wire.to_tokens([], "field")) == b""
+    tokens = to_tokens(np.array([0, 7, 99], dtype), "field")
+    assert pack_tokens(tokens) == b"\0\0\0\0\7\0\0\0\x63\0\0\0"
+    assert unpack_tokens(pack_tokens(tokens), "field").tolist() == [0, 7, 99]
+    assert pack_tokens(to_tokens([], "field")) == b""
 
 
 def test_metrics_count_in_bulk() -> None:

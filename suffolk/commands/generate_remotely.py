@@ -1,0 +1,48 @@
+"""``suffolk generate --worker``: the model runs elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from datastore.errors import InvalidArgument
+from serving.decoding.settings import SamplingSettings
+from suffolk.commands.generation_output import choose_colours, show
+
+LOCAL = {
+    "datastore": None,
+    "compare_plain": False,
+    "deadline_ms": None,
+    "max_match": 16,
+    "min_match": 1,
+    "max_depth": 10,
+    "dtype": "auto",
+    "device": "auto",
+    "threads": None,
+}
+"""What the worker was told when it was started, with what says nothing."""
+
+
+def generate_remotely(args: argparse.Namespace, settings: SamplingSettings, prompt: str) -> dict[str, Any]:
+    """Show the text as it comes; the report. Raises InvalidArgument for options that mean nothing to a worker."""
+    from serving.worker.client import connect_worker
+
+    for name, silent in LOCAL.items():
+        if getattr(args, name) != silent:
+            option = f"--{name.replace('_', '-')}"
+            raise InvalidArgument(
+                f"{option} has no meaning with --worker; give it to 'suffolk worker', or give --model"
+            )
+    with connect_worker(args.worker) as worker:
+        facts = worker.info()
+        chat = args.chat or (facts["takes_chat"] and not args.raw)
+        drafter = args.drafter or facts["default_drafter"]
+        generation = worker.generate([("user", prompt)] if chat else prompt, settings, drafter, args.max_nodes)
+        show(generation, choose_colours(args.colour))
+    return {
+        "worker": args.worker,
+        "model": facts["model"],
+        "drafter": drafter,
+        **generation.stats.to_dict(),
+        "tokens_generated": generation.tokens,
+    }
