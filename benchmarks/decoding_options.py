@@ -23,6 +23,8 @@ class DecodingOptions:
         style: chat, prefill or both, for rows that have a prefill.
         limit: prompts of each file; None for all.
         rounds: how often all prompts are run.
+        transformers: whether transformers' own ways of generating run as well, on an untouched copy of the model.
+        assistant: the model that drafts for transformers' assisted generation; None to leave that out.
         control: whether plain decoding runs a second time in each turn, to show how much of a difference is noise.
         max_new_tokens, temperature, top_p, ignore_eos, seed: as in ``SamplingSettings``.
         max_nodes: largest tree.
@@ -38,6 +40,8 @@ class DecodingOptions:
     limit: int | None = None
     rounds: int = 1
     control: bool = False
+    transformers: bool = False
+    assistant: str | None = None
     max_new_tokens: int = 128
     temperature: float = 0.0
     top_p: float = 1.0

@@ -21,12 +21,14 @@ HEADERS = (
     "nodes/step",
     "draft time",
     "identical",
+    "per 100k",
     "largest gap",
 )
 NOTES = (
     "tokens/s: median over prompts, behind the prompt's own pass; speed-up: median of each prompt's ratio to plain decoding; "
     "least: the worst prompt; total: ratio of all tokens per second; with prompt: the prompt's pass included",
-    "M: tokens generated per target pass; identical: outputs equal to plain decoding's token for token; largest gap: between the "
+    "M: tokens generated per target pass; identical: outputs equal to plain decoding's token for token; per 100k: places where an "
+    "output parts, per 100,000 tokens up to there; largest gap: between the "
     "target's scores of the two tokens where an output parts (near 0: a near-tie that rounding decides)",
     "'none, again' is plain decoding a second time: its difference from 1 is noise",
     "every prompt is run by all drafters in turn, in rotating order; drafters learn from prompt to prompt as in service",
@@ -78,5 +80,6 @@ def _row(name: str, each: dict[str, Any]) -> list[object]:
         each["nodes_verified_per_step"],
         None if share is None else f"{share:.1%}",
         f"{each['identical']}/{each['runs']}",
+        each["disagreements_per_100k_tokens"],
         each["largest_near_tie_gap"],
     ]

@@ -49,6 +49,7 @@ def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], w
         "draft_time_share": _share(sum(run["seconds"]["draft"] for run in runs), seconds),
         "missed": sum(sum(run["missed"].values()) for run in runs),
         "identical": len(runs) - len(differing),
+        "disagreements_per_100k_tokens": _share(1e5 * len(differing), _sum(runs, "tokens_compared")),
         "largest_near_tie_gap": max((run["near_tie_gap"] for run in differing), default=None),
     }
 

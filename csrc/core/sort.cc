@@ -108,17 +108,18 @@ class Sorter {
   void place_direct() {
     std::vector<std::size_t> chains(threads_);
     parallel([&](unsigned thread) {
-      std::size_t chain = 0, longest = 0;
+      std::size_t chain = 0, longest = 0, next = 0;
       each_suffix(thread, [&](std::size_t at) {
         const bool induced = is_induced(at);
         counts_[thread][tokens_[at]] -= induced ? 1 : 0;
         chain = induced ? chain + 1 : 0;
         longest = std::max(longest, chain);
+        next = at + 1;
       });
-      chains[thread] = longest;
+      while (chain > 0 && tokens_[next] != kSeparator && is_induced(next)) ++chain, ++next;  // on behind the stretch
+      chains[thread] = std::max(longest, chain);
     });
-    // A chain may run on over one end of a stretch, not over two: it descends through the groups.
-    const std::size_t chain = 2 * *std::max_element(chains.begin(), chains.end());
+    const std::size_t chain = *std::max_element(chains.begin(), chains.end());
     mark_depth_ = chain + 2 <= text_.order_depth ? text_.order_depth - static_cast<std::uint32_t>(chain) : 0;
     std::uint64_t direct = 0;
     for (std::uint32_t token = 0; token < vocab_size_; ++token) {
@@ -191,7 +192,7 @@ class Sorter {
           const auto ranks = positions_.subspan(block, size);
           std::size_t filled = begin;
           for (std::size_t i = begin; i < end; ++i) {
-            if (i + kAhead < end) text_.prefetch(ranks[i + kAhead] & ~kMark, 0);
+            if (i + kAhead < end) text_.prefetch((ranks[i + kAhead] & ~kMark) - 1, 0);
             const std::uint32_t position = ranks[i] & ~kMark;
             const Token token = position > 0 ? tokens_[position - 1] : kSeparator;
             const bool placed = token >= above && token != kSeparator;
@@ -218,9 +219,10 @@ class Sorter {
     });
   }
 
-  // An induced suffix is in order by more than order_depth tokens. Where two agree so far, position must decide. All these
-  // are marked: they go back, by one token a time, to direct suffixes that agree in at least mark_depth_ tokens. (Of two that
-  // agree in order_depth tokens each step back is of the same kind, as long as two of these tokens are left; else all are marked.)
+  // An induced suffix is in order by more than order_depth tokens. Where two agree so far, position must decide. All that this
+  // may concern are marked: they go back, by one token a time, to direct suffixes that agree in at least mark_depth_ tokens but
+  // not in order_depth. (Of two that agree in order_depth tokens each step back is of the same kind, as long as two of these
+  // tokens are left; else all are marked.)
   void restore_ties() {
     std::atomic<std::uint32_t> next = 0;
     parallel([&](unsigned) {
@@ -229,8 +231,7 @@ class Sorter {
         const auto induced = bucket.first(direct_ranks_[token] - first_ranks_[token]);
         for (std::size_t begin = 0, end = 0; end <= bucket.size(); ++end) {
           if (end + kAhead < induced.size() && (bucket[end + kAhead] & kMark) != 0) {
-            text_.prefetch(bucket[end + kAhead] & ~kMark, 0);
-            text_.prefetch(bucket[end + kAhead] & ~kMark, text_.order_depth - 1);
+            for (const std::uint32_t depth : {0U, text_.order_depth / 2, text_.order_depth - 1}) text_.prefetch(bucket[end + kAhead] & ~kMark, depth);
           }
           if (end < bucket.size() && (bucket[end] & kMark) != 0) {
             bucket[end] &= ~kMark;
@@ -244,25 +245,14 @@ class Sorter {
     });
   }
 
-  // Brings runs of suffixes that agree in order_depth tokens into the order of their positions.
+  // Brings runs of suffixes that agree in order_depth tokens into the order of their positions; those that end before stand in it.
   void sort_ties(std::span<std::uint32_t> ranks) const {
     for (std::size_t begin = 0; begin < ranks.size();) {
       std::size_t end = begin + 1;
-      while (end < ranks.size() && agree(ranks[begin], ranks[end])) ++end;
+      while (end < ranks.size() && text_.same(ranks[begin], ranks[end], 0, text_.order_depth)) ++end;
       if (end - begin > 1) std::sort(ranks.begin() + static_cast<std::ptrdiff_t>(begin), ranks.begin() + static_cast<std::ptrdiff_t>(end));
       begin = end;
     }
-  }
-
-  // Whether two suffixes agree in their first order_depth tokens, and do not end before the last key of these.
-  bool agree(std::uint32_t a, std::uint32_t b) const {
-    const std::uint32_t last = text_.order_depth - std::min(text_.order_depth, text_.key_tokens);
-    if (last > 0 && !text_.agree(a, b, last)) return false;
-    for (std::uint32_t depth = 0; depth < text_.order_depth; depth += text_.key_tokens) {
-      if (text_.agree(a, b, depth)) continue;
-      return depth + text_.key_tokens >= text_.order_depth && text_.key(a, depth) == text_.key(b, depth);
-    }
-    return true;
   }
 
   Text<Token> text_;

@@ -107,7 +107,7 @@ struct Text {
   }
 };
 
-// The highest bit of a sorted position: it agrees with a neighbour in many tokens (RunSorter::sort).
+// The highest bit of a sorted position: suffixes that go back to it may stand in the wrong order (RunSorter::sort).
 inline constexpr std::uint32_t kMark = 0x80000000;
 
 // Sorts runs of suffixes; has its own scratch memory, so one object a thread.
@@ -120,13 +120,14 @@ class RunSorter {
       : text_(text), mark_depth_(mark_depth), limit_(limit), stop_(stop) {}
 
   // Sorts suffixes that agree in their first `depth` tokens, none of which ends there, by their first order_depth tokens;
-  // ties by position. Sets kMark at least on those that agree with a neighbour in `mark_depth` tokens; on all if it is 0.
+  // ties by position. Of each set of suffixes that agree in `mark_depth` tokens, sets kMark at least on all or, if all agree
+  // in order_depth tokens, on none. On all suffixes if mark_depth is 0.
   // REQUIRES: positions below kMark.
   void sort(std::span<std::uint32_t> run, std::uint32_t depth) {
-    if (run.size() < 2) return mark(run, depth);
     const std::size_t needed = std::min(run.size(), limit_);
     if (scratch_.size() < needed) scratch_.resize(needed), spare_.resize(needed);
-    sort_at(run, depth, 0);
+    if (run.size() > 1) sort_at(run, depth, 0);
+    if (mark_depth_ == 0) mark(run);
   }
 
  private:
@@ -143,7 +144,6 @@ class RunSorter {
   void sort_at(std::span<std::uint32_t> run, std::uint32_t depth, std::size_t base) {
     if (depth >= text_.order_depth) {
       if (!std::is_sorted(run.begin(), run.end())) std::sort(run.begin(), run.end());
-      mark(run, depth);
     } else if (const std::uint32_t common = common_depth(run, depth); common > depth) {
       sort_at(run, common, base);
     } else if (run.size() <= kSmallRun) {
@@ -174,12 +174,16 @@ class RunSorter {
   void sort_keyed(std::span<std::uint32_t> run, std::uint32_t depth, std::size_t base) {
     const std::span<Keyed> keyed(scratch_.data() + base, run.size());
     for (std::size_t i = 0; i < run.size(); ++i) {
-      if (i + kAhead < run.size()) text_.prefetch(run[i + kAhead], depth);
+      if (i + kAhead < run.size()) {
+        text_.prefetch(run[i + kAhead], depth);
+        text_.prefetch(run[i + kAhead], depth + text_.key_tokens - 1);  // may lie in the next cache line
+      }
       keyed[i] = {text_.key(run[i], depth), run[i]};
     }
     sort_keys(keyed, std::span(spare_.data() + base, run.size()));
     for (std::size_t i = 0; i < run.size(); ++i) run[i] = keyed[i].position;
     const std::uint32_t below = std::min(depth + text_.key_tokens, text_.order_depth);
+    const bool near = keyed.front().key != keyed.back().key && below > mark_depth_;
     // Runs of equal keys go deeper; their next tokens are asked for a few suffixes early.
     std::size_t asked = 0;
     for (std::size_t begin = 0; begin < run.size();) {
@@ -195,12 +199,11 @@ class RunSorter {
       }
       begin = end;
     }
-    mark(run, below);
+    if (near) mark(run);
   }
 
-  // Of a run in its final order: its suffixes may agree in up to `depth` tokens.
-  void mark(std::span<std::uint32_t> run, std::uint32_t depth) const {
-    if (depth < mark_depth_) return;
+  // REQUIRES: the run is in its final order.
+  static void mark(std::span<std::uint32_t> run) {
     for (std::uint32_t& position : run) position |= kMark;
   }
 
@@ -249,6 +252,7 @@ class RunSorter {
   // A run too long for the scratch: three ways around one of its keys, in place.
   void partition(std::span<std::uint32_t> run, std::uint32_t depth) {
     const auto whole = run;
+    bool near = false;
     while (run.size() > limit_ && !stop_) {
       std::array<std::uint64_t, 31> sample;
       for (std::size_t i = 0; i < sample.size(); ++i) sample[i] = text_.key(run[run.size() / sample.size() * i], depth);
@@ -269,33 +273,35 @@ class RunSorter {
       }
       sort_at(run.first(less), depth, 0);
       sort_at(run.subspan(greater), depth, 0);
+      near = near || (greater - less < run.size() && depth + text_.key_tokens > mark_depth_);
       const bool goes_on = text_.goes_on(pivot, depth);
       run = run.subspan(less, greater - less);
       depth = goes_on ? depth + text_.key_tokens : text_.order_depth;
       if (!goes_on) break;
     }
     sort_at(run, depth, 0);
-    mark(whole, depth);
+    if (near) mark(whole);
   }
 
   void insertion_sort(std::span<std::uint32_t> run, std::uint32_t depth) const {
-    std::uint32_t agreed = depth;
+    bool near = false;
     for (std::size_t i = 1; i < run.size(); ++i) {
       const std::uint32_t position = run[i];
       std::size_t to = i;
-      for (; to > 0 && precedes(position, run[to - 1], depth, agreed); --to) run[to] = run[to - 1];
+      for (; to > 0 && precedes(position, run[to - 1], depth, near); --to) run[to] = run[to - 1];
       run[to] = position;
     }
-    mark(run, agreed);
+    if (near) mark(run);
   }
 
-  // Raises `agreed` to a depth that the two do not agree beyond.
-  bool precedes(std::uint32_t a, std::uint32_t b, std::uint32_t depth, std::uint32_t& agreed) const {
+  // Sets `near` if the two may agree in mark_depth_ tokens but differ in order_depth.
+  bool precedes(std::uint32_t a, std::uint32_t b, std::uint32_t depth, bool& near) const {
     while (depth < text_.order_depth && text_.agree(a, b, depth)) depth += text_.key_tokens;
-    agreed = std::max(agreed, depth + text_.key_tokens);
     if (depth >= text_.order_depth) return a < b;
     const std::uint64_t x = text_.key(a, depth), y = text_.key(b, depth);
-    return x != y ? x < y : a < b;  // equal keys: both end, or differ beyond order_depth
+    if (x == y) return a < b;  // both end, or differ beyond order_depth
+    near = near || depth + text_.key_tokens > mark_depth_;
+    return x < y;
   }
 
   const Text<Token>& text_;

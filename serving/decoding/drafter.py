@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
+from datastore.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,46 @@ class DraftRequest:
     max_nodes: int
 
 
+@dataclass(frozen=True, slots=True)
+class SampledChain:
+    """A chain whose tokens were drawn at random, with the laws they were drawn from: what verification ``rejection`` needs.
+
+    Verification ``match`` uses the tree alone. ``rejection`` is exact only if nothing looked at a token before deciding
+    whether it is in the chain: a drafter may stop because of the tokens drawn so far, but drop none that it has drawn; nor may
+    anybody cut the chain by its scores, which tell the tokens (by depth alone: yes).
+
+    Attributes:
+        tree: a chain: each node is the child of the one before it.
+        law: float64[n, vocab] on any device, the law that each node's token was drawn from: of its temperature, after all
+            cuts and masks, each row with sum 1. Its content is checked where it is used.
+
+    Raises:
+        InvalidArgument: the tree is no chain, or has not one row of ``law`` a node.
+    """
+
+    tree: DraftTree
+    law: torch.Tensor
+
+    def __post_init__(self) -> None:
+        size = len(self.tree)
+        if not np.array_equal(self.tree.parents, np.arange(-1, size - 1)):
+            raise InvalidArgument(
+                f"sampled chain: parents are {self.tree.parents.tolist()}; each must be the node before"
+            )
+        if self.law.ndim != 2 or len(self.law) != size:
+            raise InvalidArgument(
+                f"sampled chain: law has shape {tuple(self.law.shape)}; {size} nodes need {size} rows of probabilities"
+            )
+
+
+Proposal = DraftTree | SampledChain
+
+
+def tree_of(proposal: Proposal) -> DraftTree:
+    """The tree of a proposal, whichever it is."""
+    return proposal.tree if isinstance(proposal, SampledChain) else proposal
+
+
 class Drafter(Protocol):
     """Proposes trees for a batch of running requests and learns from what the target made of them.
 
@@ -37,8 +81,10 @@ class Drafter(Protocol):
 
     name: str
 
-    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        """One tree per request, in order; possibly empty, never more than the request's ``max_nodes`` nodes."""
+    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[Proposal]:
+        """One tree per request, in order; possibly empty, never more than the request's ``max_nodes`` nodes.
+
+        A drafter that draws its tokens at random may return a ``SampledChain`` in place of a tree."""
         ...
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 
 from datastore.errors import SuffolkError
+from serving.decoding.log_probabilities import LogProbability
 from serving.decoding.request import Request, Step
 from serving.decoding.stats import GenerationStats
 
@@ -28,6 +29,11 @@ class Generation(Iterator[Step], AsyncIterator[Step]):
     def tokens(self) -> list[int]:
         """The tokens generated so far."""
         return self.request.generated
+
+    @property
+    def log_probabilities(self) -> list[LogProbability]:
+        """Those of ``tokens``, if ``logprobs`` was set; else empty."""
+        return self.request.log_probabilities[:]
 
     @property
     def stats(self) -> GenerationStats:

@@ -1,4 +1,4 @@
-"""Gumbel noise that depends on (seed, position, token id) alone, so that a token's draw is the same under any draft.
+"""Noise that depends on (seed, position) and, for Gumbel noise, the token id alone, so that a draw is the same under any draft.
 
 The counter-based hash is the 64-bit finaliser of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
 Generators, OOPSLA 2014, section 5; constants of Stafford's variant 13), in wrapping int64 arithmetic: the bits are the
@@ -13,47 +13,69 @@ _GOLDEN = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
 _UNIT = 2.0**-53
+_COINS = 0x6A09E667F3BCC908
+_DRAWS = 0xBB67AE8584CAA73B
+"""Names of streams other than the noise's: the first 64 bits behind the point of the square roots of 2 and 3."""
 
 
 class KeyedNoise:
-    """Noise of one seed over one vocabulary, a row per position; rows of recent positions are kept.
+    """Noise of one seed over one vocabulary. Rows over the whole vocabulary are kept until the next call, because a position is
+    drawn in every step until it is committed. Not thread-safe."""
 
-    A row is needed in every step until its position is committed, so that each is computed about once. Not thread-safe.
-    """
-
-    def __init__(self, seed: int, vocab_size: int, device: torch.device, capacity: int = 80) -> None:
+    def __init__(self, seed: int, vocab_size: int, device: torch.device) -> None:
         self._seed = _mix(torch.tensor(_signed(seed ^ _GOLDEN), dtype=torch.int64, device=device))
-        self._tokens = torch.arange(1, vocab_size + 1, dtype=torch.int64, device=device) * _signed(_GOLDEN)
+        self._vocab_size = vocab_size
         self._rows: dict[int, torch.Tensor] = {}
-        self._capacity = capacity
 
-    def rows(self, positions: list[int]) -> torch.Tensor:
-        """float64[len(positions), vocab_size] of standard Gumbel noise, one row per position of the sequence."""
-        return torch.stack([self._row(position) for position in positions])
+    def at(self, positions: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        """float64 of standard Gumbel noise, for int64 ``positions`` and ``tokens`` of shapes that broadcast."""
+        key = _mix(self._seed + (positions + 1) * _signed(_GOLDEN))
+        bits = _shift(_mix((tokens + 1) * _signed(_GOLDEN) + key), 11)
+        return bits.to(torch.float64).add_(0.5).mul_(_UNIT).log_().neg_().log_().neg_()
 
-    def _row(self, position: int) -> torch.Tensor:
-        row = self._rows.get(position)
-        if row is None:
-            while len(self._rows) >= self._capacity:
-                del self._rows[min(self._rows)]
-            row = self._rows[position] = self._draw(position)
-        return row
+    def rows(self, first: int, count: int) -> torch.Tensor:
+        """float64[count, vocab_size], the noise of the positions from ``first`` on."""
+        positions = range(first, first + count)
+        missing = [position for position in positions if position not in self._rows]
+        column = torch.tensor(missing, dtype=torch.int64, device=self._seed.device)[:, None]
+        drawn = self.at(column, torch.arange(self._vocab_size, device=self._seed.device))
+        fresh = self._rows | dict(zip(missing, drawn, strict=True))
+        self._rows = {position: fresh[position] for position in positions}
+        return torch.stack(list(self._rows.values()))
 
-    def _draw(self, position: int) -> torch.Tensor:
-        key = _mix(self._seed + _signed((position + 1) * _GOLDEN))
-        bits = _shift(_mix(self._tokens + key), 11)
-        return -torch.log(-torch.log((bits.to(torch.float64) + 0.5) * _UNIT))
+
+class KeyedUniforms:
+    """Two numbers in (0, 1) for each position, independent of each other and of ``KeyedNoise``: a coin, which decides on a
+    drafted token, and a draw, which chooses the token in its place. Safe to share between threads."""
+
+    def __init__(self, seed: int, device: torch.device) -> None:
+        self._seeds = {
+            stream: _mix(torch.tensor(_signed(seed ^ stream), dtype=torch.int64, device=device))
+            for stream in (_COINS, _DRAWS)
+        }
+
+    def coins(self, positions: torch.Tensor) -> torch.Tensor:
+        """float64, of the shape of ``positions`` (int64): the coin at each position of the sequence."""
+        return self._uniform(_COINS, positions)
+
+    def draws(self, positions: torch.Tensor) -> torch.Tensor:
+        """float64, of the shape of ``positions`` (int64): the draw at each position of the sequence."""
+        return self._uniform(_DRAWS, positions)
+
+    def _uniform(self, stream: int, positions: torch.Tensor) -> torch.Tensor:
+        bits = _shift(_mix(self._seeds[stream] + (positions + 1) * _signed(_GOLDEN)), 12)
+        return (bits.to(torch.float64) + 0.5) * (2 * _UNIT)  # 52 bits and a half: exact, so that 1 is never reached
 
 
 def _mix(value: torch.Tensor) -> torch.Tensor:
-    value = (value ^ _shift(value, 30)) * _signed(_FIRST)
-    value = (value ^ _shift(value, 27)) * _signed(_SECOND)
-    return value ^ _shift(value, 31)
+    value = (value ^ _shift(value, 30)).mul_(_signed(_FIRST))
+    value = value.bitwise_xor_(_shift(value, 27)).mul_(_signed(_SECOND))
+    return value.bitwise_xor_(_shift(value, 31))
 
 
 def _shift(value: torch.Tensor, bits: int) -> torch.Tensor:
     """Logical right shift; torch's own keeps the sign."""
-    return (value >> bits) & ((1 << (64 - bits)) - 1)
+    return (value >> bits).bitwise_and_((1 << (64 - bits)) - 1)
 
 
 def _signed(value: int) -> int:

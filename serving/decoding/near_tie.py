@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
+from serving.decoding.row_contexts import RowContexts
 from serving.decoding.sampler import Sampler
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
@@ -39,14 +41,18 @@ def first_difference(
     one, other = ((tokens[shared] if shared < len(tokens) else None) for tokens in (first, second))
     if one is None and other is None:
         return None
-    scores = _scores(target, [*prompt, *first[:shared]], settings)
+    scores = _scores(target, prompt, first[:shared], settings)
     if one is None or other is None:
         best = scores.topk(2).values
         return Difference(shared, one, other, float(best[0] - best[1]))
     return Difference(shared, one, other, abs(float(scores[one] - scores[other])))
 
 
-def _scores(target: Target, context: Sequence[int], settings: SamplingSettings) -> torch.Tensor:
-    logits = target.prefill(context, target.new_cache(1, len(context)))
+def _scores(
+    target: Target, prompt: Sequence[int], generated: Sequence[int], settings: SamplingSettings
+) -> torch.Tensor:
+    text = np.asarray([*prompt, *generated], np.int32)
+    logits = target.prefill(text.tolist(), target.new_cache(1, len(text)))
+    sampler = Sampler(settings, target.vocab_size, target.device)
     with torch.inference_mode():
-        return Sampler(settings, target.vocab_size, target.device).scores(logits, [len(context)])[0].double()
+        return sampler.scores(logits, RowContexts.of_text(text, len(prompt)))[0].double()

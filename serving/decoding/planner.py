@@ -31,7 +31,7 @@ class Offer:
         account: the request's account.
         scores: float32[n], falling: of each node the probability that its path is accepted.
         seconds: the request's share of the time that drafting took.
-        verified: nodes that are verified; their promise is ``promised`` tokens.
+        verified: nodes that are verified, at first those that no planner may leave out; their promise is ``promised`` tokens.
         accepted: tokens accepted of them.
     """
 
@@ -84,7 +84,7 @@ class Planner:
             return
         owners = np.repeat(np.arange(len(offers)), sizes)
         for offer, count in zip(offers, np.bincount(owners[order[:best]], minlength=len(offers)).tolist(), strict=True):
-            offer.verified = count
+            offer.verified += count
             offer.promised = float(offer.scores[:count].sum())
 
     def record(self, offers: Sequence[Offer], requests: int, rows: int, seconds: float) -> None:

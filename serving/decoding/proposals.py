@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument
-from serving.decoding.drafter import Drafter, DraftRequest
+from serving.decoding.drafter import Drafter, DraftRequest, Proposal, SampledChain, tree_of
 from serving.decoding.request import Request
 
 log = logging.getLogger(__name__)
@@ -32,9 +32,12 @@ class Proposals:
         self._vocab_size = vocab_size
         self.faults: Counter[str] = Counter()
 
-    def ask(self, requests: Sequence[Request]) -> tuple[list[DraftTree], list[float]]:
-        """A sound tree for each of ``requests``, one call per drafter, and each one's share of the seconds it took."""
-        trees = [DraftTree.empty()] * len(requests)
+    def ask(self, requests: Sequence[Request]) -> tuple[list[Proposal], list[float]]:
+        """A sound proposal for each of ``requests``, one call per drafter, and each one's share of the seconds it took.
+
+        A sampled chain comes with its law only where the request verifies by it; elsewhere it is a tree like any other.
+        """
+        trees: list[Proposal] = [DraftTree.empty()] * len(requests)
         seconds = [0.0] * len(requests)
         groups: defaultdict[str, list[int]] = defaultdict(list)
         for at, request in enumerate(requests):
@@ -61,25 +64,28 @@ class Proposals:
         except Exception as error:  # noqa: BLE001  # as above
             self._miss(request.drafter, [request], error)
 
-    def _propose(self, name: str, requests: list[Request]) -> list[DraftTree]:
+    def _propose(self, name: str, requests: list[Request]) -> list[Proposal]:
         drafter = self._drafters[name]
         asked = [DraftRequest(each.number, each.tokens[: each.length], each.max_nodes) for each in requests]
         try:
             before = _missed(drafter)
-            trees = drafter.propose(asked)
+            proposals = drafter.propose(asked)
             missed = _missed(drafter) - before
-            if len(trees) != len(requests):
-                raise InvalidArgument(f"{len(trees)} trees came for {len(requests)} requests")
+            if len(proposals) != len(requests):
+                raise InvalidArgument(f"{len(proposals)} trees came for {len(requests)} requests")
         except Exception as error:  # noqa: BLE001  # as above
             self._miss(name, requests, error)
             return [DraftTree.empty()] * len(requests)
         for request in requests:
             request.stats.missed.update(missed)
-        return [self._check(name, request, tree) for request, tree in zip(requests, trees, strict=True)]
+        return [self._check(name, request, each) for request, each in zip(requests, proposals, strict=True)]
 
-    def _check(self, name: str, request: Request, tree: DraftTree) -> DraftTree:
+    def _check(self, name: str, request: Request, proposal: Proposal) -> Proposal:
         try:
-            return checked_tree(tree, self._vocab_size, request.max_nodes)
+            tree = checked_tree(tree_of(proposal), self._vocab_size, request.max_nodes)
+            if request.settings.verification == "rejection" and isinstance(proposal, SampledChain):
+                return SampledChain(tree, proposal.law[: len(tree)])
+            return tree
         except Exception as error:  # noqa: BLE001  # as above: what came may be anything
             self._miss(name, [request], error)
             return DraftTree.empty()

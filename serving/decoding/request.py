@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from datastore.errors import InvalidArgument
 from serving.decoding.account import Account
+from serving.decoding.keyed_noise import KeyedUniforms
+from serving.decoding.log_probabilities import LogProbability
 from serving.decoding.memory import memory_guard
 from serving.decoding.sampler import Sampler
 from serving.decoding.settings import SamplingSettings
@@ -30,12 +32,14 @@ class Step:
         sources: for each, the ``Source`` bits of the accepted draft node; 0 for the target's own draw.
         pieces: (text, source bits) that became safe to show; empty without a tokenizer.
         finish: why the text ends with this step (eos, stop, length, context), else empty.
+        log_probabilities: of each token, if the request asked for them; else empty.
     """
 
     tokens: tuple[int, ...]
     sources: tuple[int, ...]
     pieces: tuple[tuple[str, int], ...]
     finish: str
+    log_probabilities: tuple[LogProbability, ...] = ()
 
 
 class Request:
@@ -48,7 +52,9 @@ class Request:
         length: tokens so far, prompt and generated: ``tokens[:length]``.
         slot: its place in the cache while it runs.
         account: what drafting has earned; None without a drafter.
+        sampler, uniforms: what its tokens are drawn with.
         stats: its numbers.
+        log_probabilities: of the generated tokens, if ``settings`` ask for them.
     """
 
     def __init__(
@@ -79,7 +85,9 @@ class Request:
         self.slot = -1
         self.account: Account | None = None
         self.sampler = Sampler(settings, target.vocab_size, target.device)
+        self.uniforms = KeyedUniforms(settings.seed, target.device)
         self.stats = GenerationStats(prompt_tokens=len(ids))
+        self.log_probabilities: list[LogProbability] = []
         self._eos_ids = frozenset() if settings.ignore_eos else target.eos_ids
         self._text = None if target.tokenizer is None else TextStream(target.tokenizer, settings.stop)
 
@@ -93,7 +101,9 @@ class Request:
         """The tokens generated so far."""
         return [int(token) for token in self.tokens[self.stats.prompt_tokens : self.length]]
 
-    def commit(self, drawn: Sequence[int], marks: Sequence[int]) -> Step:
+    def commit(
+        self, drawn: Sequence[int], marks: Sequence[int], log_probabilities: Sequence[LogProbability] = ()
+    ) -> Step:
         """Append the ``drawn`` tokens, with their sources' ``marks``, up to where plain decoding would have ended."""
         tokens: list[int] = []
         pieces: list[tuple[str, int]] = []
@@ -110,7 +120,9 @@ class Request:
             pieces += self._text.finish()
         self.stats.tokens += len(tokens)
         self.stats.accepted_by_source.update(source for source in marks[: len(tokens)] if source)
-        return Step(tuple(tokens), tuple(marks[: len(tokens)]), tuple(pieces), self.stats.finish)
+        kept = tuple(log_probabilities[: len(tokens)])
+        self.log_probabilities += kept
+        return Step(tuple(tokens), tuple(marks[: len(tokens)]), tuple(pieces), self.stats.finish, kept)
 
     def _finish(self, token: int) -> str:
         if token in self._eos_ids:

@@ -13,8 +13,9 @@ import torch
 from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument, ResourceExhausted, SuffolkError
 from serving.decoding import cost_curve
+from serving.decoding.account import Account
 from serving.decoding.cost_curve import CostCurve
-from serving.decoding.drafter import Drafter
+from serving.decoding.drafter import Drafter, Proposal, SampledChain, tree_of
 from serving.decoding.memory import memory_guard
 from serving.decoding.planner import Offer, Planner
 from serving.decoding.proposals import Proposals
@@ -22,7 +23,7 @@ from serving.decoding.request import Request, Step
 from serving.decoding.stats import LoopStats
 from serving.decoding.target import Target
 from serving.decoding.tree_layout import TreeLayout, chain, cut, lay_out
-from serving.decoding.verification import accept
+from serving.decoding.verify_step import Outcome, verify
 
 PREFILL_ROWS = 512
 """Rows of prompts in one pass."""
@@ -37,7 +38,7 @@ class _Turn:
     request: Request
     layout: TreeLayout
     wanted: int
-    tree: DraftTree
+    proposal: Proposal
     offer: Offer | None
 
     @property
@@ -154,19 +155,15 @@ class StepLoop:
         )
         self.target.synchronize()
         clock.lap("forward")
-        drawn, failed = self._draw(logits, turns)
-        paths = [
-            np.empty(0, np.int64) if turn.reading else accept(turn.tree.tokens, turn.tree.parents, each)
-            for turn, each in zip(turns, drawn, strict=True)
-        ]
+        outcomes = self._verify(turns, logits)
         clock.lap("verify")
-        self.cache.keep(slots, [_kept(turn, path) for turn, path in zip(turns, paths, strict=True)])
+        self.cache.keep(slots, [_kept(turn, outcomes.get(turn.request.number)) for turn in turns])
         clock.lap("compact")
         answers: list[tuple[Request, Step | SuffolkError]] = []
-        for turn, each, path in zip(turns, drawn, paths, strict=True):
-            answer = failed.get(turn.request.number) or self._commit(turn, each, path)
-            if answer is not None:
-                answers.append((turn.request, answer))
+        for turn in turns:
+            outcome = outcomes.get(turn.request.number)
+            if outcome is not None:
+                answers.append((turn.request, self._commit(turn, outcome) if isinstance(outcome, Outcome) else outcome))
         self._learn(turns, clock)
         clock.lap("other")
         self._book(turns, clock)
@@ -200,52 +197,44 @@ class StepLoop:
             request for request in decoding if request.account is not None and request.room > 0
             and request.account.should_propose()
         ]  # fmt: skip
-        trees, seconds = self._proposals.ask(asking)
-        offers = {
-            request.number: Offer(request.drafter, account, tree.scores, spent)
-            for request, tree, spent in zip(asking, trees, seconds, strict=True)
-            if (account := request.account) is not None
-        }
+        proposals, seconds = self._proposals.ask(asking)
+        offers: dict[int, Offer] = {}
+        drafts: dict[int, Proposal] = {}
+        for request, proposal, spent in zip(asking, proposals, seconds, strict=True):
+            assert request.account is not None
+            drafts[request.number] = _cut(proposal, request.room)
+            offers[request.number] = _offer(request.drafter, request.account, drafts[request.number], spent)
+            request.stats.proposals += 1
+            request.stats.nodes_proposed += len(tree_of(proposal))
         if self.planner is not None:
-            self.planner.choose(list(offers.values()), len(decoding) + reading_rows)
-        drafts = {request.number: tree for request, tree in zip(asking, trees, strict=True)}
+            rows = len(decoding) + reading_rows + sum(offer.verified for offer in offers.values())
+            self.planner.choose(list(offers.values()), rows)
         turns = []
         for request in decoding:
             offer = offers.get(request.number)
-            tree = DraftTree.empty()
+            proposal = DraftTree.empty()
             if offer is not None:
-                request.stats.proposals += 1
-                request.stats.nodes_proposed += len(offer.scores)
-                tree = cut(drafts[request.number].head(offer.verified), request.room)
-                offer.verified = len(tree)
-                request.stats.nodes_verified += len(tree)
-            layout = lay_out(int(request.tokens[request.length - 1]), tree)
-            turns.append(_Turn(request, layout, len(layout), tree, offer))
+                draft = drafts[request.number]
+                proposal = draft.head(offer.verified) if isinstance(draft, DraftTree) else draft
+                request.stats.nodes_verified += offer.verified
+            layout = lay_out(int(request.tokens[request.length - 1]), tree_of(proposal))
+            turns.append(_Turn(request, layout, len(layout), proposal, offer))
         return turns
 
-    def _draw(
-        self, logits: torch.Tensor, turns: Sequence[_Turn]
-    ) -> tuple[list[npt.NDArray[np.int64]], dict[int, SuffolkError]]:
-        """The target's token at each wanted row, by request; the step's one copy from device to host. And who failed."""
-        drawn: list[torch.Tensor] = []
-        failed: dict[int, SuffolkError] = {}
-        with torch.inference_mode():
-            for turn, rows in zip(turns, torch.split(logits, [turn.wanted for turn in turns]), strict=True):
-                try:
-                    drawn.append(_draw(turn, rows))
-                except SuffolkError as error:
-                    failed[turn.request.number] = error
-                    drawn.append(torch.zeros(turn.wanted, dtype=torch.int64, device=logits.device))
-            host = np.asarray(torch.cat(drawn).cpu().numpy(), np.int64)
-        return np.split(host, np.cumsum([turn.wanted for turn in turns])[:-1]), failed
+    def _verify(self, turns: Sequence[_Turn], logits: torch.Tensor) -> dict[int, Outcome | SuffolkError]:
+        """The outcome of each request that got logits, by its number."""
+        drawing = [turn for turn in turns if not turn.reading]
+        if not drawing:
+            return {}
+        rows = torch.split(logits, [turn.wanted for turn in drawing])
+        outcomes = verify([turn.request for turn in drawing], [turn.proposal for turn in drawing], rows)
+        return {turn.request.number: outcome for turn, outcome in zip(drawing, outcomes, strict=True)}
 
-    def _commit(self, turn: _Turn, drawn: npt.NDArray[np.int64], path: npt.NDArray[np.int64]) -> Step | None:
-        if turn.reading:
-            return None
-        request = turn.request
+    def _commit(self, turn: _Turn, outcome: Outcome) -> Step:
+        request, tree = turn.request, tree_of(turn.proposal)
         before = request.length
-        marks = [*turn.tree.sources[path].tolist(), 0]
-        step = request.commit(drawn[np.concatenate([[0], path + 1])].tolist(), marks)
+        tokens = [*tree.tokens[outcome.path].tolist(), outcome.token]
+        step = request.commit(tokens, [*tree.sources[outcome.path].tolist(), 0], outcome.log_probabilities)
         if before > request.stats.prompt_tokens:
             request.stats.steps += 1
         if turn.offer is not None:
@@ -275,18 +264,24 @@ def rows_needed(request: Request) -> int:
     return len(request.tokens) + (request.max_nodes if request.drafter else 0)
 
 
-def _draw(turn: _Turn, rows: torch.Tensor) -> torch.Tensor:
-    if turn.reading:
-        return rows.new_zeros(0, dtype=torch.int64)
-    depths = turn.layout.depths[-turn.wanted :] if len(turn.tree) else np.zeros(1, np.int64)
-    positions = [turn.request.length + depth for depth in range(int(depths.max()) + 1)]
-    which = None if len(positions) == 1 else torch.from_numpy(depths).to(rows.device)
-    return turn.request.sampler.draw(rows, positions, which)
+def _offer(drafter: str, account: Account, proposal: Proposal, seconds: float) -> Offer:
+    """What the planner may choose from: of a sampled chain nothing, because choosing by its tokens would change the law."""
+    if isinstance(proposal, DraftTree):
+        return Offer(drafter, account, proposal.scores, seconds)
+    return Offer(drafter, account, np.empty(0, np.float32), seconds, verified=len(proposal.tree))
 
 
-def _kept(turn: _Turn, path: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _cut(proposal: Proposal, depth: int) -> Proposal:
+    if isinstance(proposal, DraftTree):
+        return cut(proposal, depth)
+    return SampledChain(cut(proposal.tree, depth), proposal.law[:depth])
+
+
+def _kept(turn: _Turn, outcome: Outcome | SuffolkError | None) -> npt.NDArray[np.int64]:
     """The rows to keep: a prompt's, or the last token's and the accepted nodes'."""
-    return np.concatenate([[0], path + 1]) if len(turn.tree) else np.arange(len(turn.layout))
+    if isinstance(outcome, Outcome) and len(outcome.path):
+        return np.concatenate([[0], outcome.path + 1])
+    return np.arange(1 if len(tree_of(turn.proposal)) else len(turn.layout))
 
 
 class _Clock:

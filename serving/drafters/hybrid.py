@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
-from serving.decoding.drafter import Drafter, DraftRequest
+from serving.decoding.drafter import Drafter, DraftRequest, tree_of
 from serving.drafters.merge import merge
 
 
@@ -22,7 +22,7 @@ class HybridDrafter:
         self._drafters = list(drafters)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        proposals = [drafter.propose(requests) for drafter in self._drafters]
+        proposals = [map(tree_of, drafter.propose(requests)) for drafter in self._drafters]
         return [
             merge(trees, request.max_nodes)
             for request, trees in zip(requests, zip(*proposals, strict=True), strict=True)

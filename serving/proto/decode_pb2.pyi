@@ -264,6 +264,7 @@ class GenerateReply(_message.Message):
     TOKENS_FIELD_NUMBER: _builtins.int
     SOURCES_FIELD_NUMBER: _builtins.int
     PIECES_FIELD_NUMBER: _builtins.int
+    LOG_PROBABILITIES_FIELD_NUMBER: _builtins.int
     FINISH_FIELD_NUMBER: _builtins.int
     STATS_FIELD_NUMBER: _builtins.int
     tokens: _builtins.bytes
@@ -277,6 +278,10 @@ class GenerateReply(_message.Message):
         """text that became safe to show: whole characters, nothing that may belong to a stop string"""
 
     @_builtins.property
+    def log_probabilities(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogProbability]:
+        """one per token, if sampling.logprobs is set"""
+
+    @_builtins.property
     def stats(self) -> Global___GenerationStats:
         """with the last reply alone"""
 
@@ -286,16 +291,48 @@ class GenerateReply(_message.Message):
         tokens: _builtins.bytes = ...,
         sources: _builtins.bytes = ...,
         pieces: _abc.Iterable[Global___Piece] | None = ...,
+        log_probabilities: _abc.Iterable[Global___LogProbability] | None = ...,
         finish: _builtins.str = ...,
         stats: Global___GenerationStats | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["stats", b"stats"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["finish", b"finish", "pieces", b"pieces", "sources", b"sources", "stats", b"stats", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finish", b"finish", "log_probabilities", b"log_probabilities", "pieces", b"pieces", "sources", b"sources", "stats", b"stats", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GenerateReply: _TypeAlias = GenerateReply  # noqa: Y015
+
+@_typing.final
+class LogProbability(_message.Message):
+    """Of one token, by the target's own logits before anything acts on them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VALUE_FIELD_NUMBER: _builtins.int
+    ALTERNATIVES_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    value: _builtins.float
+    alternatives: _builtins.bytes
+    """int32[k]: the likeliest tokens, likeliest first; the text's own may be among them"""
+    @_builtins.property
+    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """theirs"""
+
+    def __init__(
+        self,
+        *,
+        value: _builtins.float = ...,
+        alternatives: _builtins.bytes = ...,
+        values: _abc.Iterable[_builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alternatives", b"alternatives", "value", b"value", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogProbability: _TypeAlias = LogProbability  # noqa: Y015
 
 @_typing.final
 class Piece(_message.Message):

@@ -10,6 +10,7 @@ import grpc
 
 from datastore.errors import Internal, InvalidArgument, Unavailable
 from datastore.retriever import Tokens
+from serving.decoding.log_probabilities import LogProbability
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.stats import GenerationStats
 from serving.proto import decode_pb2, decode_pb2_grpc
@@ -112,11 +113,13 @@ class RemoteGeneration(Iterator[Reply]):
 
     Attributes:
         tokens: those that came so far.
+        log_probabilities: of ``tokens``, if ``logprobs`` was set; else empty.
         stats: the worker's numbers once the text has ended; until then empty.
     """
 
     def __init__(self, url: str, call: Any) -> None:
         self.tokens: list[int] = []
+        self.log_probabilities: list[LogProbability] = []
         self.stats = GenerationStats()
         self._url = url
         self._call = call
@@ -132,6 +135,7 @@ class RemoteGeneration(Iterator[Reply]):
         except InvalidArgument as error:
             raise Internal(f"{self._url}: the worker sent a bad reply: {error}") from None
         self.tokens += reply.tokens
+        self.log_probabilities += reply.log_probabilities
         self.stats = reply.stats or self.stats
         return reply
 

@@ -22,6 +22,10 @@ MAX_STOPS = 16
 """Stop strings."""
 MAX_STOP = 256
 """Characters of one stop string."""
+MAX_BAD_WORDS = 1024
+"""Sequences that may not be completed."""
+MAX_BAD_WORD = 64
+"""Tokens of one of them."""
 MAX_REQUEST_BYTES = 8 << 20
 """Size of one request: four bytes a character or token, and as much again."""
 MAX_REPLY_BYTES = 1 << 20
@@ -61,6 +65,13 @@ def check_stops(stops: Sequence[str]) -> None:
     for place, stop in enumerate(stops):
         if len(stop) > MAX_STOP:
             raise InvalidArgument(f"sampling.stop[{place}] has {len(stop)} characters; the limit is {MAX_STOP}")
+
+
+def check_bad_words(sizes: Sequence[int]) -> None:
+    if len(sizes) > MAX_BAD_WORDS:
+        raise InvalidArgument(f"sampling.bad_words: there are {len(sizes)}; the limit is {MAX_BAD_WORDS}")
+    for place, size in enumerate(sizes):
+        check_range(f"sampling.bad_words[{place}]: the number of tokens", size, 1, MAX_BAD_WORD)
 
 
 def check_nodes(max_nodes: int, most: int) -> None:

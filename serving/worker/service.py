@@ -13,13 +13,14 @@ from datastore.version import __version__
 from serving.decoding.engine import Engine
 from serving.decoding.generation import Generation
 from serving.decoding.prompt import encode_chat, encode_text, has_template
+from serving.decoding.request import Step
 from serving.proto import decode_pb2
 from serving.transport.admission import Admission
 from serving.transport.limits import MAX_NODES, check_range
 from serving.transport.tokens import unpack_tokens
 from serving.worker import limits
 from serving.worker.metrics import Metrics
-from serving.worker.settings import unpack_settings
+from serving.worker.settings import require_known, unpack_settings
 from serving.worker.wire import Reply, pack_reply
 
 PREFERRED = ("hybrid", "datastore", "prompt-lookup")
@@ -66,8 +67,7 @@ class Service:
             generation = self._start(request)
             if on_hang_up(generation.cancel):
                 for step in generation:
-                    stats = generation.stats if step.finish else None
-                    yield pack_reply(Reply(step.tokens, step.sources, step.pieces, step.finish, stats))
+                    yield pack_reply(_reply(step, generation))
             else:
                 generation.cancel()
                 outcome.code = "CANCELLED"
@@ -98,6 +98,7 @@ class Service:
             )
 
     def _start(self, request: decode_pb2.GenerateRequest) -> Generation:
+        require_known(request, "request")
         limits.check_name("drafter", request.drafter)
         max_nodes = self.max_nodes
         if request.HasField("max_nodes"):
@@ -120,3 +121,8 @@ class Service:
             limits.check_prompt(len(tokens))
             return tokens
         raise InvalidArgument("prompt: there is none; give one of text, chat and token_ids")
+
+
+def _reply(step: Step, generation: Generation) -> Reply:
+    stats = generation.stats if step.finish else None
+    return Reply(step.tokens, step.sources, step.pieces, step.finish, step.log_probabilities, stats)

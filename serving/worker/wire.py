@@ -12,6 +12,7 @@ import numpy.typing as npt
 from datastore.draft_tree import source_bits, source_name
 from datastore.errors import InvalidArgument
 from datastore.retriever import Tokens
+from serving.decoding.log_probabilities import LogProbability
 from serving.decoding.stats import PARTS, GenerationStats
 from serving.proto import decode_pb2
 from serving.transport.tokens import pack_tokens, to_tokens, unpack_tokens
@@ -29,6 +30,7 @@ class Reply:
         sources: for each, the ``Source`` bits of who drafted it; 0 for the target's own.
         pieces: (text, source bits) that became safe to show.
         finish: why the text ends with this reply: eos, stop, length or context; empty before the last.
+        log_probabilities: of each token, if the request asked for them; else empty.
         stats: with the last reply alone.
     """
 
@@ -36,6 +38,7 @@ class Reply:
     sources: tuple[int, ...]
     pieces: tuple[tuple[str, int], ...]
     finish: str = ""
+    log_probabilities: tuple[LogProbability, ...] = ()
     stats: GenerationStats | None = None
 
     @property
@@ -58,6 +61,7 @@ def pack_reply(reply: Reply) -> decode_pb2.GenerateReply:
         tokens=pack_tokens(np.array(reply.tokens, np.int32)),
         sources=bytes(reply.sources),
         pieces=[decode_pb2.Piece(text=text, source=source) for text, source in reply.pieces],
+        log_probabilities=[_pack_log_probability(each) for each in reply.log_probabilities],
         finish=reply.finish,
         stats=None if reply.stats is None else _pack_stats(reply.stats),
     )
@@ -68,15 +72,35 @@ def unpack_reply(message: decode_pb2.GenerateReply) -> Reply:
     tokens: npt.NDArray[np.int32] = unpack_tokens(message.tokens, "tokens")
     if len(tokens) != len(message.sources):
         raise InvalidArgument(f"sources has {len(message.sources)} entries for {len(tokens)} tokens")
+    if len(message.log_probabilities) not in (0, len(tokens)):
+        raise InvalidArgument(
+            f"log_probabilities has {len(message.log_probabilities)} entries for {len(tokens)} tokens"
+        )
     if bool(message.finish) != message.HasField("stats"):
         raise InvalidArgument("stats: they must come with the last reply and no other")
+    ids = tuple(tokens.tolist())
     return Reply(
-        tuple(tokens.tolist()),
-        tuple(message.sources),
-        tuple((piece.text, piece.source) for piece in message.pieces),
-        message.finish,
-        _unpack_stats(message.stats, message.finish) if message.finish else None,
+        tokens=ids,
+        sources=tuple(message.sources),
+        pieces=tuple((piece.text, piece.source) for piece in message.pieces),
+        finish=message.finish,
+        log_probabilities=tuple(map(_unpack_log_probability, ids, message.log_probabilities)),
+        stats=_unpack_stats(message.stats, message.finish) if message.finish else None,
     )
+
+
+def _pack_log_probability(each: LogProbability) -> decode_pb2.LogProbability:
+    alternatives = np.array([token for token, _ in each.alternatives], np.int32)
+    return decode_pb2.LogProbability(
+        value=each.value, alternatives=pack_tokens(alternatives), values=[value for _, value in each.alternatives]
+    )
+
+
+def _unpack_log_probability(token: int, message: decode_pb2.LogProbability) -> LogProbability:
+    tokens = unpack_tokens(message.alternatives, "alternatives").tolist()
+    if len(tokens) != len(message.values):
+        raise InvalidArgument(f"alternatives has {len(tokens)} tokens and {len(message.values)} values")
+    return LogProbability(token, message.value, tuple(zip(tokens, message.values, strict=True)))
 
 
 def _pack_stats(stats: GenerationStats) -> decode_pb2.GenerationStats:

@@ -7,10 +7,11 @@ import json
 import logging
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from datastore.errors import NotFound
+from datastore.errors import InvalidArgument, NotFound
 from serving.decoding.settings import SamplingSettings
 from serving.drafters.choose import NAMES, make_drafter
 from suffolk.commands.generate_remotely import generate_remotely
@@ -61,13 +62,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--compare-plain", action="store_true", help="decode without drafts too and compare text and speed"
     )
     output.add_argument("--stats-json", type=Path, metavar="FILE", help="write the report as JSON")
+    output.add_argument(
+        "--logprobs",
+        type=int,
+        metavar="N",
+        help="add each token's log-probability and N alternatives (0..20) to --stats-json",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Generate; returns the exit code."""
     settings = SamplingSettings(
-        args.max_new_tokens, args.temperature, args.top_k, args.top_p, args.seed, tuple(args.stop), args.ignore_eos
+        max_new_tokens=args.max_new_tokens,
+        temperature=args.temperature,
+        top_k=args.top_k,
+        top_p=args.top_p,
+        min_p=args.min_p,
+        repetition_penalty=args.repetition_penalty,
+        presence_penalty=args.presence_penalty,
+        frequency_penalty=args.frequency_penalty,
+        seed=args.seed,
+        stop=tuple(args.stop),
+        ignore_eos=args.ignore_eos,
+        logprobs=args.logprobs,
     )
+    if any(not word.strip() for word in args.bad_words):
+        raise InvalidArgument("--bad-words is empty; name a text that must not be generated")
+    if args.logprobs is not None and args.stats_json is None:
+        raise InvalidArgument(f"--logprobs {args.logprobs} goes into the JSON report only; add --stats-json FILE")
     limits, max_nodes = read_limits(args), read_max_nodes(args)
     name = args.drafter or ("hybrid" if args.datastore else "prompt-lookup")
     prompt = sys.stdin.read() if args.prompt is None else args.prompt
@@ -81,6 +103,7 @@ def run(args: argparse.Namespace) -> int:
     with opened_stores([args.datastore] if uses_stores else [], args.deadline_ms, limits, args.model) as stores:
         make_drafter(name, 1, stores)  # refuse what is missing before a model is loaded
         target = load_target(args, len(prompt) // 2 + settings.max_new_tokens)
+        settings = replace(settings, bad_words=_bad_words(target, args.bad_words))
         drafter = make_drafter(name, target.vocab_size, stores, limits)
         return _generate(args, settings, name, drafter, max_nodes, target, _encode(target, prompt, args))
 
@@ -99,6 +122,8 @@ def _generate(
         generation = show(engine.generate(ids, settings, name, max_nodes), choose_colours(args.colour))
     report: dict[str, Any] = {"model": args.model, "drafter": name} | generation.stats.to_dict()
     report["tokens_generated"] = generation.tokens
+    if settings.logprobs is not None:
+        report["logprobs"] = [asdict(each) for each in generation.log_probabilities]
     if args.compare_plain:
         report["plain"] = _compare(target, ids, settings, generation)
     return _finish(args, report)
@@ -148,6 +173,13 @@ def _encode(target: Target, prompt: str, args: argparse.Namespace) -> list[int]:
     return encode_text(target, prompt)
 
 
+def _bad_words(target: Target, texts: list[str]) -> tuple[tuple[int, ...], ...]:
+    """The token ids of each text, at the start of a word and inside one (as transformers advises for ``bad_words_ids``)."""
+    forms = [form for text in texts for form in (text.strip(), " " + text.strip())]
+    encoded = [tuple(target.tokenizer(form, add_special_tokens=False)["input_ids"]) for form in forms]
+    return tuple(dict.fromkeys(encoded))
+
+
 def _write_json(path: Path, report: dict[str, Any]) -> None:
     try:
         path.write_text(json.dumps(report, indent=2) + "\n")
@@ -170,6 +202,37 @@ def _add_sampling(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--temperature", type=float, default=0.0, help="0: greedy (default: %(default)s)")
     group.add_argument("--top-k", type=int, default=0, help="0: no limit (default: %(default)s)")
     group.add_argument("--top-p", type=float, default=1.0, help="1: no limit (default: %(default)s)")
+    group.add_argument(
+        "--min-p",
+        type=float,
+        default=0.0,
+        help="least share of the likeliest token's probability; 0: no limit (default: %(default)s)",
+    )
+    group.add_argument(
+        "--repetition-penalty",
+        type=float,
+        default=1.0,
+        help="above 1: make tokens of prompt and text less likely; 1: off (default: %(default)s)",
+    )
+    group.add_argument(
+        "--presence-penalty",
+        type=float,
+        default=0.0,
+        help="taken off the logit of each token generated before; -2..2 (default: %(default)s)",
+    )
+    group.add_argument(
+        "--frequency-penalty",
+        type=float,
+        default=0.0,
+        help="taken off the logit for each time the token was generated before; -2..2 (default: %(default)s)",
+    )
+    group.add_argument(
+        "--bad-words",
+        action="append",
+        default=[],
+        metavar="STR",
+        help="never generate this text as its own tokens, with or without a space in front; may be repeated",
+    )
     group.add_argument(
         "--seed", type=int, default=0, help="same seed, same text, whatever drafts (default: %(default)s)"
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from typing import Any
 
 from datastore.errors import InvalidArgument
 from serving.decoding.settings import SamplingSettings
 from suffolk.commands.generation_output import choose_colours, show
 
-LOCAL = {
+LOCAL: dict[str, Any] = {
     "datastore": None,
     "compare_plain": False,
     "deadline_ms": None,
@@ -19,8 +20,9 @@ LOCAL = {
     "dtype": "auto",
     "device": "auto",
     "threads": None,
+    "bad_words": [],
 }
-"""What the worker was told when it was started, with what says nothing."""
+"""What is the worker's, or needs its tokenizer, with what says nothing."""
 
 
 def generate_remotely(args: argparse.Namespace, settings: SamplingSettings, prompt: str) -> dict[str, Any]:
@@ -39,10 +41,8 @@ def generate_remotely(args: argparse.Namespace, settings: SamplingSettings, prom
         drafter = args.drafter or facts["default_drafter"]
         generation = worker.generate([("user", prompt)] if chat else prompt, settings, drafter, args.max_nodes)
         show(generation, choose_colours(args.colour))
-    return {
-        "worker": args.worker,
-        "model": facts["model"],
-        "drafter": drafter,
-        **generation.stats.to_dict(),
-        "tokens_generated": generation.tokens,
-    }
+    report = {"worker": args.worker, "model": facts["model"], "drafter": drafter, **generation.stats.to_dict()}
+    report["tokens_generated"] = generation.tokens
+    if settings.logprobs is not None:
+        report["logprobs"] = [asdict(each) for each in generation.log_probabilities]
+    return report

@@ -166,7 +166,7 @@ def test_options_of_the_model_are_refused_with_a_worker() -> None:
     ended = suffolk("generate", "--worker", "grpc://127.0.0.1:1", "--dtype", "float32", "x")
     assert (ended.returncode, ended.stdout) == (2, b"")
     assert ended.stderr.decode() == (
-        "suffolk: --dtype has no meaning with --worker; give it to 'suffolk worker', or give --model\n"
+        "suffolk: --dtype cannot be given with --worker: it is the worker's; leave it out, or give --model\n"
     )
     ended = suffolk("generate", "--worker", "grpc://127.0.0.1:1", "x")
     assert ended.returncode == 2

@@ -192,10 +192,12 @@ def test_decode_compares_every_drafter_with_plain_decoding(folder: Path, model: 
     (prompts / "free.jsonl").write_text(json.dumps({"prompt": text[:120]}) + "\n" + json.dumps({"prompt": "a" * 1000}))
     path = tmp_path / "decode.json"
     options = ["--max-new-tokens", "24", "--ignore-eos", "--control", "--rounds", "2", "--threads", "1"]
+    options += ["--assistant", str(model)]
     command = ["decode", "--model", model, "--datastore", folder / "store", "--prompts", prompts, *options]
     shown = bench(*command, "--json", path)
     results = read_report(path)["results"]
-    ways = {"none", "none, again", "prompt-lookup", "datastore", "hybrid"}
+    rivals = {"transformers", "transformers prompt-lookup", "transformers assisted"}
+    ways = {"none", "none, again", "prompt-lookup", "datastore", "hybrid"} | rivals
     assert set(results["summary"]) == {"code, chat", "code, prefill", "free", "all"}
     for found in results["summary"].values():
         assert set(found) == ways
@@ -216,3 +218,23 @@ def test_decode_refuses_what_is_missing_before_loading(model: Path, tmp_path: Pa
     done = suffolk("bench", "decode", "--model", model, "--prompts", tmp_path / "p.jsonl", "--drafters", "datastore")
     assert done.returncode == 2
     assert "needs a datastore" in done.stderr
+
+
+def test_batch_compares_throughput_at_every_size(folder: Path, model: Path, tmp_path: Path) -> None:
+    text = make_texts(1)[0]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps({"prompt": text[at : at + 60]}) + "\n" for at in (0, 40, 80)))
+    path = tmp_path / "batch.json"
+    options = ["--max-new-tokens", "16", "--ignore-eos", "--batches", "1", "3", "--rounds", "2", "--drafters", "hybrid"]
+    command = ["batch", "--model", model, "--datastore", folder / "store", "--prompts", tmp_path / "p.jsonl", *options]
+    assert "cache of the engine" in bench(*command, "--json", path)
+    batches = read_report(path)["results"]["batches"]
+    assert {size: each["hybrid"]["requests"] for size, each in batches.items()} == {"1": 4, "3": 12}
+    for size, ways in batches.items():
+        for each in ways.values():
+            assert each["identical"] == each["requests"]
+            assert each["tokens_per_second"] > 0
+        assert ways["none"]["speed_up"] == 1.0
+        assert ways["none"]["tokens_a_turn"] == pytest.approx(1.0), size
+    done = suffolk("bench", *command[:-2], "--control")
+    assert done.returncode == 2
+    assert "belong to 'suffolk bench decode'" in done.stderr

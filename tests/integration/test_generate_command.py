@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import string
 import struct
 from pathlib import Path
 
@@ -104,6 +105,36 @@ def test_a_stop_string_ends_the_text_before_it(model: str, capsys: pytest.Captur
     assert "(stop)" in captured.err
 
 
+def test_penalties_bad_words_and_logprobs(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = tmp_path / "stats.json"
+    assert generate("--model", model, "--logprobs", "2", "--stats-json", str(report), PROMPT) == 0
+    plain = json.loads(report.read_text())
+    assert [each["token"] for each in plain["logprobs"]] == plain["tokens_generated"]
+    for each in plain["logprobs"]:
+        (likeliest, value), _ = each["alternatives"]
+        assert (each["token"], each["value"]) == (likeliest, value)  # greedy
+        assert value <= 0
+    tokenizer = load_tokenizer(model)
+    ids = {letter: tokenizer.encode(letter).ids[0] for letter in string.ascii_letters}
+    letters = [letter for token in plain["tokens_generated"] for letter in ids if ids[letter] == token]
+    for words in (
+        ["--repetition-penalty", "1.5"],
+        ["--presence-penalty", "2"],
+        ["--frequency-penalty", "2"],
+        ["--temperature", "1", "--min-p", "0.9"],
+        ["--bad-words", letters[0], "--bad-words", letters[-1]],
+    ):
+        drafted = generate("--model", model, "--compare-plain", "--stats-json", str(report), *words, PROMPT)
+        assert drafted == 0
+        changed = json.loads(report.read_text())
+        assert changed["plain"]["identical"] is True
+        if words[0] == "--bad-words":
+            assert not {ids[letters[0]], ids[letters[-1]]} & set(changed["tokens_generated"])
+        elif words[0] != "--temperature":
+            assert changed["tokens_generated"] != plain["tokens_generated"]
+    capsys.readouterr()
+
+
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """The one line that a refused command prints."""
     assert generate(*words) == 2
@@ -135,6 +166,13 @@ def test_bad_input_is_one_line_and_exit_code_2(
         (["--model", model, "--max-match", "0", "x"], "max_match is 0"),
         (["--model", model, "--max-nodes", "0", "x"], "--max-nodes is 0; it must be in 1..1024"),
         (["--model", model, "--temperature", "-1", "x"], "temperature is -1.0"),
+        (["--model", model, "--min-p", "2", "x"], "min_p is 2.0; it must be between 0"),
+        (["--model", model, "--repetition-penalty", "0", "x"], "repetition_penalty is 0.0; it must be above 0"),
+        (["--model", model, "--presence-penalty", "3", "x"], "presence_penalty is 3.0; it must be between -2 and 2"),
+        (["--model", model, "--frequency-penalty", "-3", "x"], "frequency_penalty is -3.0"),
+        (["--model", model, "--bad-words", " ", "x"], "--bad-words is empty; name a text"),
+        (["--model", model, "--logprobs", "21", "x"], "logprobs is 21; it must be between 0 and 20"),
+        (["--model", model, "--logprobs", "2", "x"], "--logprobs 2 goes into the JSON report only; add --stats-json"),
         (["--model", model, "--device", "abacus", "x"], "device 'abacus' cannot be used"),
         (["--model", model, "--threads", "0", "x"], "--threads is 0"),
         (["--model", model, "--chat", "x"], "has no chat template"),

@@ -18,7 +18,15 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from prometheus_client.parser import text_string_to_metric_families
 
-from datastore.errors import DeadlineExceeded, Internal, InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
+from datastore.errors import (
+    DeadlineExceeded,
+    Internal,
+    InvalidArgument,
+    ResourceExhausted,
+    SuffolkError,
+    Unavailable,
+    Unsupported,
+)
 from serving.decoding.prompt import encode_chat, encode_text
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
@@ -29,6 +37,7 @@ from serving.transport.tls import TlsFiles
 from serving.worker import limits
 from serving.worker.client import WorkerClient, connect_worker
 from serving.worker.server import WorkerServer
+from serving.worker.settings import FIELDS, pack_settings, unpack_settings
 from tests.certificates import make_certificates, needs_openssl
 from tests.drafters import eager_decoder
 from tests.worker_server import HANG, calling, talking_target, until, working
@@ -207,6 +216,9 @@ REQUEST, SAMPLING, CHAT = decode_pb2.GenerateRequest, decode_pb2.SamplingSetting
 INVALID, UNIMPLEMENTED = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED
 
 
+NEWER = b"\x98\x06\x01"  # field 99, a varint
+
+
 def message(role: str, content: str = "x") -> decode_pb2.ChatMessage:
     return decode_pb2.ChatMessage(role=role, content=content)
 
@@ -244,15 +256,26 @@ def asking(**fields: Any) -> decode_pb2.GenerateRequest:
         (asking(stop=[""]), INVALID, "stop contains an empty string"),
         (asking(stop=["x"] * 17), INVALID, "sampling.stop: there are 17 strings; the limit is 16"),
         (asking(stop=["x" * 257]), INVALID, "sampling.stop[0] has 257 characters; the limit is 256"),
-        (asking(min_p=0.1), UNIMPLEMENTED, "sampling.min_p is not served by this worker; leave it out"),
-        (asking(repetition_penalty=1.1), UNIMPLEMENTED, "sampling.repetition_penalty is not served"),
-        (asking(presence_penalty=1.0), UNIMPLEMENTED, "sampling.presence_penalty is not served"),
-        (asking(frequency_penalty=-1.0), UNIMPLEMENTED, "sampling.frequency_penalty is not served"),
-        (asking(bad_words=[bytes(4)]), UNIMPLEMENTED, "sampling.bad_words is not served"),
-        (asking(logprobs=0), UNIMPLEMENTED, "sampling.logprobs is not served"),
-        (asking(verification="typical"), UNIMPLEMENTED, "sampling.verification is not served"),
-        (asking(epsilon=0.5), UNIMPLEMENTED, "sampling.epsilon is not served"),
-        (asking(delta=0.5), UNIMPLEMENTED, "sampling.delta is not served"),
+        (asking(min_p=1.1), INVALID, "min_p is 1.1; it must be between 0 (no limit) and 1"),
+        (asking(repetition_penalty=0.0), INVALID, "repetition_penalty is 0.0; it must be above 0"),
+        (asking(presence_penalty=3.0), INVALID, "presence_penalty is 3.0; it must be between -2 and 2"),
+        (asking(frequency_penalty=-3.0), INVALID, "frequency_penalty is -3.0; it must be between -2 and 2"),
+        (asking(bad_words=[b"abc"]), INVALID, "sampling.bad_words[0] has 3 bytes; it must be a multiple of 4"),
+        (asking(bad_words=[bytes(4), b""]), INVALID, "sampling.bad_words[1]: the number of tokens is 0; it must be in"),
+        (asking(bad_words=[bytes(4)] * 1025), INVALID, "sampling.bad_words: there are 1025; the limit is 1024"),
+        (asking(bad_words=[bytes(260)]), INVALID, "the number of tokens is 65; it must be in 1..64"),
+        (asking(bad_words=[b"\xff\xff\0\0"]), INVALID, "bad_words[0] is (65535,); the vocabulary has 257 ids"),
+        (asking(bad_words=[number.to_bytes(4, "little") for number in range(257)]), INVALID, "no token"),
+        (asking(logprobs=21), INVALID, "logprobs is 21; it must be between 0 and 20"),
+        (asking(verification="faith"), INVALID, "verification is 'faith'; it must be one of match, rejection, typical"),
+        (asking(epsilon=1.5), INVALID, "epsilon is 1.5; it must be between 0 and 1"),
+        (asking(delta=-0.5), INVALID, "delta is -0.5; it must be between 0 and 1"),
+        (REQUEST.FromString(NEWER), UNIMPLEMENTED, "request: field number 99 is unknown to this worker; leave it out"),
+        (
+            REQUEST(text="x", sampling=SAMPLING.FromString(NEWER)),
+            UNIMPLEMENTED,
+            "sampling: field number 99 is unknown to this worker",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_refused(
@@ -263,9 +286,54 @@ def test_what_cannot_be_done_is_refused(
     assert (caught.value.code(), text in caught.value.details()) == (code, True), caught.value.details()
 
 
-def test_fields_that_ask_for_nothing_are_taken(stub: decode_pb2_grpc.DecodeServiceStub) -> None:
-    silent = asking(max_new_tokens=1, min_p=0, repetition_penalty=1, presence_penalty=0, verification="match")
-    assert [reply.finish for reply in stub.Generate(silent, timeout=HANG)] == ["length"]
+def test_every_setting_is_served_and_arrives() -> None:
+    settings = SamplingSettings(
+        max_new_tokens=7,
+        temperature=0.3,
+        top_k=5,
+        top_p=0.9,
+        seed=11,
+        stop=("a", "é"),
+        ignore_eos=True,
+        min_p=0.1,
+        repetition_penalty=1.1,
+        presence_penalty=0.2,
+        frequency_penalty=-0.2,
+        bad_words=((1, 2), (3,)),
+        logprobs=0,
+        verification="typical",
+        epsilon=0.2,
+        delta=0.1,
+    )
+    message = pack_settings(settings)
+    assert {field.name for field, _ in message.ListFields()} == set(SAMPLING.DESCRIPTOR.fields_by_name) == set(FIELDS)
+    assert unpack_settings(message) == settings
+    assert not pack_settings(SamplingSettings()).ListFields()
+    with pytest.raises(Unsupported, match="token_mask cannot be sent to a worker"):
+        pack_settings(SamplingSettings(token_mask=lambda texts: texts))
+
+
+def test_settings_act_as_in_an_engine_here(target: Target, client: WorkerClient) -> None:
+    ids = encode_text(target, PROMPT)
+    settings = SamplingSettings(
+        30,
+        temperature=0.9,
+        min_p=0.01,
+        repetition_penalty=1.2,
+        presence_penalty=0.5,
+        bad_words=((5,), (6, 7)),
+        logprobs=2,
+    )
+    here = eager_decoder(target, None).generate(ids, settings)
+    expected = [each for step in here for each in step.log_probabilities]
+    there = client.generate(PROMPT, settings)
+    replies = list(there)
+    assert there.tokens == here.tokens != alone(target, ids, SamplingSettings(30, temperature=0.9))[0]
+    for actual, wanted in zip(there.log_probabilities, expected, strict=True):
+        assert (actual.token, actual.value) == (wanted.token, pytest.approx(wanted.value))
+        assert [token for token, _ in actual.alternatives] == [token for token, _ in wanted.alternatives]
+    assert [len(reply.log_probabilities) for reply in replies] == [len(reply.tokens) for reply in replies]
+    assert len(there.log_probabilities[0].alternatives) == 2
 
 
 def test_an_engine_that_dies_takes_the_worker_down() -> None:

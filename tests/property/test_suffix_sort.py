@@ -40,7 +40,16 @@ def _descending(generator: np.random.Generator, size: int, vocab_size: int) -> n
     return (vocab_size - 1 - np.arange(size) % vocab_size).astype(token_dtype(vocab_size))
 
 
-@pytest.mark.parametrize("text", [_random, _repeated, _constant, _descending])
+def _nearly_repeated(generator: np.random.Generator, size: int, vocab_size: int) -> np.ndarray:
+    """Passages about as long as order_depth again and again, another token behind each: many suffixes agree in just so much."""
+    passages = [_random(generator, length, vocab_size) for length in (8, 65, 66, 70)]
+    parts = [
+        part for _ in range(size // 9) for part in (passages[generator.integers(4)], _random(generator, 1, vocab_size))
+    ]
+    return np.concatenate(parts)[:size]
+
+
+@pytest.mark.parametrize("text", [_random, _repeated, _constant, _descending, _nearly_repeated])
 @pytest.mark.parametrize("vocab_size", [3, 60_000, 70_000])
 @pytest.mark.parametrize(("order_depth", "document"), [(1, 100), (7, 30), (64, 100_000), (64, 500)])
 def test_positions_are_in_order_for_any_number_of_threads(text, vocab_size, order_depth, document):

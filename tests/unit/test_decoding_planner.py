@@ -165,7 +165,7 @@ def test_useless_drafts_cost_short_requests_little_too() -> None:
 
 def test_scores_that_promise_too_much_are_believed_less() -> None:
     planner = Planner(CostCurve(SIZES, MEASURED))
-    scores = np.full(16, 0.08, np.float32)
+    scores = np.full(16, 0.07, np.float32)
     assert chosen(planner, scores) > 0
     spent(planner, 70, 0.0, 0, scores)
     assert chosen(planner, scores) == 0

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from datastore.errors import InvalidArgument
+from serving.decoding.candidates import choose
 from serving.decoding.keyed_noise import KeyedNoise
-from serving.decoding.sampler import Sampler, process
+from serving.decoding.row_contexts import RowContexts
+from serving.decoding.sampler import Sampler
 from serving.decoding.settings import SamplingSettings
+from tests.drafters import tree
 
 CPU = torch.device("cpu")
 MASK = 2**64 - 1
@@ -33,25 +38,28 @@ def expected_noise(seed: int, position: int, token: int) -> float:
 
 @pytest.mark.parametrize("seed", [0, 1, 12345, 2**63 - 1])
 def test_noise_is_the_documented_hash(seed: int) -> None:
-    rows = KeyedNoise(seed, 50, CPU).rows([0, 7, 100_000])
-    for row, position in zip(rows, (0, 7, 100_000), strict=True):
+    for position in (0, 7, 100_000):
+        row = KeyedNoise(seed, 50, CPU).rows(position, 1)[0]
         assert row.tolist() == pytest.approx([expected_noise(seed, position, token) for token in range(50)], abs=1e-12)
 
 
-def test_noise_of_a_position_is_the_same_in_any_order_and_after_eviction() -> None:
-    noise = KeyedNoise(3, 20, CPU, capacity=2)
-    first = noise.rows([5, 6])
-    noise.rows([7, 8, 9])
-    assert torch.equal(noise.rows([6, 5]), first.flip(0))
+def test_noise_is_the_same_in_any_window_and_for_any_tokens() -> None:
+    noise = KeyedNoise(3, 20, CPU)
+    rows = noise.rows(5, 3)
+    assert torch.equal(noise.rows(5, 2), rows[:2])  # nothing new to compute, which once was refused
+    assert torch.equal(noise.rows(6, 4)[:2], rows[1:])
+    assert torch.equal(noise.rows(4, 2)[1], rows[0])
+    tokens = torch.tensor([[3, 19, 0], [7, 7, 1], [2, 11, 13]])
+    assert torch.equal(noise.at(torch.tensor([[5], [6], [7]]), tokens), rows.gather(1, tokens))
 
 
 def test_noise_differs_between_seeds_positions_and_tokens() -> None:
-    values = [KeyedNoise(seed, 200, CPU).rows(list(range(50))).flatten() for seed in (0, 1)]
+    values = [KeyedNoise(seed, 200, CPU).rows(0, 50).flatten() for seed in (0, 1)]
     assert len(torch.cat(values).unique()) == 2 * 50 * 200
 
 
 def test_noise_is_gumbel() -> None:
-    values = np.sort(KeyedNoise(0, 1000, CPU).rows(list(range(40))).flatten().numpy())
+    values = np.sort(KeyedNoise(0, 1000, CPU).rows(0, 40).flatten().numpy())
     law = np.exp(-np.exp(-values))
     gap = np.abs(law - (np.arange(len(values)) + 0.5) / len(values)).max()
     assert gap < 1.63 / math.sqrt(
@@ -67,18 +75,21 @@ def test_noise_is_gumbel() -> None:
         SamplingSettings(temperature=1.3, top_k=5),
         SamplingSettings(temperature=0.8, top_p=0.7),
         SamplingSettings(temperature=1.0, top_k=9, top_p=0.9),
+        SamplingSettings(temperature=1.1, min_p=0.2),
+        SamplingSettings(temperature=1.0, repetition_penalty=1.4, presence_penalty=0.5, bad_words=((4,),)),
     ],
 )
 def test_draws_follow_the_softmax_of_the_processed_logits(settings: SamplingSettings) -> None:
     logits = torch.randn(1, 12, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 1.5
-    draws = 20_000
+    draws, rows = 20_000, 50
     sampler = Sampler(settings, 12, CPU)
+    text = np.full(draws + 3, 3, np.int32)  # token 3 again and again: the positions differ, what is penalised does not
+    contexts = RowContexts.of_tree(text[:3], 1, tree([3] * (rows - 1), list(range(-1, rows - 2))))
     counts = np.zeros(12)
-    for start in range(0, draws, 500):
-        positions = list(range(start, start + 500))
-        drawn = sampler.draw(logits.expand(500, -1), positions, torch.arange(500))
+    for length in range(3, draws + 3, rows):
+        drawn = sampler.draw(logits.expand(rows, -1), replace(contexts, tokens=text[:length]))
         counts += np.bincount(drawn.numpy(), minlength=12)
-    law = process(logits, settings).softmax(-1)[0].numpy()
+    law = Sampler(settings, 12, CPU).probabilities(logits, RowContexts.of_text(text[:3], 1))[0].numpy()
     assert not counts[law == 0].any()
     possible = law > 0
     chi_square = (((counts - draws * law) ** 2)[possible] / (draws * law[possible])).sum()
@@ -110,29 +121,40 @@ def naive_process(row: list[float], settings: SamplingSettings) -> list[float]:
 def test_cuts_equal_the_naive_ones(vocab: int, top_k: int, top_p: float) -> None:
     settings = SamplingSettings(temperature=0.7, top_k=top_k, top_p=top_p)
     logits = torch.randn(3, vocab, generator=torch.Generator().manual_seed(vocab), dtype=torch.float64)
-    for row, processed in zip(logits.tolist(), process(logits, settings).tolist(), strict=True):
+    candidates = choose(logits, settings)
+    chosen = candidates.spread(candidates.values, vocab, -math.inf)
+    for row, processed in zip(logits.tolist(), chosen.tolist(), strict=True):
         assert processed == pytest.approx(naive_process(row, settings))
 
 
 def test_a_flat_law_needs_the_full_sort() -> None:
     settings = SamplingSettings(temperature=1.0, top_p=0.9)
-    kept = (process(torch.linspace(0, 1e-3, 5000, dtype=torch.float64)[None], settings) > -torch.inf).sum()
-    assert 4490 <= int(kept) <= 4510
+    logits = torch.stack([torch.linspace(0, 1e-3, 5000), torch.linspace(-30, 30, 5000)])
+    kept = (choose(logits.double(), settings).values > -torch.inf).sum(-1)
+    assert 4490 <= int(kept[0]) <= 4510
+    assert 180 <= int(kept[1]) <= 200  # 1 - exp(-x * 60 / 5000) = 0.9 at x = 192
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"top_k": 3}, {"top_p": 0.9}, {"min_p": 0.1}, {"bad_words": ((2,),)}, {"presence_penalty": 1.0}]
+)
+@pytest.mark.parametrize("temperature", [0.0, 0.5])
+def test_the_logits_of_the_caller_stay_as_they_are(changes: dict[str, Any], temperature: float) -> None:
+    """In fp64, where a conversion is no copy, draws once added the noise to the target's own logits."""
+    logits = torch.randn(2, 9, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    before = logits.clone()
+    sampler = Sampler(SamplingSettings(temperature=temperature, **changes), 9, CPU)
+    contexts = RowContexts.of_tree(np.array([1, 2]), 1, tree([2], [-1]))
+    for method in (sampler.draw, sampler.scores, sampler.probabilities):
+        method(logits, contexts)
+        assert torch.equal(logits, before)
 
 
 def test_greedy_takes_the_smallest_of_equal_ids() -> None:
     logits = torch.zeros(2, 9)
     logits[0, [3, 6]] = 1.0
-    assert Sampler(SamplingSettings(), 9, CPU).draw(logits, [0]).tolist() == [3, 0]
-
-
-def test_rows_draw_alike_alone_and_together() -> None:
-    logits = torch.randn(6, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    settings = SamplingSettings(temperature=1.0, top_p=0.95, seed=4)
-    depths = [0, 1, 1, 2, 2, 2]
-    together = Sampler(settings, 300, CPU).draw(logits, [10, 11, 12], torch.tensor(depths)).tolist()
-    alone = [int(Sampler(settings, 300, CPU).draw(logits[row : row + 1], [10 + depths[row]])) for row in range(6)]
-    assert together == alone
+    context = RowContexts.of_tree(np.array([1]), 1, tree([2], [-1]))
+    assert Sampler(SamplingSettings(), 9, CPU).draw(logits, context).tolist() == [3, 0]
 
 
 @pytest.mark.parametrize(
@@ -148,6 +170,23 @@ def test_rows_draw_alike_alone_and_together() -> None:
         ({"seed": -1}, "seed is -1"),
         ({"seed": 2**63}, "seed is 9223372036854775808"),
         ({"stop": ("a", "")}, "stop contains an empty string"),
+        ({"min_p": -0.1}, "min_p is -0.1; it must be between 0"),
+        ({"min_p": 1.1}, "min_p is 1.1"),
+        ({"min_p": math.nan}, "min_p is nan"),
+        ({"repetition_penalty": 0.0}, "repetition_penalty is 0.0; it must be above 0"),
+        ({"repetition_penalty": math.inf}, "repetition_penalty is inf"),
+        ({"repetition_penalty": math.nan}, "repetition_penalty is nan"),
+        ({"presence_penalty": 2.1}, "presence_penalty is 2.1; it must be between -2 and 2"),
+        ({"frequency_penalty": -3}, "frequency_penalty is -3"),
+        ({"bad_words": ((1, 2), ())}, r"bad_words\[1\] is \(\); it must be one or more token ids"),
+        ({"bad_words": ((1, -2),)}, r"bad_words\[0\] is \(1, -2\)"),
+        ({"logprobs": 21}, "logprobs is 21; it must be between 0 and 20"),
+        ({"logprobs": -1}, "logprobs is -1"),
+        ({"processors": (3,)}, r"processors\[0\] is 3; it must be a function"),
+        ({"token_mask": "all"}, "token_mask is 'all'; it must be a function"),
+        ({"verification": "guess"}, "verification is 'guess'; it must be one of match, rejection, typical"),
+        ({"epsilon": 1.5}, "epsilon is 1.5; it must be between 0 and 1"),
+        ({"delta": math.nan}, "delta is nan"),
     ],
 )
 def test_settings_out_of_bounds_are_refused(changes: dict[str, object], message: str) -> None:

@@ -14,6 +14,7 @@ EPILOG = """examples:
   suffolk bench counts STORE --json counts.json
   suffolk bench build --tokenizer MODEL_FOLDER src/ --json build.json
   suffolk bench decode --model MODEL_FOLDER --datastore STORE --prompts prompts/ --limit 10 --json decode.json
+  suffolk bench batch --model MODEL_FOLDER --datastore STORE --prompts prompts/ --json batch.json
   suffolk bench memory STORE --limits 1 0.5 0.2 --json memory.json
 
 'suffolk bench MEASUREMENT --help' shows its options. The extra packages: pip install 'suffolk[bench]'"""
@@ -22,6 +23,7 @@ MEASUREMENTS = {
     "retrieval": "latency of lookups and drafts, in-process and over gRPC",
     "counts": "counting and bytes a token, beside infini-gram",
     "decode": "plain decoding against each drafter",
+    "batch": "throughput of the engine by requests at once",
     "build": "throughput and memory of building, and of sorting alone",
     "memory": "a datastore larger than memory: cold start, latency, page faults",
 }

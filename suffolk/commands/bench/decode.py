@@ -5,6 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from benchmarks.decoding_options import DecodingOptions
 
 EXAMPLE = "--model MODEL_FOLDER --datastore STORE --prompts prompts/ --limit 10 --json decode.json"
 
@@ -26,6 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rounds", type=int, default=1, metavar="N", help="runs of all prompts (default: %(default)s)")
     parser.add_argument(
+        "--transformers",
+        action="store_true",
+        help="run transformers' own generate and its prompt lookup too, on an untouched copy of the model",
+    )
+    parser.add_argument(
+        "--assistant", metavar="MODEL", help="with --transformers: the model of its assisted generation too"
+    )
+    parser.add_argument(
         "--control", action="store_true", help="run plain decoding twice, to show how large the noise is"
     )
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0: greedy (default: %(default)s)")
@@ -42,15 +54,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure, print, write; returns the exit code."""
     from benchmarks.decoding import measure_decoding
-    from benchmarks.decoding_options import DecodingOptions
     from benchmarks.decoding_report import NOTES, PACKAGES, decoding_lines, decoding_panels
     from benchmarks.plot import require_plots
     from benchmarks.report import Report, plain
     from suffolk.commands.bench.outcome import finish
 
     require_plots()
+    options = read_options(args)
+    results = measure_decoding(options, lambda line: print(line, file=sys.stderr, flush=True))
+    report = Report("decode", args.seed, plain(options), results, NOTES, PACKAGES)
+    return finish(args, report, decoding_lines(results), decoding_panels(results))
+
+
+def read_options(args: argparse.Namespace) -> DecodingOptions:
+    """What the command line asks for."""
+    from benchmarks.decoding_options import DecodingOptions
+
     possible = "prompt-lookup,datastore,hybrid" if args.datastore else "prompt-lookup"
-    options = DecodingOptions(
+    return DecodingOptions(
         model=args.model,
         prompts=tuple(args.prompts),
         datastore=args.datastore,
@@ -59,6 +80,8 @@ def run(args: argparse.Namespace) -> int:
         limit=args.limit,
         rounds=args.rounds,
         control=args.control,
+        transformers=args.transformers or args.assistant is not None,
+        assistant=args.assistant,
         max_new_tokens=args.max_new_tokens,
         temperature=args.temperature,
         top_p=args.top_p,
@@ -69,6 +92,3 @@ def run(args: argparse.Namespace) -> int:
         device=args.device,
         threads=args.threads,
     )
-    results = measure_decoding(options, lambda line: print(line, file=sys.stderr, flush=True))
-    report = Report("decode", args.seed, plain(options), results, NOTES, PACKAGES)
-    return finish(args, report, decoding_lines(results), decoding_panels(results))

@@ -1,0 +1,132 @@
+"""Tokens a second of the whole engine by how many requests run at once, with and without drafts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+
+from benchmarks.decoding_options import PLAIN, DecodingOptions
+from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastore
+from benchmarks.prompts import load_prompts
+from datastore.errors import InvalidArgument
+from serving.decoding import cost_curve
+from serving.decoding.engine import Engine
+from serving.decoding.generation import Generation
+from serving.decoding.settings import SamplingSettings
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRun:
+    """One way at one batch size: requests that were run, their tokens, target passes and seconds, and how many texts are plain
+    decoding's."""
+
+    requests: int
+    tokens: int
+    turns: int
+    seconds: float
+    identical: int
+
+
+def measure_batches(
+    options: DecodingOptions, sizes: Sequence[int], report: Callable[[str], None] = lambda line: None
+) -> dict[str, Any]:
+    """Run the prompts through one engine at every batch size and way, in turn; the results by name.
+
+    A request that ends is replaced by the next until twice as many as the batch have run, so that the batch stays full but for
+    the end. Every way and size runs the same prompts.
+
+    Raises:
+        InvalidArgument: a size is below 1.
+        NotFound, Unsupported: the model, datastore or prompts are missing or do not fit together.
+    """
+    if not sizes or min(sizes) < 1:
+        raise InvalidArgument(f"batch sizes {list(sizes)}; they must be 1 or more")
+    prompts = load_prompts(options.prompts, options.style, options.limit, options.seed)
+    with opened_datastore(options) as retriever:
+        make_drafters(options, 1, retriever)  # refuse what is missing before a model is loaded
+        target = load_target(options)
+        encoded, skipped = encode_prompts(target, prompts, options)
+        settings = SamplingSettings(
+            options.max_new_tokens,
+            options.temperature,
+            top_p=options.top_p,
+            seed=options.seed,
+            ignore_eos=options.ignore_eos,
+        )
+        capacity = max(len(ids) for _, ids in encoded) + options.max_new_tokens + options.max_nodes
+        texts = [encoded[number % len(encoded)][1] for number in range(2 * max(sizes))]
+        drafters = make_drafters(options, target.vocab_size, retriever)
+        curve = cost_curve.measure(target)
+        with Engine(target, drafters, curve, slots=max(sizes), capacity=capacity, queue=0) as engine:
+            cache_bytes = engine.cache_bytes
+            plain: dict[int, list[int]] = {}
+            run_batch(engine, texts[:1], 1, PLAIN, settings, 1, plain)  # warms up
+            runs: dict[int, dict[str, list[BatchRun]]] = {}
+            for turn in range(options.rounds):
+                for size in sizes:
+                    for way in options.ways if turn % 2 == 0 else options.ways[::-1]:
+                        run = run_batch(engine, texts[: 2 * size], size, way, settings, options.max_nodes, plain)
+                        runs.setdefault(size, {}).setdefault(way, []).append(run)
+                        report(f"round {turn + 1}, batch {size}: {way} {run.tokens / run.seconds:.1f} tokens/s")
+    return {
+        "target": {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()},
+        "cache_bytes": cache_bytes,
+        "prompts_skipped": skipped,
+        "batches": {str(size): _summary(by_way) for size, by_way in runs.items()},
+    }
+
+
+def run_batch(
+    engine: Engine,
+    texts: Sequence[Sequence[int]],
+    size: int,
+    way: str,
+    settings: SamplingSettings,
+    max_nodes: int,
+    plain: dict[int, list[int]],
+) -> BatchRun:
+    """Run ``texts``, ``size`` at a time. ``plain``: the first output of each text, which later ones are compared with."""
+    before = engine.stats()
+    begin = time.perf_counter()
+    running: list[Generation] = []
+    done: list[Generation] = []
+    for text in texts:
+        while len(running) == size:
+            done += [each for each in running if each.stats.finish]
+            running = [each for each in running if not each.stats.finish]
+            if len(running) == size:
+                next(running[0], None)
+        running.append(engine.generate(text, settings, "none" if way == PLAIN else way, max_nodes))
+    for generation in running:
+        for _ in generation:
+            pass
+    seconds = time.perf_counter() - begin
+    outputs = [each.tokens for each in sorted([*done, *running], key=lambda each: each.request.number)]
+    identical = sum(plain.setdefault(number, output) == output for number, output in enumerate(outputs))
+    turns = engine.stats()["turns"] - before["turns"]
+    return BatchRun(len(outputs), sum(map(len, outputs)), turns, seconds, identical)
+
+
+def _summary(ways: dict[str, list[BatchRun]]) -> dict[str, dict[str, Any]]:
+    plain = median(run.tokens / run.seconds for run in ways[PLAIN])
+    found = {}
+    for way, runs in ways.items():
+        rate = median(run.tokens / run.seconds for run in runs)
+        ratios = [
+            (run.tokens / run.seconds) / (other.tokens / other.seconds)
+            for run, other in zip(runs, ways[PLAIN], strict=True)
+        ]
+        found[way] = {
+            "tokens_per_second": rate,
+            "speed_up": rate / plain,
+            "speed_up_least": min(ratios),
+            "tokens_a_turn": sum(run.tokens for run in runs) / sum(run.turns for run in runs),
+            "identical": sum(run.identical for run in runs),
+            "requests": sum(run.requests for run in runs),
+        }
+    return found

@@ -1,0 +1,53 @@
+"""The batch measurement for people: a table and a plot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.decoding_options import PLAIN
+from benchmarks.plot import Panel
+from benchmarks.table import format_table
+
+HEADERS = ("batch, drafter", "requests", "tokens/s", "speed-up", "least", "tokens a turn", "as the first plain run")
+NOTES = (
+    "tokens/s: of the whole engine, prompts included, median of rounds; speed-up: against plain decoding at the same batch size; "
+    "least: the worst round",
+    "tokens a turn: tokens per request and target pass, passes over parts of prompts included",
+    "as the first plain run: outputs equal, token for token, to the first plain output of that prompt (at whatever batch size; "
+    "in fp32 and bf16 a near-tie may fall otherwise in another batch)",
+)
+
+
+def batch_lines(results: dict[str, Any]) -> list[str]:
+    """The table and the notes."""
+    rows = [
+        (
+            f"{size}: {way}",
+            each["requests"],
+            each["tokens_per_second"],
+            each["speed_up"],
+            each["speed_up_least"],
+            each["tokens_a_turn"],
+            f"{each['identical']}/{each['requests']}",
+        )
+        for size, ways in results["batches"].items()
+        for way, each in ways.items()
+    ]
+    memory = f"cache of the engine: {results['cache_bytes'] / 2**20:.0f} MiB"
+    return [format_table(HEADERS, rows), memory, *(f"note: {note}" for note in NOTES)]
+
+
+def batch_panels(results: dict[str, Any]) -> list[Panel]:
+    """Tokens a second, and speed-up."""
+    batches = results["batches"]
+    sizes = list(batches)
+    ways = list(batches[sizes[0]])
+    drafting = [way for way in ways if way != PLAIN]
+
+    def series(names: list[str], field: str) -> dict[str, list[float | None]]:
+        return {way: [batches[size][way][field] for size in sizes] for way in names}
+
+    return [
+        Panel("throughput by batch size", "tokens a second", sizes, series(ways, "tokens_per_second")),
+        Panel("speed-up by batch size", "times plain decoding", sizes, series(drafting, "speed_up")),
+    ]

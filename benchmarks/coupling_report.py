@@ -1,0 +1,67 @@
+"""The coupling measurement for people: a table, what it says, and a plot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.plot import Panel
+from benchmarks.table import format_table
+
+PACKAGES = ("numpy", "torch", "transformers", "matplotlib")
+NOTES = (
+    "the probability that one of a node's k children carries the token the target draws there; mean over contexts. top-k: children "
+    "are the drafter's k likeliest tokens; coupled: the k best of its log probabilities plus the target's own keyed noise",
+    "by: coupled minus top-k with the half-width of its 95 % interval over contexts (the chance of the noise included); 1 - TV: "
+    "what speculative sampling accepts of a single drawn token",
+    "both models are tempered alike; a node, not a text: how often later nodes are reached is not in it",
+)
+
+
+def coupling_lines(results: dict[str, Any]) -> list[str]:
+    """The table, the plain statement, and the notes."""
+    sizes = results["children"]
+    headers = ["drafter, temperature", "1 - TV"]
+    for size in sizes:
+        headers += [f"top-{size}", f"coupled {size}", f"by, k={size}"]
+    rows = []
+    for drafter, found in results["drafters"].items():
+        for temperature, each in found.items():
+            row: list[object] = [f"{drafter}, T={temperature}", f"{each['one_minus_tv']:.3f}"]
+            for size in sizes:
+                at = each["children"][str(size)]
+                gap = f"{at['difference']:+.3f}±{at['half_width_95']:.3f}"
+                row += [f"{at['top']:.3f}", f"{at['coupled']:.3f}", gap]
+            rows.append(row)
+    return [format_table(headers, rows), *statement(results), *(f"note: {note}" for note in NOTES)]
+
+
+def statement(results: dict[str, Any]) -> list[str]:
+    """Whether coupling pays at every temperature and number of children, and where it does not."""
+    cells = [
+        (f"{drafter}, T={temperature}, k={size}", at["difference"], at["half_width_95"])
+        for drafter, found in results["drafters"].items()
+        for temperature, each in found.items()
+        for size, at in each["children"].items()
+    ]
+    worse = [f"{name} ({gap:+.3f}±{width:.3f})" for name, gap, width in cells if gap + width < 0]
+    better = sum(gap - width > 0 for _, gap, width in cells)
+    lines = [
+        f"coupled against top-k in {len(cells)} cells: more in {better}, no difference seen in "
+        f"{len(cells) - better - len(worse)}, less in {len(worse)}"
+    ]
+    return lines + ([f"less: {'; '.join(worse)}"] if worse else [])
+
+
+def coupling_panels(results: dict[str, Any]) -> list[Panel]:
+    """One chart a drafter: both rules at each temperature and number of children."""
+    panels = []
+    for drafter, found in results["drafters"].items():
+        labels, series = [], dict[str, list[float | None]](top=[], coupled=[])
+        for temperature, each in found.items():
+            for size, at in each["children"].items():
+                labels.append(f"T={temperature}\nk={size}" if size == "1" else f"\nk={size}")
+                series["top"].append(at["top"])
+                series["coupled"].append(at["coupled"])
+        named = {"top-k of the drafter": series["top"], "top-k with the target's noise": series["coupled"]}
+        panels.append(Panel(drafter, "acceptance at a node", labels, named))
+    return panels

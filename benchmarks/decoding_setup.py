@@ -1,0 +1,73 @@
+"""What decoding measurements share: the model, the datastore, the prompts, and the drafters that go with them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import transformers
+
+from benchmarks.decoding_options import DecodingOptions
+from benchmarks.prompts import Prompt, encode_prompt
+from datastore.datastore import open_datastore
+from datastore.errors import InvalidArgument
+from datastore.retriever import Retriever
+from datastore.tokenizer import fingerprint, load_tokenizer
+from serving.decoding.drafter import Drafter
+from serving.decoding.target import Target
+from serving.draft_service.client import connect
+from serving.drafters.choose import make_drafter, require_match
+from serving.drafters.limits import Limits
+from serving.transport.url import is_url
+
+LIMITS = Limits()
+
+
+def make_drafters(options: DecodingOptions, vocab_size: int, retriever: Retriever | None) -> dict[str, Drafter]:
+    """The drafters to be measured, by name. Raises InvalidArgument: a name is unknown, or needs a datastore."""
+    retrievers = [] if retriever is None else [retriever]
+    made = {name: make_drafter(name, vocab_size, retrievers, LIMITS) for name in options.drafters}
+    return {name: drafter for name, drafter in made.items() if drafter is not None}
+
+
+@contextlib.contextmanager
+def opened_datastore(options: DecodingOptions) -> Iterator[Retriever | None]:
+    """The datastore, found to fit the model; None if none was given."""
+    if options.datastore is None:
+        yield None
+        return
+    name = options.datastore
+    retriever: Retriever = connect(name) if is_url(name) else open_datastore(name)
+    try:
+        require_match(retriever, name, LIMITS, options.model, fingerprint(load_tokenizer(options.model)))
+        yield retriever
+    finally:
+        retriever.close()
+
+
+def load_target(options: DecodingOptions) -> Target:
+    messages: Any = transformers.utils.logging  # its functions have no types
+    messages.disable_progress_bar()
+    messages.set_verbosity_error()
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    return Target.load(options.model, options.dtype, options.device)
+
+
+def encode_prompts(
+    target: Target, prompts: list[Prompt], options: DecodingOptions
+) -> tuple[list[tuple[Prompt, list[int]]], list[dict[str, Any]]]:
+    """The prompts that leave the model room for the whole answer, and those that do not."""
+    encoded: list[tuple[Prompt, list[int]]] = []
+    skipped: list[dict[str, Any]] = []
+    for prompt in prompts:
+        ids = encode_prompt(prompt, target.tokenizer, options.model)
+        if target.context_length is not None and len(ids) + options.max_new_tokens > target.context_length:
+            skipped.append({"prompt": prompt.name, "group": prompt.group, "tokens": len(ids)})
+        else:
+            encoded.append((prompt, ids))
+    if not encoded:
+        raise InvalidArgument(f"no prompt leaves room for {options.max_new_tokens} tokens; lower --max-new-tokens")
+    return encoded, skipped

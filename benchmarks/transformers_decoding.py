@@ -1,0 +1,91 @@
+"""transformers' own ways of generating, on an untouched model, timed like ours."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from datastore.errors import InvalidArgument
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.stats import GenerationStats
+from serving.decoding.target import Target
+
+PLAIN = "transformers"
+PROMPT_LOOKUP = "transformers prompt-lookup"
+ASSISTED = "transformers assisted"
+_LOOKUP_TOKENS = 10
+"""What transformers' documentation sets."""
+
+
+class TransformersModel:
+    """``generate`` of a model that nothing was done to, and its two ways of drafting. One request at a time."""
+
+    def __init__(self, name: str, target: Target, assistant: str | None = None) -> None:
+        """Loads ``name`` once more, in the target's dtype and on its device; ``assistant``: the model that drafts."""
+        self._model = _load(name, target)
+        self._assistant = None if assistant is None else _load(assistant, target)
+        self._forward = self._model.forward
+        self._model.forward = self._timed
+        self._eos_ids = sorted(target.eos_ids)
+        self._passes: list[float] = []
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """The names that ``run`` takes."""
+        return (PLAIN, PROMPT_LOOKUP) if self._assistant is None else (PLAIN, PROMPT_LOOKUP, ASSISTED)
+
+    def run(self, way: str, prompt: Sequence[int], settings: SamplingSettings) -> tuple[list[int], dict[str, Any]]:
+        """Generate; the tokens, and numbers as ``GenerationStats.to_dict`` has them."""
+        options: dict[str, Any] = {"eos_token_id": None if settings.ignore_eos else self._eos_ids}
+        if settings.temperature > 0:
+            options |= {"do_sample": True, "temperature": settings.temperature, "top_p": settings.top_p, "top_k": 0}
+        else:
+            options |= {"do_sample": False}
+        if way == PROMPT_LOOKUP:
+            options["prompt_lookup_num_tokens"] = _LOOKUP_TOKENS
+        elif way == ASSISTED:
+            options["assistant_model"] = self._assistant
+        ids = torch.tensor([prompt], device=self._model.device)
+        self._passes.clear()
+        begin = time.perf_counter()
+        with torch.inference_mode():
+            output = self._model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=settings.max_new_tokens,
+                pad_token_id=(self._eos_ids or [0])[0],
+                **options,
+            )
+        end = time.perf_counter()
+        tokens = output[0, len(prompt) :].tolist()
+        stats = GenerationStats(len(prompt), len(tokens), steps=len(self._passes) - 1)
+        stats.seconds["prefill"] = self._passes[0] - begin
+        stats.seconds["forward"] = end - self._passes[0]
+        return tokens, stats.to_dict()
+
+    def _timed(self, *args: Any, **kwargs: Any) -> Any:
+        """The model's forward pass; remembers when it ended."""
+        output = self._forward(*args, **kwargs)
+        if self._model.device.type == "cuda":
+            torch.cuda.synchronize(self._model.device)
+        self._passes.append(time.perf_counter())
+        return output
+
+
+def _load(name: str, target: Target) -> Any:
+    model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=target.dtype)
+    if model.get_input_embeddings().num_embeddings < target.vocab_size and name != target.name:
+        raise InvalidArgument(f"model {name} has fewer ids than {target.name}; name one with the same tokenizer")
+    model.generation_config.max_length = None
+    for option in (
+        "temperature",
+        "top_p",
+        "top_k",
+        "repetition_penalty",
+    ):  # what a folder asks for is not what we measure
+        setattr(model.generation_config, option, None)
+    return model.to(target.device).eval()

@@ -1,0 +1,44 @@
+"""Throughput of the engine by how many requests run at once, with and without drafts."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from suffolk.commands.bench import decode
+
+EXAMPLE = "--model MODEL_FOLDER --datastore STORE --prompts prompts/ --batches 1 2 4 8 16 --json batch.json"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare its options: those of 'bench decode', and the batch sizes."""
+    decode.add_arguments(parser)
+    parser.add_argument(
+        "--batches",
+        type=int,
+        nargs="+",
+        default=[1, 2, 4, 8, 16],
+        metavar="N",
+        help="requests at once (default: 1 2 4 8 16)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, print, write; returns the exit code."""
+    from benchmarks.batches import measure_batches
+    from benchmarks.batches_report import NOTES, batch_lines, batch_panels
+    from benchmarks.decoding_report import PACKAGES
+    from benchmarks.plot import require_plots
+    from benchmarks.report import Report, plain
+    from datastore.errors import InvalidArgument
+    from suffolk.commands.bench.outcome import finish
+
+    require_plots()
+    options = decode.read_options(args)
+    if options.transformers or options.control:
+        raise InvalidArgument(
+            "--transformers, --assistant and --control belong to 'suffolk bench decode'; leave them out"
+        )
+    results = measure_batches(options, args.batches, lambda line: print(line, file=sys.stderr, flush=True))
+    report = Report("batch", args.seed, plain(options) | {"batches": args.batches}, results, NOTES, PACKAGES)
+    return finish(args, report, batch_lines(results), batch_panels(results))

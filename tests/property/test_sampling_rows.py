@@ -1,0 +1,149 @@
+"""Every row of a draft tree is processed as transformers processes its text, and drawn as plain decoding draws behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from serving.decoding.row_contexts import RowContexts
+from serving.decoding.sampler import Sampler
+from serving.decoding.settings import SamplingSettings
+from tests.drafters import random_tree
+
+VOCAB = 23
+CPU = torch.device("cpu")
+
+
+def damp_the_last(texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    return scores.scatter_add_(1, texts[:, -1:], torch.full((len(texts), 1), -1.5, dtype=scores.dtype))
+
+
+def never_one_up(texts: torch.Tensor) -> torch.Tensor:
+    """A grammar: no token that is the sum of the last and the text's length."""
+    allowed = torch.ones(len(texts), VOCAB, dtype=torch.bool)
+    allowed[torch.arange(len(texts)), (texts[:, -1] + texts.shape[1]) % VOCAB] = False
+    return allowed
+
+
+tokens = st.integers(0, VOCAB - 1)
+laws = st.builds(
+    SamplingSettings,
+    temperature=st.sampled_from([0.0, 0.6, 1.0, 1.7]),
+    top_k=st.sampled_from([0, 1, 4, 50]),
+    top_p=st.sampled_from([1.0, 0.9, 0.4]),
+    min_p=st.sampled_from([0.0, 0.1, 1.0]),
+    repetition_penalty=st.sampled_from([1.0, 1.3, 0.7]),
+    presence_penalty=st.sampled_from([0.0, 1.1, -0.4]),
+    frequency_penalty=st.sampled_from([0.0, 0.6, -0.3]),
+    bad_words=st.lists(st.lists(tokens, min_size=1, max_size=3).map(tuple), max_size=4).map(tuple),
+    processors=st.sampled_from([(), (damp_the_last,), (damp_the_last, transformers.NoRepeatNGramLogitsProcessor(2))]),
+    token_mask=st.sampled_from([None, never_one_up]),
+    seed=st.integers(0, 2**63 - 1),
+)
+
+
+@dataclass
+class Step:
+    """Logits of a tree behind a text, and the text of each row."""
+
+    contexts: RowContexts
+    logits: torch.Tensor
+    texts: list[npt.NDArray[np.int64]]
+
+
+@st.composite
+def steps(draw: Any) -> Step:
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    text = rng.integers(0, VOCAB, draw(st.integers(1, 12)))
+    tree = random_tree(rng, draw(st.integers(0, 12)), VOCAB)
+    contexts = RowContexts.of_tree(text, int(rng.integers(1, len(text) + 1)), tree)
+    texts = [text]
+    for parent, token in zip(tree.parents, tree.tokens, strict=True):
+        texts.append(np.append(texts[parent + 1], token))
+    return Step(contexts, torch.from_numpy(rng.normal(0, 2, (len(texts), VOCAB))), texts)
+
+
+@given(steps())
+def test_rows_have_the_texts_of_their_paths(step: Step) -> None:
+    contexts, texts = step.contexts, step.texts
+    assert [len(text) for text in texts] == (len(contexts.tokens) + contexts.depths).tolist()
+    levels = [(row, text) for rows, some in contexts.levels() for row, text in zip(rows, some, strict=True)]
+    assert sorted(row for row, _ in levels) == list(range(len(texts)))
+    for row, text in levels:
+        np.testing.assert_array_equal(text, texts[row])
+    for length in (0, 1, 3, 20):
+        for text, tail in zip(texts, contexts.tails(length), strict=True):
+            padded = [-1] * length + text.tolist()
+            assert tail.tolist() == padded[len(padded) - length :]
+
+
+def in_transformers(law: SamplingSettings, prompt_length: int, text: npt.NDArray[np.int64], row: torch.Tensor) -> Any:
+    """One row as transformers' own classes process it, in the order of ``generate``."""
+    counts = np.bincount(text[prompt_length:], minlength=VOCAB)
+
+    def off(_: Any, scores: torch.Tensor) -> torch.Tensor:  # transformers has no such penalties
+        return scores - torch.from_numpy(law.frequency_penalty * counts + law.presence_penalty * (counts > 0))
+
+    def mask(texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        assert law.token_mask is not None
+        return scores.masked_fill(~law.token_mask(texts), -torch.inf)
+
+    chain: list[Any] = [transformers.RepetitionPenaltyLogitsProcessor(law.repetition_penalty), off]
+    if law.bad_words:
+        chain.append(transformers.NoBadWordsLogitsProcessor([list(word) for word in law.bad_words]))
+    chain += law.processors
+    chain += [mask] if law.token_mask is not None else []
+    if law.temperature > 0:
+        chain.append(transformers.TemperatureLogitsWarper(law.temperature))
+        chain += [transformers.TopKLogitsWarper(law.top_k)] if law.top_k else []
+        chain += [transformers.TopPLogitsWarper(law.top_p)] if law.top_p < 1 else []
+        chain += [transformers.MinPLogitsWarper(law.min_p)] if law.min_p else []
+    texts, scores = torch.from_numpy(text)[None], row[None].clone()
+    for each in chain:
+        scores = each(texts, scores)
+    return scores[0]
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps(), laws)
+def test_every_row_is_processed_as_by_transformers(step: Step, law: SamplingSettings) -> None:
+    found = Sampler(law, VOCAB, CPU).probabilities(step.logits, step.contexts)
+    drawn = Sampler(law, VOCAB, CPU).draw(step.logits, step.contexts)
+    for row, text in enumerate(step.texts):
+        expected = in_transformers(law, step.contexts.prompt_length, text, step.logits[row])
+        if law.temperature == 0.0:
+            assert found[row].nonzero().flatten().tolist() == [int(expected.argmax())] == [int(drawn[row])]
+        else:
+            torch.testing.assert_close(found[row], expected.softmax(-1))
+            assert found[row, drawn[row]] > 0
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps(), laws)
+def test_a_row_is_drawn_as_the_committed_text_of_its_path(step: Step, law: SamplingSettings) -> None:
+    """The text cannot depend on drafts: the draw at a node is that of plain decoding, whose counts grew token by token."""
+    drawn = Sampler(law, VOCAB, CPU).draw(step.logits, step.contexts).tolist()
+    scores = Sampler(law, VOCAB, CPU).scores(step.logits, step.contexts)
+    assert scores.argmax(-1).tolist() == drawn
+    for row, text in enumerate(step.texts):
+        plain = Sampler(law, VOCAB, CPU)
+        for length in range(len(step.contexts.tokens), len(text) + 1):
+            context = RowContexts.of_text(text[:length], step.contexts.prompt_length)
+            alone = plain.draw(step.logits[row : row + 1], context)
+        assert alone.tolist() == [drawn[row]]
+
+
+@settings(max_examples=50, deadline=None)
+@given(steps(), laws)
+def test_a_law_is_the_same_at_every_temperature_that_only_scales_it(step: Step, law: SamplingSettings) -> None:
+    """Penalties and bans also act when greedy: the greedy token is the likeliest that any temperature leaves."""
+    greedy = Sampler(replace(law, temperature=0.0), VOCAB, CPU).draw(step.logits, step.contexts)
+    sampled = Sampler(replace(law, temperature=1.0), VOCAB, CPU).probabilities(step.logits, step.contexts)
+    assert greedy.tolist() == sampled.argmax(-1).tolist()
