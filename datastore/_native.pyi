@@ -85,3 +85,22 @@ def merge_segments(
     threads: int,
     progress: _Progress,
 ) -> tuple[int, int, int, int]: ...
+
+class Element:
+    FLOAT32: Element
+    BFLOAT16: Element
+    FLOAT16: Element
+
+def row_linear_supports(element: Element) -> bool: ...
+def row_linear(
+    element: Element,
+    rows: int,
+    row_stride: int,
+    weights: int,
+    bias: int,
+    out: int,
+    row_count: int,
+    inputs: int,
+    outputs: int,
+    threads: int,
+) -> None: ...

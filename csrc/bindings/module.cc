@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "bindings/arguments.h"
+#include "bindings/kernels.h"
 #include "core/context_index.h"
 #include "core/draft.h"
 #include "core/merge.h"
@@ -281,6 +282,7 @@ void translate(std::exception_ptr pointer) {
 
 PYBIND11_MODULE(_native, module) {
   py::register_local_exception_translator(translate);
+  bind_kernels(module);
 
   py::class_<Segment, std::shared_ptr<Segment>>(module, "Segment")
       .def(py::init<const std::string&>(), py::arg("path"))

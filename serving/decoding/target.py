@@ -17,7 +17,7 @@ from transformers.cache_utils import DynamicCache
 from datastore.errors import Corruption, Internal, InvalidArgument, NotFound, Unsupported
 from serving.decoding import memory, tree_attention
 from serving.decoding.kv_cache import KVCache, LayerShape, Shapes
-from serving.decoding.packed_head import pack_head
+from serving.decoding.row_linear import accelerate as accelerate_layers
 from serving.decoding.tree_attention import Span
 from serving.decoding.tree_layout import TreeLayout, chain
 
@@ -49,7 +49,9 @@ class Target:
     shapes: Shapes
 
     @staticmethod
-    def load(name: str, dtype: str = "auto", device: str = "auto", cache_tokens: int = 4096) -> Target:
+    def load(
+        name: str, dtype: str = "auto", device: str = "auto", cache_tokens: int = 4096, accelerate: bool = True
+    ) -> Target:
         """Load a model folder or hub name, with its tokenizer.
 
         Args:
@@ -57,6 +59,7 @@ class Target:
             dtype: auto (as stored), float32, bfloat16, float16 or float64.
             device: auto (cuda if there is one, else cpu) or a torch device.
             cache_tokens: how many tokens of cache must fit beside the weights.
+            accelerate: as for ``wrap``.
 
         Raises:
             NotFound: no such folder or model.
@@ -75,13 +78,15 @@ class Target:
             memory.require_memory(name, *needed, memory.available_memory(place), place)
         with memory.memory_guard(f"model {name}"):
             model = _from_pretrained(AutoModelForCausalLM, name, dtype=kind or "auto").to(place)
-            return Target.wrap(model, _from_pretrained(AutoTokenizer, name), name)
+            return Target.wrap(model, _from_pretrained(AutoTokenizer, name), name, accelerate)
 
     @staticmethod
-    def wrap(model: Any, tokenizer: Any = None, name: str = "") -> Target:
+    def wrap(model: Any, tokenizer: Any = None, name: str = "", accelerate: bool = True) -> Target:
         """A target from a model in memory, which it takes over: our attention replaces the model's own.
 
         A few short forward passes with either attention prove that they agree on a draft tree.
+
+        With ``accelerate`` the linear layers of a model on a CPU may use a kernel for few rows (``row_linear.py``).
 
         Raises:
             Unsupported: they do not, the model's attention cannot be replaced, or it keeps state that is not keys and values.
@@ -93,7 +98,8 @@ class Target:
         shapes = probe.layer_shapes(model, name)
         expected = probe.run_branches(model)
         model.set_attn_implementation(tree_attention.NAME)
-        pack_head(model)
+        if accelerate:
+            accelerate_layers(model)
         config = model.config.get_text_config(decoder=True)
         target = Target(
             name=name,

@@ -1,0 +1,147 @@
+"""Time of linear layers over few rows, torch's product and the kernel's in turn, and of a model's whole pass with each.
+
+python -m benchmarks.row_linear --threads 1
+python -m benchmarks.row_linear --model MODEL --dtype bfloat16 --json results.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from transformers import AutoModelForCausalLM
+
+from benchmarks.machine import describe_machine
+from benchmarks.table import format_table
+from serving.decoding.row_linear import MOST_ROWS, RowLinear, accelerate, row_linear
+from serving.decoding.target import DTYPES
+
+ROWS = (1, 2, 4, 8, 16, 32, 64)
+SHAPES = {
+    "SmolLM2-135M": ((576, 576), (1536, 576), (576, 1536), (49152, 576)),
+    "Qwen2.5-0.5B": ((896, 896), (4864, 896), (896, 4864), (151936, 896)),
+    "Qwen2.5-1.5B": ((1536, 1536), (256, 1536), (8960, 1536), (1536, 8960), (151936, 1536)),
+}
+_STREAMED_BYTES = 1 << 26
+"""Calls go round so many bytes of weights at least, so that none finds its own in the caches."""
+
+Times = dict[str, dict[str, float]]
+
+
+def measure_layer(
+    outputs: int, inputs: int, dtype: torch.dtype, rows: tuple[int, ...], rounds: int
+) -> dict[int, Times]:
+    """Milliseconds, least and median, of both products over each number of rows."""
+    copies = max(2, _STREAMED_BYTES // (outputs * inputs * dtype.itemsize))
+    weights = [torch.randn(outputs, inputs).to(dtype) for _ in range(copies)]
+    calls = iter(range(1 << 62))
+
+    def timed(
+        linear: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], given: torch.Tensor
+    ) -> Callable[[], object]:
+        return lambda: linear(given, weights[next(calls) % copies])
+
+    found = {}
+    for count in rows:
+        given = torch.randn(count, inputs).to(dtype)
+        found[count] = _in_turn({"torch": timed(F.linear, given), "kernel": timed(row_linear, given)}, rounds)
+    return found
+
+
+def measure_model(name: str, dtype: torch.dtype, rows: tuple[int, ...], rounds: int) -> dict[int, Times]:
+    """Milliseconds of a model's pass over so many tokens: torch's linear layers, the kernel in all, and as ``accelerate`` chose."""
+    model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
+    model.eval()
+    accelerate(model)
+    layers = [layer for layer in model.modules() if isinstance(layer, RowLinear)]
+    chosen = [layer.kernel_rows for layer in layers]
+    every, none = [frozenset(range(1, MOST_ROWS + 1))] * len(layers), [frozenset[int]()] * len(layers)
+
+    def timed(kernel_rows: list[frozenset[int]], ids: torch.Tensor) -> Callable[[], object]:
+        def call() -> object:
+            for layer, used in zip(layers, kernel_rows, strict=True):
+                layer.kernel_rows = used
+            return model(ids, use_cache=False)
+
+        return call
+
+    found = {}
+    for count in rows:
+        ids = torch.arange(count)[None] + 100
+        ways = {"torch": timed(none, ids), "kernel": timed(every, ids), "chosen": timed(chosen, ids)}
+        found[count] = _in_turn(ways, rounds)
+    return found
+
+
+@torch.inference_mode()
+def _in_turn(ways: dict[str, Callable[[], object]], rounds: int) -> Times:
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for turn in range(rounds + 1):  # the first warms up
+        for way, call in ways.items():
+            begin = time.perf_counter()
+            call()
+            if turn > 0:
+                times[way].append((time.perf_counter() - begin) * 1000)
+    return {way: {"least": min(seen), "median": median(seen)} for way, seen in times.items()}
+
+
+def _show(title: str, found: dict[int, Times], kind: str) -> None:
+    ways = list(next(iter(found.values())))
+    table = [[way, *(times[way][kind] for times in found.values())] for way in ways]
+    print(f"\n{format_table([title, *map(str, found)], table)}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.row_linear", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--model", help="time this model's whole pass instead of single layers")
+    parser.add_argument(
+        "--dtype",
+        choices=("float32", "bfloat16", "float16"),
+        action="append",
+        help="may be repeated; float32 and bfloat16 if not given",
+    )
+    parser.add_argument("--shape", help="only the layers of this model", choices=SHAPES, action="append")
+    parser.add_argument("--rows", type=int, nargs="+", default=ROWS, help="numbers of rows")
+    parser.add_argument("--rounds", type=int, default=9, help="turns of each way; one more warms up")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--show", choices=("least", "median"), default="median", help="what the tables show; the least on busy machines"
+    )
+    parser.add_argument("--json", type=Path, help="write all results to this file")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    results: dict[str, Any] = {"machine": describe_machine(), "threads": options.threads, "milliseconds": {}}
+    for dtype in options.dtype or ("float32", "bfloat16"):
+        for title, measured in _measurements(options, dtype):
+            found = measured()
+            results["milliseconds"][title] = found
+            _show(title, found, options.show)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def _measurements(options: argparse.Namespace, dtype: str) -> list[tuple[str, Callable[[], dict[int, Times]]]]:
+    kind, rows = DTYPES[dtype], tuple(options.rows)
+    if options.model:
+        return [
+            (f"{Path(options.model).name} {dtype}", partial(measure_model, options.model, kind, rows, options.rounds))
+        ]
+    return [
+        (f"{name} {outputs}x{inputs} {dtype}", partial(measure_layer, outputs, inputs, kind, rows, options.rounds))
+        for name in options.shape or SHAPES
+        for outputs, inputs in SHAPES[name]
+    ]
+
+
+if __name__ == "__main__":
+    main()

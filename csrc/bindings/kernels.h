@@ -1,0 +1,12 @@
+// The kernels of csrc/kernels as Python sees them.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace suffolk::bindings {
+
+// Adds `row_linear`, `row_linear_supports` and their element types to the module. Operands come as addresses, so that the
+// extension needs no torch to be built: serving/decoding/row_linear.py checks them.
+void bind_kernels(pybind11::module_& module);
+
+}  // namespace suffolk::bindings

@@ -1,0 +1,83 @@
+#if defined(__x86_64__)
+
+#include <cpuid.h>
+#include <immintrin.h>
+
+#define SUFFOLK_TARGET __attribute__((target("avx2,fma,f16c")))
+#include "kernels/elements.h"
+#include "kernels/tiles.h"
+
+#define SUFFOLK_INLINE SUFFOLK_TARGET __attribute__((always_inline)) static inline
+
+namespace suffolk::kernels {
+namespace {
+
+struct Avx2 {
+  using Vector = __m256;
+
+  SUFFOLK_INLINE Vector read(const float* from) { return _mm256_loadu_ps(from); }
+  SUFFOLK_INLINE void write(float* to, Vector from) { _mm256_storeu_ps(to, from); }
+  SUFFOLK_INLINE Vector add_product(Vector a, Vector b, Vector sum) { return _mm256_fmadd_ps(a, b, sum); }
+  SUFFOLK_INLINE void prefetch(const std::byte* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0); }
+
+  SUFFOLK_INLINE float total(Vector sums) {
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+  }
+};
+
+SUFFOLK_INLINE __m128i read_halves(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
+
+struct Avx2Float32 : Avx2 {
+  using Weight = float;
+  SUFFOLK_INLINE Vector load(const Weight* from) { return read(from); }
+  static float widen(Weight value) { return value; }
+  static void narrow(float value, Weight& to) { to = value; }
+};
+
+struct Avx2BFloat16 : Avx2 {
+  using Weight = BFloat16;
+  SUFFOLK_INLINE Vector load(const Weight* from) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(read_halves(from)), 16));
+  }
+  static float widen(Weight value) { return kernels::widen(value); }
+  static void narrow(float value, Weight& to) { kernels::narrow(value, to); }
+};
+
+struct Avx2Float16 : Avx2 {
+  using Weight = Float16;
+  SUFFOLK_INLINE Vector load(const Weight* from) { return _mm256_cvtph_ps(read_halves(from)); }
+  SUFFOLK_INLINE float widen(Weight value) { return _cvtsh_ss(value.bits); }
+  SUFFOLK_INLINE void narrow(float value, Weight& to) { to.bits = _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT); }
+};
+
+bool has_f16c() noexcept {  // not every compiler's __builtin_cpu_supports knows it
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+}  // namespace
+
+const Backend* avx2_backend(Element element) noexcept {
+  static const bool can = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+  if (!can) return nullptr;
+  switch (element) {
+    case Element::kFloat32: return &kBackend<Avx2Float32>;
+    case Element::kBFloat16: return &kBackend<Avx2BFloat16>;
+    case Element::kFloat16: return &kBackend<Avx2Float16>;
+  }
+  return nullptr;
+}
+
+}  // namespace suffolk::kernels
+
+#else
+
+#include "kernels/backend.h"
+
+namespace suffolk::kernels {
+const Backend* avx2_backend(Element) noexcept { return nullptr; }
+}  // namespace suffolk::kernels
+
+#endif

@@ -1,0 +1,29 @@
+// What a set of instructions offers for one element type. row_linear.cc chooses among them and shares out the work.
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/row_linear.h"
+
+namespace suffolk::kernels {
+
+constexpr std::size_t kMostRows = 64;      // whose partial sums and inputs fit the caches
+constexpr std::size_t kTileRows = 6;       // at most, whose partial sums fit the registers
+constexpr std::size_t kPanelOutputs = 12;  // whose weights are read together; a multiple of every tile's outputs
+
+struct Backend {
+  // Floats that `packed` must hold for `row_count` rows.
+  std::size_t (*packed_size)(std::size_t row_count, std::size_t inputs);
+
+  // Widens the product's rows to fp32 in the order in which `multiply` reads them. REQUIRES: row_count <= kMostRows
+  void (*pack)(const RowLinear& product, float* packed);
+
+  // Computes the outputs [begin, end) of all rows. REQUIRES: row_count <= kMostRows
+  void (*multiply)(const RowLinear& product, const float* packed, std::size_t begin, std::size_t end);
+};
+
+// Null where the processor or the compiler's target lacks the instructions.
+const Backend* avx2_backend(Element element) noexcept;      // AVX2, FMA and F16C
+const Backend* portable_backend(Element element) noexcept;  // what every processor of the architecture has; no fp16
+
+}  // namespace suffolk::kernels

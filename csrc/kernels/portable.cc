@@ -1,0 +1,59 @@
+// Vectors of the compiler's own, which it maps to what every processor of the architecture has: SSE2 or NEON.
+#define SUFFOLK_TARGET
+#include "kernels/elements.h"
+#include "kernels/tiles.h"
+
+namespace suffolk::kernels {
+namespace {
+
+struct Portable {
+  using Four = float __attribute__((vector_size(16)));
+  struct Vector {
+    Four low, high;
+  };
+
+  static Vector read(const float* from) {
+    Vector vector;
+    std::memcpy(&vector, from, sizeof vector);
+    return vector;
+  }
+  static void write(float* to, const Vector& from) { std::memcpy(to, &from, sizeof from); }
+  static Vector add_product(const Vector& a, const Vector& b, const Vector& sum) { return {a.low * b.low + sum.low, a.high * b.high + sum.high}; }
+  static void prefetch(const std::byte* at) { __builtin_prefetch(at); }
+
+  static float total(const Vector& sums) {
+    const Four four = sums.low + sums.high;
+    return (four[0] + four[2]) + (four[1] + four[3]);
+  }
+};
+
+struct PortableFloat32 : Portable {
+  using Weight = float;
+  static Vector load(const Weight* from) { return read(from); }
+  static float widen(Weight value) { return value; }
+  static void narrow(float value, Weight& to) { to = value; }
+};
+
+struct PortableBFloat16 : Portable {
+  using Weight = BFloat16;
+  static Vector load(const Weight* from) {
+    float wide[kLanes];
+    for (std::size_t i = 0; i < kLanes; ++i) wide[i] = kernels::widen(from[i]);
+    return read(wide);
+  }
+  static float widen(Weight value) { return kernels::widen(value); }
+  static void narrow(float value, Weight& to) { kernels::narrow(value, to); }
+};
+
+}  // namespace
+
+const Backend* portable_backend(Element element) noexcept {
+  switch (element) {
+    case Element::kFloat32: return &kBackend<PortableFloat32>;
+    case Element::kBFloat16: return &kBackend<PortableBFloat16>;
+    case Element::kFloat16: return nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace suffolk::kernels

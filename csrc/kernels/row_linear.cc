@@ -1,0 +1,53 @@
+#include "kernels/row_linear.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/workers.h"
+
+namespace suffolk::kernels {
+namespace {
+
+constexpr std::size_t kPieces = 8;            // a thread, so that one that is held up does not hold up the rest
+constexpr std::size_t kLeastWork = 1U << 16;  // products worth another thread
+
+const Backend* best_backend(Element element) noexcept {
+  const Backend* backend = avx2_backend(element);
+  return backend != nullptr ? backend : portable_backend(element);
+}
+
+std::size_t element_bytes(Element element) noexcept { return element == Element::kFloat32 ? 4 : 2; }
+
+void multiply_few(const Backend& backend, const RowLinear& product, unsigned threads) {
+  thread_local std::vector<float> packed;  // kept from call to call: a decoding step makes some hundred
+  packed.resize(std::max(packed.size(), backend.packed_size(product.row_count, product.inputs)));
+  backend.pack(product, packed.data());
+  const float* const rows = packed.data();  // of this thread, not of the one that takes a piece
+  const std::size_t panels = (product.outputs + kPanelOutputs - 1) / kPanelOutputs;
+  const std::size_t useful = std::max<std::size_t>(1, product.row_count * product.inputs * product.outputs / kLeastWork);
+  const auto helpers = static_cast<unsigned>(std::min<std::size_t>(threads, useful));
+  const std::size_t pieces = helpers == 1 ? 1 : std::min(panels, kPieces * helpers);
+  share(pieces, helpers, [&](std::size_t piece) {
+    const std::size_t begin = panels * piece / pieces * kPanelOutputs, end = panels * (piece + 1) / pieces * kPanelOutputs;
+    backend.multiply(product, rows, begin, std::min(end, product.outputs));
+  });
+}
+
+}  // namespace
+
+bool supports(Element element) noexcept { return best_backend(element) != nullptr; }
+
+void row_linear(const RowLinear& product, unsigned threads) {
+  const Backend& backend = *best_backend(product.element);
+  const std::size_t bytes = element_bytes(product.element);
+  for (std::size_t row = 0; row < product.row_count; row += kMostRows) {
+    RowLinear few = product;
+    few.rows = static_cast<const std::byte*>(product.rows) + row * product.row_stride * bytes;
+    few.out = static_cast<std::byte*>(product.out) + row * product.outputs * bytes;
+    few.row_count = std::min(kMostRows, product.row_count - row);
+    multiply_few(backend, few, threads);
+  }
+}
+
+}  // namespace suffolk::kernels

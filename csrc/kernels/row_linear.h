@@ -1,0 +1,38 @@
+// A linear layer for few rows: y[m, n] = sum over k of x[m, k] * w[n, k] (+ bias[n]), for the rows of a draft tree.
+//
+// Weights are read where they lie, once for up to 64 rows, so that a few rows cost little more than one. Sums are fp32 and
+// rounded once, to the element type of all operands.
+//
+// **A row's result is the same, bit for bit, whatever the other rows, their number, its place among them, and the number of
+// threads.** Each (row, output) has 8 partial sums; sum j adds the products of the inputs j, j + 8, j + 16, ... in that order
+// (fused where the processor can: then the bits depend on the processor), and a fixed tree adds the 8.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace suffolk::kernels {
+
+enum class Element : std::uint8_t { kFloat32, kBFloat16, kFloat16 };
+
+// One product. All pointers are to elements of one type, at addresses that suit the type; nothing overlaps `out`.
+struct RowLinear {
+  Element element;
+  const void* rows;          // [row_count, inputs]
+  std::size_t row_stride;    // elements from one row to the next
+  const void* weights;       // [outputs, inputs], without gaps
+  const void* bias;          // [outputs], or null
+  void* out;                 // [row_count, outputs], without gaps
+  std::size_t row_count;     // any number; the weights are read once for each 64 rows
+  std::size_t inputs;        // 0 gives the bias
+  std::size_t outputs;
+};
+
+// Whether this processor has what `row_linear` needs for the element type. fp16 needs an x86-64 with F16C, AVX2 and FMA.
+bool supports(Element element) noexcept;
+
+// Computes the product with up to `threads` threads (see workers.h). Safe to call from any number of threads. May throw
+// std::bad_alloc, for row_count * inputs floats. REQUIRES: supports(product.element), threads >= 1
+void row_linear(const RowLinear& product, unsigned threads);
+
+}  // namespace suffolk::kernels

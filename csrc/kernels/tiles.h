@@ -1,0 +1,211 @@
+// The loops of every backend. A source file that includes this defines SUFFOLK_TARGET, the instructions its functions may
+// use, and gives `Lanes`:
+//
+//   Weight                              the element type
+//   Vector                              8 fp32 numbers
+//   Vector zero(), read(const float*)   addresses need no alignment
+//   void write(float*, Vector)
+//   Vector load(const Weight*)          8 weights, widened
+//   Vector add_product(a, b, sum)       a * b + sum, the same in every tile
+//   float total(Vector)                 in a fixed order
+//   float widen(Weight), void narrow(float, Weight&)
+//   void prefetch(const std::byte*)
+//
+// Everything is in an anonymous namespace: each file's functions are its own, with its own instructions.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "kernels/backend.h"
+
+namespace suffolk::kernels {
+namespace {
+
+constexpr std::size_t kLanes = 8;
+constexpr std::size_t kBlockSteps = 96;  // of 8 inputs: 6 rows of them are 18 KiB, and stay in the first cache
+constexpr std::size_t kStreamedRows = 2;  // so few are not cut into blocks: long streams of weights come faster
+constexpr std::size_t kCacheLine = 64;
+
+// Rows in tiles of nearly equal size, at most kTileRows.
+struct RowTiles {
+  std::size_t rows;
+  std::size_t count = (rows + kTileRows - 1) / kTileRows;
+
+  std::size_t begin(std::size_t tile) const { return rows * tile / count; }
+  std::size_t size(std::size_t tile) const { return begin(tile + 1) - begin(tile); }
+};
+
+// Weights to fetch from memory while a tile is computed: the same lines of each output's part of the next block.
+struct Ahead {
+  const std::byte* at = nullptr;
+  std::size_t lines = 0;
+};
+
+// One block of inputs for one tile of rows.
+template <class Lanes>
+struct Strip {
+  const typename Lanes::Weight* weights;  // of the first output
+  std::size_t inputs;                     // from one output's weights to the next's
+  const float* packed;                    // of the first row
+  std::size_t steps;                      // whole ones of 8 inputs
+  std::size_t rest;                       // inputs after them, 0 to 7
+  float* sums;                            // [outputs, row_count, 8], of the first output and row
+  std::size_t row_count;
+  Ahead ahead;
+};
+
+// Adds a strip's products to kOutputs x kRows partial sums, which stay in registers meanwhile.
+template <class Lanes, std::size_t kOutputs, std::size_t kRows>
+SUFFOLK_TARGET void add_tile(const Strip<Lanes>& strip) {
+  using Weight = typename Lanes::Weight;
+  using Vector = typename Lanes::Vector;
+  Vector sums[kOutputs][kRows];
+#pragma GCC unroll 8
+  for (std::size_t o = 0; o < kOutputs; ++o) {
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < kRows; ++r) sums[o][r] = Lanes::read(strip.sums + (o * strip.row_count + r) * kLanes);
+  }
+  const auto add = [&sums](const Weight* weights, std::size_t inputs, const float* packed) SUFFOLK_TARGET __attribute__((always_inline)) {
+    Vector weight[kOutputs];
+#pragma GCC unroll 8
+    for (std::size_t o = 0; o < kOutputs; ++o) weight[o] = Lanes::load(weights + o * inputs);
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const Vector x = Lanes::read(packed + r * kLanes);
+#pragma GCC unroll 8
+      for (std::size_t o = 0; o < kOutputs; ++o) sums[o][r] = Lanes::add_product(weight[o], x, sums[o][r]);
+    }
+  };
+  const std::size_t lines = strip.ahead.lines, stretch = lines == 0 ? strip.steps : (strip.steps + lines - 1) / lines;
+  for (std::size_t step = 0, line = 0; step < strip.steps; ++line) {
+    if (line < lines) {
+      for (std::size_t o = 0; o < kOutputs; ++o) Lanes::prefetch(strip.ahead.at + o * strip.inputs * sizeof(Weight) + line * kCacheLine);
+    }
+    const std::size_t end = std::min(strip.steps, step + stretch);
+#pragma GCC unroll 2
+    for (; step < end; ++step) add(strip.weights + step * kLanes, strip.inputs, strip.packed + step * kRows * kLanes);
+  }
+  if (strip.rest != 0) {  // padded with zeros, as the packed rows are
+    Weight last[kOutputs][kLanes] = {};
+    for (std::size_t o = 0; o < kOutputs; ++o) {
+      std::memcpy(last[o], strip.weights + o * strip.inputs + strip.steps * kLanes, strip.rest * sizeof(Weight));
+    }
+    add(last[0], kLanes, strip.packed + strip.steps * kRows * kLanes);
+  }
+#pragma GCC unroll 8
+  for (std::size_t o = 0; o < kOutputs; ++o) {
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < kRows; ++r) Lanes::write(strip.sums + (o * strip.row_count + r) * kLanes, sums[o][r]);
+  }
+}
+
+// Adds a strip's products for any number of outputs.
+template <class Lanes, std::size_t kOutputs, std::size_t kRows>
+SUFFOLK_TARGET void add_outputs(Strip<Lanes> strip, std::size_t outputs) {
+  const auto advance = [&strip](std::size_t by) {
+    strip.weights += by * strip.inputs;
+    strip.sums += by * strip.row_count * kLanes;
+    if (strip.ahead.lines != 0) strip.ahead.at += by * strip.inputs * sizeof(typename Lanes::Weight);
+  };
+  for (; outputs >= kOutputs; outputs -= kOutputs, advance(kOutputs)) add_tile<Lanes, kOutputs, kRows>(strip);
+  for (; outputs > 0; --outputs, advance(1)) add_tile<Lanes, 1, kRows>(strip);
+}
+
+// The tiles that measured fastest with 16 registers; each has 4 to 12 partial sums.
+template <class Lanes>
+SUFFOLK_TARGET void add_rows(const Strip<Lanes>& strip, std::size_t outputs, std::size_t rows) {
+  static_assert(kTileRows == 6);
+  switch (rows) {
+    case 1: return add_outputs<Lanes, 4, 1>(strip, outputs);
+    case 2: return add_outputs<Lanes, 4, 2>(strip, outputs);
+    case 3: return add_outputs<Lanes, 3, 3>(strip, outputs);
+    case 4: return add_outputs<Lanes, 3, 4>(strip, outputs);
+    case 5: return add_outputs<Lanes, 2, 5>(strip, outputs);
+    default: return add_outputs<Lanes, 2, 6>(strip, outputs);
+  }
+}
+
+std::size_t padded(std::size_t inputs) { return (inputs + kLanes - 1) / kLanes * kLanes; }
+
+std::size_t packed_size(std::size_t row_count, std::size_t inputs) { return row_count * padded(inputs); }
+
+// Tiles one after the other; in a tile 8 inputs of each row, then the next 8.
+template <class Lanes>
+SUFFOLK_TARGET void pack(const RowLinear& product, float* packed) {
+  const auto* rows = static_cast<const typename Lanes::Weight*>(product.rows);
+  const RowTiles tiles{product.row_count};
+  for (std::size_t tile = 0; tile < tiles.count; ++tile) {
+    for (std::size_t k = 0; k < product.inputs; k += kLanes) {
+      for (std::size_t r = 0; r < tiles.size(tile); ++r, packed += kLanes) {
+        const auto* from = rows + (tiles.begin(tile) + r) * product.row_stride + k;
+        if (product.inputs - k >= kLanes) {
+          Lanes::write(packed, Lanes::load(from));
+        } else {
+          for (std::size_t i = 0; i < kLanes; ++i) packed[i] = k + i < product.inputs ? Lanes::widen(from[i]) : 0.0F;
+        }
+      }
+    }
+  }
+}
+
+// Rounds a panel's sums to the product's outputs [begin, end).
+template <class Lanes>
+SUFFOLK_TARGET void finish(const RowLinear& product, const float* sums, std::size_t begin, std::size_t end) {
+  using Weight = typename Lanes::Weight;
+  const auto* bias = static_cast<const Weight*>(product.bias);
+  auto* out = static_cast<Weight*>(product.out);
+  for (std::size_t n = begin; n < end; ++n) {
+    for (std::size_t m = 0; m < product.row_count; ++m, sums += kLanes) {
+      const float total = Lanes::total(Lanes::read(sums));
+      Lanes::narrow(bias == nullptr ? total : total + Lanes::widen(bias[n]), out[m * product.outputs + n]);
+    }
+  }
+}
+
+template <class Lanes>
+SUFFOLK_TARGET void multiply(const RowLinear& product, const float* packed, std::size_t begin, std::size_t end) {
+  using Weight = typename Lanes::Weight;
+  const auto* weights = static_cast<const Weight*>(product.weights);
+  const std::size_t inputs = product.inputs, all_steps = inputs / kLanes;
+  const std::size_t blocks = product.row_count <= kStreamedRows || all_steps == 0 ? 1 : (all_steps + kBlockSteps - 1) / kBlockSteps;
+  const RowTiles tiles{product.row_count};
+  float sums[kPanelOutputs * kMostRows * kLanes];
+  for (; begin < end; begin += kPanelOutputs) {
+    const std::size_t outputs = std::min(end - begin, kPanelOutputs);
+    std::fill_n(sums, outputs * tiles.rows * kLanes, 0.0F);
+    for (std::size_t block = 0; block < blocks; ++block) {
+      const std::size_t first = all_steps * block / blocks, steps = all_steps * (block + 1) / blocks - first;
+      const bool last = block + 1 == blocks;
+      // While this block is computed, each tile fetches its share of the next: of these outputs, or of the next panel's first.
+      const std::size_t next_output = last ? begin + kPanelOutputs : begin, next_first = last ? 0 : first + steps;
+      const bool more = next_output + outputs <= product.outputs;
+      const std::size_t lines = more ? std::min(steps * kLanes, inputs - next_first * kLanes) * sizeof(Weight) / kCacheLine : 0;
+      for (std::size_t tile = 0; tile < tiles.count; ++tile) {
+        Strip<Lanes> strip{.weights = weights + begin * inputs + first * kLanes,
+                           .inputs = inputs,
+                           .packed = packed + tiles.begin(tile) * padded(inputs) + first * tiles.size(tile) * kLanes,
+                           .steps = steps,
+                           .rest = last ? inputs % kLanes : 0,
+                           .sums = sums + tiles.begin(tile) * kLanes,
+                           .row_count = tiles.rows,
+                           .ahead = {}};
+        const std::size_t line = lines * tile / tiles.count;
+        strip.ahead.lines = lines * (tile + 1) / tiles.count - line;
+        if (strip.ahead.lines != 0) {
+          const Weight* next = weights + next_output * inputs + next_first * kLanes;
+          strip.ahead.at = reinterpret_cast<const std::byte*>(next) + line * kCacheLine;
+        }
+        add_rows(strip, outputs, tiles.size(tile));
+      }
+    }
+    finish<Lanes>(product, sums, begin, begin + outputs);
+  }
+}
+
+template <class Lanes>
+constexpr Backend kBackend = {.packed_size = packed_size, .pack = pack<Lanes>, .multiply = multiply<Lanes>};
+
+}  // namespace
+}  // namespace suffolk::kernels

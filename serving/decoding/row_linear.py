@@ -1,0 +1,206 @@
+"""Linear layers for few rows on a CPU: the rows of a draft tree at little more than the cost of one.
+
+torch's own products over 2 to 64 rows take up to many times as long as over one row, though the weights are read once in
+any case. ``csrc/kernels/row_linear.h`` does better, on the model's own parameters where they lie.
+
+A row's result in the kernel is the same, bit for bit, whatever the number of rows, the row's place among them and the number
+of threads. ``accelerate`` therefore takes the kernel for all numbers of rows up to ``MOST_ROWS`` where it is ever faster,
+except where torch is clearly faster (by more than a tenth): a layer whose ``kernel_rows`` has no gap gives a token the
+same numbers in a tree pass as alone. The choice rests on a measurement, so two loads of a model may differ in rounding.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.nn.functional as F
+
+from datastore import _native
+from datastore.errors import InvalidArgument
+
+MOST_ROWS = 64
+
+_ELEMENTS = {
+    torch.float32: _native.Element.FLOAT32,
+    torch.bfloat16: _native.Element.BFLOAT16,
+    torch.float16: _native.Element.FLOAT16,
+}
+_TRIALS = ((1, range(1, 2)), (2, range(2, 3)), (8, range(3, 13)), (32, range(13, MOST_ROWS + 1)))
+"""Numbers of rows that are tried, and those that each stands for."""
+_ROUNDS = range(3, 25)
+_TRIAL_SECONDS = 0.02
+"""Rounds beyond the first three are for short calls, which a disturbance changes most."""
+_TRIAL_OUTPUTS = 8192
+"""Outputs of larger layers are not all tried: a whole head takes torch up to seconds."""
+_MIN_WEIGHTS = 1 << 16
+"""Smaller layers take too little time to matter."""
+_CLEARLY = 1.1
+
+
+def accelerate(model: torch.nn.Module) -> int:
+    """Let the model's plain linear layers use the kernel where it is right and faster on this machine; how many do.
+
+    Takes well below a second for most models. Parameters and state_dict stay as they are: a layer's class becomes
+    ``RowLinear``. Only layers that are exactly ``torch.nn.Linear``, without hooks, on a CPU, in fp32, bf16 or (where the
+    processor converts it) fp16 qualify. Not to be called while another thread uses the model.
+    """
+    groups: dict[tuple[int, int, torch.dtype], list[torch.nn.Linear]] = defaultdict(list)
+    for layer in model.modules():
+        if type(layer) is torch.nn.Linear and _qualifies(layer):
+            groups[layer.out_features, layer.in_features, layer.weight.dtype].append(layer)
+    changed = 0
+    for layers in groups.values():
+        rows = _faster_rows(layers) if _is_right(layers[0]) else frozenset()
+        for layer in layers if rows else []:
+            RowLinear.take_over(layer, rows)
+            changed += 1
+    return changed
+
+
+class RowLinear(torch.nn.Linear):
+    """A ``torch.nn.Linear`` that uses the kernel in inference mode for the numbers of rows in ``kernel_rows``."""
+
+    kernel_rows: frozenset[int]
+
+    @staticmethod
+    def take_over(layer: torch.nn.Linear, kernel_rows: frozenset[int]) -> RowLinear:
+        """Make ``layer`` itself one."""
+        layer.__class__ = RowLinear
+        assert isinstance(layer, RowLinear)
+        layer.kernel_rows = kernel_rows
+        return layer
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002  # torch's own name for it
+        rows = input.numel() // max(1, input.shape[-1])
+        if rows in self.kernel_rows and torch.is_inference_mode_enabled() and not torch.compiler.is_compiling():
+            weight, bias = self.weight, self.bias
+            if _problem(input, weight, bias) is None:
+                return _product(input, weight, bias)
+        return super().forward(input)
+
+
+def row_linear(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """``F.linear(rows, weight, bias)`` by the kernel: sums in fp32, rounded once; no gradients.
+
+    Args:
+        rows: [..., inputs], any strides; copied where the rows themselves have gaps.
+        weight: [outputs, inputs], contiguous; read once for each 64 rows.
+        bias: [outputs], contiguous.
+
+    Returns:
+        [..., outputs], contiguous. Uses up to ``torch.get_num_threads()`` threads; safe to call from any thread.
+
+    Raises:
+        InvalidArgument: shapes that do not fit, operands of several dtypes, or of one that the kernel lacks (it has fp32,
+            bf16, and fp16 where the processor converts it), not on a CPU, or a weight with gaps.
+    """
+    problem = _problem(rows, weight, bias)
+    if problem is not None:
+        raise InvalidArgument(f"row_linear: {problem}; use torch.nn.functional.linear")
+    return _product(rows, weight, bias)
+
+
+def _problem(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> str | None:
+    """Why the kernel cannot take these operands, None if it can. Everything that it relies on is checked here."""
+    dtype = rows.dtype
+    element = _ELEMENTS.get(dtype)
+    if element is None or not _native.row_linear_supports(element):
+        return f"dtype {dtype} is not supported on this processor"
+    if weight.ndim != 2 or rows.ndim == 0 or rows.shape[-1] != weight.shape[1]:
+        return f"rows {list(rows.shape)} do not fit weights {list(weight.shape)}"
+    for name, operand in (("rows", rows), ("weight", weight), ("bias", bias)):
+        if operand is None:
+            continue
+        if operand.dtype is not dtype or not operand.is_cpu or operand.layout is not torch.strided:
+            return f"{name} is {operand.dtype} on {operand.device} ({operand.layout}), not {dtype} on a cpu"
+        if type(operand) not in (torch.Tensor, torch.nn.Parameter) or operand.is_neg():
+            return f"{name} is a {type(operand).__name__} whose numbers are not in memory as they are"
+    if bias is not None and (bias.shape != weight.shape[:1] or not bias.is_contiguous()):
+        return f"bias {list(bias.shape)} does not fit weights {list(weight.shape)}, or has gaps"
+    return None if weight.is_contiguous() else "weight has gaps"
+
+
+def _product(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    outputs, inputs = weight.shape
+    *places, _ = rows.shape
+    out = rows.new_empty((*places, outputs))
+    flat = rows if rows.ndim == 2 else rows.reshape(math.prod(places), inputs)
+    if flat.stride(1) != 1:
+        flat = flat.contiguous()
+    _native.row_linear(
+        _ELEMENTS[rows.dtype],
+        flat.data_ptr(),
+        flat.stride(0),
+        weight.data_ptr(),
+        0 if bias is None else bias.data_ptr(),
+        out.data_ptr(),
+        len(flat),
+        inputs,
+        outputs,
+        torch.get_num_threads(),
+    )
+    return out
+
+
+def _qualifies(layer: torch.nn.Linear) -> bool:
+    hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks
+    if any(hooks) or "forward" in vars(layer) or layer.weight.numel() < _MIN_WEIGHTS:
+        return False
+    return _problem(layer.weight[:1], layer.weight, layer.bias) is None
+
+
+@torch.inference_mode()
+def _is_right(layer: torch.nn.Linear) -> bool:
+    """Whether a few of a layer's outputs are within the roundings of sums in fp64."""
+    weight, bias = layer.weight[:100], None if layer.bias is None else layer.bias[:100]
+    rows = _some_rows(7, layer)
+    found = row_linear(rows, weight, bias).double()
+    expected = F.linear(rows.double(), weight.double(), None if bias is None else bias.double())
+    size = F.linear(rows.double().abs(), weight.double().abs(), None if bias is None else bias.double().abs())
+    bound = torch.finfo(rows.dtype).eps * expected.abs() + 2.0**-24 * (layer.in_features / 8 + 8) * size
+    return bool(((found - expected).abs() <= bound + 1e-30).all())
+
+
+@torch.inference_mode()
+def _faster_rows(layers: list[torch.nn.Linear]) -> frozenset[int]:
+    """The numbers of rows for which layers of one shape are to use the kernel."""
+    weights = itertools.cycle(_trial_weights(layers))
+    shares = {}
+    for count, _ in _TRIALS:
+        rows = _some_rows(count, layers[0])
+        kernel: list[float] = []
+        plain: list[float] = []
+        while len(plain) < _ROUNDS.start or (len(plain) < _ROUNDS.stop and sum(kernel + plain) < _TRIAL_SECONDS):
+            kernel.append(
+                _seconds(row_linear, rows, next(weights))
+            )  # in turn, so that what else runs disturbs both alike
+            plain.append(_seconds(F.linear, rows, next(weights)))
+        shares[count] = min(kernel) / min(plain)
+    if min(shares.values()) >= 1:
+        return frozenset()
+    return frozenset(itertools.chain(*(rows for count, rows in _TRIALS if shares[count] <= _CLEARLY)))
+
+
+def _trial_weights(layers: list[torch.nn.Linear]) -> Iterator[torch.Tensor]:
+    """Weights of one shape, of which a call does not find in the caches what the last one read."""
+    for layer in layers:
+        pieces = max(1, layer.out_features // _TRIAL_OUTPUTS)
+        yield from (layer.weight[piece * _TRIAL_OUTPUTS :][:_TRIAL_OUTPUTS] for piece in range(pieces))
+
+
+def _some_rows(count: int, layer: torch.nn.Linear) -> torch.Tensor:
+    numbers = torch.sin(torch.arange(count * layer.in_features, dtype=torch.float32))
+    return numbers.view(count, -1).to(layer.weight.dtype)
+
+
+def _seconds(
+    linear: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], rows: torch.Tensor, weight: torch.Tensor
+) -> float:
+    begin = time.perf_counter()
+    linear(rows, weight)
+    return time.perf_counter() - begin
