@@ -32,6 +32,7 @@ EXAMPLES = """examples:
   suffolk lookup STORE "def __init__(self"
   suffolk serve STORE --listen 127.0.0.1:7700
   suffolk generate --model MODEL_FOLDER --datastore grpc://127.0.0.1:7700/STORE "Write a sort function."
+  suffolk worker --model MODEL_FOLDER --datastore STORE --listen 127.0.0.1:7710
 
 'suffolk COMMAND --help' shows the options of a command and examples."""
 

@@ -3,7 +3,8 @@
 isort:skip_file
 The decoding worker: text from a language model, with drafts, streamed as it comes.
 
-The tokens of a request depend on its prompt and settings alone: not on its drafter, nor on what else the worker does.
+Unless another verification than match is asked for, the tokens of a request depend on its prompt and settings alone: not on
+its drafter, nor on what else the worker does.
 Arrays travel as bytes, little-endian, without padding, as in draft.proto. serving/worker/limits.py holds the bounds of every
 field. What is out of bounds is refused with INVALID_ARGUMENT, what the worker cannot do with UNIMPLEMENTED, what finds the
 queue full with RESOURCE_EXHAUSTED, at once. Hanging up, or a deadline that passes, ends a generation within one step.
@@ -364,6 +365,46 @@ class GenerationStats(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
+    class ProposedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class VerifiedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
     class AcceptedEntry(_message.Message):
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -428,8 +469,8 @@ class GenerationStats(_message.Message):
     STEPS_FIELD_NUMBER: _builtins.int
     MEAN_GENERATED_LENGTH_FIELD_NUMBER: _builtins.int
     PROPOSALS_FIELD_NUMBER: _builtins.int
-    NODES_PROPOSED_FIELD_NUMBER: _builtins.int
-    NODES_VERIFIED_FIELD_NUMBER: _builtins.int
+    PROPOSED_FIELD_NUMBER: _builtins.int
+    VERIFIED_FIELD_NUMBER: _builtins.int
     ACCEPTED_FIELD_NUMBER: _builtins.int
     MISSED_FIELD_NUMBER: _builtins.int
     SECONDS_FIELD_NUMBER: _builtins.int
@@ -441,11 +482,17 @@ class GenerationStats(_message.Message):
     """M: tokens per pass"""
     proposals: _builtins.int
     """steps in which the drafter was asked"""
-    nodes_proposed: _builtins.int
-    nodes_verified: _builtins.int
+    @_builtins.property
+    def proposed(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """nodes that came, by who proposed them: datastore, prompt-lookup, datastore+prompt-lookup ..."""
+
+    @_builtins.property
+    def verified(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """nodes that the target looked at"""
+
     @_builtins.property
     def accepted(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """drafted tokens by who proposed them: datastore, prompt-lookup, datastore+prompt-lookup ..."""
+        """drafted tokens that it would have drawn, or that the verification let pass"""
 
     @_builtins.property
     def missed(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
@@ -463,15 +510,15 @@ class GenerationStats(_message.Message):
         steps: _builtins.int = ...,
         mean_generated_length: _builtins.float = ...,
         proposals: _builtins.int = ...,
-        nodes_proposed: _builtins.int = ...,
-        nodes_verified: _builtins.int = ...,
+        proposed: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        verified: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         accepted: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         missed: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         seconds: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "mean_generated_length", b"mean_generated_length", "missed", b"missed", "nodes_proposed", b"nodes_proposed", "nodes_verified", b"nodes_verified", "prompt_tokens", b"prompt_tokens", "proposals", b"proposals", "seconds", b"seconds", "steps", b"steps", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "mean_generated_length", b"mean_generated_length", "missed", b"missed", "prompt_tokens", b"prompt_tokens", "proposals", b"proposals", "proposed", b"proposed", "seconds", b"seconds", "steps", b"steps", "tokens", b"tokens", "verified", b"verified"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

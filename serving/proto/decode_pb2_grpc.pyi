@@ -3,7 +3,8 @@
 isort:skip_file
 The decoding worker: text from a language model, with drafts, streamed as it comes.
 
-The tokens of a request depend on its prompt and settings alone: not on its drafter, nor on what else the worker does.
+Unless another verification than match is asked for, the tokens of a request depend on its prompt and settings alone: not on
+its drafter, nor on what else the worker does.
 Arrays travel as bytes, little-endian, without padding, as in draft.proto. serving/worker/limits.py holds the bounds of every
 field. What is out of bounds is refused with INVALID_ARGUMENT, what the worker cannot do with UNIMPLEMENTED, what finds the
 queue full with RESOURCE_EXHAUSTED, at once. Hanging up, or a deadline that passes, ends a generation within one step.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,9 +110,9 @@ def _pack_stats(stats: GenerationStats) -> decode_pb2.GenerationStats:
         steps=stats.steps,
         mean_generated_length=stats.mean_generated_length,
         proposals=stats.proposals,
-        nodes_proposed=stats.nodes_proposed,
-        nodes_verified=stats.nodes_verified,
-        accepted={source_name(bits): count for bits, count in stats.accepted_by_source.items()},
+        proposed=_pack_counts(stats.proposed_by_source),
+        verified=_pack_counts(stats.verified_by_source),
+        accepted=_pack_counts(stats.accepted_by_source),
         missed=stats.missed,
         seconds=stats.seconds,
     )
@@ -124,10 +124,18 @@ def _unpack_stats(message: decode_pb2.GenerationStats, finish: str) -> Generatio
         tokens=message.tokens,
         steps=message.steps,
         proposals=message.proposals,
-        nodes_proposed=message.nodes_proposed,
-        nodes_verified=message.nodes_verified,
-        accepted_by_source=Counter({source_bits(name): count for name, count in message.accepted.items()}),
+        proposed_by_source=_unpack_counts(message.proposed),
+        verified_by_source=_unpack_counts(message.verified),
+        accepted_by_source=_unpack_counts(message.accepted),
         missed=Counter(dict(message.missed)),
         seconds={part: message.seconds[part] for part in PARTS},
         finish=finish,
     )
+
+
+def _pack_counts(counts: Mapping[int, int]) -> dict[str, int]:
+    return {source_name(bits): count for bits, count in counts.items()}
+
+
+def _unpack_counts(counts: Mapping[str, int]) -> Counter[int]:
+    return Counter({source_bits(name): count for name, count in counts.items()})

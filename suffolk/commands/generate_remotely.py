@@ -33,7 +33,7 @@ def generate_remotely(args: argparse.Namespace, settings: SamplingSettings, prom
         if getattr(args, name) != silent:
             option = f"--{name.replace('_', '-')}"
             raise InvalidArgument(
-                f"{option} has no meaning with --worker; give it to 'suffolk worker', or give --model"
+                f"{option} cannot be given with --worker: it is the worker's; leave it out, or give --model"
             )
     with connect_worker(args.worker) as worker:
         facts = worker.info()
