@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from datastore.errors import Internal
 from datastore.tokenizer import fingerprint, load_tokenizer
 from serving.decoding.settings import SamplingSettings
 from serving.worker.client import connect_worker
@@ -59,8 +60,8 @@ class Running:
 
 
 @contextmanager
-def running(model: Path, *words: str) -> Iterator[Running]:
-    command = [*SUFFOLK, "worker", "--model", str(model), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *words]
+def running(model: Path, *words: str, suffolk: tuple[str, ...] = SUFFOLK) -> Iterator[Running]:
+    command = [*suffolk, "worker", "--model", str(model), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *words]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=ENVIRONMENT
     )
@@ -128,6 +129,38 @@ def test_a_grace_of_zero_ends_at_once(model: Path) -> None:
         assert (code, "Traceback" in errors) == (0, False), errors
         with pytest.raises(Exception, match=str(worker.endpoint())):
             list(generation)
+
+
+DYING = """
+import sys
+from serving.decoding.target import Target
+from suffolk.cli import main
+load = Target.load
+def load_dying(*arguments, **options):
+    target = load(*arguments, **options)
+    forward, calls = target.model.forward, iter(range(30))
+    def fail_in_the_end(*arguments, **options):
+        if next(calls, None) is None:
+            raise RuntimeError("the device is gone")
+        return forward(*arguments, **options)
+    target.model.forward = fail_in_the_end
+    return target
+Target.load = staticmethod(load_dying)
+sys.exit(main())
+"""
+
+
+def test_the_process_ends_with_1_when_its_engine_dies(model: Path) -> None:
+    with (
+        running(model, "--drafter", "none", suffolk=(sys.executable, "-c", DYING)) as worker,
+        connect_worker(f"grpc://{worker.endpoint()}") as client,
+    ):
+        with pytest.raises(Internal, match="RuntimeError: the device is gone"):
+            list(client.generate(PROMPT, SamplingSettings(max_new_tokens=400)))
+        _, errors = worker.process.communicate(timeout=WAIT)
+        assert worker.process.returncode == 1
+        last = "suffolk: the engine has died (RuntimeError: the device is gone); start the worker again"
+        assert errors.splitlines()[-1] == last
 
 
 def test_bad_input_is_one_line_and_exit_2(model: Path, store: Path, tmp_path: Path) -> None:

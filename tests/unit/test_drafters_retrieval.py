@@ -127,6 +127,17 @@ def test_drafters_by_name() -> None:
         make_drafter("magic", VOCAB)
 
 
+def test_several_datastores_are_all_asked() -> None:
+    stores = [BruteForceRetriever([[1, 2, 3]], VOCAB), BruteForceRetriever([[1, 2, 4]], VOCAB)]
+    drafter = make_drafter("datastore", VOCAB, stores)
+    assert drafter is not None
+    (draft,) = drafter.propose([request([1, 2])])
+    assert set(draft.tokens[draft.parents == -1].tolist()) == {3, 4}
+    assert set(draft.sources.tolist()) == {1}
+    drafter.observe(1, np.array([4], np.int32))
+    assert drafter.stats()["calls"] == drafter.stats()["datastore: calls"] == 2
+
+
 def test_hybrid_counts_and_learns_in_all_its_drafters() -> None:
     drafter = make_drafter("hybrid", VOCAB, [BadStore(Unavailable("gone"))])
     assert drafter is not None
