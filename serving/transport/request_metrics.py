@@ -18,7 +18,7 @@ LOG = logging.getLogger("suffolk.server")
 
 @dataclass(slots=True)
 class Outcome:
-    """The name of the gRPC code that a request ended with."""
+    """The name of the gRPC code that a request ended with; what is done inside may know better than the error that it raises."""
 
     code: str = "OK"
 
@@ -63,7 +63,8 @@ class RequestMetrics:
         try:
             yield outcome
         except SuffolkError as error:
-            outcome.code = grpc_code(error).name
+            if outcome.code == "OK":
+                outcome.code = grpc_code(error).name
             raise
         except GeneratorExit:  # a stream whose reader went away
             outcome.code = "CANCELLED"

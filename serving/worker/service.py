@@ -49,9 +49,7 @@ class Service:
         self.admission = Admission(engine.slots + engine.queue, "--slots or --queue")
         self.metrics = Metrics(engine, self.admission.taken)
         if engine.target.tokenizer is not None:
-            encode_text(
-                engine.target, "a"
-            )  # its first call may set it up, which must not happen in two threads at once
+            encode_text(engine.target, "a")  # the first call may set it up, which must not happen in two threads
 
     def generate(self, request: decode_pb2.GenerateRequest, on_hang_up: OnHangUp) -> Iterator[decode_pb2.GenerateReply]:
         """The replies to one request, as they come.
@@ -65,12 +63,10 @@ class Service:
         """
         with self.metrics.answering("grpc", "Generate") as outcome, self.admission.enter():
             generation = self._start(request)
-            if on_hang_up(generation.cancel):
-                for step in generation:
-                    yield pack_reply(_reply(step, generation))
-            else:
+            if not on_hang_up(generation.cancel):
                 generation.cancel()
-                outcome.code = "CANCELLED"
+            for step in generation:
+                yield pack_reply(_reply(step, generation))
             if generation.stats.finish == "cancelled":
                 outcome.code = "CANCELLED"
                 raise Unavailable("the generation was cancelled: the caller is gone, or the worker is stopping")

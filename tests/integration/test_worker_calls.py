@@ -172,6 +172,8 @@ def test_a_client_that_cancels_or_hangs_up_gives_its_slot_back(target: Target) -
         with pytest.raises(Unavailable):
             next(queued)
         until(lambda: server.in_flight() == 0)
+        counted = 'suffolk_requests_total{code="CANCELLED",method="Generate",transport="grpc"} 3.0'
+        assert counted in page(server, "/metrics")[1]
         assert len(list(client.generate(PROMPT, SamplingSettings(max_new_tokens=3)))) == 3
 
 
