@@ -4,9 +4,10 @@ torch's own products over 2 to 64 rows take up to many times as long as over one
 any case. ``csrc/kernels/row_linear.h`` does better, on the model's own parameters where they lie.
 
 A row's result in the kernel is the same, bit for bit, whatever the number of rows, the row's place among them and the number
-of threads. ``accelerate`` therefore takes the kernel for all numbers of rows up to ``MOST_ROWS`` where it is ever faster,
-except where torch is clearly faster (by more than a tenth): a layer whose ``kernel_rows`` has no gap gives a token the
-same numbers in a tree pass as alone. The choice rests on a measurement, so two loads of a model may differ in rounding.
+of threads. ``accelerate`` therefore takes the kernel for all layers and all numbers of rows up to ``MOST_ROWS`` where it is
+ever faster, except where torch is clearly faster (by more than a tenth, over all layers): where ``kernel_rows`` has no gap
+linear layers give a token the same numbers in a tree pass as alone. The choice rests on a measurement, so two loads of a
+model may differ in rounding.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ _TRIAL_OUTPUTS = 8192
 _MIN_WEIGHTS = 1 << 16
 """Smaller layers take too little time to matter."""
 _CLEARLY = 1.1
+_PLAINLY = 3.0
 
 
 def accelerate(model: torch.nn.Module) -> int:
@@ -53,13 +55,12 @@ def accelerate(model: torch.nn.Module) -> int:
     for layer in model.modules():
         if type(layer) is torch.nn.Linear and _qualifies(layer):
             groups[layer.out_features, layer.in_features, layer.weight.dtype].append(layer)
-    changed = 0
-    for layers in groups.values():
-        rows = _faster_rows(layers) if _is_right(layers[0]) else frozenset()
-        for layer in layers if rows else []:
-            RowLinear.take_over(layer, rows)
-            changed += 1
-    return changed
+    right = [layers for layers in groups.values() if _is_right(layers[0])]
+    rows = _faster_rows(right) if right else frozenset()
+    chosen = [layer for layers in right for layer in layers] if rows else []
+    for layer in chosen:
+        RowLinear.take_over(layer, rows)
+    return len(chosen)
 
 
 class RowLinear(torch.nn.Linear):
@@ -167,23 +168,41 @@ def _is_right(layer: torch.nn.Linear) -> bool:
 
 
 @torch.inference_mode()
-def _faster_rows(layers: list[torch.nn.Linear]) -> frozenset[int]:
-    """The numbers of rows for which layers of one shape are to use the kernel."""
-    weights = itertools.cycle(_trial_weights(layers))
+def _faster_rows(groups: list[list[torch.nn.Linear]]) -> frozenset[int]:
+    """The numbers of rows for which all layers, in groups of one shape, are to use the kernel."""
     shares = {}
     for count, _ in _TRIALS:
-        rows = _some_rows(count, layers[0])
-        kernel: list[float] = []
-        plain: list[float] = []
-        while len(plain) < _ROUNDS.start or (len(plain) < _ROUNDS.stop and sum(kernel + plain) < _TRIAL_SECONDS):
-            kernel.append(
-                _seconds(row_linear, rows, next(weights))
-            )  # in turn, so that what else runs disturbs both alike
-            plain.append(_seconds(F.linear, rows, next(weights)))
-        shares[count] = min(kernel) / min(plain)
+        kernel = plain = 0.0
+        for layers in groups:
+            fastest = _compare(layers, count)
+            kernel += len(layers) * fastest[0]
+            plain += len(layers) * fastest[1]
+        shares[count] = kernel / plain
     if min(shares.values()) >= 1:
         return frozenset()
     return frozenset(itertools.chain(*(rows for count, rows in _TRIALS if shares[count] <= _CLEARLY)))
+
+
+def _compare(layers: list[torch.nn.Linear], count: int) -> tuple[float, float]:
+    """The fewest seconds of a layer over ``count`` rows: by the kernel, and by torch."""
+    weights = itertools.cycle(_trial_weights(layers))
+    rows = _some_rows(count, layers[0])
+    kernel: list[float] = []
+    plain: list[float] = []
+    while not _enough(kernel, plain):
+        kernel.append(_seconds(row_linear, rows, next(weights)))  # in turn: what else runs disturbs both alike
+        plain.append(_seconds(F.linear, rows, next(weights)))
+    parts = max(1.0, layers[0].out_features / _TRIAL_OUTPUTS)
+    return min(kernel) * parts, min(plain) * parts
+
+
+def _enough(kernel: list[float], plain: list[float]) -> bool:
+    """Whether what was measured decides: a few rounds, more of short calls, and one where the difference is plain to see."""
+    if not plain:
+        return False
+    if max(sum(kernel), sum(plain)) > max(_PLAINLY * min(sum(kernel), sum(plain)), _TRIAL_SECONDS):
+        return True
+    return len(plain) >= _ROUNDS.stop or (len(plain) >= _ROUNDS.start and sum(kernel + plain) > _TRIAL_SECONDS)
 
 
 def _trial_weights(layers: list[torch.nn.Linear]) -> Iterator[torch.Tensor]:

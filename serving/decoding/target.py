@@ -94,12 +94,12 @@ class Target:
         from serving.decoding import probe  # it drives a Target
 
         model.eval()
+        if accelerate:
+            accelerate_layers(model)
         name = name or type(model).__name__
         shapes = probe.layer_shapes(model, name)
         expected = probe.run_branches(model)
         model.set_attn_implementation(tree_attention.NAME)
-        if accelerate:
-            accelerate_layers(model)
         config = model.config.get_text_config(decoder=True)
         target = Target(
             name=name,

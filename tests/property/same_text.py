@@ -49,16 +49,16 @@ def target() -> Target:
     return Target.wrap(tiny_model("llama"))
 
 
-def make_cases(count: int, seed: int) -> list[Case]:
-    """``count`` random prompts under every law in turn."""
+def make_cases(prompts: int, seed: int, laws: tuple[SamplingSettings, ...] = LAWS) -> list[Case]:
+    """``prompts`` random prompts under every law."""
     rng = np.random.default_rng(seed)
     cases = []
-    for number in range(count):
-        law = LAWS[number % len(LAWS)]
+    for number in range(prompts):
         prompt = rng.integers(0, VOCAB if number % 3 else 12, int(rng.integers(1, 40))).tolist()
-        alone = eager_decoder(target(), None).generate(prompt, law)
-        list(alone)
-        cases.append(Case(tuple(prompt), law, tuple(alone.tokens)))
+        for law in laws:
+            alone = eager_decoder(target(), None).generate(prompt, law)
+            list(alone)
+            cases.append(Case(tuple(prompt), law, tuple(alone.tokens)))
     return cases
 
 
@@ -76,23 +76,24 @@ def make_drafters(cases: list[Case], seed: int) -> Mapping[str, Drafter]:
     }
 
 
-def run_together(cases: list[Case], slots: int, seed: int) -> Counter[str]:
-    """Let ``cases`` join a loop of ``slots`` at random times with random drafters, and some be cancelled; what was seen.
+def run_together(cases: list[Case], slots: int, seed: int, turn: int) -> Counter[str]:
+    """Let ``cases`` join a loop of ``slots`` in random order and at random times, and some be cancelled; what was seen.
 
+    Neighbours have different drafters; with ``turn`` 0 .. len(NAMES) - 1 every case has had every one.
     Raises AssertionError at the first token that differs.
     """
     rng = np.random.default_rng(seed)
     loop = eager_loop(target(), make_drafters(cases, seed), slots, capacity=160)
     waiting = [
-        Request(number, target(), case.prompt, case.law, name if name != "none" else "", int(rng.integers(1, 40)))
+        Request(number, target(), case.prompt, case.law, "" if name == "none" else name, int(rng.integers(1, 40)))
         for number, case in enumerate(cases)
-        for name in [NAMES[int(rng.integers(len(NAMES)))]]
+        for name in [NAMES[(number + turn) % len(NAMES)]]
     ]
     seen: Counter[str] = Counter()
     while waiting or loop.running:
         while waiting and loop.free and rng.random() < 0.7:
             loop.join(waiting.pop(int(rng.integers(len(waiting)))))
-        if loop.running and rng.random() < 0.01:
+        if loop.running and rng.random() < 0.002:
             loop.leave(loop.running[int(rng.integers(len(loop.running)))])
             seen["cancelled"] += 1
         for request, answer in loop.step():
@@ -112,15 +113,20 @@ def run_together(cases: list[Case], slots: int, seed: int) -> Counter[str]:
 def main() -> int:
     """Run as a command; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=2000, help="requests per batch size (default: %(default)s)")
+    parser.add_argument("--prompts", type=int, default=200, help="random prompts (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     total: Counter[str] = Counter()
-    for begin in range(0, args.requests, 200):
-        cases = make_cases(min(200, args.requests - begin), args.seed + begin)
-        for slots in BATCHES:
-            total += run_together(cases, slots, args.seed + begin + slots)
-        print(f"{begin + len(cases)} of {args.requests} prompts at batch {BATCHES}: {dict(total)}", flush=True)
+    for begin in range(0, args.prompts, 10):
+        cases = make_cases(min(10, args.prompts - begin), args.seed + begin)
+        for turn in range(len(NAMES)):
+            for slots in BATCHES:
+                total += run_together(cases, slots, args.seed + begin + slots, turn)
+        done = min(begin + 10, args.prompts)
+        print(
+            f"{done} of {args.prompts} prompts, {len(LAWS)} laws, {len(NAMES)} drafters, batches {BATCHES}: {dict(total)}"
+        )
+        sys.stdout.flush()
     print(f"all {total['finished']} finished outputs equal decoding alone without drafts")
     return 0
 

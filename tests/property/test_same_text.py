@@ -9,12 +9,12 @@ from tests.property.same_text import BATCHES, LAWS, Case, make_cases, run_togeth
 
 @pytest.fixture(scope="module")
 def cases() -> list[Case]:
-    return make_cases(2 * len(LAWS), 7)
+    return make_cases(6, 7, LAWS[::3])
 
 
 @pytest.mark.parametrize("slots", BATCHES)
 def test_requests_that_join_and_leave_get_the_tokens_they_get_alone(cases: list[Case], slots: int) -> None:
-    seen = run_together(cases, slots, slots)
-    assert seen["finished"] > 0.5 * len(cases)  # the others were cancelled
+    seen = run_together(cases, slots, slots, slots)
+    assert seen["finished"] > 0.8 * len(cases)  # the others were cancelled
     assert seen["missed"] > 0  # the lying drafter was asked
     assert seen["accepted datastore"] + seen["accepted hybrid"] > 0  # and others were right

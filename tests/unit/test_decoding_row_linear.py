@@ -205,7 +205,19 @@ def test_small_layers_and_wrong_sums_are_left_to_torch(monkeypatch):
 )
 def test_the_measurement_decides(monkeypatch, kernel, rows):
     monkeypatch.setattr(layers, "_seconds", lambda linear, x, w: 1.0 if linear is F.linear else kernel[len(x)])
-    assert layers._faster_rows([torch.nn.Linear(16, 16)]) == frozenset(rows)
+    assert layers._faster_rows([[torch.nn.Linear(16, 16)]]) == frozenset(rows)
+
+
+def test_one_decision_for_all_layers(monkeypatch):
+    """A small layer that torch does faster must not cost the pass its equal bits: all layers together decide."""
+
+    def seconds(linear, x, w):
+        return len(w) * (1.0 if linear is F.linear else 3.0 if len(w) < 100 else 0.5)
+
+    monkeypatch.setattr(layers, "_seconds", seconds)
+    small, large = [torch.nn.Linear(16, 16)] * 4, [torch.nn.Linear(16, 1000)] * 2
+    assert layers._faster_rows([small]) == frozenset()
+    assert layers._faster_rows([small, large]) == frozenset(range(1, MOST_ROWS + 1))
 
 
 def test_trials_cover_all_numbers_of_rows_and_large_layers_by_pieces():
