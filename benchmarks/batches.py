@@ -14,7 +14,7 @@ from benchmarks.decoding_options import PLAIN, DecodingOptions
 from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastore
 from benchmarks.prompts import load_prompts
 from datastore.errors import InvalidArgument
-from serving.decoding import cost_curve
+from serving.decoding.cost_store import find_costs
 from serving.decoding.engine import Engine
 from serving.decoding.generation import Generation
 from serving.decoding.settings import SamplingSettings
@@ -61,8 +61,8 @@ def measure_batches(
         capacity = max(len(ids) for _, ids in encoded) + options.max_new_tokens + options.max_nodes
         texts = [encoded[number % len(encoded)][1] for number in range(2 * max(sizes))]
         drafters = make_drafters(options, target.vocab_size, retriever)
-        curve = cost_curve.measure(target)
-        with Engine(target, drafters, curve, slots=max(sizes), capacity=capacity, queue=0) as engine:
+        found = find_costs(target, max(sizes), options.costs)
+        with Engine(target, drafters, found.costs, slots=max(sizes), capacity=capacity, queue=0) as engine:
             cache_bytes = engine.cache_bytes
             plain: dict[int, list[int]] = {}
             run_batch(engine, texts[:1], 1, PLAIN, settings, 1, plain)  # warms up
@@ -75,6 +75,7 @@ def measure_batches(
                         report(f"round {turn + 1}, batch {size}: {way} {run.tokens / run.seconds:.1f} tokens/s")
     return {
         "target": {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()},
+        "costs": {"source": found.source, "drifts": found.costs.drifts},
         "cache_bytes": cache_bytes,
         "prompts_skipped": skipped,
         "batches": {str(size): _summary(by_way) for size, by_way in runs.items()},

@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 
+from benchmarks.bandwidth import measure_bandwidth
 from benchmarks.decoding_options import CONTROL, PLAIN, DecodingOptions
 from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastore
 from benchmarks.decoding_summary import summarize
 from benchmarks.prompts import Prompt, load_prompts
 from benchmarks.transformers_decoding import TransformersModel
 from datastore.retriever import Retriever
-from serving.decoding import cost_curve
+from serving.decoding.cost_store import find_costs
 from serving.decoding.engine import Engine
 from serving.decoding.near_tie import first_difference
 from serving.decoding.settings import SamplingSettings
@@ -51,14 +52,15 @@ def measure_target(
         seed=options.seed,
         ignore_eos=options.ignore_eos,
     )
-    curve = cost_curve.measure(target)
-    measured = dict(zip([int(size) for size in curve.sizes], curve.seconds.tolist(), strict=True))
+    found = find_costs(target, 1, options.costs)
+    costs = found.costs
+    measured = dict(zip([int(size) for size in costs.sizes], costs.times(costs.sizes, 1, 0.0).tolist(), strict=True))
     rival = TransformersModel(options.model, target, options.assistant) if options.transformers else None
     ways = [*options.ways, *(() if rival is None else rival.ways)]
     longest = max(len(ids) for _, ids in encoded)
     drafters = make_drafters(options, target.vocab_size, retriever)
     capacity = longest + options.max_new_tokens + options.max_nodes
-    with Engine(target, drafters, curve, slots=1, capacity=capacity, queue=0) as engine:
+    with Engine(target, drafters, costs, slots=1, capacity=capacity, queue=0) as engine:
         warm_up = SamplingSettings(max_new_tokens=WARM_UP_TOKENS)
         _run(engine, PLAIN, encoded[0][1], warm_up, 1)
         if rival is not None:
@@ -79,7 +81,8 @@ def measure_target(
             report(f"{number + 1} of {len(turns)} {prompt.group} {prompt.name}: tokens/s {rates}")
     return {
         "target": {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()},
-        "cost_curve_seconds": measured,
+        "costs": {"source": found.source, "seconds_by_rows": measured, "drifts": costs.drifts},
+        "bandwidth": measure_bandwidth(target, measured[1]),
         "summary": summarize(runs, ways),
         "prompts_skipped": skipped,
         "runs": runs,

@@ -30,6 +30,7 @@ class DecodingOptions:
         max_nodes: largest tree.
         dtype, device: as in ``Target.load``.
         threads: CPU threads; None for torch's choice.
+        costs: file of ``suffolk tune``; None for what it stored, or a quick look.
     """
 
     model: str
@@ -51,6 +52,7 @@ class DecodingOptions:
     dtype: str = "auto"
     device: str = "auto"
     threads: int | None = None
+    costs: Path | None = None
 
     def __post_init__(self) -> None:
         if self.rounds < 1:

@@ -45,6 +45,18 @@ def decoding_lines(results: dict[str, Any]) -> list[str]:
             if name != PLAIN:
                 counts = ", ".join(f"{source} {count:,}" for source, count in each["accepted_by_source"].items())
                 lines.append(f"  {group}: {name}: {counts or 'none'}")
+    lines.append("milliseconds a step:")
+    for group, ways in summary.items():
+        for name, each in ways.items():
+            parts = {part: spent for part, spent in each["milliseconds_a_step"].items() if spent}
+            shown = ", ".join(f"{part} {spent:.2f}" for part, spent in parts.items())
+            lines.append(f"  {group}: {name}: {shown or 'no steps'}")
+    limit = results["bandwidth"]
+    lines.append(
+        f"memory: a pass reads {limit['weight_bytes_a_pass'] / 1e6:,.0f} MB of weights, the device "
+        f"{limit['device_bytes_a_second'] / 1e9:.1f} GB/s; a plain pass of {1e3 * limit['plain_pass_seconds']:.1f} ms is at "
+        f"{limit['share_of_limit']:.0%} of that limit"
+    )
     if results["prompts_skipped"]:
         lines.append(f"prompts left out, too long for the model with the answer: {len(results['prompts_skipped'])}")
     return [*lines, *(f"note: {note}" for note in NOTES)]

@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.decoding_options import PLAIN
 from datastore.draft_tree import source_name
+from serving.decoding.stats import PARTS
 
 ALL = "all"
 
@@ -46,6 +47,9 @@ def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], w
         "mean_generated_length": 1.0 if not steps else (_sum(runs, "tokens") - len(runs)) / steps,
         "accepted_by_source": dict(by_source),
         "nodes_verified_per_step": _share(_sum(runs, "nodes_verified"), steps),
+        "milliseconds_a_step": {
+            part: _share(1e3 * sum(run["seconds"][part] for run in runs), steps) for part in PARTS if part != "prefill"
+        },
         "draft_time_share": _share(sum(run["seconds"]["draft"] for run in runs), seconds),
         "missed": sum(sum(run["missed"].values()) for run in runs),
         "identical": len(runs) - len(differing),

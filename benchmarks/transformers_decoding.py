@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, StoppingCriteria
 
 from datastore.errors import InvalidArgument
 from serving.decoding.settings import SamplingSettings
@@ -17,6 +17,7 @@ from serving.decoding.target import Target
 PLAIN = "transformers"
 PROMPT_LOOKUP = "transformers prompt-lookup"
 ASSISTED = "transformers assisted"
+COMPILED = "transformers compiled"
 _LOOKUP_TOKENS = 10
 """What transformers' documentation sets."""
 
@@ -28,15 +29,16 @@ class TransformersModel:
         """Loads ``name`` once more, in the target's dtype and on its device; ``assistant``: the model that drafts."""
         self._model = _load(name, target)
         self._assistant = None if assistant is None else _load(assistant, target)
-        self._forward = self._model.forward
-        self._model.forward = self._timed
         self._eos_ids = sorted(target.eos_ids)
-        self._passes: list[float] = []
 
     @property
     def ways(self) -> tuple[str, ...]:
         """The names that ``run`` takes."""
-        return (PLAIN, PROMPT_LOOKUP) if self._assistant is None else (PLAIN, PROMPT_LOOKUP, ASSISTED)
+        compiled = (
+            (COMPILED,) if self._model.device.type == "cuda" else ()
+        )  # elsewhere transformers compiles nothing itself
+        assisted = () if self._assistant is None else (ASSISTED,)
+        return (PLAIN, *compiled, PROMPT_LOOKUP, *assisted)
 
     def run(self, way: str, prompt: Sequence[int], settings: SamplingSettings) -> tuple[list[int], dict[str, Any]]:
         """Generate; the tokens, and numbers as ``GenerationStats.to_dict`` has them."""
@@ -49,8 +51,10 @@ class TransformersModel:
             options["prompt_lookup_num_tokens"] = _LOOKUP_TOKENS
         elif way == ASSISTED:
             options["assistant_model"] = self._assistant
+        elif way == COMPILED:
+            options["cache_implementation"] = "static"  # transformers then compiles the forward pass
         ids = torch.tensor([prompt], device=self._model.device)
-        self._passes.clear()
+        watch = _FirstToken()
         begin = time.perf_counter()
         with torch.inference_mode():
             output = self._model.generate(
@@ -58,22 +62,31 @@ class TransformersModel:
                 attention_mask=torch.ones_like(ids),
                 max_new_tokens=settings.max_new_tokens,
                 pad_token_id=(self._eos_ids or [0])[0],
+                stopping_criteria=[watch],
                 **options,
             )
         end = time.perf_counter()
         tokens = output[0, len(prompt) :].tolist()
-        stats = GenerationStats(len(prompt), len(tokens), steps=len(self._passes) - 1)
-        stats.seconds["prefill"] = self._passes[0] - begin
-        stats.seconds["forward"] = end - self._passes[0]
+        stats = GenerationStats(len(prompt), len(tokens), steps=watch.passes - 1)
+        stats.seconds["prefill"] = watch.first - begin
+        stats.seconds["forward"] = end - watch.first
         return tokens, stats.to_dict()
 
-    def _timed(self, *args: Any, **kwargs: Any) -> Any:
-        """The model's forward pass; remembers when it ended."""
-        output = self._forward(*args, **kwargs)
-        if self._model.device.type == "cuda":
-            torch.cuda.synchronize(self._model.device)
-        self._passes.append(time.perf_counter())
-        return output
+
+class _FirstToken(StoppingCriteria):
+    """Never stops; counts the target's passes, each of which ends with a question whether to stop, and times the first."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+        self.first = 0.0
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
+        self.passes += 1
+        if self.passes == 1:
+            if input_ids.device.type == "cuda":
+                torch.cuda.synchronize(input_ids.device)
+            self.first = time.perf_counter()
+        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
 
 def _load(name: str, target: Target) -> Any:

@@ -22,6 +22,7 @@ COMMANDS = {
     "client": "ask a draft service",
     "generate": "generate text with drafts",
     "worker": "decode for many callers over gRPC",
+    "tune": "measure what a model's passes cost on this device",
     "bench": "measure retrieval and decoding",
 }
 """Subcommand -> one line of help. Each is a module of suffolk.commands with ``add_arguments(parser)`` and ``run(args) -> int``."""

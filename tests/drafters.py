@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
 from datastore.errors import Unavailable
-from serving.decoding.cost_curve import CostCurve
+from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import Drafter, DraftRequest
 from serving.decoding.planner import Offer, Planner
 from serving.decoding.request import Request, Step
@@ -48,19 +48,19 @@ class EveryNode(Planner):
     """Verifies all that is proposed, whatever it costs, so that tests do not depend on the clock."""
 
     def __init__(self) -> None:
-        super().__init__(CostCurve([1], [1.0]))
+        super().__init__(CostModel([1], [1.0]))
 
-    def choose(self, offers: Sequence[Offer], rows: int) -> None:
+    def choose(self, offers: Sequence[Offer], requests: int, rows: int, context: float) -> None:
         for offer in offers:
             offer.verified += len(offer.scores)
 
-    def record(self, offers: Sequence[Offer], requests: int, rows: int, seconds: float) -> None:
+    def record(self, offers: Sequence[Offer], requests: int, rows: int, context: float, seconds: float) -> None:
         pass
 
 
 def eager_loop(target: Target, drafters: Mapping[str, Drafter], slots: int = 1, capacity: int = 700) -> StepLoop:
     """A loop that drafts in every step and verifies every node."""
-    loop = StepLoop(target, drafters, CostCurve([1], [1.0]), slots, capacity)
+    loop = StepLoop(target, drafters, CostModel([1], [1.0]), slots, capacity)
     loop.planner = EveryNode()
     return loop
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from serving.decoding.cost_curve import CostCurve
+from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import Drafter
 from serving.decoding.engine import Engine
 from serving.decoding.target import Target
@@ -39,7 +39,7 @@ def working(
 ) -> Iterator[WorkerServer]:
     config = ServerConfig(**{"listen": (LOOPBACK,), "http": LOOPBACK, "grace": 0.2, **settings})
     with (
-        Engine(target, drafters, CostCurve([1], [1.0]), slots, capacity=4096, queue=queue) as engine,
+        Engine(target, drafters, CostModel([1], [1.0]), slots, capacity=4096, queue=queue) as engine,
         WorkerServer(config, Service(engine, target.name)) as server,
     ):
         yield server

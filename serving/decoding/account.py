@@ -1,61 +1,86 @@
-"""What drafting has earned for one request, and when it may be tried again."""
+"""What drafting has earned, for a request and for a drafter, and when it may be tried again."""
 
 from __future__ import annotations
 
 import math
 
-GRACE = 1.0
-_CAP = 10.0
-_FLOOR = -4.0
+_GRACE = 1.0
 _ALLOWANCE = 0.01
-
-
-class Account:
-    """Tokens that drafts brought less those that their time would have brought, for one request of one drafter.
-
-    It gets a hundredth of a token a step and stays within -4 and 10. A step that leaves it overdrawn is followed by a pause,
-    after which half of the debt is paid. So a run of bad luck changes nothing, a draft that costs little is tried often, and
-    drafts that never pay cost in the long run a hundredth of a step a step. Not thread-safe.
-    """
-
-    def __init__(self, balance: float = GRACE) -> None:
-        """``balance``: what may be lost before the first pause; below 0 it starts with one."""
-        self.balance = balance
-        self._waiting = _pause(balance)
-
-    def should_propose(self) -> bool:
-        """Whether to ask for a draft in this step; counts the step."""
-        self.balance = min(_CAP, self.balance + _ALLOWANCE)
-        if self._waiting:
-            self._waiting -= 1
-            return False
-        return True
-
-    def book(self, earned: float) -> None:
-        """A step that proposed brought ``earned`` tokens, its costs taken off."""
-        self.balance = min(_CAP, max(_FLOOR, self.balance + earned))
-        self._waiting = _pause(self.balance)
+_CAP = 10.0
+_PURSE_CAP = 40.0
+_PURSE_FLOOR = -20.0
+_SHARED = 0.5
+_WEALTH = 20.0
+_LINE = 2.0
+_REPAID = 0.1
+_LONGEST_PAUSE = 200
 
 
 class Purse:
-    """Hands out the balances of one drafter's new requests and takes back what ended ones have left, debts included.
+    """What all requests of one drafter may lose together: tokens that drafts brought less those that their time would have brought.
 
-    So many short requests may lose together what one long one may. Not thread-safe.
+    It begins with a plain step's worth, gets a hundredth of a token for every step of a request and half of what requests earn,
+    and bears the losses of those without savings; once it is empty they wait until it has a plain step's worth again. So drafts
+    that never pay cost in the long run a hundredth of a step a step, at any number of requests and however short
+    they are. It stays within -20 and 40: an accident is not held against a drafter for ever. Not thread-safe.
     """
 
     def __init__(self) -> None:
-        self._balance = GRACE
+        self._balance = _GRACE
+        self.lends = True
+
+    @property
+    def rich(self) -> bool:
+        """Whether the drafter earns by and large, so that a request which does not must be told apart."""
+        return self._balance > _WEALTH
 
     def open(self) -> Account:
-        """A new request's account: a plain step's worth if there is as much, or all of the debt."""
-        balance = min(GRACE, self._balance)
-        self._balance -= balance
-        return Account(balance)
+        """A new request's account."""
+        return Account(self)
 
-    def close(self, account: Account) -> None:
-        """The request of ``account`` has ended."""
-        self._balance = min(_CAP, max(_FLOOR, self._balance + account.balance))
+    def put(self, tokens: float) -> None:
+        """Add ``tokens``, losses if negative."""
+        self._balance = min(_PURSE_CAP, max(_PURSE_FLOOR, self._balance + tokens))
+        self.lends = self._balance > (0 if self.lends else _GRACE)
 
 
-def _pause(balance: float) -> int:
-    return math.ceil(max(0.0, -balance) / (2 * _ALLOWANCE))
+class Account:
+    """What one request of a drafter has saved. Not thread-safe.
+
+    One that loses two tokens in a row on top of its savings, while others of its drafter earn, pauses for ten steps a token.
+
+    Attributes:
+        balance: savings in tokens, 0..10.
+    """
+
+    def __init__(self, purse: Purse) -> None:
+        self.balance = 0.0
+        self._purse = purse
+        self._lost = 0.0
+        self._waiting = 0
+
+    def should_propose(self) -> bool:
+        """Whether to ask for a draft in this step; counts the step."""
+        self._purse.put(_ALLOWANCE)
+        if self._waiting:
+            self._waiting -= 1
+            return False
+        return self.balance > 0 or self._purse.lends
+
+    def book(self, earned: float, common: float = 0.0) -> None:
+        """A step that proposed brought ``earned`` tokens, its costs taken off; the purse bears ``common`` if it lends."""
+        if not self._purse.lends:
+            earned, common = earned - common, 0.0
+        shared = _SHARED * max(0.0, earned)
+        balance = self.balance + earned - shared
+        self.balance = min(_CAP, max(0.0, balance))
+        self._purse.put(shared + balance - self.balance - common)
+        self._lost = max(0.0, self._lost - earned) if self.balance == 0 else 0.0
+        if self._lost > _LINE and self._purse.rich:
+            self._waiting = min(_LONGEST_PAUSE, math.ceil(self._lost / _REPAID))
+            self._lost = 0.0
+
+    def close(self) -> None:
+        """The request has ended: its savings go to the purse."""
+        self._purse.put(self.balance)
+        self.balance = 0.0

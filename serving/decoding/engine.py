@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from datastore.errors import Internal, InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
-from serving.decoding.cost_curve import CostCurve
+from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import Drafter
 from serving.decoding.generation import Generation
 from serving.decoding.request import Request, Step, Tokens
@@ -32,7 +32,7 @@ class Engine:
         self,
         target: Target,
         drafters: Mapping[str, Drafter] | None = None,
-        curve: CostCurve | None = None,
+        costs: CostModel | None = None,
         slots: int = 8,
         capacity: int = 4096,
         queue: int = 64,
@@ -42,7 +42,7 @@ class Engine:
         Args:
             target: the model whose text is produced.
             drafters: by name; each request chooses one. ``close`` closes them.
-            curve: the target's costs; None to measure them now if there are drafters.
+            costs: the target's costs; None to measure them now if there are drafters.
             slots: requests that are decoded at once, 1..1024.
             capacity: tokens of a request, its prompt and its largest tree included.
             queue: requests that may wait for a slot, 0 or more.
@@ -54,7 +54,7 @@ class Engine:
         if queue < 0:
             raise InvalidArgument(f"queue is {queue}; it must be 0 or more")
         self._drafters = dict(drafters or {})
-        self._loop = StepLoop(target, self._drafters, curve, slots, capacity)
+        self._loop = StepLoop(target, self._drafters, costs, slots, capacity)
         self._names = tuple(sorted(self._drafters))
         self._queue = queue
         self._numbers = itertools.count(1)

@@ -10,10 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from serving.decoding.account import Account, Purse
-from serving.decoding.cost_curve import CostCurve
+from serving.decoding.cost_model import CostModel
 
 _MARGIN = 1.02
 """Trees must promise this much over plain decoding: costs and scores are estimates."""
+_STAKE = 4.0
+"""Tokens' worth of time that trees may cost in one pass on top of what their requests have saved: one wrong belief about a
+large pass must not cost more than many small ones could earn."""
+
+_RECHECK = 200
+"""After so many passes with drafts one is plain, so that what plain decoding costs is known and not only believed."""
+
+_OUTLIER = 1.5
+"""A pass is taken to have cost at most this often what it should: the machine may do something else meanwhile."""
 
 _BELIEF = 4.0
 """Accepted tokens' worth of belief in the scores before any were tried."""
@@ -45,14 +54,15 @@ class Offer:
 
 
 class Planner:
-    """Tree sizes from the cost curve, and from how far each drafter's scores have kept their promises.
+    """Tree sizes from the cost model, and from how far each drafter's scores have kept their promises.
 
     Scores are scaled by (tokens accepted) / (tokens that the scores promised), of late: the trees that look worth verifying
     are those whose scores are too high, so that even calibrated scores promise too much where little is accepted. Not thread-safe.
     """
 
-    def __init__(self, curve: CostCurve) -> None:
-        self.curve = curve
+    def __init__(self, costs: CostModel) -> None:
+        self.costs = costs
+        self._drafted = 0
         self._trust: defaultdict[str, _Trust] = defaultdict(_Trust)
         self._purses: defaultdict[str, Purse] = defaultdict(Purse)
 
@@ -60,25 +70,24 @@ class Planner:
         """The account of a new request of ``drafter``."""
         return self._purses[drafter].open()
 
-    def close(self, drafter: str, account: Account) -> None:
-        """The request has ended."""
-        self._purses[drafter].close(account)
+    def choose(self, offers: Sequence[Offer], requests: int, rows: int, context: float) -> None:
+        """Set how many of each offer's nodes to verify, in a pass that has ``rows`` rows without them, prompts' included.
 
-    def choose(self, offers: Sequence[Offer], rows: int) -> None:
-        """Set how many of each offer's nodes to verify, in a pass that has ``rows`` rows without them.
-
-        The best nodes of all requests together, as many as give the most expected tokens per second; 0 is a normal answer.
+        ``requests`` get a token each whatever is chosen, those without an offer too; they have ``context`` cached tokens in the
+        mean. The best nodes of all requests together, as many as give the most expected tokens per second; 0 is a normal answer.
         """
         sizes = [len(offer.scores) for offer in offers]
-        if not sum(sizes):
+        if not sum(sizes) or self._drafted >= _RECHECK:
             return
         scores = np.concatenate([self._trust[offer.drafter].kept * offer.scores for offer in offers])
         order = np.argsort(
             -scores, kind="stable"
         )  # within a request scores fall, so that its first nodes are chosen first
         promises = np.concatenate([[0.0], np.cumsum(scores[order], dtype=np.float64)])
-        times = self.curve.times(rows + np.arange(len(promises), dtype=np.float64))
-        rates = (len(offers) + promises) / times
+        times = self.costs.times(rows + np.arange(len(promises), dtype=np.float64), requests, context)
+        stake = _STAKE + sum(offer.account.balance for offer in offers)
+        most = times[0] + self.costs.time(requests, requests, context) * stake / requests
+        rates = np.where(times <= most, (requests + promises) / times, 0.0)
         best = int(np.argmax(rates))
         if rates[best] <= rates[0] * _MARGIN:
             return
@@ -87,16 +96,24 @@ class Planner:
             offer.verified += count
             offer.promised = float(offer.scores[:count].sum())
 
-    def record(self, offers: Sequence[Offer], requests: int, rows: int, seconds: float) -> None:
-        """Learn from a step of ``requests`` requests without prompts: its pass had ``rows`` rows and took ``seconds``."""
-        self.curve.update(rows, seconds)
+    def record(self, offers: Sequence[Offer], requests: int, rows: int, context: float, seconds: float | None) -> None:
+        """Learn from a step in which ``requests`` requests decoded: its pass had ``rows`` rows and took ``seconds``.
+
+        ``seconds`` is None for a pass that read prompts too: its nodes cost what they should.
+        """
+        if seconds is not None:
+            self.costs.update(rows, requests, context, seconds)
         nodes = sum(offer.verified for offer in offers)
-        plain = self.curve.time(rows - nodes)
-        extra = (seconds - plain) / nodes if nodes else 0.0
+        self._drafted = self._drafted + 1 if nodes else 0
+        sizes = np.asarray([requests, rows - nodes, rows], np.float64)
+        plain, without, whole = self.costs.times(sizes, requests, context).tolist()
+        spent = whole if seconds is None else min(seconds, _OUTLIER * whole)
+        extra = (spent - without) / nodes if nodes else 0.0
         for offer in offers:
             self._trust[offer.drafter].learn(offer)
-            cost = offer.seconds + extra * offer.verified
-            offer.account.book(offer.accepted - cost * requests / plain)
+            share = offer.seconds * len(offers) / requests  # one call for few costs about what one for all does
+            cost = share + extra * offer.verified
+            offer.account.book(offer.accepted - cost * requests / plain, (offer.seconds - share) * requests / plain)
 
 
 class _Trust:

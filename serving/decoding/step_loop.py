@@ -12,9 +12,9 @@ import torch
 
 from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument, ResourceExhausted, SuffolkError
-from serving.decoding import cost_curve
 from serving.decoding.account import Account
-from serving.decoding.cost_curve import CostCurve
+from serving.decoding.cost_measurement import measure
+from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import Drafter, Proposal, SampledChain, tree_of
 from serving.decoding.memory import memory_guard
 from serving.decoding.planner import Offer, Planner
@@ -57,7 +57,7 @@ class StepLoop:
         self,
         target: Target,
         drafters: Mapping[str, Drafter] | None = None,
-        curve: CostCurve | None = None,
+        costs: CostModel | None = None,
         slots: int = 1,
         capacity: int = 4096,
     ) -> None:
@@ -65,7 +65,7 @@ class StepLoop:
 
         Args:
             drafters: by name; requests choose. The loop calls them from one thread and leaves them open.
-            curve: the target's costs; None to measure them now if there are drafters.
+            costs: the target's costs; None to measure them now if there are drafters.
             slots: requests at once, 1..1024.
             capacity: tokens of a request, prompt and rejected nodes included.
 
@@ -80,9 +80,9 @@ class StepLoop:
         self.target = target
         self.cache = target.new_cache(slots, capacity)
         self.stats = LoopStats()
-        if drafters and curve is None:
-            curve = cost_curve.measure(target)
-        self.planner = None if curve is None else Planner(curve)
+        if drafters and costs is None:
+            costs = measure(target, slots)
+        self.planner = None if costs is None else Planner(costs)
         self._proposals = Proposals(drafters or {}, target.vocab_size)
         self._names = frozenset(drafters or {})
         self._running: list[Request] = []
@@ -129,9 +129,9 @@ class StepLoop:
         self._running.remove(request)
         self._free.append(request.slot)
         request.stats.finish = request.stats.finish or finish
-        if request.drafter and self.planner is not None and request.account is not None:
+        if request.account is not None:
             self._proposals.release(request)
-            self.planner.close(request.drafter, request.account)
+            request.account.close()
         self.stats.add_request(request.stats)
 
     def step(self) -> list[tuple[Request, Step | SuffolkError]]:
@@ -208,7 +208,7 @@ class StepLoop:
             request.stats.proposed_by_source.update(tree_of(proposal).sources.tolist())
         if self.planner is not None:
             rows = len(decoding) + reading_rows + sum(offer.verified for offer in offers.values())
-            self.planner.choose(list(offers.values()), rows)
+            self.planner.choose(list(offers.values()), len(decoding), rows, self._context(decoding))
         turns = []
         for request in decoding:
             offer = offers.get(request.number)
@@ -243,12 +243,18 @@ class StepLoop:
         return step
 
     def _learn(self, turns: Sequence[_Turn], clock: _Clock) -> None:
-        if self.planner is None or any(turn.offer is None and len(turn.layout) > 1 for turn in turns):
-            return  # prompts cost what they cost
+        decoding = [turn.request for turn in turns if turn.request.stats.steps]
+        if self.planner is None or not decoding:
+            return
         offers = [turn.offer for turn in turns if turn.offer is not None]
         rows = sum(len(turn.layout) for turn in turns)
         seconds = sum(clock.seconds[part] for part in ("forward", "verify", "compact"))
-        self.planner.record(offers, len(turns), rows, seconds)
+        alone = len(decoding) == len(turns)
+        self.planner.record(offers, len(decoding), rows, self._context(decoding), seconds if alone else None)
+
+    def _context(self, requests: Sequence[Request]) -> float:
+        """Cached tokens of ``requests`` in the mean."""
+        return float(np.mean(self.cache.lengths[[request.slot for request in requests]])) if requests else 0.0
 
     def _book(self, turns: Sequence[_Turn], clock: _Clock) -> None:
         self.stats.add_step(len(turns), sum(len(turn.layout) for turn in turns), clock.seconds)

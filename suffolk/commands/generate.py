@@ -26,6 +26,7 @@ from suffolk.commands.model_options import (
 )
 
 if TYPE_CHECKING:
+    from serving.decoding.cost_model import CostModel
     from serving.decoding.drafter import Drafter
     from serving.decoding.engine import Engine
     from serving.decoding.generation import Generation
@@ -117,13 +118,19 @@ def _generate(
     target: Target,
     ids: list[int],
 ) -> int:
+    from serving.decoding.cost_store import find_costs
+
     drafters = {} if drafter is None else {name: drafter}
-    with _engine(target, drafters, len(ids), settings, max_nodes) as engine:
+    found = find_costs(target, 1, args.costs) if drafters else None
+    costs = None if found is None else found.costs
+    with _engine(target, drafters, len(ids), settings, max_nodes, costs) as engine:
         generation = show(engine.generate(ids, settings, name, max_nodes), choose_colours(args.colour))
     report: dict[str, Any] = {"model": args.model, "drafter": name} | generation.stats.to_dict()
     report["tokens_generated"] = generation.tokens
     if settings.logprobs is not None:
         report["logprobs"] = [asdict(each) for each in generation.log_probabilities]
+    if found is not None:
+        report["costs"] = {"source": found.source, "ignored": found.ignored, "drifts": found.costs.drifts}
     if args.compare_plain:
         report["plain"] = _compare(target, ids, settings, generation)
     return _finish(args, report)
@@ -137,7 +144,12 @@ def _finish(args: argparse.Namespace, report: dict[str, Any]) -> int:
 
 
 def _engine(
-    target: Target, drafters: Mapping[str, Drafter], prompt_tokens: int, settings: SamplingSettings, max_nodes: int
+    target: Target,
+    drafters: Mapping[str, Drafter],
+    prompt_tokens: int,
+    settings: SamplingSettings,
+    max_nodes: int,
+    costs: CostModel | None = None,
 ) -> Engine:
     """An engine for one request of that size at a time."""
     from serving.decoding.engine import Engine
@@ -145,7 +157,9 @@ def _engine(
     room = settings.max_new_tokens
     if target.context_length is not None:
         room = max(0, min(room, target.context_length - prompt_tokens))
-    return Engine(target, drafters, slots=1, capacity=prompt_tokens + room + (max_nodes if drafters else 1), queue=0)
+    return Engine(
+        target, drafters, costs, slots=1, capacity=prompt_tokens + room + (max_nodes if drafters else 1), queue=0
+    )
 
 
 def _compare(target: Target, ids: list[int], settings: SamplingSettings, drafted: Generation) -> dict[str, Any]:

@@ -14,6 +14,7 @@ LOCAL: dict[str, Any] = {
     "datastore": None,
     "compare_plain": False,
     "deadline_ms": None,
+    "costs": None,
     "max_match": 16,
     "min_match": 1,
     "max_depth": 10,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datastore.errors import InvalidArgument
@@ -32,6 +33,12 @@ def add_draft_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--max-match", type=int, default=16, help="longest match, in tokens (default: %(default)s)")
     group.add_argument("--min-match", type=int, default=1, help="shortest match, in tokens (default: %(default)s)")
     group.add_argument("--max-depth", type=int, default=10, help="depth of drafts, in tokens (default: %(default)s)")
+    group.add_argument(
+        "--costs",
+        type=Path,
+        metavar="FILE",
+        help="what 'suffolk tune' measured (default: what it stored, or a quick look)",
+    )
 
 
 def add_device_options(group: argparse._ArgumentGroup) -> None:

@@ -98,13 +98,15 @@ def run(args: argparse.Namespace) -> int:
             capacity = min(capacity, target.context_length + max_nodes)
         _require_room(target, args.slots, capacity)
 
+        from serving.decoding.cost_store import find_costs
         from serving.decoding.engine import Engine
         from serving.worker.server import WorkerServer
         from serving.worker.service import Service
 
         made = {name: make_drafter(name, target.vocab_size, stores, limits) for name in names}
         drafters = {name: drafter for name, drafter in made.items() if drafter is not None}
-        with Engine(target, drafters, slots=args.slots, capacity=capacity, queue=args.queue) as engine:
+        costs = find_costs(target, args.slots, args.costs).costs if drafters else None
+        with Engine(target, drafters, costs, slots=args.slots, capacity=capacity, queue=args.queue) as engine:
             service = Service(engine, Path(args.model).name, max_nodes)
             LOG.info("%s", _facts(service))
             run_until_signal(WorkerServer(config, service))

@@ -14,7 +14,7 @@ import torch
 
 from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument, ResourceExhausted, Unavailable
-from serving.decoding.cost_curve import CostCurve
+from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import SampledChain
 from serving.decoding.engine import Engine
 from serving.decoding.generation import Generation
@@ -36,7 +36,7 @@ def target() -> Target:
 @pytest.fixture
 def engine(target: Target) -> Iterator[Engine]:
     drafters = {"prompt-lookup": PromptLookupDrafter(VOCAB)}
-    with Engine(target, drafters, CostCurve([1], [1.0]), slots=2, capacity=500, queue=3) as engine:
+    with Engine(target, drafters, CostModel([1], [1.0]), slots=2, capacity=500, queue=3) as engine:
         yield engine
 
 
@@ -161,7 +161,7 @@ def test_a_drafter_that_fails_in_every_way_costs_drafts_only(target: Target) -> 
         raise RuntimeError("no draft")
 
     drafters = {"failing": Failing(fail), "forgetful": Failing(lambda request: DraftTree.empty())}
-    with Engine(target, drafters, CostCurve([1], [1.0]), slots=2, capacity=500) as engine:
+    with Engine(target, drafters, CostModel([1], [1.0]), slots=2, capacity=500) as engine:
         generations = {name: engine.generate(PROMPT, SamplingSettings(max_new_tokens=30), name) for name in drafters}
         for generation in generations.values():
             list(generation)

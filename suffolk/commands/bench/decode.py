@@ -48,6 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dtype", default="auto", help="auto, float32, bfloat16, float16 or float64 (default: as stored)"
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ... (default: %(default)s)")
+    parser.add_argument(
+        "--costs",
+        type=Path,
+        metavar="FILE",
+        help="what 'suffolk tune' measured (default: what it stored, or a quick look)",
+    )
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: torch's choice)")
 
 
@@ -91,4 +97,5 @@ def read_options(args: argparse.Namespace) -> DecodingOptions:
         dtype=args.dtype,
         device=args.device,
         threads=args.threads,
+        costs=args.costs,
     )

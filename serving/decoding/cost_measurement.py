@@ -1,0 +1,112 @@
+"""Times passes of a target: a quick look before decoding, or a whole grid for ``suffolk tune``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from datastore.errors import InvalidArgument
+from serving.decoding.cost_model import CostModel, Sample
+from serving.decoding.kv_cache import KVCache, SlabLayer
+from serving.decoding.target import Target
+from serving.decoding.tree_layout import chain
+
+SIZES = (1, 2, 4, 8, 16, 32, 64)
+MAX_ROWS = 256
+"""Rows of the largest pass that is measured; beyond it the last slope goes on."""
+_CONTEXT = 128
+_LONG_CONTEXT = 1024
+_MAX_QUICK_SLOTS = 16
+_QUICK_SECONDS = 2.5
+_NEEDED = 3
+
+Point = tuple[int, int, int]
+"""Rows per request, requests, context."""
+
+
+def measure(target: Target, slots: int = 1, budget: float = _QUICK_SECONDS) -> CostModel:
+    """A quick look at up to ``slots`` requests: ten points or fewer, over and over for ``budget`` seconds.
+
+    A target so slow that one round takes longer is measured at the first points alone, three or more.
+    """
+    limit = target.context_length or _LONG_CONTEXT + SIZES[-1]
+    sizes = [size for size in SIZES if size < limit]
+    context = max(1, min(_CONTEXT, limit - sizes[-1]))
+    points = [(sizes[0], 1, context), *((size, 1, context) for size in (*sizes[3:4], *sizes[1:3], *sizes[4:]))]
+    if (batch := min(slots, _MAX_QUICK_SLOTS)) > 1:
+        points.insert(2, (1, batch, context))
+    if (long := min(_LONG_CONTEXT, limit - sizes[-1])) >= 2 * context:
+        points[3:3] = [(1, 1, long), (sizes[len(sizes) // 2], 1, long)]
+    return CostModel.fit(time_points(target, points, budget=budget))
+
+
+def grid(contexts: Sequence[int], slots: int, limit: int | None) -> list[Point]:
+    """The points of ``suffolk tune``: batches 1, 2, 4 ... slots, with 1..64 rows a request, behind each of ``contexts``.
+
+    Raises:
+        InvalidArgument: ``slots`` is not 1..MAX_ROWS, or a context is below 1 or leaves no room for the rows in ``limit`` tokens.
+    """
+    if not 1 <= slots <= MAX_ROWS:
+        raise InvalidArgument(f"slots is {slots}; it must be between 1 and {MAX_ROWS}")
+    for context in contexts:
+        if context < 1 or (limit is not None and context + SIZES[-1] > limit):
+            most = "" if limit is None else f" and {limit - SIZES[-1]}, or the model has no room for {SIZES[-1]} rows"
+            raise InvalidArgument(f"context {context} cannot be measured; it must be between 1{most}")
+    batches = sorted({min(2**power, slots) for power in range(slots.bit_length() + 1)})
+    return [
+        (size, batch, context)
+        for context in sorted(set(contexts))
+        for batch in batches
+        for size in SIZES
+        if size * batch <= MAX_ROWS
+    ]
+
+
+def time_points(
+    target: Target,
+    points: Sequence[Point],
+    rounds: int | None = None,
+    budget: float = float("inf"),
+    report: Callable[[int], None] = lambda passes: None,
+) -> list[Sample]:
+    """The fastest pass of ``rounds`` at each point, or of as many as ``budget`` seconds allow; ``report`` is told the passes done.
+
+    The fastest, because whatever else the machine does only adds time, and adds it unevenly; in rounds, so that a busy
+    while does not fall on one point. The first pass is a warm-up.
+
+    Raises:
+        ResourceExhausted: no memory for the cache.
+    """
+    cache = target.new_cache(1, max(batch * (size + context) for size, batch, context in points))
+    _fill(cache)
+    best: dict[Point, float] = {}
+    begin, done = time.perf_counter(), 0
+    _time_pass(target, cache, points[0])
+    while rounds is None or done < rounds * len(points):
+        if time.perf_counter() - begin > budget and len(best) >= min(_NEEDED, len(points)):
+            break
+        point = points[done % len(points)]
+        best[point] = min(best.get(point, np.inf), _time_pass(target, cache, point))
+        done += 1
+        report(done)
+    return [Sample(size * batch, batch, context, best[size, batch, context]) for size, batch, context in best]
+
+
+def _time_pass(target: Target, cache: KVCache, point: Point) -> float:
+    size, batch, context = point
+    cache.slots, cache.capacity = batch, size + context  # one slab, cut anew for every point
+    cache.lengths = np.full(batch, context)
+    layouts = [chain(np.zeros(size, np.int64))] * batch
+    begin = time.perf_counter()
+    target.forward(cache, range(batch), layouts, [size] * batch).argmax(-1).cpu()
+    return time.perf_counter() - begin
+
+
+def _fill(cache: KVCache) -> None:
+    """Some keys and values: what memory happens to hold may be denormal, and slow."""
+    for layer in cache.layers.layers:
+        if isinstance(layer, SlabLayer):
+            layer.keys.normal_()
+            layer.values.normal_()

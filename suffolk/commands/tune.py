@@ -1,0 +1,194 @@
+"""Measure what passes of a model cost on this device, and keep it: decoding then needs no quick look, and plans better.
+
+Times passes of 1 to 64 rows a request, for 1 to SLOTS requests, behind contexts of each length. 'suffolk generate' and 'suffolk
+bench decode' take up what is stored for their model, device, dtype and number of threads. Run it while the machine does
+nothing else.
+
+examples:
+  suffolk tune --model MODEL_FOLDER
+  suffolk tune --model MODEL_FOLDER --dtype bfloat16 --device cuda --slots 16 --contexts 128,1024,8192
+  suffolk tune --model MODEL_FOLDER --threads 8 --output costs.json --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from datastore.errors import InvalidArgument, NotFound
+
+if TYPE_CHECKING:
+    from serving.decoding.cost_model import CostModel, Sample
+    from serving.decoding.target import Target
+
+NODES = (4, 8, 16, 32, 64)
+PLAIN_SECONDS = 30.0
+"""Seconds between two lines of progress where there is no terminal."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``suffolk tune``."""
+    parser.add_argument("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
+    dtypes = ("auto", "float32", "bfloat16", "float16", "float64")
+    parser.add_argument("--dtype", choices=dtypes, default="auto", help="auto: as stored (default: %(default)s)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ... (default: %(default)s)")
+    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: torch's choice)")
+    parser.add_argument(
+        "--slots", type=int, default=8, metavar="N", help="most requests at once (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--contexts", default="128,1024", metavar="LIST", help="cached tokens per request (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, metavar="N", help="passes at each point (default: %(default)s)"
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE", help="where to keep it (default: in the user's cache)")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, store, print; returns the exit code."""
+    from serving.decoding.cost_measurement import grid, time_points
+    from serving.decoding.cost_model import CostModel
+    from serving.decoding.cost_store import CostKey, CostStore, save_costs
+
+    contexts = _numbers(args.contexts)
+    if args.rounds < 1:
+        raise InvalidArgument(f"--rounds is {args.rounds}; it must be 1 or more")
+    if args.output is not None and not args.output.absolute().parent.is_dir():
+        raise NotFound(f"--output {args.output}: there is no such folder; name a file in a folder that exists")
+    largest = grid(contexts, args.slots, None)  # refuse what is wrong before a model is loaded
+    target = _load(args, max(batch * (size + context) for size, batch, context in largest))
+    key = CostKey.of(target)
+    points = grid(contexts, args.slots, target.context_length)
+    with _progress(args.rounds * len(points)) as report:
+        samples = time_points(target, points, args.rounds, report=report)
+    costs = CostModel.fit(samples)
+    path = args.output or CostStore().path(key)
+    save_costs(costs, key, path)
+    result = _result(costs, samples)
+    if args.json:
+        print(json.dumps({"file": str(path), "slots": args.slots} | result))
+    else:
+        print("\n".join([*_lines(result), f"wrote {path}"]))
+    return 0
+
+
+def _load(args: argparse.Namespace, cache_tokens: int) -> Target:
+    import torch
+    import transformers
+
+    from serving.decoding.target import Target
+
+    messages: Any = transformers.utils.logging
+    messages.disable_progress_bar()
+    messages.set_verbosity_error()
+    if args.threads is not None:
+        if args.threads < 1:
+            raise InvalidArgument(f"--threads is {args.threads}; it must be 1 or more")
+        torch.set_num_threads(args.threads)
+    return Target.load(args.model, args.dtype, args.device, cache_tokens)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return sorted({int(part) for part in text.split(",")})
+    except ValueError as error:
+        raise InvalidArgument(f"--contexts is {text!r}; it must be numbers separated by commas") from error
+
+
+def _result(costs: CostModel, samples: list[Sample]) -> dict[str, Any]:
+    """The measured passes beside the model's, and how many accepted tokens trees must bring to pay, by requests and context."""
+    believed = [costs.time(each.rows, each.requests, each.context) for each in samples]
+    errors = [time / each.seconds - 1 for time, each in zip(believed, samples, strict=True)]
+    batches = sorted({(each.requests, each.context) for each in samples})
+    return {
+        "passes": [
+            {
+                "requests": each.requests, "context": each.context, "rows_per_request": each.rows // each.requests,
+                "seconds": each.seconds, "model_seconds": time,
+            }
+            for each, time in zip(samples, believed, strict=True)
+        ],
+        "error": {
+            "root_mean_square": (sum(error**2 for error in errors) / len(errors)) ** 0.5,
+            "largest": max(map(abs, errors)),
+        },
+        "break_even": [
+            {"requests": requests, "context": context, "accepted": {
+                str(nodes): costs.time(requests * (1 + nodes), requests, context)
+                / costs.time(requests, requests, context) - 1 for nodes in NODES
+            }}
+            for requests, context in batches
+        ],
+    }  # fmt: skip
+
+
+def _lines(result: dict[str, Any]) -> list[str]:
+    """The result for people."""
+    first = min(result["passes"], key=lambda each: (each["rows_per_request"], each["requests"], each["context"]))
+    sizes = sorted({each["rows_per_request"] for each in result["passes"]})
+    table: dict[tuple[int, int], dict[int, float]] = {}
+    for each in result["passes"]:
+        table.setdefault((each["requests"], each["context"]), {})[each["rows_per_request"]] = each["seconds"]
+    lines = [
+        "milliseconds of a pass (times one row of one request), by rows a request",
+        f"{'requests':>8} {'context':>8} " + "".join(f"{size:>16}" for size in sizes),
+    ]
+    for (requests, context), row in sorted(table.items()):
+        cells = [f"{row[size] * 1e3:.1f} ({row[size] / first['seconds']:.2f})" if size in row else "" for size in sizes]
+        lines.append(f"{requests:>8} {context:>8} " + "".join(f"{cell:>16}" for cell in cells))
+    lines += [
+        "",
+        "accepted tokens a request that trees of so many nodes must bring to pay",
+        f"{'requests':>8} {'context':>8} " + "".join(f"{nodes:>8}" for nodes in NODES),
+    ]
+    for each in result["break_even"]:
+        cells = [f"{each['accepted'][str(nodes)]:>8.2f}" for nodes in NODES]
+        lines.append(f"{each['requests']:>8} {each['context']:>8} " + "".join(cells))
+    error = result["error"]
+    return [
+        *lines,
+        "",
+        f"the model differs from these times by {error['root_mean_square']:.1%} (root mean square), {error['largest']:.1%} at most",
+    ]
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    """Shows how many passes of ``total`` are done: a bar on a terminal, a line now and then anywhere else."""
+    if not sys.stderr.isatty():
+        yield _plain_progress(total)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    rate = TextColumn("{task.fields[rate]:.1f} passes/s")
+    columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("measuring", total=total, rate=0.0)
+        begin = time.monotonic()
+        yield lambda done: progress.update(task, completed=done, rate=done / max(time.monotonic() - begin, 1e-9))
+
+
+def _plain_progress(total: int) -> Callable[[int], None]:
+    begin = last = time.monotonic()
+
+    def report(done: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= PLAIN_SECONDS:
+            last = now
+            rate = done / (now - begin)
+            left = (total - done) / rate
+            print(
+                f"{done} of {total} passes, {rate:.1f} passes/s, about {left:.0f} s left", file=sys.stderr, flush=True
+            )
+
+    return report
