@@ -18,16 +18,17 @@ from datastore.tokenizer import fingerprint, load_tokenizer
 from serving.decoding.drafter import Drafter
 from serving.decoding.target import Target
 from serving.draft_service.client import connect
-from serving.draft_service.url import is_url
 from serving.drafters.choose import make_drafter, require_match
 from serving.drafters.limits import Limits
+from serving.transport.url import is_url
 
 LIMITS = Limits()
 
 
 def make_drafters(options: DecodingOptions, vocab_size: int, retriever: Retriever | None) -> dict[str, Drafter]:
     """The drafters to be measured, by name. Raises InvalidArgument: a name is unknown, or needs a datastore."""
-    made = {name: make_drafter(name, vocab_size, retriever, LIMITS) for name in options.drafters}
+    retrievers = [] if retriever is None else [retriever]
+    made = {name: make_drafter(name, vocab_size, retrievers, LIMITS) for name in options.drafters}
     return {name: drafter for name, drafter in made.items() if drafter is not None}
 
 

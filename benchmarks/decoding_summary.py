@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.decoding_options import PLAIN
-from datastore.draft_tree import Source
+from datastore.draft_tree import source_name
 from serving.decoding.stats import PARTS
 
 ALL = "all"
@@ -56,11 +56,6 @@ def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], w
         "disagreements_per_100k_tokens": _share(1e5 * len(differing), _sum(runs, "tokens_compared")),
         "largest_near_tie_gap": max((run["near_tie_gap"] for run in differing), default=None),
     }
-
-
-def source_name(bits: int) -> str:
-    """Words for source bits: datastore, prompt-lookup, datastore+prompt-lookup ..."""
-    return "+".join(source.name.lower().replace("_", "-") for source in Source if source & bits and source.name)
 
 
 def _rate(runs: Sequence[dict[str, Any]], *parts: str) -> float:

@@ -23,6 +23,19 @@ class Source(IntFlag):
     HIERARCHY = 64
 
 
+def source_name(bits: int) -> str:
+    """Words for source bits: datastore, prompt-lookup, datastore+prompt-lookup ...; empty for 0."""
+    return "+".join(source.name.lower().replace("_", "-") for source in Source if source & bits and source.name)
+
+
+def source_bits(name: str) -> int:
+    """The inverse of ``source_name``; InvalidArgument for a word that is no source."""
+    try:
+        return sum(int(Source[word.upper().replace("-", "_")]) for word in name.split("+") if word)
+    except KeyError as error:
+        raise InvalidArgument(f"source {name!r}: {error.args[0]} is unknown; is this version too old?") from None
+
+
 @dataclass(frozen=True, slots=True)
 class DraftTree:
     """Candidate continuations of one context, one node per token, parents before children.

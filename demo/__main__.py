@@ -15,10 +15,10 @@ from typing import Any
 
 from benchmarks.decoding import measure_decoding
 from benchmarks.decoding_options import DecodingOptions
-from benchmarks.decoding_summary import source_name
 from benchmarks.draft_server import served
 from benchmarks.table import format_table
 from datastore.datastore import open_datastore
+from datastore.draft_tree import source_name
 from datastore.errors import SuffolkError
 from datastore.tokenizer import fingerprint, load_tokenizer
 from demo.model import NAME, fetch_model

@@ -5,30 +5,81 @@
     store.lookup(ids)                                   # Match(length=7, count=42)
     store.draft(ids, max_nodes=16)                      # DraftTree
 
+Decoding, many requests at once, from threads or from an event loop:
+
+    import asyncio
+    import suffolk
+
+    target = suffolk.Target.load("model/")              # or a hub name
+    drafter = suffolk.make_drafter("prompt-lookup", target.vocab_size)
+    prompt = target.tokenizer("one two three, one two").input_ids
+    settings = suffolk.SamplingSettings(max_new_tokens=30, temperature=0.7, seed=1)
+
+    with suffolk.Engine(target, {"prompt-lookup": drafter}) as engine:
+        generation = engine.generate(prompt, settings, "prompt-lookup")
+        for step in generation:                         # as it comes; generation.cancel() ends it
+            print("".join(text for text, source in step.pieces), end="")
+
+        async def generate() -> list[int]:
+            return [token async for step in engine.generate(prompt, settings) for token in step.tokens]
+
+        assert asyncio.run(generate()) == generation.tokens  # drafts do not change the text
+
+An engine in another process, which 'suffolk worker' is, answers ``suffolk.connect_worker("grpc://host:port").generate(...)``.
+
 The names here are the public interface; everything behind them may move.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from datastore import ContextIndex, Datastore, DraftTree, Match, Retriever, Source, __version__, open_datastore
 from datastore.errors import InvalidArgument, SuffolkError
 
 if TYPE_CHECKING:
+    from serving.decoding.engine import Engine
+    from serving.decoding.generation import Generation
+    from serving.decoding.settings import SamplingSettings
+    from serving.decoding.target import Target
     from serving.draft_service.client import RemoteDatastore
+    from serving.drafters.choose import make_drafter
+    from serving.worker.client import connect_worker
 
 __all__ = [
     "ContextIndex",
     "Datastore",
     "DraftTree",
+    "Engine",
+    "Generation",
     "Match",
     "Retriever",
+    "SamplingSettings",
     "Source",
     "SuffolkError",
+    "Target",
     "__version__",
+    "connect_worker",
+    "make_drafter",
     "open",
 ]
+
+_LAZY = {
+    "Engine": "serving.decoding.engine",
+    "Generation": "serving.decoding.generation",
+    "SamplingSettings": "serving.decoding.settings",
+    "Target": "serving.decoding.target",
+    "connect_worker": "serving.worker.client",
+    "make_drafter": "serving.drafters.choose",
+}
+"""Names that torch or gRPC come with: loaded when somebody asks for them."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)
 
 
 def open(path_or_url: str, residency: str = "mmap") -> Datastore | RemoteDatastore:

@@ -21,6 +21,7 @@ COMMANDS = {
     "serve": "serve datastores over gRPC",
     "client": "ask a draft service",
     "generate": "generate text with drafts",
+    "worker": "decode for many callers over gRPC",
     "tune": "measure what a model's passes cost on this device",
     "bench": "measure retrieval and decoding",
 }
@@ -32,6 +33,7 @@ EXAMPLES = """examples:
   suffolk lookup STORE "def __init__(self"
   suffolk serve STORE --listen 127.0.0.1:7700
   suffolk generate --model MODEL_FOLDER --datastore grpc://127.0.0.1:7700/STORE "Write a sort function."
+  suffolk worker --model MODEL_FOLDER --datastore STORE --listen 127.0.0.1:7710
 
 'suffolk COMMAND --help' shows the options of a command and examples."""
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from datastore.retriever import Retriever
 from serving.draft_service.client import RemoteDatastore, connect
-from serving.draft_service.endpoint import Endpoint
-from serving.draft_service.server import DraftServer, ServerConfig
+from serving.draft_service.server import DraftServer, DraftServerConfig
+from serving.transport.endpoint import Endpoint
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
 PATIENT = 10.0
@@ -18,7 +18,7 @@ PATIENT = 10.0
 
 @contextmanager
 def serving(datastores: Mapping[str, Retriever], **settings: Any) -> Iterator[DraftServer]:
-    config = ServerConfig(**{"listen": (LOOPBACK,), "http": LOOPBACK, "grace": 2.0, **settings})
+    config = DraftServerConfig(**{"listen": (LOOPBACK,), "http": LOOPBACK, "grace": 2.0, **settings})
     with DraftServer(config, datastores) as server:
         yield server
 

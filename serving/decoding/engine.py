@@ -55,6 +55,7 @@ class Engine:
             raise InvalidArgument(f"queue is {queue}; it must be 0 or more")
         self._drafters = dict(drafters or {})
         self._loop = StepLoop(target, self._drafters, costs, slots, capacity)
+        self._names = tuple(sorted(self._drafters))
         self._queue = queue
         self._numbers = itertools.count(1)
         self._waiting: deque[Generation] = deque()
@@ -70,6 +71,25 @@ class Engine:
     @property
     def target(self) -> Target:
         return self._loop.target
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """The names that a request may choose from, sorted."""
+        return self._names
+
+    @property
+    def slots(self) -> int:
+        return self._loop.cache.slots
+
+    @property
+    def capacity(self) -> int:
+        """Tokens of a request, its prompt and its largest tree included."""
+        return self._loop.cache.capacity
+
+    @property
+    def queue(self) -> int:
+        """Requests that may wait for a slot."""
+        return self._queue
 
     @property
     def cache_bytes(self) -> int:
@@ -117,6 +137,10 @@ class Engine:
         """Counts and seconds so far, and what runs and waits now."""
         with self._changed:
             return self._stats | {"running": len(self._running), "waiting": len(self._waiting)}
+
+    def join(self) -> None:
+        """Wait until the engine has ended: died, or was closed."""
+        self._thread.join()
 
     def close(self) -> None:
         """Cancel what runs, end the thread, close the drafters. Calling it again does nothing."""

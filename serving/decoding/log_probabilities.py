@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class LogProbability:
 
 def log_probabilities(logits: torch.Tensor, tokens: torch.Tensor, alternatives: int) -> list[LogProbability]:
     """One for each row of ``logits`` float[n, vocab], the target's own, with the text's token there: ``tokens`` int64[n]."""
+    import torch  # here, because clients of a worker read log-probabilities and need no torch
+
     laws = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
     own = laws.gather(1, tokens[:, None])[:, 0].tolist()
     best = laws.topk(min(alternatives, laws.shape[-1]), dim=-1)

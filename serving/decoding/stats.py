@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+BY_SOURCE = ("proposed_by_source", "verified_by_source", "accepted_by_source")
 PARTS = ("prefill", "draft", "forward", "verify", "compact", "other")
 
 
@@ -19,9 +20,9 @@ class GenerationStats:
         tokens: tokens generated, the first included.
         steps: target passes after the prompt's.
         proposals: steps in which the drafter was asked.
-        nodes_proposed, nodes_verified: nodes that came, and nodes the target looked at.
-        accepted: accepted drafted tokens; ``accepted_by_source``: the same by source bits (a shared node counts once, under
-            all its bits together).
+        proposed_by_source, verified_by_source, accepted_by_source: nodes that came, nodes the target looked at, and accepted
+            drafted tokens, by source bits (a shared node counts once, under all its bits together); ``nodes_proposed``,
+            ``nodes_verified`` and ``accepted`` are their sums.
         missed: proposals that failed, by reason: faults the loop caught, and those the drafter reports.
         seconds: of the steps it took part in, by part: prefill, draft, forward, verify, compact, other.
         finish: why the text ended: eos, stop, length (max_new_tokens), context (the model's length), cancelled or error; empty
@@ -32,12 +33,20 @@ class GenerationStats:
     tokens: int = 0
     steps: int = 0
     proposals: int = 0
-    nodes_proposed: int = 0
-    nodes_verified: int = 0
+    proposed_by_source: Counter[int] = field(default_factory=Counter)
+    verified_by_source: Counter[int] = field(default_factory=Counter)
     accepted_by_source: Counter[int] = field(default_factory=Counter)
     missed: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
     finish: str = ""
+
+    @property
+    def nodes_proposed(self) -> int:
+        return sum(self.proposed_by_source.values())
+
+    @property
+    def nodes_verified(self) -> int:
+        return sum(self.verified_by_source.values())
 
     @property
     def accepted(self) -> int:
@@ -65,9 +74,15 @@ class GenerationStats:
     def to_dict(self) -> dict[str, Any]:
         """All fields and derived values, ready for JSON."""
         fields = asdict(self)
-        fields["accepted_by_source"] = {str(bits): count for bits, count in self.accepted_by_source.items()}
-        fields["missed"] = dict(self.missed)
-        derived = ("accepted", "mean_generated_length", "decode_seconds", "tokens_per_second")
+        fields |= _by_source(self) | {"missed": dict(self.missed)}
+        derived = (
+            "nodes_proposed",
+            "nodes_verified",
+            "accepted",
+            "mean_generated_length",
+            "decode_seconds",
+            "tokens_per_second",
+        )
         return fields | {name: getattr(self, name) for name in derived}
 
 
@@ -79,7 +94,7 @@ class LoopStats:
         passes: forward passes of the target; ``rows`` in them, and ``turns``: requests that took part, summed over passes.
         seconds: by part, prompts not told apart.
         requests: requests that ended; ``finished``: the same by why.
-        tokens, steps, proposals, nodes_proposed, nodes_verified, accepted_by_source, missed: sums over ended requests.
+        tokens, steps, proposals, missed, and those by source: sums over ended requests.
     """
 
     passes: int = 0
@@ -92,8 +107,8 @@ class LoopStats:
     tokens: int = 0
     steps: int = 0
     proposals: int = 0
-    nodes_proposed: int = 0
-    nodes_verified: int = 0
+    proposed_by_source: Counter[int] = field(default_factory=Counter)
+    verified_by_source: Counter[int] = field(default_factory=Counter)
     accepted_by_source: Counter[int] = field(default_factory=Counter)
     missed: Counter[str] = field(default_factory=Counter)
 
@@ -109,14 +124,17 @@ class LoopStats:
         """Book a request that has ended."""
         self.requests += 1
         self.finished[stats.finish] += 1
-        for name in ("prompt_tokens", "tokens", "steps", "proposals", "nodes_proposed", "nodes_verified"):
+        for name in ("prompt_tokens", "tokens", "steps", "proposals"):
             setattr(self, name, getattr(self, name) + getattr(stats, name))
-        self.accepted_by_source.update(stats.accepted_by_source)
+        for name in BY_SOURCE:
+            getattr(self, name).update(getattr(stats, name))
         self.missed.update(stats.missed)
 
     def to_dict(self) -> dict[str, Any]:
         """All fields and derived values, ready for JSON."""
         fields = asdict(self)
-        fields["accepted_by_source"] = {str(bits): count for bits, count in self.accepted_by_source.items()}
-        fields |= {"finished": dict(self.finished), "missed": dict(self.missed)}
-        return fields
+        return fields | _by_source(self) | {"finished": dict(self.finished), "missed": dict(self.missed)}
+
+
+def _by_source(stats: GenerationStats | LoopStats) -> dict[str, dict[str, int]]:
+    return {name: {str(bits): count for bits, count in getattr(stats, name).items()} for name in BY_SOURCE}

@@ -205,7 +205,7 @@ class StepLoop:
             drafts[request.number] = _cut(proposal, request.room)
             offers[request.number] = _offer(request.drafter, request.account, drafts[request.number], spent)
             request.stats.proposals += 1
-            request.stats.nodes_proposed += len(tree_of(proposal))
+            request.stats.proposed_by_source.update(tree_of(proposal).sources.tolist())
         if self.planner is not None:
             rows = len(decoding) + reading_rows + sum(offer.verified for offer in offers.values())
             self.planner.choose(list(offers.values()), len(decoding), rows, self._context(decoding))
@@ -216,7 +216,7 @@ class StepLoop:
             if offer is not None:
                 draft = drafts[request.number]
                 proposal = draft.head(offer.verified) if isinstance(draft, DraftTree) else draft
-                request.stats.nodes_verified += offer.verified
+                request.stats.verified_by_source.update(tree_of(proposal).sources.tolist())
             layout = lay_out(int(request.tokens[request.length - 1]), tree_of(proposal))
             turns.append(_Turn(request, layout, len(layout), proposal, offer))
         return turns

@@ -20,24 +20,17 @@ from datastore.retriever import (
 )
 from serving.draft_service import limits, wire
 from serving.draft_service.breaker import CircuitBreaker
-from serving.draft_service.status import error_of
-from serving.draft_service.tls import TlsFiles, channel_credentials
-from serving.draft_service.url import DatastoreUrl, parse_url
 from serving.proto import draft_pb2, draft_pb2_grpc
+from serving.transport.channel import open_channel
+from serving.transport.status import error_of
+from serving.transport.tokens import pack_tokens, to_tokens
+from serving.transport.url import ServiceUrl, parse_url
 
 DEFAULT_DEADLINE = 0.02
 """Seconds for a draft or lookup: about one decoding step of a small model; later, a plain step has won."""
 MAX_DEADLINE = 3600.0
 INFO_DEADLINE = 5.0
 """Seconds for facts and for the first contact, which no decoding step waits for."""
-OPTIONS = (
-    ("grpc.max_send_message_length", limits.MAX_REQUEST_BYTES),
-    ("grpc.max_receive_message_length", limits.MAX_REPLY_BYTES),
-    ("grpc.max_metadata_size", limits.MAX_METADATA_BYTES),
-    ("grpc.initial_reconnect_backoff_ms", 100),  # a restarted server is found again within about a second,
-    ("grpc.min_reconnect_backoff_ms", 100),  # where the defaults back off to two minutes
-    ("grpc.max_reconnect_backoff_ms", 1000),
-)
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 
@@ -74,14 +67,14 @@ class RemoteDatastore:
     A reply is checked before it is believed: a server that lies gives Internal, never a tree that is none.
     """
 
-    def __init__(self, url: str, parts: DatastoreUrl, deadline: float, breaker: CircuitBreaker) -> None:
+    def __init__(self, url: str, parts: ServiceUrl, deadline: float, breaker: CircuitBreaker) -> None:
         self.url = url
         self.deadline = deadline
         self.breaker = breaker
         self._name = parts.name
         self._vocab_size = 0
         self._closed = False
-        self._channel = _open_channel(parts)
+        self._channel = open_channel(parts, limits.MAX_REQUEST_BYTES, limits.MAX_REPLY_BYTES)
         self._stub = draft_pb2_grpc.DraftServiceStub(self._channel)
 
     def lookup(self, ids: Tokens, max_match: int = DEFAULT_MAX_MATCH, min_match: int = DEFAULT_MIN_MATCH) -> Match:
@@ -202,17 +195,11 @@ class RemoteDatastore:
             raise Unavailable(f"{self.url}: {error}; open it again") from None
 
 
-def _open_channel(parts: DatastoreUrl) -> grpc.Channel:
-    if not parts.tls:
-        return grpc.insecure_channel(parts.target, OPTIONS)
-    return grpc.secure_channel(parts.target, channel_credentials(TlsFiles(parts.cert, parts.key, parts.ca)), OPTIONS)
-
-
 def _tails(contexts: Sequence[Tokens], max_match: int) -> list[bytes]:
     """The end of each context, as far as a match can reach, as bytes."""
     limits.check_batch(len(contexts))
     return [
-        wire.pack_tokens(wire.to_tokens(context[max(0, len(context) - max_match) :], f"contexts[{place}]"))
+        pack_tokens(to_tokens(context[max(0, len(context) - max_match) :], f"contexts[{place}]"))
         for place, context in enumerate(contexts)
     ]
 

@@ -9,45 +9,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_health.v1 import health
 
 from datastore import retriever
 from datastore.errors import SuffolkError
 from datastore.version import __version__
 from serving.draft_service import limits, wire
 from serving.draft_service.service import Expired, Service
-from serving.draft_service.status import error_text, grpc_code
 from serving.proto import draft_pb2, draft_pb2_grpc
+from serving.transport.grpc_server import build_grpc_server
+from serving.transport.status import error_text, grpc_code
+from serving.transport.tokens import unpack_tokens
 
 SERVICE_NAME = draft_pb2.DESCRIPTOR.services_by_name["DraftService"].full_name
-SPARE_THREADS = 8
-"""Threads beyond the admitted requests: they refuse what is too much and answer health checks."""
-BACKLOG = 256
-"""Calls that may wait for one of the threads; gRPC refuses what is beyond."""
-OPTIONS = (
-    ("grpc.so_reuseport", 0),  # else a second server takes half of the calls instead of failing to start
-    ("grpc.max_receive_message_length", limits.MAX_REQUEST_BYTES),
-    ("grpc.max_send_message_length", limits.MAX_REPLY_BYTES),
-    ("grpc.max_metadata_size", limits.MAX_METADATA_BYTES),
-)
 Reply = TypeVar("Reply")
 
 
 def build_server(service: Service) -> tuple[grpc.Server, health.HealthServicer]:
     """A server that is not yet bound or started, and its health service."""
-    pool = ThreadPoolExecutor(service.admission.places + SPARE_THREADS, thread_name_prefix="draft")
-    server = grpc.server(pool, options=OPTIONS, maximum_concurrent_rpcs=service.admission.places + BACKLOG)
-    draft_pb2_grpc.add_DraftServiceServicer_to_server(Servicer(service), server)
-    healthy = health.HealthServicer()
-    healthy.set(SERVICE_NAME, health_pb2.HealthCheckResponse.SERVING)
-    health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
-    reflection.enable_server_reflection((SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-    return server, healthy
+    return build_grpc_server(
+        SERVICE_NAME,
+        partial(draft_pb2_grpc.add_DraftServiceServicer_to_server, Servicer(service)),
+        service.admission.places,
+        limits.MAX_REQUEST_BYTES,
+        limits.MAX_REPLY_BYTES,
+    )
 
 
 class Servicer(draft_pb2_grpc.DraftServiceServicer):
@@ -75,10 +65,7 @@ class Servicer(draft_pb2_grpc.DraftServiceServicer):
         limits.check_batch(len(request.queries))
         trees = self._service.draft(
             request.datastore,
-            [
-                wire.unpack_tokens(query.context, f"queries[{place}].context")
-                for place, query in enumerate(request.queries)
-            ],
+            [unpack_tokens(query.context, f"queries[{place}].context") for place, query in enumerate(request.queries)],
             request.max_match if request.HasField("max_match") else retriever.DEFAULT_MAX_MATCH,
             request.min_match if request.HasField("min_match") else retriever.DEFAULT_MIN_MATCH,
             request.max_depth if request.HasField("max_depth") else retriever.DEFAULT_MAX_DEPTH,
@@ -94,7 +81,7 @@ class Servicer(draft_pb2_grpc.DraftServiceServicer):
         limits.check_batch(len(request.contexts))
         matches = self._service.lookup(
             request.datastore,
-            [wire.unpack_tokens(data, f"contexts[{place}]") for place, data in enumerate(request.contexts)],
+            [unpack_tokens(data, f"contexts[{place}]") for place, data in enumerate(request.contexts)],
             request.max_match if request.HasField("max_match") else retriever.DEFAULT_MAX_MATCH,
             request.min_match if request.HasField("min_match") else retriever.DEFAULT_MIN_MATCH,
             expired,

@@ -12,8 +12,10 @@ import numpy.typing as npt
 from datastore import retriever
 from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument
-from serving.draft_service import limits, wire
+from serving.draft_service import limits
 from serving.draft_service.service import Service
+from serving.transport.limits import MAX_NAME
+from serving.transport.tokens import to_tokens
 
 DRAFT_KEYS = ("contexts", "datastore", "max_match", "min_match", "max_depth", "max_nodes")
 LOOKUP_KEYS = ("contexts", "datastore", "max_match", "min_match")
@@ -74,7 +76,7 @@ def _fields(body: bytes, known: tuple[str, ...]) -> dict[str, Any]:
         raise InvalidArgument(f"body: a JSON {type(fields).__name__}; give an object with the keys {', '.join(known)}")
     for key in fields:
         if key not in known:
-            raise InvalidArgument(f"{key[: limits.MAX_NAME]}: no such key; the keys are {', '.join(known)}")
+            raise InvalidArgument(f"{key[:MAX_NAME]}: no such key; the keys are {', '.join(known)}")
     return fields
 
 
@@ -97,7 +99,7 @@ def _contexts(fields: dict[str, Any]) -> list[npt.NDArray[np.int32]]:
     if not isinstance(contexts, list) or not all(isinstance(context, list) for context in contexts):
         raise InvalidArgument("contexts: give a list of lists of token ids")
     limits.check_batch(len(contexts))
-    return [wire.to_tokens(context, f"contexts[{place}]") for place, context in enumerate(contexts)]
+    return [to_tokens(context, f"contexts[{place}]") for place, context in enumerate(contexts)]
 
 
 def _budgets(fields: dict[str, Any], size: int) -> list[int]:

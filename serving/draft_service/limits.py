@@ -8,27 +8,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from datastore.errors import InvalidArgument
+from serving.transport.limits import MAX_NAME, MAX_NODES, check_range
 
-MAX_NAME = 128
-"""Characters of a datastore's name."""
 MAX_CONTEXT = 4096
 """Tokens of one context; only the last max_match of them are used."""
 MAX_BATCH = 256
 """Queries of one request."""
 MAX_DEPTH = 64
 """Tokens on the longest path of a draft tree."""
-MAX_NODES = 1024
-"""Nodes of one draft tree."""
 MAX_BATCH_NODES = 131_072
 """Nodes of all trees of one request: at 20 bytes a node the largest reply stays below MAX_REPLY_BYTES."""
 MAX_REQUEST_BYTES = 1 << 20
 """Size of one request, gRPC message or HTTP body."""
 MAX_REPLY_BYTES = 4 << 20
 """Size of one reply."""
-MAX_METADATA_BYTES = 8 << 10
-"""Size of the headers of one call."""
-MAX_ERROR_TEXT = 1024
-"""Characters of an error's message on the wire, so that it always fits into the trailers."""
 
 
 def check_name(name: str) -> None:
@@ -39,8 +32,8 @@ def check_name(name: str) -> None:
 
 
 def check_match(max_match: int, min_match: int) -> None:
-    _check_range("max_match", max_match, 1, MAX_CONTEXT)
-    _check_range("min_match", min_match, 1, MAX_CONTEXT)
+    check_range("max_match", max_match, 1, MAX_CONTEXT)
+    check_range("min_match", min_match, 1, MAX_CONTEXT)
     if min_match > max_match:
         raise InvalidArgument(
             f"min_match is {min_match}, above max_match, {max_match}; lower min_match or raise max_match"
@@ -48,7 +41,7 @@ def check_match(max_match: int, min_match: int) -> None:
 
 
 def check_depth(max_depth: int) -> None:
-    _check_range("max_depth", max_depth, 1, MAX_DEPTH)
+    check_range("max_depth", max_depth, 1, MAX_DEPTH)
 
 
 def check_batch(size: int) -> None:
@@ -65,13 +58,8 @@ def check_context(place: int, size: int) -> None:
 
 def check_nodes(budgets: Sequence[int]) -> None:
     for place, budget in enumerate(budgets):
-        _check_range(f"queries[{place}].max_nodes", budget, 0, MAX_NODES)
+        check_range(f"queries[{place}].max_nodes", budget, 0, MAX_NODES)
     if sum(budgets) > MAX_BATCH_NODES:
         raise InvalidArgument(
             f"queries: max_nodes add up to {sum(budgets)}; the limit is {MAX_BATCH_NODES}; lower them or split it"
         )
-
-
-def _check_range(field: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise InvalidArgument(f"{field} is {value}; it must be in {low}..{high}")

@@ -6,13 +6,14 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import Gauge, Histogram
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from datastore.datastore import Datastore
 from datastore.retriever import Retriever
 from serving.draft_service.memory_metrics import MemoryMetrics
+from serving.transport.request_metrics import RequestMetrics
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -20,22 +21,12 @@ LENGTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 NODES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
-class Metrics:
+class Metrics(RequestMetrics):
     """Counters, histograms and gauges of one server. Thread-safe."""
 
     def __init__(self, datastores: Mapping[str, Retriever], in_flight: Callable[[], int]) -> None:
-        registry = CollectorRegistry()
-        labels = ("transport", "method")
-        self._registry = registry
-        self._requests = Counter("suffolk_requests", "Requests answered", (*labels, "code"), registry=registry)
-        self._refused = Counter("suffolk_refused", "Requests refused for want of a place", labels, registry=registry)
-        self._seconds = Histogram(
-            "suffolk_request_seconds",
-            "Seconds from a request's start to its reply",
-            labels,
-            buckets=SECONDS,
-            registry=registry,
-        )
+        super().__init__(in_flight, SECONDS)
+        registry = self.registry
         self._batches = Histogram(
             "suffolk_batch_size", "Queries in a request", ("method",), buckets=BATCHES, registry=registry
         )
@@ -43,7 +34,6 @@ class Metrics:
         self._nodes = Tally("suffolk_draft_nodes", "Nodes of a draft tree", NODES)
         registry.register(self._lengths)
         registry.register(self._nodes)
-        Gauge("suffolk_in_flight", "Requests being worked on", registry=registry).set_function(in_flight)
         generation = Gauge(
             "suffolk_datastore_generation", "Generation that is served", ("datastore",), registry=registry
         )
@@ -53,24 +43,12 @@ class Metrics:
             tokens.labels(name).set_function(_fact(datastore, "tokens"))
         local = {name: store for name, store in datastores.items() if isinstance(store, Datastore)}
         registry.register(MemoryMetrics(local))
-        ProcessCollector(registry=registry)
-
-    def request(self, transport: str, method: str, code: str, seconds: float) -> None:
-        """One request is answered; ``code`` is the name of its gRPC code."""
-        self._requests.labels(transport, method, code).inc()
-        self._seconds.labels(transport, method).observe(seconds)
-        if code == "RESOURCE_EXHAUSTED":
-            self._refused.labels(transport, method).inc()
 
     def batch(self, method: str, lengths: list[int], nodes: list[int]) -> None:
         """What a batch of queries found: the match length of each and, for drafts, the nodes of each tree."""
         self._batches.labels(method).observe(len(lengths))
         self._lengths.add(lengths)
         self._nodes.add(nodes)
-
-    def exposition(self) -> bytes:
-        """All of it in the text format of Prometheus."""
-        return generate_latest(self._registry)
 
 
 class Tally(Collector):

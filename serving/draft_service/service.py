@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -11,14 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
-from datastore.errors import DeadlineExceeded, Internal, InvalidArgument, NotFound, SuffolkError
+from datastore.errors import DeadlineExceeded, InvalidArgument, NotFound
 from datastore.retriever import Match, Retriever
 from serving.draft_service import limits
-from serving.draft_service.admission import Admission
 from serving.draft_service.metrics import Metrics
-from serving.draft_service.status import grpc_code
+from serving.transport.admission import Admission
 
-LOG = logging.getLogger("suffolk.draft_service")
 STRETCH = 32
 """Queries worked on between two looks at the deadline."""
 
@@ -33,25 +29,13 @@ class Service:
 
     def __init__(self, datastores: Mapping[str, Retriever], max_concurrent: int) -> None:
         self._datastores = dict(sorted(datastores.items()))
-        self.admission = Admission(max_concurrent)
+        self.admission = Admission(max_concurrent, "--max-concurrent")
         self.metrics = Metrics(self._datastores, self.admission.taken)
 
     def answer(self, transport: str, method: str, work: Callable[[], T]) -> T:
         """``work()``, admitted, timed, counted. Raises SuffolkError alone: our own faults are logged and become Internal."""
-        started = time.perf_counter()
-        code = "OK"
-        try:
-            with self.admission.enter():
-                return work()
-        except SuffolkError as error:
-            code = grpc_code(error).name
-            raise
-        except Exception as error:
-            LOG.exception("%s over %s failed", method, transport)
-            code = "INTERNAL"
-            raise Internal(f"{method}: fault in the server: {type(error).__name__}: {error}; see its log") from error
-        finally:
-            self.metrics.request(transport, method, code, time.perf_counter() - started)
+        with self.metrics.answering(transport, method), self.admission.enter():
+            return work()
 
     def draft(
         self,

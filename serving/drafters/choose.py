@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from datastore.errors import InvalidArgument, Unsupported
 from datastore.retriever import Retriever
 from serving.decoding.drafter import Drafter
@@ -14,11 +16,12 @@ NAMES = ("none", "datastore", "prompt-lookup", "hybrid")
 
 
 def make_drafter(
-    name: str, vocab_size: int, retriever: Retriever | None = None, limits: Limits | None = None
+    name: str, vocab_size: int, retrievers: Sequence[Retriever] = (), limits: Limits | None = None
 ) -> Drafter | None:
     """The drafter called ``name``; None for "none".
 
-    ``vocab_size`` is the target's. Raises InvalidArgument for an unknown name, or if it needs a ``retriever`` and none is given.
+    ``vocab_size`` is the target's; ``retrievers`` are all asked. Raises InvalidArgument for an unknown name, or if it needs a
+    retriever and none is given.
     """
     if name == "none":
         return None
@@ -26,12 +29,12 @@ def make_drafter(
         return PromptLookupDrafter(vocab_size, limits)
     if name not in NAMES:
         raise InvalidArgument(f"drafter {name!r} is unknown; use one of {', '.join(NAMES)}")
-    if retriever is None:
+    if not retrievers:
         raise InvalidArgument(f"drafter {name} needs a datastore; add --datastore PATH or grpc://HOST:PORT/NAME")
-    from_datastore = DatastoreDrafter(retriever, vocab_size, limits)
-    if name == "datastore":
-        return from_datastore
-    return HybridDrafter([PromptLookupDrafter(vocab_size, limits), from_datastore])
+    drafters: list[Drafter] = [DatastoreDrafter(retriever, vocab_size, limits) for retriever in retrievers]
+    if name == "hybrid":
+        drafters.insert(0, PromptLookupDrafter(vocab_size, limits))
+    return drafters[0] if len(drafters) == 1 else HybridDrafter(drafters)
 
 
 def require_match(retriever: Retriever, store_name: str, limits: Limits, model_name: str, fingerprint: str) -> None:

@@ -41,8 +41,8 @@ class HybridDrafter:
         total: dict[str, float] = {}
         for drafter in self._drafters:
             for key, value in drafter.stats().items():
-                total[key] = total.get(key, 0) + value
-                total[f"{drafter.name}: {key}"] = value
+                for name in (key, f"{drafter.name}: {key}"):
+                    total[name] = total.get(name, 0) + value
         return total
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Generates the Python code of draft.proto and its type stubs.
+"""Generates the Python code of the .proto files and its type stubs.
 
-Run it after every change of draft.proto: python -m serving.proto.generate. Needs grpcio-tools and
+Run it after every change of one of them: python -m serving.proto.generate. Needs grpcio-tools and
 mypy-protobuf. The generated files are committed, so that installing needs no compiler.
 """
 
@@ -12,16 +12,18 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROTO = "serving/proto/draft.proto"
-OUTPUTS = ("draft_pb2.py", "draft_pb2.pyi", "draft_pb2_grpc.py", "draft_pb2_grpc.pyi")
+NAMES = ("draft", "decode")
+OUTPUTS = tuple(f"{name}_{kind}" for name in NAMES for kind in ("pb2.py", "pb2.pyi", "pb2_grpc.py", "pb2_grpc.pyi"))
 
 
 def generate(output: Path) -> None:
     """Write OUTPUTS to ``output``/serving/proto, compiled so that they import as serving.proto."""
     kinds = ("python", "grpc_python", "mypy", "mypy_grpc")
     environment = dict(os.environ, PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    outputs = (f"--{kind}_out={output}" for kind in kinds)
+    sources = (f"serving/proto/{name}.proto" for name in NAMES)
     subprocess.run(
-        [sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT}", *(f"--{kind}_out={output}" for kind in kinds), PROTO],
+        [sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT}", *outputs, *sources],
         cwd=ROOT,
         env=environment,
         check=True,

@@ -12,7 +12,7 @@ from datastore.datastore import Datastore, open_datastore
 from datastore.draft_tree import DraftTree
 from datastore.errors import Corruption, InvalidArgument, NotFound
 from datastore.tokenizer import fingerprint, load_tokenizer
-from serving.draft_service.url import is_url
+from serving.transport.url import is_url
 
 MAX_SHOWN = 1000
 EPILOG = """examples:

@@ -15,9 +15,10 @@ from pathlib import Path
 from datastore.datastore import RESIDENCIES, open_datastore
 from datastore.errors import InvalidArgument
 from datastore.retriever import Retriever
-from serving.draft_service.endpoint import parse_endpoint
-from serving.draft_service.server import DraftServer, ServerConfig, run_until_signal
-from serving.draft_service.tls import TlsFiles
+from serving.draft_service.server import DraftServer, DraftServerConfig
+from serving.transport.server import run_until_signal
+from serving.transport.url import DRAFT_PORT
+from suffolk.commands.server_options import add_server_options, read_server_options
 
 EPILOG = """examples:
   suffolk serve wiki/                                         gRPC on 127.0.0.1:7700, HTTP on 127.0.0.1:7701
@@ -47,23 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="threads that share the contexts of one request, for each datastore (default: every core)",
     )
-    add_server_arguments(parser)
-
-
-def add_server_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that say how to serve, whatever is served."""
-    parser.add_argument(
-        "--listen",
-        action="append",
-        metavar="ENDPOINT",
-        help="HOST:PORT or unix:PATH for gRPC; may be repeated; port 0 takes a free one (default: 127.0.0.1:7700)",
-    )
-    parser.add_argument(
-        "--http",
-        default="127.0.0.1:7701",
-        metavar="HOST:PORT",
-        help="HTTP/JSON and /metrics; 'off' for none (default: %(default)s)",
-    )
     parser.add_argument(
         "--max-concurrent",
         type=int,
@@ -71,21 +55,7 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="refuse more requests at a time (default: %(default)s)",
     )
-    parser.add_argument(
-        "--grace",
-        type=float,
-        default=5.0,
-        metavar="SECONDS",
-        help="for requests in flight when stopping (default: %(default)s)",
-    )
-    parser.add_argument("--tls-cert", metavar="FILE", help="PEM certificate: encrypt gRPC over TCP")
-    parser.add_argument("--tls-key", metavar="FILE", help="PEM private key of --tls-cert")
-    parser.add_argument(
-        "--tls-client-ca", metavar="FILE", help="PEM authority that clients' certificates must come from (mTLS)"
-    )
-    parser.add_argument(
-        "--insecure", action="store_true", help="allow plaintext on addresses that other machines can reach"
-    )
+    add_server_options(parser, DRAFT_PORT, "HTTP/JSON and /metrics", grace=5.0)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -98,27 +68,16 @@ def run(args: argparse.Namespace) -> int:
         return serve(config, stores)
 
 
-def serve(config: ServerConfig, stores: Mapping[str, Retriever]) -> int:
+def serve(config: DraftServerConfig, stores: Mapping[str, Retriever]) -> int:
     """Serve until a signal says stop; returns 0."""
     logging.basicConfig(format="suffolk: %(message)s", level=logging.INFO)
     run_until_signal(DraftServer(config, stores))
     return 0
 
 
-def read_config(args: argparse.Namespace) -> ServerConfig:
+def read_config(args: argparse.Namespace) -> DraftServerConfig:
     """The server's settings from the command line; InvalidArgument if they make no sense together."""
-    if bool(args.tls_cert) != bool(args.tls_key):
-        raise InvalidArgument("--tls-cert and --tls-key belong together; give both or neither")
-    if args.tls_client_ca and not args.tls_cert:
-        raise InvalidArgument("--tls-client-ca needs --tls-cert and --tls-key")
-    return ServerConfig(
-        listen=tuple(parse_endpoint(text, "--listen") for text in args.listen or ["127.0.0.1:7700"]),
-        http=None if args.http == "off" else parse_endpoint(args.http, "--http"),
-        max_concurrent=args.max_concurrent,
-        grace=args.grace,
-        tls=TlsFiles(args.tls_cert, args.tls_key, args.tls_client_ca or "") if args.tls_cert else None,
-        insecure=args.insecure,
-    )
+    return DraftServerConfig(**read_server_options(args, DRAFT_PORT), max_concurrent=args.max_concurrent)
 
 
 def parse_stores(texts: Sequence[str]) -> dict[str, str]:

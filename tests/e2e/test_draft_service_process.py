@@ -131,12 +131,13 @@ def test_stop_under_load_answers_or_says_unavailable(store: Path) -> None:
 
 
 STUCK = """
-from serving.draft_service.server import DraftServer, ServerConfig, run_until_signal
-from serving.draft_service.endpoint import Endpoint
+from serving.draft_service.server import DraftServer, DraftServerConfig
+from serving.transport.server import run_until_signal
+from serving.transport.endpoint import Endpoint
 from tests.brute_force import BruteForceRetriever
 retriever = BruteForceRetriever([[1, 2, 3]], 9)
 retriever.gate.clear()
-run_until_signal(DraftServer(ServerConfig((Endpoint("127.0.0.1", 0),), grace=600), {"wiki": retriever}))
+run_until_signal(DraftServer(DraftServerConfig((Endpoint("127.0.0.1", 0),), grace=600), {"wiki": retriever}))
 """
 
 
@@ -234,7 +235,7 @@ def test_port_in_use_is_one_line_and_exit_2(store: Path) -> None:
         (("serve", "STORE", "STORE"), "has the name 'wiki' already; write NAME=PATH to give another"),
         (("serve", "STORE", "--max-concurrent", "0"), "--max-concurrent is 0; it must be in 1..1024"),
         (("serve", "/no/such/store"), "/no/such/store"),
-        (("client", "http://x", "info"), "http://x: not the URL of a datastore"),
+        (("client", "http://x", "info"), "http://x: not the URL of a service"),
         (("client", "grpc://127.0.0.1:CLOSED", "info"), "Connection refused"),
     ],
 )

@@ -28,11 +28,11 @@ from datastore.errors import (
 )
 from serving.draft_service import limits
 from serving.draft_service.client import DEFAULT_DEADLINE, INFO_DEADLINE, RemoteDatastore, connect
-from serving.draft_service.endpoint import Endpoint
 from serving.draft_service.fail_soft import FailSoft
 from serving.draft_service.grpc_server import Servicer
 from serving.draft_service.server import DraftServer
 from serving.proto import draft_pb2, draft_pb2_grpc
+from serving.transport.endpoint import Endpoint
 from tests.brute_force import BruteForceRetriever, assert_same_tree
 from tests.draft_server import LOOPBACK, PATIENT, connected, serving
 from tests.stores import make_store

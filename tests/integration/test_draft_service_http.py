@@ -14,9 +14,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from datastore.errors import ALL_ERRORS, SuffolkError
-from serving.draft_service import http_server, limits
+from serving.draft_service import limits
 from serving.draft_service.server import DraftServer
-from serving.draft_service.status import TABLE
+from serving.transport import http_server
+from serving.transport.status import TABLE
 from tests.brute_force import BruteForceRetriever
 from tests.draft_server import PATIENT, serving
 

@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from datastore.errors import InvalidArgument, SuffolkError
 from serving.draft_service.client import connect
-from serving.draft_service.endpoint import Endpoint
-from serving.draft_service.tls import TlsFiles
+from serving.transport.endpoint import Endpoint
+from serving.transport.tls import TlsFiles
 from tests.brute_force import BruteForceRetriever
+from tests.certificates import make_certificates, needs_openssl
 from tests.draft_server import LOOPBACK, serving
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("openssl") is None, reason="openssl, which makes the certificates, is missing"
-)
+pytestmark = needs_openssl
 
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ca.pem, and server, client and stranger (of another authority), each .pem and .key."""
-    folder = tmp_path_factory.mktemp("tls")
-
-    def make(name: str, *extra: str) -> None:
-        key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{name}.key")
-        words = ("openssl", "req", "-x509", *key, "-out", f"{name}.pem", "-days", "2", "-subj", f"/CN={name}", *extra)
-        subprocess.run(words, cwd=folder, check=True, capture_output=True)
-
-    make("ca")
-    make("stranger")
-    for name in ("server", "client"):
-        make(name, "-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "subjectAltName=IP:127.0.0.1")
-    return folder
+    return make_certificates(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import provenance
 from benchmarks.contexts import join_documents, read_texts, sample_seen, spoil
-from benchmarks.decoding_summary import source_name, summarize
+from benchmarks.decoding_summary import summarize
 from benchmarks.draftretriever_package import prefixes
 from benchmarks.exactness import CorpusScan, accepted_length, tree_paths
 from benchmarks.latency import time_alternating, time_rounds
@@ -360,10 +360,6 @@ def test_summary_of_a_prompt_set() -> None:
     assert hybrid["draft_time_share"] == pytest.approx(0.1)
     assert (hybrid["identical"], hybrid["runs"], hybrid["largest_near_tie_gap"]) == (1, 2, 0.01)
     assert found["code"]["none"]["mean_generated_length"] == 1.0
-
-
-def test_source_names() -> None:
-    assert [source_name(bits) for bits in (1, 2, 3, 0)] == ["datastore", "prompt-lookup", "datastore+prompt-lookup", ""]
 
 
 def test_first_tokens_of_stores_that_begin_alike_are_not_mixed_up(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from datastore.documents import (
     DocumentTableWriter,
     Origin,
 )
+from datastore.draft_tree import source_bits, source_name
 from datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable, Unsupported
 from datastore.manifest import WriterLock, publish, read_manifest
 from tests.stores import make_store
@@ -269,3 +270,11 @@ def test_head_of_a_tree_is_a_tree():
     assert tree.head(2).validate(10).depths().tolist() == [1, 2]
     assert tree.head(9) is tree
     assert DraftTree.empty().validate(10).depths().tolist() == []
+
+
+def test_sources_have_names() -> None:
+    names = ["datastore", "prompt-lookup", "datastore+prompt-lookup", ""]
+    assert [source_name(bits) for bits in (1, 2, 3, 0)] == names
+    assert [source_bits(name) for name in names] == [1, 2, 3, 0]
+    with pytest.raises(InvalidArgument, match="source 'datastore\\+oracle': ORACLE is unknown"):
+        source_bits("datastore+oracle")

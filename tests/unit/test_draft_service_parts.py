@@ -15,16 +15,18 @@ from hypothesis import strategies as st
 from datastore.draft_tree import DraftTree
 from datastore.errors import ALL_ERRORS, InvalidArgument, NotFound, ResourceExhausted, SuffolkError
 from serving.draft_service import limits, wire
-from serving.draft_service.admission import Admission
 from serving.draft_service.breaker import CircuitBreaker
-from serving.draft_service.endpoint import Endpoint, check_free, parse_endpoint
 from serving.draft_service.fail_soft import FailSoft
 from serving.draft_service.metrics import Metrics
-from serving.draft_service.server import ServerConfig
-from serving.draft_service.status import TABLE, error_of, error_text, grpc_code, http_status
-from serving.draft_service.tls import TlsFiles, server_credentials
-from serving.draft_service.url import DatastoreUrl, is_url, parse_url
+from serving.draft_service.server import DraftServerConfig
 from serving.proto import draft_pb2
+from serving.transport.admission import Admission
+from serving.transport.endpoint import Endpoint, check_free, parse_endpoint
+from serving.transport.limits import MAX_ERROR_TEXT
+from serving.transport.status import TABLE, error_of, error_text, grpc_code, http_status
+from serving.transport.tls import TlsFiles, server_credentials
+from serving.transport.tokens import pack_tokens, to_tokens, unpack_tokens
+from serving.transport.url import ServiceUrl, is_url, parse_url
 from suffolk.commands.serve import parse_stores
 from tests.brute_force import BruteForceRetriever, assert_same_tree
 
@@ -34,19 +36,19 @@ VOCABULARY = 50
 @pytest.mark.parametrize(
     ("url", "parts"),
     [
-        ("grpc://127.0.0.1:7700/wiki", DatastoreUrl("127.0.0.1:7700", "wiki")),
-        ("grpc://host", DatastoreUrl("host:7700")),
-        ("grpc://[::1]:9/a.b-c", DatastoreUrl("[::1]:9", "a.b-c")),
-        ("grpc://host/wiki?deadline_ms=7.5", DatastoreUrl("host:7700", "wiki", 0.0075)),
-        ("grpc+unix:///run/s.sock#wiki", DatastoreUrl("unix:/run/s.sock", "wiki")),
-        ("grpc+unix:///run/s.sock?deadline_ms=5", DatastoreUrl("unix:/run/s.sock", "", 0.005)),
+        ("grpc://127.0.0.1:7700/wiki", ServiceUrl("127.0.0.1:7700", "wiki")),
+        ("grpc://host", ServiceUrl("host:7700")),
+        ("grpc://[::1]:9/a.b-c", ServiceUrl("[::1]:9", "a.b-c")),
+        ("grpc://host/wiki?deadline_ms=7.5", ServiceUrl("host:7700", "wiki", 0.0075)),
+        ("grpc+unix:///run/s.sock#wiki", ServiceUrl("unix:/run/s.sock", "wiki")),
+        ("grpc+unix:///run/s.sock?deadline_ms=5", ServiceUrl("unix:/run/s.sock", "", 0.005)),
         (
             "grpcs://host:1/wiki?ca=/a.pem&cert=b.pem&key=c.pem",
-            DatastoreUrl("host:1", "wiki", None, True, "/a.pem", "b.pem", "c.pem"),
+            ServiceUrl("host:1", "wiki", None, True, "/a.pem", "b.pem", "c.pem"),
         ),
     ],
 )
-def test_urls(url: str, parts: DatastoreUrl) -> None:
+def test_urls(url: str, parts: ServiceUrl) -> None:
     assert is_url(url)
     assert parse_url(url) == parts
 
@@ -54,7 +56,7 @@ def test_urls(url: str, parts: DatastoreUrl) -> None:
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        ("http://host/wiki", "not the URL of a datastore; the forms are grpc://HOST:PORT/NAME"),
+        ("http://host/wiki", "not the URL of a service; the forms are grpc://HOST:PORT/NAME"),
         ("grpc://host:99999/wiki", "Port out of range"),
         ("grpc://host/a/b", "not a host, a port and a name"),
         ("grpc:///wiki", "not a host, a port and a name"),
@@ -150,7 +152,7 @@ def test_every_code_is_some_error(code: grpc.StatusCode) -> None:
 
 def test_error_text_fits_one_short_line() -> None:
     assert error_text(InvalidArgument("a\n  b")) == "a b"
-    assert len(error_text(InvalidArgument("x" * 5000))) == limits.MAX_ERROR_TEXT
+    assert len(error_text(InvalidArgument("x" * 5000))) == MAX_ERROR_TEXT
 
 
 def test_largest_reply_fits() -> None:
@@ -190,7 +192,7 @@ def test_breaker_opens_probes_and_closes() -> None:
 
 
 def test_admission_counts_places() -> None:
-    admission = Admission(2)
+    admission = Admission(2, "--max-concurrent")
     with admission.enter(), admission.enter():
         assert admission.taken() == 2
         with pytest.raises(
@@ -255,16 +257,16 @@ def test_hostile_trees_are_refused_or_sound(data: st.DataObject) -> None:
 )
 def test_bad_tokens(ids: list[int], text: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        wire.to_tokens(ids, "field")
+        to_tokens(ids, "field")
     assert text in str(caught.value)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32, np.uint32, np.int64, np.uint64, ">i4"])
 def test_tokens_of_any_integer_type(dtype: str) -> None:
-    tokens = wire.to_tokens(np.array([0, 7, 99], dtype), "field")
-    assert wire.pack_tokens(tokens) == b"\0\0\0\0\7\0\0\0\x63\0\0\0"
-    assert wire.unpack_tokens(wire.pack_tokens(tokens), "field").tolist() == [0, 7, 99]
-    assert wire.pack_tokens(wire.to_tokens([], "field")) == b""
+    tokens = to_tokens(np.array([0, 7, 99], dtype), "field")
+    assert pack_tokens(tokens) == b"\0\0\0\0\7\0\0\0\x63\0\0\0"
+    assert unpack_tokens(pack_tokens(tokens), "field").tolist() == [0, 7, 99]
+    assert pack_tokens(to_tokens([], "field")) == b""
 
 
 def test_metrics_count_in_bulk() -> None:
@@ -328,14 +330,14 @@ def test_fail_soft_counts_by_reason_and_logs_once(caplog: pytest.LogCaptureFixtu
 )
 def test_bad_server_settings(changes: dict[str, object], text: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        ServerConfig(**{"listen": (Endpoint("127.0.0.1", 0),), **changes})  # type: ignore[arg-type]
+        DraftServerConfig(**{"listen": (Endpoint("127.0.0.1", 0),), **changes})  # type: ignore[arg-type]
     assert text in str(caught.value)
 
 
 def test_remote_plaintext_on_request() -> None:
     everywhere = Endpoint("0.0.0.0", 1)
-    assert ServerConfig((everywhere,), everywhere, insecure=True).insecure
-    assert ServerConfig((everywhere,), tls=TlsFiles("a", "b")).tls is not None
+    assert DraftServerConfig((everywhere,), everywhere, insecure=True).insecure
+    assert DraftServerConfig((everywhere,), tls=TlsFiles("a", "b")).tls is not None
 
 
 def test_bad_tls_files(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_a_fault_costs_the_draft_is_counted_and_logged_once(
 
 def test_drafters_by_name() -> None:
     store = BruteForceRetriever([[1, 2, 3]], VOCAB)
-    made = [make_drafter(name, VOCAB, store) for name in NAMES]
+    made = [make_drafter(name, VOCAB, [store]) for name in NAMES]
     assert [None if drafter is None else drafter.name for drafter in made] == [None, *NAMES[1:]]
     with pytest.raises(InvalidArgument, match="drafter hybrid needs a datastore; add --datastore"):
         make_drafter("hybrid", VOCAB)
@@ -127,8 +127,19 @@ def test_drafters_by_name() -> None:
         make_drafter("magic", VOCAB)
 
 
+def test_several_datastores_are_all_asked() -> None:
+    stores = [BruteForceRetriever([[1, 2, 3]], VOCAB), BruteForceRetriever([[1, 2, 4]], VOCAB)]
+    drafter = make_drafter("datastore", VOCAB, stores)
+    assert drafter is not None
+    (draft,) = drafter.propose([request([1, 2])])
+    assert set(draft.tokens[draft.parents == -1].tolist()) == {3, 4}
+    assert set(draft.sources.tolist()) == {1}
+    drafter.observe(1, np.array([4], np.int32))
+    assert drafter.stats()["calls"] == drafter.stats()["datastore: calls"] == 2
+
+
 def test_hybrid_counts_and_learns_in_all_its_drafters() -> None:
-    drafter = make_drafter("hybrid", VOCAB, BadStore(Unavailable("gone")))
+    drafter = make_drafter("hybrid", VOCAB, [BadStore(Unavailable("gone"))])
     assert drafter is not None
     (draft,) = drafter.propose([request([1, 2, 3, 1, 2])])
     drafter.observe(1, np.array([3], np.int32))

@@ -1,4 +1,4 @@
-"""The committed code of draft.proto is what the compiler makes of it."""
+"""The committed code of the .proto files is what the compiler makes of it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from serving.proto import draft_pb2
+from serving.proto import decode_pb2, draft_pb2
 from serving.proto.generate import OUTPUTS, ROOT, generate
 
 
 def test_generated_code_is_up_to_date(tmp_path: Path) -> None:
-    pytest.importorskip("grpc_tools", reason="grpcio-tools is not installed, so draft.proto cannot be compiled")
+    pytest.importorskip("grpc_tools", reason="grpcio-tools is not installed, so nothing can be compiled")
     generate(tmp_path)
     for name in OUTPUTS:
         fresh = (tmp_path / "serving/proto" / name).read_text()
@@ -19,7 +19,10 @@ def test_generated_code_is_up_to_date(tmp_path: Path) -> None:
         assert committed == fresh, f"{name} is stale: run python -m serving.proto.generate"
 
 
-def test_service_has_its_name_and_methods() -> None:
-    service = draft_pb2.DESCRIPTOR.services_by_name["DraftService"]
-    assert service.full_name == "suffolk.v1.DraftService"
-    assert [method.name for method in service.methods] == ["Draft", "Lookup", "GetInfo"]
+def test_services_have_their_names_and_methods() -> None:
+    draft = draft_pb2.DESCRIPTOR.services_by_name["DraftService"]
+    assert draft.full_name == "suffolk.v1.DraftService"
+    assert [method.name for method in draft.methods] == ["Draft", "Lookup", "GetInfo"]
+    decode = decode_pb2.DESCRIPTOR.services_by_name["DecodeService"]
+    assert decode.full_name == "suffolk.v1.DecodeService"
+    assert [method.name for method in decode.methods] == ["Generate", "GetInfo"]

@@ -8,7 +8,7 @@ import grpc
 
 from datastore import errors
 from datastore.errors import SuffolkError
-from serving.draft_service.limits import MAX_ERROR_TEXT
+from serving.transport.limits import MAX_ERROR_TEXT
 
 TABLE: dict[type[SuffolkError], tuple[grpc.StatusCode, http.HTTPStatus]] = {
     errors.InvalidArgument: (grpc.StatusCode.INVALID_ARGUMENT, http.HTTPStatus.BAD_REQUEST),

@@ -12,8 +12,10 @@ from datastore.errors import ResourceExhausted
 class Admission:
     """A bounded number of places, shared by all transports of a server. Thread-safe."""
 
-    def __init__(self, places: int) -> None:
+    def __init__(self, places: int, option: str) -> None:
+        """``option``: what sets the number of places, for the message."""
         self.places = places
+        self._option = option
         self._lock = threading.Lock()
         self._taken = 0
 
@@ -27,7 +29,7 @@ class Admission:
         with self._lock:
             if self._taken >= self.places:
                 raise ResourceExhausted(
-                    f"the server works on {self.places} requests, its limit; try again later or raise --max-concurrent"
+                    f"the server works on {self.places} requests, its limit; try again later or raise {self._option}"
                 )
             self._taken += 1
         try:

@@ -1,11 +1,11 @@
-"""The URLs of datastores behind a draft service.
+"""The URLs of our services.
 
     grpc://HOST:PORT/NAME             plaintext
     grpcs://HOST:PORT/NAME?ca=FILE    TLS; with cert=FILE and key=FILE the client shows a certificate of its own
     grpc+unix:///PATH/OF/SOCKET#NAME  a unix socket
 
-NAME may be left out where the server has exactly one datastore. ``deadline_ms=N`` (as in grpc://host:7700/wiki?deadline_ms=10)
-sets how long a draft or lookup may take; other keys are refused.
+NAME is a datastore of a draft service; it may be left out where there is exactly one, and a worker has none.
+``deadline_ms=N`` (as in grpc://host:7700/wiki?deadline_ms=10) sets how long a draft or lookup may take; other keys are refused.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from datastore.errors import InvalidArgument
 
 SCHEMES = ("grpc", "grpcs", "grpc+unix")
 FORMS = "grpc://HOST:PORT/NAME, grpcs://HOST:PORT/NAME?ca=FILE or grpc+unix:///PATH#NAME"
-DEFAULT_PORT = 7700
+DRAFT_PORT = 7700
+WORKER_PORT = 7710
+"""Ports that are meant where a URL or a command line names none."""
 
 
 @dataclass(frozen=True, slots=True)
-class DatastoreUrl:
+class ServiceUrl:
     """The parts of a URL.
 
     Attributes:
@@ -42,11 +44,11 @@ class DatastoreUrl:
 
 
 def is_url(text: str) -> bool:
-    """Whether ``text`` names a datastore behind a service, and not a folder."""
+    """Whether ``text`` names something behind a service, and not a folder."""
     return text.partition("://")[0] in SCHEMES and "://" in text
 
 
-def parse_url(url: str) -> DatastoreUrl:
+def parse_url(url: str, default_port: int = DRAFT_PORT) -> ServiceUrl:
     """The parts of a URL; InvalidArgument if it has none of the three forms."""
     try:
         parts = urlsplit(url)
@@ -54,18 +56,18 @@ def parse_url(url: str) -> DatastoreUrl:
     except ValueError as error:
         raise InvalidArgument(f"{url}: {error}; the forms are {FORMS}") from None
     if parts.scheme not in SCHEMES:
-        raise InvalidArgument(f"{url}: not the URL of a datastore; the forms are {FORMS}")
+        raise InvalidArgument(f"{url}: not the URL of a service; the forms are {FORMS}")
     options = _options(url, parts)
     deadline = _deadline(url, options.pop("deadline_ms", None))
     if parts.scheme == "grpc+unix":
         if parts.netloc or len(parts.path) < 2:
             raise InvalidArgument(f"{url}: a unix socket is written grpc+unix:///PATH#NAME, with three slashes")
-        return DatastoreUrl(f"unix:{unquote(parts.path)}", unquote(parts.fragment), deadline)
+        return ServiceUrl(f"unix:{unquote(parts.path)}", unquote(parts.fragment), deadline)
     name = unquote(parts.path.strip("/"))
     if not parts.hostname or "/" in name or parts.fragment or parts.username is not None:
         raise InvalidArgument(f"{url}: not a host, a port and a name; the forms are {FORMS}")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return DatastoreUrl(f"{host}:{port or DEFAULT_PORT}", name, deadline, parts.scheme == "grpcs", **options)
+    return ServiceUrl(f"{host}:{port or default_port}", name, deadline, parts.scheme == "grpcs", **options)
 
 
 def _options(url: str, parts: SplitResult) -> dict[str, str]:

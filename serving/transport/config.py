@@ -1,0 +1,50 @@
+"""How a server of ours serves, checked before it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from datastore.errors import InvalidArgument
+from serving.transport.endpoint import Endpoint, check_free
+from serving.transport.tls import TlsFiles, server_credentials
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """How a server serves.
+
+    Attributes:
+        listen: where gRPC listens, at least one endpoint.
+        http: where HTTP listens, or None; never encrypted.
+        grace: seconds that a stopping server gives to requests in flight, 0..600.
+        tls: encrypts gRPC over TCP; a unix socket is guarded by its mode, 0600.
+        insecure: permits plaintext on an address that other machines can reach.
+    """
+
+    listen: tuple[Endpoint, ...]
+    http: Endpoint | None = None
+    grace: float = 5.0
+    tls: TlsFiles | None = None
+    insecure: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.listen:
+            raise InvalidArgument("--listen: no endpoint; give HOST:PORT or unix:PATH")
+        if not 0 <= self.grace <= 600:
+            raise InvalidArgument(f"--grace is {self.grace}; it must be in 0..600 seconds")
+        if self.http is not None and self.http.path:
+            raise InvalidArgument(f"--http: {self.http} is a unix socket; give HOST:PORT")
+        plain = [] if self.tls else [("--listen", endpoint) for endpoint in self.listen]
+        for field, endpoint in [*plain, *([("--http", self.http)] if self.http else [])]:
+            if not endpoint.is_private() and not self.insecure:
+                remedy = "give --insecure" if field == "--http" else "give --tls-cert and --tls-key, or --insecure"
+                raise InvalidArgument(f"{field}: {endpoint} would be plaintext for other machines; {remedy}")
+
+    def check(self) -> None:
+        """Raise what ``Server.start`` would, now: for servers that take long to make."""
+        if self.tls is not None:
+            server_credentials(self.tls)
+        for endpoint in self.listen:
+            check_free(endpoint, "--listen")
+        if self.http is not None:
+            check_free(self.http, "--http")

@@ -1,0 +1,22 @@
+"""The bounds that all our services share, and how a number is held against its own.
+
+All checks raise InvalidArgument with the field, its value, the limit and what to do. They hold no state.
+"""
+
+from __future__ import annotations
+
+from datastore.errors import InvalidArgument
+
+MAX_NAME = 128
+"""Characters of the name of a datastore, a drafter or a role."""
+MAX_NODES = 1024
+"""Nodes of one draft tree."""
+MAX_METADATA_BYTES = 8 << 10
+"""Size of the headers of one call."""
+MAX_ERROR_TEXT = 1024
+"""Characters of an error's message on the wire, so that it always fits into the trailers."""
+
+
+def check_range(field: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise InvalidArgument(f"{field} is {value}; it must be in {low}..{high}")

@@ -1,0 +1,48 @@
+"""Token ids as bytes on the wire: int32, little-endian, without padding. Used by both ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.errors import InvalidArgument
+from datastore.retriever import Tokens
+
+TOKEN = np.dtype("<i4")
+
+
+def to_tokens(ids: Tokens, field: str) -> npt.NDArray[np.int32]:
+    """``ids`` as int32[n].
+
+    Raises:
+        InvalidArgument: not a flat run of whole numbers that fit 32 bits.
+    """
+    if isinstance(ids, np.ndarray) and ids.dtype == np.int32 and ids.ndim == 1:
+        return ids.astype(np.int32, copy=False)
+    try:
+        array = np.asarray(ids)
+    except (ValueError, OverflowError) as error:
+        raise InvalidArgument(f"{field} is not a flat list of token ids: {error}") from None
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InvalidArgument(
+            f"{field} is a {array.ndim}-dimensional array of {array.dtype}; give a flat list of integers"
+        )
+    if array.size and not -(1 << 31) <= int(array.min()) <= int(array.max()) < 1 << 31:
+        raise InvalidArgument(
+            f"{field} has a token id beyond 32 bits; token ids start at 0 and end at the vocabulary's size"
+        )
+    tokens: npt.NDArray[np.int32] = array.astype(np.int32)
+    return tokens
+
+
+def pack_tokens(tokens: npt.NDArray[np.int32]) -> bytes:
+    return tokens.astype(TOKEN, copy=False).tobytes()
+
+
+def unpack_tokens(data: bytes, field: str) -> npt.NDArray[np.int32]:
+    """int32[n] over ``data``, not copied; InvalidArgument if its length is no multiple of 4."""
+    if len(data) % TOKEN.itemsize:
+        raise InvalidArgument(
+            f"{field} has {len(data)} bytes; it must be a multiple of {TOKEN.itemsize}, int32 little-endian"
+        )
+    return np.frombuffer(data, TOKEN)

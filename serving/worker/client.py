@@ -1,0 +1,145 @@
+"""A worker, for Python programs: replies as they come, with a way to stop them. Loads no torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+
+from datastore.errors import Internal, InvalidArgument, Unavailable
+from datastore.retriever import Tokens
+from serving.decoding.log_probabilities import LogProbability
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.stats import GenerationStats
+from serving.proto import decode_pb2, decode_pb2_grpc
+from serving.transport.channel import open_channel
+from serving.transport.limits import MAX_NODES
+from serving.transport.status import error_of
+from serving.transport.url import WORKER_PORT, parse_url
+from serving.worker import limits
+from serving.worker.settings import pack_settings
+from serving.worker.wire import Messages, Reply, pack_prompt, unpack_reply
+
+INFO_DEADLINE = 5.0
+"""Seconds for facts."""
+
+
+def connect_worker(url: str) -> WorkerClient:
+    """The worker at ``url``: grpc://HOST:PORT, grpcs://HOST:PORT?ca=FILE or grpc+unix:///PATH. It is dialled at the first call.
+
+    Raises:
+        InvalidArgument: not such a URL. NotFound: a TLS file is missing.
+    """
+    parts = parse_url(url, WORKER_PORT)
+    if parts.name or parts.deadline is not None:
+        raise InvalidArgument(f"{url}: a worker's URL has neither a name nor deadline_ms; leave them out")
+    return WorkerClient(url, open_channel(parts, limits.MAX_REQUEST_BYTES, limits.MAX_REPLY_BYTES))
+
+
+class WorkerClient:
+    """One worker. Thread-safe; a context manager that closes itself. Made by ``connect_worker``."""
+
+    def __init__(self, url: str, channel: grpc.Channel) -> None:
+        self.url = url
+        self._channel = channel
+        self._stub = decode_pb2_grpc.DecodeServiceStub(channel)
+
+    def generate(
+        self,
+        prompt: str | Messages | Tokens,
+        settings: SamplingSettings | None = None,
+        drafter: str = "",
+        max_nodes: int | None = None,
+        deadline: float | None = None,
+    ) -> RemoteGeneration:
+        """Start a generation.
+
+        Args:
+            prompt: a text to continue, a conversation of (role, content) messages to answer, or token ids.
+            settings: None for greedy decoding of up to 256 tokens.
+            drafter: empty for the worker's default, "none" for plain decoding.
+            max_nodes: largest draft tree; None for the worker's.
+            deadline: seconds until the worker gives up; None for as long as it takes.
+
+        Raises:
+            InvalidArgument, Unsupported: what cannot be sent. What the worker refuses is raised by the first reply.
+        """
+        request = pack_prompt(prompt)
+        request.sampling.CopyFrom(pack_settings(settings or SamplingSettings()))
+        request.drafter = drafter
+        if max_nodes is not None:
+            limits.check_nodes(max_nodes, MAX_NODES)
+            request.max_nodes = max_nodes
+        try:
+            return RemoteGeneration(self.url, self._stub.Generate(request, timeout=deadline))
+        except ValueError as error:  # what gRPC says of a closed channel
+            raise Unavailable(f"{self.url}: {error}; connect again") from None
+
+    def info(self) -> dict[str, Any]:
+        """Facts about the worker, and under "stats" what it has done so far.
+
+        Raises:
+            Unavailable, DeadlineExceeded: nobody answers.
+        """
+        try:
+            reply = self._stub.GetInfo(decode_pb2.GetWorkerInfoRequest(), timeout=INFO_DEADLINE)
+        except grpc.RpcError as error:
+            raise error_of(error.code(), f"{self.url}: {error.details()}") from None
+        except ValueError as error:
+            raise Unavailable(f"{self.url}: {error}; connect again") from None
+        facts = {field.name: getattr(reply, field.name) for field in reply.DESCRIPTOR.fields}
+        facts["drafters"] = list(reply.drafters)
+        facts["stats"] = json.loads(facts.pop("stats_json"))
+        return facts
+
+    def close(self) -> None:
+        """Hang up: what runs ends."""
+        self._channel.close()
+
+    def __enter__(self) -> WorkerClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class RemoteGeneration(Iterator[Reply]):
+    """Iterate over it to get the replies as they come. One reader; ``cancel`` from any thread.
+
+    Raises, from ``next``, what the worker answered: InvalidArgument, Unsupported, ResourceExhausted, DeadlineExceeded,
+    Unavailable, Internal. A generation that ``cancel`` ended just stops.
+
+    Attributes:
+        tokens: those that came so far.
+        log_probabilities: of ``tokens``, if ``logprobs`` was set; else empty.
+        stats: the worker's numbers once the text has ended; until then empty.
+    """
+
+    def __init__(self, url: str, call: Any) -> None:
+        self.tokens: list[int] = []
+        self.log_probabilities: list[LogProbability] = []
+        self.stats = GenerationStats()
+        self._url = url
+        self._call = call
+        self._cancelled = False
+
+    def __next__(self) -> Reply:
+        try:
+            reply = unpack_reply(next(self._call))
+        except grpc.RpcError as error:
+            if self._cancelled and error.code() is grpc.StatusCode.CANCELLED:
+                raise StopIteration from None
+            raise error_of(error.code(), f"{self._url}: {error.details()}") from None
+        except InvalidArgument as error:
+            raise Internal(f"{self._url}: the worker sent a bad reply: {error}") from None
+        self.tokens += reply.tokens
+        self.log_probabilities += reply.log_probabilities
+        self.stats = reply.stats or self.stats
+        return reply
+
+    def cancel(self) -> None:
+        """End it: the worker's slot is free within one step. Does nothing once it has ended."""
+        self._cancelled = True
+        self._call.cancel()

@@ -1,0 +1,79 @@
+"""The bounds of every field of the worker's requests, beside those that sampling settings have themselves.
+
+All checks raise InvalidArgument with the field, its value, the limit and what to do. They hold no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from datastore.errors import InvalidArgument
+from serving.transport.limits import MAX_NAME, MAX_NODES, check_range
+
+MAX_TEXT = 1 << 20
+"""Characters of a prompt, or of all messages of a chat together."""
+MAX_PROMPT = 1 << 20
+"""Token ids of a prompt; the worker's capacity is the lower bound nearly always."""
+MAX_MESSAGES = 1024
+"""Messages of a chat."""
+MAX_NEW_TOKENS = 1 << 20
+"""Tokens to generate."""
+MAX_STOPS = 16
+"""Stop strings."""
+MAX_STOP = 256
+"""Characters of one stop string."""
+MAX_BAD_WORDS = 1024
+"""Sequences that may not be completed."""
+MAX_BAD_WORD = 64
+"""Tokens of one of them."""
+MAX_REQUEST_BYTES = 8 << 20
+"""Size of one request: four bytes a character or token, and as much again."""
+MAX_REPLY_BYTES = 1 << 20
+"""Size of one reply: the tokens and text of one step."""
+
+
+def check_text(field: str, size: int) -> None:
+    if size > MAX_TEXT:
+        raise InvalidArgument(f"{field} has {size} characters; the limit is {MAX_TEXT}; shorten the prompt")
+
+
+def check_prompt(size: int) -> None:
+    if size > MAX_PROMPT:
+        raise InvalidArgument(f"token_ids has {size} tokens; the limit is {MAX_PROMPT}; shorten the prompt")
+
+
+def check_chat(roles: Sequence[str], characters: int) -> None:
+    if not 1 <= len(roles) <= MAX_MESSAGES:
+        raise InvalidArgument(f"chat.messages: there are {len(roles)}; give 1 to {MAX_MESSAGES}")
+    for place, role in enumerate(roles):
+        check_name(f"chat.messages[{place}].role", role)
+    check_text("chat", characters)
+
+
+def check_name(field: str, name: str) -> None:
+    if len(name) > MAX_NAME:
+        raise InvalidArgument(f"{field} has {len(name)} characters; the limit is {MAX_NAME}")
+
+
+def check_new_tokens(count: int) -> None:
+    check_range("sampling.max_new_tokens", count, 1, MAX_NEW_TOKENS)
+
+
+def check_stops(stops: Sequence[str]) -> None:
+    if len(stops) > MAX_STOPS:
+        raise InvalidArgument(f"sampling.stop: there are {len(stops)} strings; the limit is {MAX_STOPS}")
+    for place, stop in enumerate(stops):
+        if len(stop) > MAX_STOP:
+            raise InvalidArgument(f"sampling.stop[{place}] has {len(stop)} characters; the limit is {MAX_STOP}")
+
+
+def check_bad_words(sizes: Sequence[int]) -> None:
+    if len(sizes) > MAX_BAD_WORDS:
+        raise InvalidArgument(f"sampling.bad_words: there are {len(sizes)}; the limit is {MAX_BAD_WORDS}")
+    for place, size in enumerate(sizes):
+        check_range(f"sampling.bad_words[{place}]: the number of tokens", size, 1, MAX_BAD_WORD)
+
+
+def check_nodes(max_nodes: int, most: int) -> None:
+    """``most``: the worker's own bound, 1..MAX_NODES."""
+    check_range("max_nodes", max_nodes, 1, min(most, MAX_NODES))

@@ -1,0 +1,141 @@
+"""Steps, statistics and prompts as messages. Used by both ends; knows no model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.draft_tree import source_bits, source_name
+from datastore.errors import InvalidArgument
+from datastore.retriever import Tokens
+from serving.decoding.log_probabilities import LogProbability
+from serving.decoding.stats import PARTS, GenerationStats
+from serving.proto import decode_pb2
+from serving.transport.tokens import pack_tokens, to_tokens, unpack_tokens
+
+Messages = Sequence[tuple[str, str]]
+"""A conversation: (role, content) each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What one step of the target gave, as a client sees it.
+
+    Attributes:
+        tokens: one or more token ids.
+        sources: for each, the ``Source`` bits of who drafted it; 0 for the target's own.
+        pieces: (text, source bits) that became safe to show.
+        finish: why the text ends with this reply: eos, stop, length or context; empty before the last.
+        log_probabilities: of each token, if the request asked for them; else empty.
+        stats: with the last reply alone.
+    """
+
+    tokens: tuple[int, ...]
+    sources: tuple[int, ...]
+    pieces: tuple[tuple[str, int], ...]
+    finish: str = ""
+    log_probabilities: tuple[LogProbability, ...] = ()
+    stats: GenerationStats | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(text for text, _ in self.pieces)
+
+
+def pack_prompt(prompt: str | Messages | Tokens) -> decode_pb2.GenerateRequest:
+    """A request for ``prompt``: text, (role, content) messages, or token ids."""
+    if isinstance(prompt, str):
+        return decode_pb2.GenerateRequest(text=prompt)
+    if not isinstance(prompt, np.ndarray) and len(prompt) and isinstance(prompt[0], tuple):
+        messages = [decode_pb2.ChatMessage(role=role, content=content) for role, content in prompt]  # type: ignore[misc]
+        return decode_pb2.GenerateRequest(chat=decode_pb2.Chat(messages=messages))
+    return decode_pb2.GenerateRequest(token_ids=pack_tokens(to_tokens(prompt, "prompt")))  # type: ignore[arg-type]
+
+
+def pack_reply(reply: Reply) -> decode_pb2.GenerateReply:
+    return decode_pb2.GenerateReply(
+        tokens=pack_tokens(np.array(reply.tokens, np.int32)),
+        sources=bytes(reply.sources),
+        pieces=[decode_pb2.Piece(text=text, source=source) for text, source in reply.pieces],
+        log_probabilities=[_pack_log_probability(each) for each in reply.log_probabilities],
+        finish=reply.finish,
+        stats=None if reply.stats is None else _pack_stats(reply.stats),
+    )
+
+
+def unpack_reply(message: decode_pb2.GenerateReply) -> Reply:
+    """Raises InvalidArgument if the message is not sound."""
+    tokens: npt.NDArray[np.int32] = unpack_tokens(message.tokens, "tokens")
+    if len(tokens) != len(message.sources):
+        raise InvalidArgument(f"sources has {len(message.sources)} entries for {len(tokens)} tokens")
+    if len(message.log_probabilities) not in (0, len(tokens)):
+        raise InvalidArgument(
+            f"log_probabilities has {len(message.log_probabilities)} entries for {len(tokens)} tokens"
+        )
+    if bool(message.finish) != message.HasField("stats"):
+        raise InvalidArgument("stats: they must come with the last reply and no other")
+    ids = tuple(tokens.tolist())
+    return Reply(
+        tokens=ids,
+        sources=tuple(message.sources),
+        pieces=tuple((piece.text, piece.source) for piece in message.pieces),
+        finish=message.finish,
+        log_probabilities=tuple(map(_unpack_log_probability, ids, message.log_probabilities)),
+        stats=_unpack_stats(message.stats, message.finish) if message.finish else None,
+    )
+
+
+def _pack_log_probability(each: LogProbability) -> decode_pb2.LogProbability:
+    alternatives = np.array([token for token, _ in each.alternatives], np.int32)
+    return decode_pb2.LogProbability(
+        value=each.value, alternatives=pack_tokens(alternatives), values=[value for _, value in each.alternatives]
+    )
+
+
+def _unpack_log_probability(token: int, message: decode_pb2.LogProbability) -> LogProbability:
+    tokens = unpack_tokens(message.alternatives, "alternatives").tolist()
+    if len(tokens) != len(message.values):
+        raise InvalidArgument(f"alternatives has {len(tokens)} tokens and {len(message.values)} values")
+    return LogProbability(token, message.value, tuple(zip(tokens, message.values, strict=True)))
+
+
+def _pack_stats(stats: GenerationStats) -> decode_pb2.GenerationStats:
+    return decode_pb2.GenerationStats(
+        prompt_tokens=stats.prompt_tokens,
+        tokens=stats.tokens,
+        steps=stats.steps,
+        mean_generated_length=stats.mean_generated_length,
+        proposals=stats.proposals,
+        proposed=_pack_counts(stats.proposed_by_source),
+        verified=_pack_counts(stats.verified_by_source),
+        accepted=_pack_counts(stats.accepted_by_source),
+        missed=stats.missed,
+        seconds=stats.seconds,
+    )
+
+
+def _unpack_stats(message: decode_pb2.GenerationStats, finish: str) -> GenerationStats:
+    return GenerationStats(
+        prompt_tokens=message.prompt_tokens,
+        tokens=message.tokens,
+        steps=message.steps,
+        proposals=message.proposals,
+        proposed_by_source=_unpack_counts(message.proposed),
+        verified_by_source=_unpack_counts(message.verified),
+        accepted_by_source=_unpack_counts(message.accepted),
+        missed=Counter(dict(message.missed)),
+        seconds={part: message.seconds[part] for part in PARTS},
+        finish=finish,
+    )
+
+
+def _pack_counts(counts: Mapping[int, int]) -> dict[str, int]:
+    return {source_name(bits): count for bits, count in counts.items()}
+
+
+def _unpack_counts(counts: Mapping[str, int]) -> Counter[int]:
+    return Counter({source_bits(name): count for name, count in counts.items()})

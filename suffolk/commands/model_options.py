@@ -1,0 +1,106 @@
+"""What commands that run a model share: its options, its datastores, and how it is loaded."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from datastore.errors import InvalidArgument
+from datastore.retriever import Retriever
+from datastore.tokenizer import fingerprint, load_tokenizer
+from serving.drafters.choose import require_match
+from serving.drafters.limits import Limits
+from serving.transport.limits import MAX_NODES, check_range
+
+if TYPE_CHECKING:
+    from serving.decoding.target import Target
+
+
+DEFAULT_NODES = 64
+
+
+def add_draft_options(group: argparse._ArgumentGroup) -> None:
+    """How far drafts reach, and how long they may take."""
+    group.add_argument(
+        "--deadline-ms", type=float, help="time a remote draft may take (default: the URL's, else the client's)"
+    )
+    group.add_argument(
+        "--max-nodes", type=int, help=f"largest tree; costs decide how much is used (default: {DEFAULT_NODES})"
+    )
+    group.add_argument("--max-match", type=int, default=16, help="longest match, in tokens (default: %(default)s)")
+    group.add_argument("--min-match", type=int, default=1, help="shortest match, in tokens (default: %(default)s)")
+    group.add_argument("--max-depth", type=int, default=10, help="depth of drafts, in tokens (default: %(default)s)")
+    group.add_argument(
+        "--costs",
+        type=Path,
+        metavar="FILE",
+        help="what 'suffolk tune' measured (default: what it stored, or a quick look)",
+    )
+
+
+def add_device_options(group: argparse._ArgumentGroup) -> None:
+    """Where and how the model runs."""
+    dtypes = ("auto", "float32", "bfloat16", "float16", "float64")
+    group.add_argument("--dtype", choices=dtypes, default="auto", help="auto: as stored (default: %(default)s)")
+    group.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ... (default: %(default)s)")
+    group.add_argument("--threads", type=int, help="CPU threads (default: torch's choice)")
+
+
+def read_limits(args: argparse.Namespace) -> Limits:
+    """Raises InvalidArgument for values out of their ranges."""
+    if args.deadline_ms is not None and not args.deadline_ms > 0:
+        raise InvalidArgument(f"--deadline-ms is {args.deadline_ms}; it must be above 0")
+    return Limits(args.max_match, args.min_match, args.max_depth)
+
+
+def read_max_nodes(args: argparse.Namespace) -> int:
+    """Raises InvalidArgument for a value out of its range."""
+    max_nodes = DEFAULT_NODES if args.max_nodes is None else int(args.max_nodes)
+    check_range("--max-nodes", max_nodes, 1, MAX_NODES)
+    return max_nodes
+
+
+@contextlib.contextmanager
+def opened_stores(
+    names: Sequence[str], deadline_ms: float | None, limits: Limits, model: str
+) -> Iterator[list[Retriever]]:
+    """The datastores of those names or URLs, found to fit the model; closed at the end."""
+    with contextlib.ExitStack() as stack:
+        stores: list[Retriever] = []
+        for name in names:
+            stores.append(_open_store(name, deadline_ms))
+            stack.callback(stores[-1].close)
+            require_match(stores[-1], name, limits, model, fingerprint(load_tokenizer(model)))
+        yield stores
+
+
+def load_target(args: argparse.Namespace, cache_tokens: int) -> Target:
+    """The model of ``--model``, quietly. Raises as ``Target.load``."""
+    import torch
+    import transformers
+
+    from serving.decoding.target import Target
+
+    messages: Any = transformers.utils.logging
+    messages.disable_progress_bar()
+    messages.set_verbosity_error()
+    if args.threads is not None:
+        if args.threads < 1:
+            raise InvalidArgument(f"--threads is {args.threads}; it must be 1 or more")
+        torch.set_num_threads(args.threads)
+    return Target.load(args.model, args.dtype, args.device, cache_tokens)
+
+
+def _open_store(name: str, deadline_ms: float | None) -> Retriever:
+    from serving.transport.url import is_url
+
+    if is_url(name):
+        from serving.draft_service.client import connect
+
+        return connect(name, None if deadline_ms is None else deadline_ms / 1000)
+    from datastore.datastore import open_datastore
+
+    return open_datastore(name)

@@ -1,0 +1,145 @@
+"""Decode for many callers at once: gRPC suffolk.v1.DecodeService, and HTTP with metrics and health on a second port.
+
+Prints one line when it takes requests: serving MODEL on grpc HOST:PORT, http HOST:PORT. SIGTERM or Ctrl-C lets the running
+requests end within --grace and ends with 0; a second one ends at once."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from datastore.errors import InvalidArgument, ResourceExhausted
+from serving.drafters.choose import NAMES, make_drafter
+from serving.transport.limits import check_range
+from serving.transport.url import WORKER_PORT
+from suffolk.commands.model_options import (
+    add_device_options,
+    add_draft_options,
+    load_target,
+    opened_stores,
+    read_limits,
+    read_max_nodes,
+)
+from suffolk.commands.server_options import add_server_options, read_server_options
+
+if TYPE_CHECKING:
+    from serving.decoding.target import Target
+    from serving.worker.service import Service
+
+LOG = logging.getLogger("suffolk.worker")
+EPILOG = """examples:
+  suffolk worker --model MODEL_FOLDER                         gRPC on 127.0.0.1:7710, HTTP on 127.0.0.1:7711
+  suffolk worker --model MODEL_FOLDER --datastore code/ --datastore grpc://127.0.0.1:7700/wiki --slots 16
+  suffolk worker --model MODEL_FOLDER --listen 0.0.0.0:7710 --tls-cert server.pem --tls-key server.key
+  suffolk generate --worker grpc://127.0.0.1:7710 "Write a sort function."
+  curl http://127.0.0.1:7711/metrics"""
+GIB = 1 << 30
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.add_argument("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
+    add_server_options(parser, WORKER_PORT, "/metrics and /healthz", grace=30.0)
+    room = parser.add_argument_group("room")
+    room.add_argument(
+        "--slots", type=int, default=8, metavar="N", help="requests decoded at once (default: %(default)s)"
+    )
+    room.add_argument(
+        "--capacity",
+        type=int,
+        default=4096,
+        metavar="N",
+        help="tokens of a request: prompt, new tokens, largest tree (default: %(default)s, or less if the model takes less)",
+    )
+    room.add_argument(
+        "--queue",
+        type=int,
+        default=64,
+        metavar="N",
+        help="requests that may wait; more are refused (default: %(default)s)",
+    )
+    drafting = parser.add_argument_group("drafting")
+    drafting.add_argument(
+        "--datastore",
+        action="append",
+        default=[],
+        metavar="STORE",
+        help="folder of a datastore, or grpc://HOST:PORT/NAME; may be repeated: all are asked",
+    )
+    drafting.add_argument(
+        "--drafter",
+        action="append",
+        choices=NAMES,
+        help="what requests may choose from; may be repeated (default: all that can run); the default of a request is "
+        "the first of hybrid, datastore and prompt-lookup that is there",
+    )
+    add_draft_options(drafting)
+    add_device_options(parser.add_argument_group("device"))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until a signal says stop; returns 0."""
+    from serving.transport.config import ServerConfig
+    from serving.transport.server import run_until_signal
+
+    logging.basicConfig(format="suffolk: %(message)s", level=logging.INFO)
+    config = ServerConfig(**read_server_options(args, WORKER_PORT))
+    limits, max_nodes, names = read_limits(args), read_max_nodes(args), _drafters(args)
+    check_range("--slots", args.slots, 1, 1024)
+    check_range("--capacity", args.capacity, 2, 1 << 24)
+    check_range("--queue", args.queue, 0, 4096)
+    config.check()  # before a model is loaded
+    with opened_stores(args.datastore, args.deadline_ms, limits, args.model) as stores:
+        target = load_target(args, args.slots * args.capacity)
+        capacity = args.capacity
+        if target.context_length is not None:
+            capacity = min(capacity, target.context_length + max_nodes)
+        _require_room(target, args.slots, capacity)
+
+        from serving.decoding.cost_store import find_costs
+        from serving.decoding.engine import Engine
+        from serving.worker.server import WorkerServer
+        from serving.worker.service import Service
+
+        made = {name: make_drafter(name, target.vocab_size, stores, limits) for name in names}
+        drafters = {name: drafter for name, drafter in made.items() if drafter is not None}
+        costs = find_costs(target, args.slots, args.costs).costs if drafters else None
+        with Engine(target, drafters, costs, slots=args.slots, capacity=capacity, queue=args.queue) as engine:
+            service = Service(engine, Path(args.model).name, max_nodes)
+            LOG.info("%s", _facts(service))
+            run_until_signal(WorkerServer(config, service))
+    return 0
+
+
+def _drafters(args: argparse.Namespace) -> list[str]:
+    """Names of the drafters to load; InvalidArgument for one that cannot run."""
+    able = NAMES if args.datastore else ("none", "prompt-lookup")
+    for name in args.drafter or []:
+        if name not in able:
+            raise InvalidArgument(f"--drafter {name} needs a datastore; add --datastore PATH or grpc://HOST:PORT/NAME")
+    return list(dict.fromkeys(args.drafter or able))
+
+
+def _require_room(target: Target, slots: int, capacity: int) -> None:
+    """Raises ResourceExhausted if the cache would not fit: the system would kill the process later, without a word."""
+    from serving.decoding import memory
+
+    needed = memory.cache_bytes(target.model.config, slots * capacity, target.dtype.itemsize)
+    available = memory.available_memory(target.device)
+    if needed > available:
+        raise ResourceExhausted(
+            f"--slots {slots} x --capacity {capacity}: the cache needs {needed / GIB:.2f} GiB, and {target.device.type} has "
+            f"{available / GIB:.2f} GiB available; lower one of them"
+        )
+
+
+def _facts(service: Service) -> str:
+    engine = service.engine
+    others = [name for name in engine.drafters if name != service.default_drafter]
+    drafters = ", ".join([f"{service.default_drafter} (default)", *others])
+    return (
+        f"model {service.model}, {engine.slots} slots x {engine.capacity} tokens, {engine.cache_bytes / GIB:.2f} GiB of cache, "
+        f"queue of {engine.queue}, drafters {drafters}"
+    )

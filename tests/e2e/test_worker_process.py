@@ -1,0 +1,213 @@
+"""``suffolk worker`` and ``suffolk generate --worker`` as processes: start, answer, stop, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from datastore.errors import Internal
+from datastore.tokenizer import fingerprint, load_tokenizer
+from serving.decoding.settings import SamplingSettings
+from serving.worker.client import connect_worker
+from tests.stores import make_store
+from tests.tiny_models import save_tiny
+
+SUFFOLK = (sys.executable, "-m", "suffolk")
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
+WAIT = 120
+PROMPT = "abcabcabcabc"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    path = tmp_path_factory.mktemp("stores") / "bytes"
+    tokens = [list(range(66, 92)) * 9]
+    make_store(path, [tokens], vocab_size=257, tokenizer=fingerprint(load_tokenizer(str(model)))).close()
+    return path
+
+
+@dataclass
+class Running:
+    process: subprocess.Popen[str]
+    line: str
+
+    def endpoint(self, kind: str = "grpc") -> str:
+        found = re.search(rf"\b{kind} (\S+?)(?:,|$)", self.line)
+        assert found, self.line
+        return found[1]
+
+    def stop(self, number: signal.Signals) -> tuple[int, str]:
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=WAIT)
+        return self.process.returncode, errors
+
+
+@contextmanager
+def running(model: Path, *words: str, suffolk: tuple[str, ...] = SUFFOLK) -> Iterator[Running]:
+    command = [*suffolk, "worker", "--model", str(model), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *words]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=ENVIRONMENT
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline().strip()
+        assert line.startswith("serving tiny on grpc "), process.communicate(timeout=WAIT)[1]
+        yield Running(process, line)
+    finally:
+        process.kill()
+        process.communicate(timeout=WAIT)
+
+
+def suffolk(*words: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*SUFFOLK, *words], capture_output=True, cwd=ROOT, env=ENVIRONMENT, timeout=WAIT, check=False)
+
+
+def test_start_answer_and_stop(model: Path, store: Path) -> None:
+    words = ("--max-new-tokens", "60", "--temperature", "0.8", PROMPT)
+    here = suffolk("generate", "--model", str(model), "--drafter", "none", *words)
+    with running(model, "--datastore", str(store), "--datastore", str(store), "--slots", "2") as worker:
+        url = f"grpc://{worker.endpoint()}"
+        for drafter in ((), ("--drafter", "datastore"), ("--drafter", "none")):
+            there = suffolk("generate", "--worker", url, *drafter, *words)
+            assert there.returncode == 0, there.stderr
+            assert there.stdout == here.stdout
+            assert b"tokens    60 (length)" in there.stderr
+            assert b"0 missed" in there.stderr
+        with connect_worker(url) as client:
+            assert client.info()["drafters"] == ["datastore", "hybrid", "prompt-lookup"]
+            assert client.info()["default_drafter"] == "hybrid"
+        with urllib.request.urlopen(f"http://{worker.endpoint('http')}/metrics", timeout=WAIT) as reply:
+            assert b"suffolk_tokens_total 180.0" in reply.read()
+        code, errors = worker.stop(signal.SIGTERM)
+        assert code == 0, errors
+        assert "Traceback" not in errors
+        assert re.search(
+            r"model tiny, 2 slots x 4096 tokens, 0\.00 GiB of cache, queue of 64, drafters hybrid \(default\), datastore, ",
+            errors,
+        )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_what_runs_end(model: Path, number: signal.Signals) -> None:
+    with running(model, "--drafter", "none") as worker, connect_worker(f"grpc://{worker.endpoint()}") as client:
+        generation = client.generate(PROMPT, SamplingSettings(max_new_tokens=400))
+        next(generation)
+        worker.process.send_signal(number)
+        list(generation)
+        assert len(generation.tokens) == 400
+        _, errors = worker.process.communicate(timeout=WAIT)
+        assert worker.process.returncode == 0, errors
+        assert "stopping: 1 requests in flight, 30.0 s of grace" in errors
+        assert "Traceback" not in errors
+
+
+def test_a_grace_of_zero_ends_at_once(model: Path) -> None:
+    with (
+        running(model, "--drafter", "none", "--grace", "0") as worker,
+        connect_worker(f"grpc://{worker.endpoint()}") as client,
+    ):
+        generation = client.generate(PROMPT, SamplingSettings(max_new_tokens=4000))
+        next(generation)
+        code, errors = worker.stop(signal.SIGTERM)
+        assert (code, "Traceback" in errors) == (0, False), errors
+        with pytest.raises(Exception, match=str(worker.endpoint())):
+            list(generation)
+
+
+DYING = """
+import sys
+from serving.decoding.target import Target
+from suffolk.cli import main
+load = Target.load
+def load_dying(*arguments, **options):
+    target = load(*arguments, **options)
+    forward, calls = target.model.forward, iter(range(30))
+    def fail_in_the_end(*arguments, **options):
+        if next(calls, None) is None:
+            raise RuntimeError("the device is gone")
+        return forward(*arguments, **options)
+    target.model.forward = fail_in_the_end
+    return target
+Target.load = staticmethod(load_dying)
+sys.exit(main())
+"""
+
+
+def test_the_process_ends_with_1_when_its_engine_dies(model: Path) -> None:
+    with (
+        running(model, "--drafter", "none", suffolk=(sys.executable, "-c", DYING)) as worker,
+        connect_worker(f"grpc://{worker.endpoint()}") as client,
+    ):
+        with pytest.raises(Internal, match="RuntimeError: the device is gone"):
+            list(client.generate(PROMPT, SamplingSettings(max_new_tokens=400)))
+        _, errors = worker.process.communicate(timeout=WAIT)
+        assert worker.process.returncode == 1
+        last = "suffolk: the engine has died (RuntimeError: the device is gone); start the worker again"
+        assert errors.splitlines()[-1] == last
+
+
+def test_bad_input_is_one_line_and_exit_2(model: Path, store: Path, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        cases = [
+            (
+                ("--model", str(model), "--listen", f"127.0.0.1:{port}"),
+                f"127.0.0.1:{port} is in use by another process",
+            ),
+            (("--model", str(model), "--http", f"127.0.0.1:{port}"), f"--http: 127.0.0.1:{port} is in use"),
+            (("--model", str(tmp_path / "none")), "does not exist; name a folder"),
+            (("--model", str(model), "--drafter", "hybrid"), "--drafter hybrid needs a datastore; add --datastore"),
+            (("--model", str(model), "--datastore", str(tmp_path)), str(tmp_path)),
+            (("--model", str(model), "--slots", "0"), "--slots is 0; it must be in 1..1024"),
+            (
+                ("--model", str(model), "--slots", "1024", "--capacity", "16777216", "--max-nodes", "0"),
+                "--max-nodes is 0",
+            ),
+            (("--model", str(model), "--listen", "0.0.0.0:0"), "would be plaintext for other machines"),
+        ]
+        processes = [
+            (suffolk("worker", "--listen", "127.0.0.1:0", "--http", "off", *words), text) for words, text in cases
+        ]
+    for ended, text in processes:
+        errors = ended.stderr.decode()
+        assert (ended.returncode, ended.stdout) == (2, b""), errors
+        assert errors.startswith("suffolk: ")
+        assert errors.count("\n") == 1, errors
+        assert text in errors
+
+
+def test_options_of_the_model_are_refused_with_a_worker() -> None:
+    ended = suffolk("generate", "--worker", "grpc://127.0.0.1:1", "--dtype", "float32", "x")
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert ended.stderr.decode() == (
+        "suffolk: --dtype cannot be given with --worker: it is the worker's; leave it out, or give --model\n"
+    )
+    ended = suffolk("generate", "--worker", "grpc://127.0.0.1:1", "x")
+    assert ended.returncode == 2
+    assert b"grpc://127.0.0.1:1: " in ended.stderr
+    assert ended.stderr.count(b"\n") == 1
+
+
+def test_help_has_examples() -> None:
+    ended = suffolk("worker", "--help")
+    assert ended.returncode == 0
+    assert b"examples:" in ended.stdout

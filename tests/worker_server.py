@@ -1,0 +1,59 @@
+"""Workers for tests: real ones, in this process, on loopback, on ports that are free."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from serving.decoding.cost_model import CostModel
+from serving.decoding.drafter import Drafter
+from serving.decoding.engine import Engine
+from serving.decoding.target import Target
+from serving.transport.config import ServerConfig
+from serving.worker.client import WorkerClient, connect_worker
+from serving.worker.server import WorkerServer
+from serving.worker.service import Service
+from tests.draft_server import LOOPBACK
+from tests.tiny_models import tiny_model, tiny_tokenizer
+
+HANG = 60.0
+"""Seconds: only a hang lasts longer."""
+TEMPLATE = (
+    "{% for message in messages %}{% if message['role'] == 'robot' %}{{ raise_exception('no robots') }}{% endif %}"
+    "<{{ message['role'] }}>{{ message['content'] }}{% endfor %}<assistant>"
+)
+
+
+def talking_target() -> Target:
+    """A tiny model with a tokenizer and a chat template, and room for 4096 tokens."""
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = TEMPLATE
+    return Target.wrap(tiny_model(vocab_size=257, max_position_embeddings=4096), tokenizer, "tiny")
+
+
+@contextmanager
+def working(
+    target: Target, drafters: Mapping[str, Drafter] | None = None, slots: int = 2, queue: int = 8, **settings: Any
+) -> Iterator[WorkerServer]:
+    config = ServerConfig(**{"listen": (LOOPBACK,), "http": LOOPBACK, "grace": 0.2, **settings})
+    with (
+        Engine(target, drafters, CostModel([1], [1.0]), slots, capacity=4096, queue=queue) as engine,
+        WorkerServer(config, Service(engine, target.name)) as server,
+    ):
+        yield server
+
+
+@contextmanager
+def calling(server: WorkerServer) -> Iterator[WorkerClient]:
+    with connect_worker(f"grpc://{server.listening[0]}") as client:
+        yield client
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Return once ``condition()`` holds; fails if it never does."""
+    end = time.monotonic() + HANG
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
