@@ -1,6 +1,6 @@
 """The same tokens with any drafter, in any company: random requests that join and leave a loop, each compared with decoding alone.
 
-    python -m tests.property.same_text --prompts 200      # every temperature, drafter and batch size; fails at the first difference
+python -m tests.property.same_text --prompts 200      # every temperature, drafter and batch size; fails at the first difference
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ import torch
 
 from datastore.draft_tree import DraftTree
 from serving.decoding.keyed_noise import KeyedUniforms
-from serving.decoding.sampler import Sampler, process
+from serving.decoding.row_contexts import RowContexts
+from serving.decoding.sampler import Sampler
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.verification import Verdict, accept, typical_path, verify_chain
 from serving.decoding.verification.rejection import acceptance, residual
@@ -200,7 +201,14 @@ def models(settings: SamplingSettings) -> tuple[torch.Tensor, torch.Tensor, torc
     generator = torch.Generator().manual_seed(5)
     logits = 1.5 * torch.randn(VOCAB + 1, VOCAB, generator=generator, dtype=torch.float64)
     poor = logits + torch.randn(VOCAB + 1, VOCAB, generator=generator, dtype=torch.float64)
-    return logits, process(logits, settings).softmax(-1), process(poor, settings).softmax(-1)
+    rows = RowContexts(np.zeros(1, np.int32), 1, np.empty((VOCAB + 1, 0), np.int64), np.zeros(VOCAB + 1, np.int64))
+    sampler = Sampler(settings, VOCAB, CPU)
+    return logits, sampler.probabilities(logits, rows), sampler.probabilities(poor, rows)
+
+
+def at(position: int, draft: DraftTree | None = None) -> RowContexts:
+    """Some text whose next token has that position, 1 or more, and ``draft`` behind it."""
+    return RowContexts.of_tree(np.zeros(position, np.int32), 1, draft or DraftTree.empty())
 
 
 def texts_of_match(settings: SamplingSettings) -> npt.NDArray[np.int64]:
@@ -209,18 +217,13 @@ def texts_of_match(settings: SamplingSettings) -> npt.NDArray[np.int64]:
     best = laws[0].topk(3).indices.tolist()
     draft = tree([*best, *laws[best[0]].topk(2).indices.tolist(), VOCAB - 1], [-1, -1, -1, 0, 0, 1])
     behind = torch.tensor([VOCAB, *draft.tokens.tolist()])
-    depths = torch.tensor([0, 1, 1, 1, 2, 2, 2])
     sampler = Sampler(settings, VOCAB, CPU)
     texts = np.empty((TEXTS, 2), np.int64)
-    for first in range(0, TEXTS, 20):
-        positions = list(range(3 * first, 3 * (first + 20)))
-        rows = (3 * torch.arange(20)[:, None] + depths).flatten()
-        drawn = sampler.draw(logits[behind].repeat(20, 1), positions, rows).reshape(20, -1).numpy()
-        for number, vector in enumerate(drawn):
-            text = match(draft, vector)
-            if len(text) == 1:
-                text += (int(sampler.draw(logits[text[0]][None], [positions[3 * number + 1]])),)
-            texts[first + number] = text[:2]
+    for number in range(TEXTS):
+        text = match(draft, sampler.draw(logits[behind], at(3 * number + 1, draft)).numpy())
+        if len(text) == 1:
+            text += (int(sampler.draw(logits[text[0]][None], at(3 * number + 2))),)
+        texts[number] = text[:2]
     return texts
 
 
@@ -238,7 +241,7 @@ def texts_of_rejection(settings: SamplingSettings, draws: str) -> npt.NDArray[np
             for position in range(len(text), 2):
                 behind = [VOCAB, *text, *chain][position]
                 proposed.append(poor[behind])
-                chain += (int(drafter.draw(poor[behind][None].log(), [3 * number + position])),)
+                chain += (int(drafter.draw(poor[behind][None].log(), at(3 * number + position + 1))),)
             wanted = laws[[[VOCAB, *text][-1], *chain]]
             positions = 3 * number + torch.arange(len(text), 3)
             verdict = verify_chain(

@@ -30,6 +30,7 @@ from benchmarks.watched_process import run_watched
 from datastore import open_datastore
 from datastore.draft_tree import DraftTree
 from datastore.errors import Internal, InvalidArgument, NotFound, ResourceExhausted, Unsupported
+from serving.decoding.stats import PARTS
 from tests import oracle
 from tests.stores import make_store
 
@@ -331,7 +332,8 @@ def run_row(drafter: str, tokens: int, steps: int, seconds: float, **changes: ob
         "steps": steps,
         "decode_seconds": seconds,
         "tokens_per_second": (tokens - 1) / seconds,
-        "seconds": {"prefill": 1.0, "draft": 0.1 * seconds},
+        "tokens_compared": tokens,
+        "seconds": dict.fromkeys(PARTS, 0.0) | {"prefill": 1.0, "draft": 0.1 * seconds},
         "accepted_by_source": {"3": 2, "1": 1} if drafter != "none" else {},
         "nodes_verified": 2 * steps,
         "missed": {},
@@ -359,6 +361,8 @@ def test_summary_of_a_prompt_set() -> None:
     assert hybrid["accepted_by_source"] == {"datastore+prompt-lookup": 4, "datastore": 2}
     assert hybrid["draft_time_share"] == pytest.approx(0.1)
     assert (hybrid["identical"], hybrid["runs"], hybrid["largest_near_tie_gap"]) == (1, 2, 0.01)
+    assert hybrid["disagreements_per_100k_tokens"] == 1e5 / 32
+    assert hybrid["milliseconds_a_step"]["draft"] == pytest.approx(2500 / 15)
     assert found["code"]["none"]["mean_generated_length"] == 1.0
 
 
