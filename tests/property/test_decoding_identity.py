@@ -54,8 +54,7 @@ LAWS = [
     *(
         SamplingSettings(max_new_tokens=MAX_NEW, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
         for temperature in (0.7, 1.0)
-        for top_k, top_p in ((0, 1.0), (5, 1.0), (0, 0.8), (20, 0.9))
-        for seed in (0, 1)
+        for top_k, top_p, seed in ((0, 1.0, 0), (5, 1.0, 1), (0, 0.8, 2), (20, 0.9, 3))
     ),
     *PROCESSED,
 ]
