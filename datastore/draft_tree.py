@@ -92,14 +92,12 @@ class DraftTree:
 
     def depths(self) -> npt.NDArray[np.int32]:
         """int32[n], the depth of each node: 1 for a child of the context's last token."""
-        depths = np.zeros(len(self), np.int32)
-        pending = np.arange(len(self))
-        ancestors = self.parents.copy()
-        while len(pending):
-            depths[pending] += 1
-            pending = pending[ancestors[pending] >= 0]
-            ancestors[pending] = self.parents[ancestors[pending]]
-        return depths
+        depths = np.append(np.ones(len(self), np.int32), np.int32(0))  # the last entry is where -1 points
+        ancestors = np.append(self.parents, np.int32(-1))
+        while len(self) and ancestors.max() >= 0:  # each round looks twice as far up
+            depths += depths[ancestors]
+            ancestors = ancestors[ancestors]
+        return depths[:-1]
 
     def validate(self, vocab_size: int) -> DraftTree:
         """This tree, if it is one.

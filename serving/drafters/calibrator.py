@@ -53,30 +53,27 @@ class Calibrator:
         """float32[n], the estimated probability that each node's whole path is accepted; a child's never exceeds its parent's."""
         if not len(tree):
             return np.empty(0, np.float32)
-        cells, prior, depths = self._features(tree)
+        cells, prior = self._features(tree)
         hits, seen = self._coarse[:, cells[0], cells[1]]
         coarse = (hits + _STRENGTH * prior) / (seen + _STRENGTH)
         hits, seen = self._fine[:, cells[0], cells[1], cells[2], cells[3]]
-        scores = _share_out((hits + _STRENGTH * coarse) / (seen + _STRENGTH), tree.parents)
-        for depth in range(2, int(depths.max()) + 1):
-            level = depths == depth
-            scores[level] *= scores[tree.parents[level]]
-        return scores.astype(np.float32)
+        chances = _share_out((hits + _STRENGTH * coarse) / (seen + _STRENGTH), tree.parents)
+        return _along_paths(chances, tree.parents).astype(np.float32)
 
     def learn(self, tree: DraftTree, tokens: npt.NDArray[np.int32]) -> None:
         """Count what the target's ``tokens`` say about ``tree``: only nodes whose parent's path they contain are evidence."""
         if not len(tree):
             return
         tried, taken = evidence(tree, tokens)
-        cells, _, _ = self._features(tree)
+        cells, _ = self._features(tree)
         tables = ((self._coarse, 2), (self._fine, 4))
         for table, axes in tables:
             table *= self._decay
             np.add.at(table[1], tuple(cell[tried] for cell in cells[:axes]), 1.0)
             np.add.at(table[0], tuple(cell[taken] for cell in cells[:axes]), 1.0)
 
-    def _features(self, tree: DraftTree) -> tuple[tuple[npt.NDArray[np.int64], ...], Floats, npt.NDArray[np.int32]]:
-        """Each node's table cell, prior probability, and depth."""
+    def _features(self, tree: DraftTree) -> tuple[tuple[npt.NDArray[np.int64], ...], Floats]:
+        """Each node's table cell and prior probability."""
         size = len(tree)
         depths = tree.depths()
         counts = np.ones(size) if tree.counts is None else np.maximum(tree.counts.astype(np.float64), 1.0)
@@ -97,7 +94,7 @@ class Calibrator:
             + prior.share * np.log((share * above + 0.3) / (above - share * above + 0.3))
         )
         odds += prior.count * np.log(above) + prior.depth * np.log(depths)
-        return cells, 1.0 / (1.0 + np.exp(-odds)), depths
+        return cells, 1.0 / (1.0 + np.exp(-odds))
 
 
 def evidence(tree: DraftTree, tokens: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -120,3 +117,13 @@ def _share_out(chances: Floats, parents: npt.NDArray[np.int32]) -> Floats:
     """``chances`` scaled so that the children of one node sum to at most 1: the target takes one of them."""
     sums = np.bincount(parents + 1, weights=chances, minlength=len(parents) + 1)
     return np.asarray(chances / np.maximum(1.0, sums[parents + 1]), np.float64)
+
+
+def _along_paths(chances: Floats, parents: npt.NDArray[np.int32]) -> Floats:
+    """Each node's product of ``chances`` from the top down to it."""
+    products = np.append(chances, 1.0)  # the last entry is where -1 points
+    ancestors = np.append(parents, np.int32(-1))
+    while ancestors.max() >= 0:  # each round looks twice as far up
+        products *= products[ancestors]
+        ancestors = ancestors[ancestors]
+    return products[:-1]
