@@ -6,6 +6,7 @@ import io
 import json
 import string
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ import torch
 from datastore.manifest import SEGMENTS_NAME, Manifest, publish
 from datastore.segment import separated, write_segment
 from datastore.tokenizer import fingerprint, load_tokenizer
+from serving.decoding.cost_measurement import measure
+from serving.decoding.cost_store import CostKey, CostStore, save_costs
+from serving.decoding.target import Target
 from suffolk.cli import main
 from tests.tiny_models import save_tiny
 
@@ -23,6 +27,19 @@ PROMPT = "abcabcabcabc"
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(save_tiny(tmp_path_factory.mktemp("models") / "tiny"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def known_costs(model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What passes cost is measured once and kept, so that no command has to."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        target = Target.load(model)
+        key = CostKey.of(target)
+        path = CostStore().path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_costs(measure(target, 1), key, path)
+        yield
 
 
 def store_of(path: Path, tokenizer: str | None, order_depth: int = 64) -> str:
