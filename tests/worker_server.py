@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -57,3 +59,12 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def page(server: WorkerServer, path: str) -> tuple[int, str]:
+    """Status and text of a page of the worker's HTTP server."""
+    try:
+        with urllib.request.urlopen(f"http://{server.http}{path}", timeout=HANG) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()

@@ -5,25 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
-from prometheus_client.parser import text_string_to_metric_families
 
 from datastore.errors import (
     DeadlineExceeded,
-    Internal,
     InvalidArgument,
     ResourceExhausted,
-    SuffolkError,
     Unavailable,
     Unsupported,
 )
@@ -32,15 +24,12 @@ from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.proto import decode_pb2, decode_pb2_grpc
-from serving.transport.endpoint import Endpoint
-from serving.transport.tls import TlsFiles
 from serving.worker import limits
 from serving.worker.client import WorkerClient, connect_worker
 from serving.worker.server import WorkerServer
 from serving.worker.settings import FIELDS, pack_settings, unpack_settings
-from tests.certificates import make_certificates, needs_openssl
 from tests.drafters import eager_decoder
-from tests.worker_server import HANG, calling, talking_target, until, working
+from tests.worker_server import HANG, calling, page, talking_target, until, working
 
 PROMPT = "abcabcabc, abcabc: "
 LONG = SamplingSettings(max_new_tokens=3900)
@@ -336,145 +325,6 @@ def test_settings_act_as_in_an_engine_here(target: Target, client: WorkerClient)
         assert [token for token, _ in actual.alternatives] == [token for token, _ in wanted.alternatives]
     assert [len(reply.log_probabilities) for reply in replies] == [len(reply.tokens) for reply in replies]
     assert len(there.log_probabilities[0].alternatives) == 2
-
-
-def test_an_engine_that_dies_takes_the_worker_down() -> None:
-    target = talking_target()
-    with (
-        working(target, slots=1, grace=5.0) as server,
-        calling(server) as client,
-        grpc.insecure_channel(str(server.listening[0])) as channel,
-    ):
-        health = health_pb2_grpc.HealthStub(channel)
-        running = client.generate(PROMPT, LONG)
-        next(running)
-        waiting = client.generate(PROMPT, LONG)
-        until(lambda: client.info()["waiting"] == 1)
-        assert health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.SERVING
-        target.model.forward = broken
-        for generation in (running, waiting):
-            with pytest.raises(Internal, match="RuntimeError: the device is gone"):
-                list(generation)
-        with pytest.raises(Internal, match="the engine has died .*the device is gone.*; start the worker again") as end:
-            server.wait()
-        assert end.value.exit_code == 1
-        assert health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.NOT_SERVING
-        assert page(server, "/healthz") == (503, "not serving\n")
-        with pytest.raises(Unavailable, match="the engine has died"):
-            next(client.generate(PROMPT))
-
-
-def broken(*args: Any, **kwargs: Any) -> Any:
-    raise RuntimeError("the device is gone")
-
-
-def test_stopping_lets_what_runs_end_within_the_grace(target: Target) -> None:
-    with working(target, slots=1, grace=HANG) as server, calling(server) as client:
-        generation = client.generate(PROMPT, SamplingSettings(max_new_tokens=200))
-        next(generation)
-        stopping = threading.Thread(target=server.stop)
-        stopping.start()
-        list(generation)
-        assert len(generation.tokens) == 200
-        stopping.join(HANG)
-        with pytest.raises(Unavailable):
-            next(client.generate(PROMPT))
-
-
-def test_stopping_ends_what_lasts_longer_than_the_grace(target: Target) -> None:
-    with working(target, slots=1, grace=0.1) as server, calling(server) as client:
-        generation = client.generate(PROMPT, LONG)
-        next(generation)
-        server.stop()
-        with pytest.raises(Unavailable):
-            list(generation)
-        until(lambda: server.service.engine.stats()["running"] == 0)
-
-
-def page(server: WorkerServer, path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://{server.http}{path}", timeout=HANG) as reply:
-            return reply.status, reply.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
-def test_metrics_and_health(target: Target) -> None:
-    with (
-        working(target, {"prompt-lookup": PromptLookupDrafter(target.vocab_size)}) as server,
-        calling(server) as client,
-    ):
-        generation = client.generate([5, 6] * 200, SamplingSettings(max_new_tokens=50))
-        list(generation)
-        with pytest.raises(InvalidArgument):
-            next(client.generate([]))
-        until(lambda: server.in_flight() == 0)
-        status, text = page(server, "/metrics")
-        assert status == 200
-        found = {
-            (sample.name, *sample.labels.values()): sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        }
-        stats = client.info()["stats"]
-        assert found["suffolk_tokens_total",] == stats["tokens"] == 50
-        for name in ("passes", "rows", "steps"):
-            assert found[f"suffolk_{name}_total",] == stats[name] > 0
-        assert found["suffolk_generations_total", "length"] == 1
-        numbers = generation.stats
-        for name, count in (
-            ("proposed", numbers.nodes_proposed),
-            ("verified", numbers.nodes_verified),
-            ("accepted", numbers.accepted),
-        ):
-            assert found[f"suffolk_{name}_total", "prompt-lookup"] == count > 0
-        assert found["suffolk_engine_seconds_total", "forward"] > 0
-        assert (found["suffolk_running",], found["suffolk_waiting",], found["suffolk_in_flight",]) == (0, 0, 0)
-        assert found["suffolk_cache_bytes",] == server.service.engine.cache_bytes > 0
-        assert found["suffolk_requests_total", "OK", "Generate", "grpc"] == 1
-        assert found["suffolk_requests_total", "INVALID_ARGUMENT", "Generate", "grpc"] == 1
-        for path in ("/healthz", "/readyz", "/livez"):
-            assert page(server, path) == (200, "ok\n")
-        assert page(server, "/v1/info")[0] == 404
-
-
-def test_facts(target: Target, server: WorkerServer, client: WorkerClient) -> None:
-    facts = client.info()
-    assert facts["model"] == "tiny"
-    assert (facts["vocab_size"], facts["context_length"], facts["takes_chat"]) == (257, 4096, True)
-    assert (facts["slots"], facts["capacity"], facts["queue"], facts["max_nodes"]) == (2, 4096, 8, 64)
-    assert (facts["drafters"], facts["default_drafter"]) == (["prompt-lookup"], "prompt-lookup")
-    assert facts["cache_bytes"] == server.service.engine.cache_bytes
-
-
-def test_reflection_lists_the_service(server: WorkerServer) -> None:
-    with grpc.insecure_channel(str(server.listening[0])) as channel:
-        database = ProtoReflectionDescriptorDatabase(channel)
-        assert set(database.get_services()) == {
-            "suffolk.v1.DecodeService",
-            "grpc.health.v1.Health",
-            "grpc.reflection.v1alpha.ServerReflection",
-        }
-        assert database.FindFileContainingSymbol("suffolk.v1.DecodeService").name == "serving/proto/decode.proto"
-        request = health_pb2.HealthCheckRequest(service="suffolk.v1.DecodeService")
-        reply = health_pb2_grpc.HealthStub(channel).Check(request, timeout=HANG)
-        assert reply.status == health_pb2.HealthCheckResponse.SERVING
-
-
-@needs_openssl
-def test_tls_and_a_unix_socket(target: Target, tmp_path: Path) -> None:
-    folder = make_certificates(tmp_path)
-    files = TlsFiles(f"{folder}/server.pem", f"{folder}/server.key", f"{folder}/ca.pem")
-    path = Endpoint(path=f"{tmp_path}/w.sock")
-    with working(target, listen=(Endpoint("127.0.0.1", 0), path), tls=files) as server:
-        shown = f"grpcs://{server.listening[0]}?ca={folder}/ca.pem"
-        ours = f"{shown}&cert={folder}/client.pem&key={folder}/client.key"
-        for url in (ours, f"grpc+unix://{path.path}"):
-            with connect_worker(url) as client:
-                assert len(list(client.generate(PROMPT, SamplingSettings(max_new_tokens=2)))) == 2
-        for url in (shown, f"grpc://{server.listening[0]}"):
-            with connect_worker(url) as client, pytest.raises(SuffolkError):
-                client.info()
 
 
 def test_a_client_says_what_is_wrong_by_itself(server: WorkerServer, client: WorkerClient) -> None:
