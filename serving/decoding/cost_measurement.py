@@ -100,7 +100,7 @@ def _time_pass(target: Target, cache: KVCache, point: Point) -> float:
     cache.lengths = np.full(batch, context)
     layouts = [chain(np.zeros(size, np.int64))] * batch
     begin = time.perf_counter()
-    target.forward(cache, range(batch), layouts, [size] * batch).argmax(-1).cpu()
+    target.forward(cache, range(batch), layouts, [size] * batch).logits.argmax(-1).cpu()
     return time.perf_counter() - begin
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -101,4 +101,24 @@ class Drafter(Protocol):
 
     def close(self) -> None:
         """Give back connections and memory."""
+        ...
+
+
+@runtime_checkable
+class FeatureDrafter(Drafter, Protocol):
+    """A drafter that reads the target's hidden states, as ReDrafter and EAGLE do.
+
+    Attributes:
+        layers: whose hidden states it wants: 0 for the embedding, k for what leaves the k-th layer; the last as the output
+            layer reads it. One or more, rising.
+    """
+
+    layers: tuple[int, ...]
+
+    def follow(self, request_id: int, features: torch.Tensor) -> None:
+        """float[k, layers, width]: the features of the request's next k tokens, on the target's device.
+
+        They come from the prompt's first token on, in order and without gaps, also in steps in which nothing is proposed: before
+        a ``propose`` those of all ``tokens`` but the last have come, which the target has not read yet. A drafter that cannot keep
+        up (it has fewer) answers with an empty tree."""
         ...

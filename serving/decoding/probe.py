@@ -132,10 +132,12 @@ def _difference(target: Target, expected: Branches) -> float:
     cache = target.new_cache(2, _CONTEXT + 2 + size)
     for slot in (0, 1):
         target.prefill(context[:-1], cache, slot)
-    rows = target.forward(cache, [1, 0], [lay_out(int(last[0]), tree), lay_out(int(context[-1]), tree)], [0, size + 1])
+    rows = target.forward(
+        cache, [1, 0], [lay_out(int(last[0]), tree), lay_out(int(context[-1]), tree)], [0, size + 1]
+    ).logits
     kept = np.asarray([0, *(node + 1 for node in _BRANCHES[1])])
     cache.keep([1, 0], [np.arange(1), kept])
-    after = target.forward(cache, [0], [lay_out(int(last[0]), DraftTree.empty())], [1])
+    after = target.forward(cache, [0], [lay_out(int(last[0]), DraftTree.empty())], [1]).logits
     worst = 0.0
     for branch, logits in zip(_BRANCHES, expected.logits, strict=True):
         found = rows[[0, *(node + 1 for node in branch)]]

@@ -10,11 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument
-from serving.decoding.drafter import Drafter, DraftRequest, Proposal, SampledChain, tree_of
+from serving.decoding.drafter import Drafter, DraftRequest, FeatureDrafter, Proposal, SampledChain, tree_of
 from serving.decoding.request import Request
+from serving.decoding.target import Target
 
 log = logging.getLogger(__name__)
 _MISSED = "missed "
@@ -24,12 +26,23 @@ class Proposals:
     """The drafters of a step loop, by name. Not thread-safe.
 
     Attributes:
+        layers: whose hidden states its drafters want, rising; empty if none does.
         faults: faults that were caught here, by kind; those that drafters caught themselves are in their ``stats``.
     """
 
-    def __init__(self, drafters: Mapping[str, Drafter], vocab_size: int) -> None:
+    def __init__(self, drafters: Mapping[str, Drafter], target: Target) -> None:
+        """Raises InvalidArgument if a drafter wants hidden states of layers that ``target`` has not."""
         self._drafters = dict(drafters)
-        self._vocab_size = vocab_size
+        self._vocab_size = target.vocab_size
+        wanted = {name: each.layers for name, each in drafters.items() if isinstance(each, FeatureDrafter)}
+        for name, layers in wanted.items():
+            if not layers or list(layers) != sorted(set(layers)) or layers[0] < 0 or layers[-1] > target.layers:
+                raise InvalidArgument(
+                    f"drafter {name} wants hidden states of layers {layers}; model {target.name} has 0..{target.layers}, "
+                    "and they must rise"
+                )
+        self.layers = sorted({layer for layers in wanted.values() for layer in layers})
+        self._columns = {name: [self.layers.index(layer) for layer in layers] for name, layers in wanted.items()}
         self.faults: Counter[str] = Counter()
 
     def ask(self, requests: Sequence[Request]) -> tuple[list[Proposal], list[float]]:
@@ -49,6 +62,18 @@ class Proposals:
             for at, tree in zip(members, found, strict=True):
                 trees[at], seconds[at] = tree, share
         return trees, seconds
+
+    def follow(self, request: Request, features: torch.Tensor) -> None:
+        """Give the request's drafter its part of ``features``, float[k, layers, width], of the next k tokens."""
+        columns = self._columns.get(request.drafter)
+        if columns is None:
+            return
+        try:
+            drafter = self._drafters[request.drafter]
+            assert isinstance(drafter, FeatureDrafter)
+            drafter.follow(request.number, features if len(columns) == len(self.layers) else features[:, columns])
+        except Exception as error:  # noqa: BLE001  # as in ``observe``
+            self._miss(request.drafter, [request], error)
 
     def observe(self, request: Request, tokens: npt.NDArray[np.int32]) -> None:
         """Tell the request's drafter which tokens followed its last draft."""

@@ -83,7 +83,7 @@ class StepLoop:
         if drafters and costs is None:
             costs = measure(target, slots)
         self.planner = None if costs is None else Planner(costs)
-        self._proposals = Proposals(drafters or {}, target.vocab_size)
+        self._proposals = Proposals(drafters or {}, target)
         self._names = frozenset(drafters or {})
         self._running: list[Request] = []
         self._free = list(range(slots))[::-1]
@@ -150,15 +150,17 @@ class StepLoop:
         turns = self._turns()
         clock.lap("draft")
         slots = [turn.request.slot for turn in turns]
-        logits = self.target.forward(
-            self.cache, slots, [turn.layout for turn in turns], [turn.wanted for turn in turns]
-        )
+        layouts, wanted = [turn.layout for turn in turns], [turn.wanted for turn in turns]
+        read = self.target.forward(self.cache, slots, layouts, wanted, self._proposals.layers)
         self.target.synchronize()
         clock.lap("forward")
-        outcomes = self._verify(turns, logits)
+        outcomes = self._verify(turns, read.logits)
         clock.lap("verify")
-        self.cache.keep(slots, [_kept(turn, outcomes.get(turn.request.number)) for turn in turns])
+        kept = [_kept(turn, outcomes.get(turn.request.number)) for turn in turns]
+        self.cache.keep(slots, kept)
         clock.lap("compact")
+        if read.features is not None:
+            self._hand_over(turns, kept, read.features)
         answers: list[tuple[Request, Step | SuffolkError]] = []
         for turn in turns:
             outcome = outcomes.get(turn.request.number)
@@ -241,6 +243,15 @@ class StepLoop:
             turn.offer.accepted = len(step.tokens) - 1
             self._proposals.observe(request, request.tokens[before : request.length])
         return step
+
+    def _hand_over(self, turns: Sequence[_Turn], kept: Sequence[npt.NDArray[np.int64]], features: torch.Tensor) -> None:
+        """Give the hidden states of the rows that the cache has kept to the requests' drafters."""
+        begin = 0
+        for turn, rows in zip(turns, kept, strict=True):
+            if turn.request.drafter:
+                places = torch.from_numpy(begin + rows).to(features.device)
+                self._proposals.follow(turn.request, features[places])
+            begin += len(turn.layout)
 
     def _learn(self, turns: Sequence[_Turn], clock: _Clock) -> None:
         decoding = [turn.request for turn in turns if turn.request.stats.steps]

@@ -26,6 +26,19 @@ PREFILL_CHUNK = 512
 
 
 @dataclass(frozen=True, slots=True)
+class Pass:
+    """What a forward pass gives.
+
+    Attributes:
+        logits: float[wanted rows, vocab].
+        features: float[rows, layers, width], the hidden states that were asked for, of all rows; None if none were.
+    """
+
+    logits: torch.Tensor
+    features: torch.Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """A loaded model. Made by ``Target.load`` or, from a model at hand, by ``Target.wrap``. Any number of threads may use it, each
     with a cache of its own.
@@ -121,6 +134,11 @@ class Target:
     def dtype(self) -> torch.dtype:
         return self.model.dtype  # type: ignore[no-any-return]
 
+    @property
+    def layers(self) -> int:
+        """How many layers it has; layer 0 of hidden states is the embedding, the last is what the output layer reads."""
+        return int(self.model.config.get_text_config(decoder=True).num_hidden_layers)
+
     def new_cache(self, slots: int, capacity: int) -> KVCache:
         """An empty cache for ``slots`` requests of ``capacity`` tokens each, rows of rejected nodes included.
 
@@ -132,12 +150,17 @@ class Target:
             return KVCache(layers, self.shapes, slots, capacity, self.dtype, self.device)
 
     def forward(
-        self, cache: KVCache, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]
-    ) -> torch.Tensor:
+        self,
+        cache: KVCache,
+        slots: Sequence[int],
+        layouts: Sequence[TreeLayout],
+        wanted: Sequence[int],
+        layers: Sequence[int] = (),
+    ) -> Pass:
         """One pass over the rows of several requests, each behind the cached tokens of its slot.
 
-        ``wanted``: of how many of its last rows each request wants the logits. Returns those, [sum of wanted, vocab], in order.
-        The caller says afterwards what the cache keeps.
+        ``wanted``: of how many of its last rows each request wants the logits; they come in order. ``layers``: whose hidden states
+        are wanted, 0..``self.layers``. The caller says afterwards what the cache keeps.
         """
         spans, places, positions, kept = [], [], [], []
         begin = 0
@@ -153,7 +176,8 @@ class Target:
         ids = np.concatenate([layout.tokens for layout in layouts])
         packed = torch.from_numpy(np.stack([ids, np.concatenate(positions), np.concatenate(places)])).to(self.device)
         rows = np.concatenate(kept)
-        return self._run(packed, spans, cache, None if len(rows) == begin else torch.from_numpy(rows).to(self.device))
+        chosen = None if len(rows) == begin else torch.from_numpy(rows).to(self.device)
+        return self._run(packed, spans, cache, chosen, layers)
 
     def prefill(
         self, tokens: Sequence[int] | npt.NDArray[np.integer[Any]], cache: KVCache, slot: int = 0
@@ -162,7 +186,7 @@ class Target:
         ids = np.asarray(tokens, np.int64)
         for start in range(0, len(ids), PREFILL_CHUNK):
             part = chain(ids[start : start + PREFILL_CHUNK])
-            logits = self.forward(cache, [slot], [part], [1])
+            logits = self.forward(cache, [slot], [part], [1]).logits
             cache.lengths[slot] += len(part)
         return logits
 
@@ -172,7 +196,14 @@ class Target:
             torch.cuda.synchronize(self.device)
 
     @torch.inference_mode()
-    def _run(self, packed: torch.Tensor, spans: list[Span], cache: KVCache, kept: torch.Tensor | None) -> torch.Tensor:
+    def _run(
+        self,
+        packed: torch.Tensor,
+        spans: list[Span],
+        cache: KVCache,
+        kept: torch.Tensor | None,
+        layers: Sequence[int],
+    ) -> Pass:
         cache.place(packed[2])
         output = self.model(
             input_ids=packed[0][None],
@@ -181,9 +212,10 @@ class Target:
             use_cache=True,
             logits_to_keep=0 if kept is None else kept,
             suffolk_spans=spans,
+            output_hidden_states=bool(layers),
         )
-        logits: torch.Tensor = output.logits[0, :, : self.vocab_size]
-        return logits
+        features = torch.stack([output.hidden_states[layer][0] for layer in layers], 1) if layers else None
+        return Pass(output.logits[0, :, : self.vocab_size], features)
 
 
 def _eos_ids(model: Any) -> frozenset[int]:
@@ -243,4 +275,4 @@ def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
-__all__ = ["DTYPES", "LayerShape", "Target"]
+__all__ = ["DTYPES", "LayerShape", "Pass", "Target"]

@@ -84,7 +84,7 @@ def forward(
 ) -> list[torch.Tensor]:
     layouts = [lay_out(context[-1], draft) for context, draft in zip(contexts, drafts, strict=True)]
     sizes = [len(layout) for layout in layouts]
-    return list(target.forward(cache, slots, layouts, sizes).split(sizes))
+    return list(target.forward(cache, slots, layouts, sizes).logits.split(sizes))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

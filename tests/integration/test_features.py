@@ -1,0 +1,104 @@
+"""Hidden states for drafters: those of every committed token, once and in order, as an untouched model computes them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+import torch
+
+from datastore.draft_tree import DraftTree
+from datastore.errors import InvalidArgument
+from serving.decoding.cost_model import CostModel
+from serving.decoding.drafter import DraftRequest
+from serving.decoding.engine import Engine
+from serving.decoding.request import Request
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.target import Target
+from tests.drafters import MadeUpDrafter, eager_loop, random_tree
+from tests.tiny_models import VOCAB, tiny_model
+
+LAYERS = (0, 1, 2)
+
+
+class Follower(MadeUpDrafter):
+    """Proposes random trees that hold the true next token at a random place, and keeps the features that it is given."""
+
+    def __init__(self, layers: tuple[int, ...] = LAYERS, texts: dict[int, list[int]] | None = None) -> None:
+        super().__init__(self._draft)
+        self.layers = layers
+        self.features: defaultdict[int, list[torch.Tensor]] = defaultdict(list)
+        self.kept_up = True
+        self._texts = texts or {}
+
+    def follow(self, request_id: int, features: torch.Tensor) -> None:
+        self.features[request_id].append(features)
+
+    def _draft(self, request: DraftRequest) -> DraftTree:
+        length = len(request.tokens)
+        self.kept_up &= sum(map(len, self.features[request.request_id])) == length - 1
+        rng = np.random.default_rng(length)
+        tree = random_tree(rng, 6, VOCAB)
+        roots = np.flatnonzero(tree.parents == -1)
+        tree.tokens[roots[-1]] = (self._texts.get(request.request_id, []) + [0] * length)[length]
+        return tree
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma3", "opt"])
+def test_each_token_s_features_come_once_and_in_order(family: str) -> None:
+    settings = SamplingSettings(max_new_tokens=40)
+    target, oracle = Target.wrap(tiny_model(family)), tiny_model(family)
+    prompts = {1: list(range(90)) * 3, 2: list(range(50)) * 6, 3: [7]}  # the second is read in two parts
+    texts = {number: prompt + plain(target, prompt, settings) for number, prompt in prompts.items()}
+    follower = Follower(texts=texts)
+    loop = eager_loop(target, {"follower": follower}, slots=2)
+    waiting = [Request(number, target, prompt, settings, "follower", 6) for number, prompt in prompts.items()]
+    accepted = 0
+    while waiting or loop.running:
+        while waiting and loop.free:
+            loop.join(waiting.pop(0))
+        accepted += sum(len(step.tokens) - 1 for _, step in loop.step())
+    assert accepted > 20
+    assert follower.kept_up
+    for number, text in texts.items():
+        found = torch.cat(follower.features[number])[: len(text) - 1]  # of rows behind the text's end too
+        with torch.inference_mode():
+            states = oracle(torch.tensor([text]), output_hidden_states=True).hidden_states
+        expected = torch.stack([states[layer][0] for layer in LAYERS], 1)[:-1]
+        assert found.shape == expected.shape
+        assert float((found - expected).abs().max()) < 1e-9
+
+
+def test_each_drafter_gets_its_own_layers_and_a_fault_costs_drafts_only() -> None:
+    class Failing(Follower):
+        def follow(self, request_id: int, features: torch.Tensor) -> None:
+            raise ArithmeticError("no room")
+
+    target, settings = Target.wrap(tiny_model()), SamplingSettings(max_new_tokens=20)
+    drafters = {"first": Follower((0,)), "last": Follower((1, 2)), "failing": Failing()}
+    with Engine(target, drafters, CostModel([1], [1.0]), slots=3, capacity=100) as engine:
+        running = {name: engine.generate([3, 1, 4], settings, name) for name in [*drafters, "none"]}
+        for generation in running.values():
+            list(generation)
+            assert generation.tokens == plain(target, [3, 1, 4], settings)
+    for name, count in (("first", 1), ("last", 2)):
+        (parts,) = drafters[name].features.values()
+        assert {tuple(part.shape[1:]) for part in parts} == {(count, 32)}
+    assert running["failing"].stats.missed["ArithmeticError"] > 0
+
+
+@pytest.mark.parametrize("layers", [(), (3,), (-1,), (1, 1), (2, 0)])
+def test_layers_that_the_model_has_not_are_refused(layers: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidArgument, match="drafter one wants hidden states of layers .* has 0..2"):
+        Engine(Target.wrap(tiny_model()), {"one": Follower(layers)}, CostModel([1], [1.0]), capacity=100)
+
+
+def plain(target: Target, prompt: list[int], settings: SamplingSettings) -> list[int]:
+    """What the target says without a drafter."""
+    loop = eager_loop(target, {})
+    request = Request(1, target, prompt, settings)
+    loop.join(request)
+    while loop.running:
+        loop.step()
+    return request.generated
