@@ -37,8 +37,8 @@ def measure_batches(
 ) -> dict[str, Any]:
     """Run the prompts through one engine at every batch size and way, in turn; the results by name.
 
-    A request that ends is replaced by the next until twice as many as the batch have run, so that the batch stays full but for
-    the end. Every way and size runs the same prompts.
+    A request that ends is replaced by the next, so that the batch stays full but for the end. Every way and size runs the same
+    requests: all prompts, from the first again until they are twice the largest batch.
 
     Raises:
         InvalidArgument: a size is below 1.
@@ -59,7 +59,7 @@ def measure_batches(
             ignore_eos=options.ignore_eos,
         )
         capacity = max(len(ids) for _, ids in encoded) + options.max_new_tokens + options.max_nodes
-        texts = [encoded[number % len(encoded)][1] for number in range(2 * max(sizes))]
+        texts = [encoded[number % len(encoded)][1] for number in range(max(len(encoded), 2 * max(sizes)))]
         drafters = make_drafters(options, target.vocab_size, retriever)
         found = find_costs(target, max(sizes), options.costs)
         with Engine(target, drafters, found.costs, slots=max(sizes), capacity=capacity, queue=0) as engine:
@@ -70,7 +70,7 @@ def measure_batches(
             for turn in range(options.rounds):
                 for size in sizes:
                     for way in options.ways if turn % 2 == 0 else options.ways[::-1]:
-                        run = run_batch(engine, texts[: 2 * size], size, way, settings, options.max_nodes, plain)
+                        run = run_batch(engine, texts, size, way, settings, options.max_nodes, plain)
                         runs.setdefault(size, {}).setdefault(way, []).append(run)
                         report(f"round {turn + 1}, batch {size}: {way} {run.tokens / run.seconds:.1f} tokens/s")
     return {

@@ -20,16 +20,19 @@ _CONTEXT = 128
 _LONG_CONTEXT = 1024
 _MAX_QUICK_SLOTS = 16
 _QUICK_SECONDS = 2.5
+_PATIENCE = 4
+"""A quick look may take this many times its budget for two rounds: a single pass on a busy machine says little."""
 _NEEDED = 3
+_WARM_UPS = 6
 
 Point = tuple[int, int, int]
 """Rows per request, requests, context."""
 
 
 def measure(target: Target, slots: int = 1, budget: float = _QUICK_SECONDS) -> CostModel:
-    """A quick look at up to ``slots`` requests: ten points or fewer, over and over for ``budget`` seconds.
+    """A quick look at up to ``slots`` requests: ten points or fewer, twice at least and over and over for ``budget`` seconds.
 
-    A target so slow that one round takes longer is measured at the first points alone, three or more.
+    A target so slow that two rounds take four times longer is measured at the first points alone, three or more.
     """
     limit = target.context_length or _LONG_CONTEXT + SIZES[-1]
     sizes = [size for size in SIZES if size < limit]
@@ -74,7 +77,7 @@ def time_points(
     """The fastest pass of ``rounds`` at each point, or of as many as ``budget`` seconds allow; ``report`` is told the passes done.
 
     The fastest, because whatever else the machine does only adds time, and adds it unevenly; in rounds, so that a busy
-    while does not fall on one point. The first pass is a warm-up.
+    while does not fall on one point. Before, passes warm up until they get no faster.
 
     Raises:
         ResourceExhausted: no memory for the cache.
@@ -82,16 +85,28 @@ def time_points(
     cache = target.new_cache(1, max(batch * (size + context) for size, batch, context in points))
     _fill(cache)
     best: dict[Point, float] = {}
+    _warm_up(target, cache, points[0])
     begin, done = time.perf_counter(), 0
-    _time_pass(target, cache, points[0])
     while rounds is None or done < rounds * len(points):
-        if time.perf_counter() - begin > budget and len(best) >= min(_NEEDED, len(points)):
+        spent = time.perf_counter() - begin
+        if spent > budget and done >= 2 * len(points):
+            break
+        if spent > _PATIENCE * budget and len(best) >= min(_NEEDED, len(points)):
             break
         point = points[done % len(points)]
         best[point] = min(best.get(point, np.inf), _time_pass(target, cache, point))
         done += 1
         report(done)
     return [Sample(size * batch, batch, context, best[size, batch, context]) for size, batch, context in best]
+
+
+def _warm_up(target: Target, cache: KVCache, point: Point) -> None:
+    last = np.inf
+    for _ in range(_WARM_UPS):
+        now = _time_pass(target, cache, point)
+        if now > 0.9 * last:
+            break
+        last = now
 
 
 def _time_pass(target: Target, cache: KVCache, point: Point) -> float:

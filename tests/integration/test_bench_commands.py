@@ -228,7 +228,7 @@ def test_batch_compares_throughput_at_every_size(folder: Path, model: Path, tmp_
     command = ["batch", "--model", model, "--datastore", folder / "store", "--prompts", tmp_path / "p.jsonl", *options]
     assert "cache of the engine" in bench(*command, "--json", path)
     batches = read_report(path)["results"]["batches"]
-    assert {size: each["hybrid"]["requests"] for size, each in batches.items()} == {"1": 4, "3": 12}
+    assert {size: each["hybrid"]["requests"] for size, each in batches.items()} == {"1": 12, "3": 12}
     for size, ways in batches.items():
         for each in ways.values():
             assert each["identical"] == each["requests"]

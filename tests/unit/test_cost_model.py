@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -129,6 +131,17 @@ def test_points_are_timed_in_rounds() -> None:
     samples = time_points(Target.wrap(tiny_model()), points, rounds=2, report=told.append)
     assert told == [1, 2, 3, 4, 5, 6]
     assert [(each.rows, each.requests, each.context) for each in samples] == [(1, 1, 5), (2, 1, 5), (6, 3, 9)]
+
+
+def test_a_quick_look_takes_two_rounds_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One pass a point said once that eight rows cost eight times one row, and no draft was ever verified."""
+    seconds = itertools.count()
+    monkeypatch.setattr("time.perf_counter", lambda: float(next(seconds)))  # three looks at the clock a pass
+    points = [(1, 1, 5), (2, 1, 5), (4, 1, 5), (8, 1, 5), (16, 1, 5)]
+    for budget, expected in ((8.0, 10), (60.0, 20), (2.0, 3)):
+        told: list[int] = []
+        time_points(Target.wrap(tiny_model()), points, budget=budget, report=told.append)
+        assert told[-1] == expected
 
 
 def test_a_grid_goes_up_to_the_slots_and_the_largest_pass() -> None:
