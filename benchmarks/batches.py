@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
@@ -17,19 +17,27 @@ from datastore.errors import InvalidArgument
 from serving.decoding.cost_store import find_costs
 from serving.decoding.engine import Engine
 from serving.decoding.generation import Generation
+from serving.decoding.near_tie import Difference, first_difference
 from serving.decoding.settings import SamplingSettings
+from serving.decoding.target import Target
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRun:
-    """One way at one batch size: requests that were run, their tokens, target passes and seconds, and how many texts are plain
-    decoding's."""
+    """One way at one batch size: what came of each request, target passes and seconds."""
 
-    requests: int
-    tokens: int
+    outputs: list[list[int]]
     turns: int
     seconds: float
-    identical: int
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(len, self.outputs))
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second."""
+        return self.tokens / self.seconds
 
 
 def measure_batches(
@@ -64,21 +72,35 @@ def measure_batches(
         found = find_costs(target, max(sizes), options.costs)
         with Engine(target, drafters, found.costs, slots=max(sizes), capacity=capacity, queue=0) as engine:
             cache_bytes = engine.cache_bytes
-            plain: dict[int, list[int]] = {}
-            run_batch(engine, texts[:1], 1, PLAIN, settings, 1, plain)  # warms up
+            run_batch(engine, texts[:1], 1, PLAIN, settings, 1)  # warms up
+            first: list[list[int]] = []
+            differences: list[dict[str, Any]] = []
+            compared = 0
             runs: dict[int, dict[str, list[BatchRun]]] = {}
             for turn in range(options.rounds):
                 for size in sizes:
                     for way in options.ways if turn % 2 == 0 else options.ways[::-1]:
-                        run = run_batch(engine, texts, size, way, settings, options.max_nodes, plain)
+                        run = run_batch(engine, texts, size, way, settings, options.max_nodes)
                         runs.setdefault(size, {}).setdefault(way, []).append(run)
-                        report(f"round {turn + 1}, batch {size}: {way} {run.tokens / run.seconds:.1f} tokens/s")
+                        report(f"round {turn + 1}, batch {size}: {way} {run.rate:.1f} tokens/s")
+                        first = first or run.outputs
+                        for number, difference, tokens in _compare(target, texts, first, run.outputs, settings):
+                            compared += tokens
+                            if difference is not None:
+                                place = {"round": turn + 1, "batch": size, "drafter": way, "request": number}
+                                differences.append(place | asdict(difference))
     return {
         "target": {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()},
         "costs": {"source": found.source, "drifts": found.costs.drifts},
         "cache_bytes": cache_bytes,
         "prompts_skipped": skipped,
-        "batches": {str(size): _summary(by_way) for size, by_way in runs.items()},
+        "batches": {str(size): _summary(by_way, first) for size, by_way in runs.items()},
+        "near_ties": {
+            "tokens_compared": compared,
+            "per_100000_tokens": 100_000 * len(differences) / compared if compared else 0.0,
+            "largest_gap": max((each["gap"] for each in differences), default=0.0),
+            "differences": differences,
+        },
     }
 
 
@@ -89,9 +111,8 @@ def run_batch(
     way: str,
     settings: SamplingSettings,
     max_nodes: int,
-    plain: dict[int, list[int]],
 ) -> BatchRun:
-    """Run ``texts``, ``size`` at a time. ``plain``: the first output of each text, which later ones are compared with."""
+    """Run ``texts``, ``size`` at a time."""
     before = engine.stats()
     begin = time.perf_counter()
     running: list[Generation] = []
@@ -108,26 +129,34 @@ def run_batch(
             pass
     seconds = time.perf_counter() - begin
     outputs = [each.tokens for each in sorted([*done, *running], key=lambda each: each.request.number)]
-    identical = sum(plain.setdefault(number, output) == output for number, output in enumerate(outputs))
-    turns = engine.stats()["turns"] - before["turns"]
-    return BatchRun(len(outputs), sum(map(len, outputs)), turns, seconds, identical)
+    return BatchRun(outputs, engine.stats()["turns"] - before["turns"], seconds)
 
 
-def _summary(ways: dict[str, list[BatchRun]]) -> dict[str, dict[str, Any]]:
-    plain = median(run.tokens / run.seconds for run in ways[PLAIN])
+def _compare(
+    target: Target,
+    texts: Sequence[Sequence[int]],
+    first: Sequence[list[int]],
+    outputs: Sequence[list[int]],
+    settings: SamplingSettings,
+) -> Iterator[tuple[int, Difference | None, int]]:
+    """For each output that is another run's: its number, where it parts from the first, and the tokens up to there."""
+    for number, (one, other) in enumerate(zip(first, outputs, strict=True)):
+        if one is not other:
+            difference = first_difference(target, texts[number], one, other, settings)
+            yield number, difference, len(other) if difference is None else difference.position + 1
+
+
+def _summary(ways: dict[str, list[BatchRun]], first: list[list[int]]) -> dict[str, dict[str, Any]]:
+    plain = median(run.rate for run in ways[PLAIN])
     found = {}
     for way, runs in ways.items():
-        rate = median(run.tokens / run.seconds for run in runs)
-        ratios = [
-            (run.tokens / run.seconds) / (other.tokens / other.seconds)
-            for run, other in zip(runs, ways[PLAIN], strict=True)
-        ]
+        rate = median(run.rate for run in runs)
         found[way] = {
             "tokens_per_second": rate,
             "speed_up": rate / plain,
-            "speed_up_least": min(ratios),
+            "speed_up_least": min(run.rate / other.rate for run, other in zip(runs, ways[PLAIN], strict=True)),
             "tokens_a_turn": sum(run.tokens for run in runs) / sum(run.turns for run in runs),
-            "identical": sum(run.identical for run in runs),
-            "requests": sum(run.requests for run in runs),
+            "identical": sum(output == text for run in runs for output, text in zip(run.outputs, first, strict=True)),
+            "requests": sum(len(run.outputs) for run in runs),
         }
     return found

@@ -13,8 +13,9 @@ NOTES = (
     "tokens/s: of the whole engine, prompts included, median of rounds; speed-up: against plain decoding at the same batch size; "
     "least: the worst round",
     "tokens a turn: tokens per request and target pass, passes over parts of prompts included",
-    "as the first plain run: outputs equal, token for token, to the first plain output of that prompt (at whatever batch size; "
-    "in fp32 and bf16 a near-tie may fall otherwise in another batch)",
+    "as the first plain run: outputs equal, token for token, to the first plain output of that prompt, at whatever batch size",
+    "near-ties: in fp32 and bf16 rounding may decide between two tokens of nearly equal score, otherwise in another batch or "
+    "tree; gap: of the two scores, logits when greedy, else with the noise added",
 )
 
 
@@ -34,7 +35,12 @@ def batch_lines(results: dict[str, Any]) -> list[str]:
         for way, each in ways.items()
     ]
     memory = f"cache of the engine: {results['cache_bytes'] / 2**20:.0f} MiB"
-    return [format_table(HEADERS, rows), memory, *(f"note: {note}" for note in NOTES)]
+    ties = results["near_ties"]
+    found = (
+        f"near-ties: {len(ties['differences'])} in {ties['tokens_compared']} tokens, {ties['per_100000_tokens']:.1f} per 100,000; "
+        f"largest gap {ties['largest_gap']:.2g}"
+    )
+    return [format_table(HEADERS, rows), memory, found, *(f"note: {note}" for note in NOTES)]
 
 
 def batch_panels(results: dict[str, Any]) -> list[Panel]:

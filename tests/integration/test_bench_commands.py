@@ -227,6 +227,10 @@ def test_batch_compares_throughput_at_every_size(folder: Path, model: Path, tmp_
     options = ["--max-new-tokens", "16", "--ignore-eos", "--batches", "1", "3", "--rounds", "2", "--drafters", "hybrid"]
     command = ["batch", "--model", model, "--datastore", folder / "store", "--prompts", tmp_path / "p.jsonl", *options]
     assert "cache of the engine" in bench(*command, "--json", path)
+    ties = read_report(path)["results"]["near_ties"]
+    assert ties["tokens_compared"] == 12 * 16 * 4 - 12 * 16 // 2  # all but the first run
+    assert ties["differences"] == []
+    assert ties["largest_gap"] == ties["per_100000_tokens"] == 0
     batches = read_report(path)["results"]["batches"]
     assert {size: each["hybrid"]["requests"] for size, each in batches.items()} == {"1": 12, "3": 12}
     for size, ways in batches.items():

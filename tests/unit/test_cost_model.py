@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import itertools
-
 import numpy as np
 import pytest
 
