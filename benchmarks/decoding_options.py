@@ -19,7 +19,7 @@ class DecodingOptions:
         model: folder or hub name of the target.
         prompts: .jsonl files, or folders of them.
         datastore: folder or URL, for the drafters that need one.
-        drafters: names of serving.drafters.choose; each is compared with plain decoding.
+        drafters: names of serving.drafters.choose, or useless; each is compared with plain decoding.
         style: chat, prefill or both, for rows that have a prefill.
         limit: prompts of each file; None for all.
         rounds: how often all prompts are run.

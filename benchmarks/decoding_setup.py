@@ -11,6 +11,8 @@ import transformers
 
 from benchmarks.decoding_options import DecodingOptions
 from benchmarks.prompts import Prompt, encode_prompt
+from benchmarks.useless_drafter import NAME as USELESS
+from benchmarks.useless_drafter import UselessDrafter
 from datastore.datastore import open_datastore
 from datastore.errors import InvalidArgument
 from datastore.retriever import Retriever
@@ -28,7 +30,10 @@ LIMITS = Limits()
 def make_drafters(options: DecodingOptions, vocab_size: int, retriever: Retriever | None) -> dict[str, Drafter]:
     """The drafters to be measured, by name. Raises InvalidArgument: a name is unknown, or needs a datastore."""
     retrievers = [] if retriever is None else [retriever]
-    made = {name: make_drafter(name, vocab_size, retrievers, LIMITS) for name in options.drafters}
+    made: dict[str, Drafter | None] = {
+        name: UselessDrafter(vocab_size) if name == USELESS else make_drafter(name, vocab_size, retrievers, LIMITS)
+        for name in options.drafters
+    }
     return {name: drafter for name, drafter in made.items() if drafter is not None}
 
 

@@ -224,11 +224,22 @@ def test_batch_compares_throughput_at_every_size(folder: Path, model: Path, tmp_
     text = make_texts(1)[0]
     (tmp_path / "p.jsonl").write_text("".join(json.dumps({"prompt": text[at : at + 60]}) + "\n" for at in (0, 40, 80)))
     path = tmp_path / "batch.json"
-    options = ["--max-new-tokens", "16", "--ignore-eos", "--batches", "1", "3", "--rounds", "2", "--drafters", "hybrid"]
+    options = [
+        "--max-new-tokens",
+        "16",
+        "--ignore-eos",
+        "--batches",
+        "1",
+        "3",
+        "--rounds",
+        "2",
+        "--drafters",
+        "hybrid,useless",
+    ]
     command = ["batch", "--model", model, "--datastore", folder / "store", "--prompts", tmp_path / "p.jsonl", *options]
     assert "cache of the engine" in bench(*command, "--json", path)
     ties = read_report(path)["results"]["near_ties"]
-    assert ties["tokens_compared"] == 12 * 16 * 4 - 12 * 16 // 2  # all but the first run
+    assert ties["tokens_compared"] == 12 * 16 * 6 - 12 * 16 // 2  # all but the first run
     assert ties["differences"] == []
     assert ties["largest_gap"] == ties["per_100000_tokens"] == 0
     batches = read_report(path)["results"]["batches"]

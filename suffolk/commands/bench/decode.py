@@ -20,7 +20,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files, or folders of them"
     )
     parser.add_argument("--datastore", metavar="STORE", help="folder of a datastore, or grpc://HOST:PORT/NAME")
-    parser.add_argument("--drafters", metavar="LIST", help="separated by commas (default: all that can run)")
+    parser.add_argument(
+        "--drafters",
+        metavar="LIST",
+        help="separated by commas (default: all that can run); useless: drafts that are never right",
+    )
     parser.add_argument(
         "--style", choices=("chat", "prefill", "both"), default="both", help="for rows with a prefill (default: both)"
     )
