@@ -184,7 +184,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
         (["--model", model, "--max-nodes", "0", "x"], "--max-nodes is 0; it must be in 1..1024"),
         (["--model", model, "--temperature", "-1", "x"], "temperature is -1.0"),
         (["--model", model, "--min-p", "2", "x"], "min_p is 2.0; it must be between 0"),
-        (["--model", model, "--repetition-penalty", "0", "x"], "repetition_penalty is 0.0; it must be above 0"),
+        (["--model", model, "--repetition-penalty", "0", "x"], "repetition_penalty is 0.0; it must be between 0.01"),
         (["--model", model, "--presence-penalty", "3", "x"], "presence_penalty is 3.0; it must be between -2 and 2"),
         (["--model", model, "--frequency-penalty", "-3", "x"], "frequency_penalty is -3.0"),
         (["--model", model, "--bad-words", " ", "x"], "--bad-words is empty; name a text"),

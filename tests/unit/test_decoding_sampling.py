@@ -15,7 +15,7 @@ from serving.decoding.candidates import choose
 from serving.decoding.keyed_noise import KeyedNoise
 from serving.decoding.row_contexts import RowContexts
 from serving.decoding.sampler import Sampler
-from serving.decoding.settings import SamplingSettings
+from serving.decoding.settings import MIN_TEMPERATURE, SamplingSettings
 from tests.drafters import tree
 
 CPU = torch.device("cpu")
@@ -160,7 +160,7 @@ def test_greedy_takes_the_smallest_of_equal_ids() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"max_new_tokens": 0}, "max_new_tokens is 0; it must be 1 or more"),
+        ({"max_new_tokens": 0}, "max_new_tokens is 0; it must be between 1 and"),
         ({"temperature": -0.1}, "temperature is -0.1; it must be between 0"),
         ({"temperature": math.nan}, "temperature is nan"),
         ({"temperature": math.inf}, "temperature is inf"),
@@ -169,11 +169,11 @@ def test_greedy_takes_the_smallest_of_equal_ids() -> None:
         ({"top_p": 1.5}, "top_p is 1.5"),
         ({"seed": -1}, "seed is -1"),
         ({"seed": 2**63}, "seed is 9223372036854775808"),
-        ({"stop": ("a", "")}, "stop contains an empty string"),
+        ({"stop": ("a", "")}, r"stop\[1\] is ''; it must be the text, not empty"),
         ({"min_p": -0.1}, "min_p is -0.1; it must be between 0"),
         ({"min_p": 1.1}, "min_p is 1.1"),
         ({"min_p": math.nan}, "min_p is nan"),
-        ({"repetition_penalty": 0.0}, "repetition_penalty is 0.0; it must be above 0"),
+        ({"repetition_penalty": 0.0}, "repetition_penalty is 0.0; it must be between 0.01 and 100"),
         ({"repetition_penalty": math.inf}, "repetition_penalty is inf"),
         ({"repetition_penalty": math.nan}, "repetition_penalty is nan"),
         ({"presence_penalty": 2.1}, "presence_penalty is 2.1; it must be between -2 and 2"),
@@ -185,10 +185,57 @@ def test_greedy_takes_the_smallest_of_equal_ids() -> None:
         ({"processors": (3,)}, r"processors\[0\] is 3; it must be a function"),
         ({"token_mask": "all"}, "token_mask is 'all'; it must be a function"),
         ({"verification": "guess"}, "verification is 'guess'; it must be one of match, rejection, typical"),
-        ({"epsilon": 1.5}, "epsilon is 1.5; it must be between 0 and 1"),
+        ({"epsilon": 1.5}, "epsilon is 1.5; it must be above 0 and at most 1"),
         ({"delta": math.nan}, "delta is nan"),
+        ({"epsilon": 0}, "epsilon is 0.0; it must be above 0"),  # was refused by the first step that verified a draft
+        ({"delta": 0.0}, "delta is 0.0; it must be above 0"),
+        ({"temperature": 1e-320}, "temperature is 1e-320; it must be 0 .greedy. or at least 1e-06"),
+        ({"temperature": 10**400}, "temperature is beyond all floating-point numbers"),
+        ({"repetition_penalty": 1e-300}, "repetition_penalty is 1e-300; it must be between 0.01"),
+        ({"max_new_tokens": 10**30}, "max_new_tokens is 1000000000000000000000000000000; it must be between 1 and"),
+        ({"max_new_tokens": "5"}, "max_new_tokens is '5', of type str; it must be a whole number"),
+        ({"max_new_tokens": 5.0}, "max_new_tokens is 5.0, of type float; it must be a whole number"),
+        ({"max_new_tokens": True}, "max_new_tokens is True, of type bool; it must be a whole number"),
+        ({"temperature": None}, "temperature is None, of type NoneType; it must be a number"),
+        ({"top_p": "0.5"}, "top_p is '0.5', of type str; it must be a number"),
+        ({"seed": 1.5}, "seed is 1.5, of type float; it must be a whole number"),
+        ({"seed": None}, "seed is None"),
+        ({"top_k": 2.5}, "top_k is 2.5, of type float"),  # ended the engine, for all requests
+        ({"logprobs": 1.5}, "logprobs is 1.5, of type float"),  # so did this
+        ({"stop": (1,)}, r"stop\[0\] is 1; it must be the text"),  # and this
+        ({"stop": None}, "stop is None, of type NoneType; it must be a tuple of strings"),
+        ({"stop": "END"}, "stop is 'END', of type str; it must be a tuple of strings, also for a single one"),
+        ({"bad_words": (5,)}, r"bad_words\[0\] is 5, of type int; it must be a tuple of token ids"),
+        ({"bad_words": ((1.5,),)}, r"bad_words\[0\]\[0\] is 1.5, of type float"),
+        ({"processors": max}, "processors is <built-in function max>, .* it must be a tuple of functions"),
+        ({"ignore_eos": "no"}, "ignore_eos is 'no'; it must be True or False"),
+        ({"verification": None}, "verification is None; it must be one of"),
     ],
 )
 def test_settings_out_of_bounds_are_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         SamplingSettings(**changes)  # type: ignore[arg-type]
+
+
+def test_numbers_of_numpy_and_lists_are_taken() -> None:
+    settings = SamplingSettings(
+        max_new_tokens=np.int64(5),  # type: ignore[arg-type]
+        temperature=np.float32(0.5),  # type: ignore[arg-type]
+        top_k=np.uint8(3),  # type: ignore[arg-type]
+        stop=["END"],  # type: ignore[arg-type]
+        bad_words=[[np.int32(4), 5]],  # type: ignore[arg-type, list-item]
+    )
+    assert settings == SamplingSettings(5, 0.5, 3, stop=("END",), bad_words=((4, 5),))
+    assert all(type(value) is int for value in (settings.max_new_tokens, settings.top_k, settings.bad_words[0][0]))
+    assert type(settings.temperature) is float
+    hash(settings)
+
+
+def test_the_least_temperature_still_draws_among_equals() -> None:
+    """At 1e-320 the logits were infinite; far below 1e-6 the noise is rounded off, and of equals the first always wins."""
+    sampler = Sampler(SamplingSettings(temperature=MIN_TEMPERATURE), 4, CPU)
+    logits = torch.tensor([[5000.0, 5000.0, -3.0, 4999.0]])
+    text = np.zeros(300, np.int32)
+    drawn = [int(sampler.draw(logits, RowContexts.of_text(text[:length], 1))) for length in range(1, 300)]
+    assert set(drawn) == {0, 1}
+    assert 100 < sum(drawn) < 200
