@@ -11,11 +11,13 @@ from types import TracebackType
 from typing import Any
 
 from datastore.errors import Internal, InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
+from serving.decoding.checks import whole_number
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import Drafter
 from serving.decoding.generation import Generation
-from serving.decoding.request import Request, Step, Tokens
-from serving.decoding.settings import SamplingSettings
+from serving.decoding.prompt import Prompt
+from serving.decoding.request import Request, Step
+from serving.decoding.settings import SamplingSettings, settings_or_default
 from serving.decoding.step_loop import StepLoop
 from serving.decoding.target import Target
 
@@ -31,7 +33,7 @@ class Engine:
     def __init__(
         self,
         target: Target,
-        drafters: Mapping[str, Drafter] | None = None,
+        drafters: Mapping[str, Drafter | None] | None = None,
         costs: CostModel | None = None,
         slots: int = 8,
         capacity: int = 4096,
@@ -41,7 +43,7 @@ class Engine:
 
         Args:
             target: the model whose text is produced.
-            drafters: by name; each request chooses one. ``close`` closes them.
+            drafters: by name; each request chooses one; a None is left out. ``close`` closes them.
             costs: the target's costs; None to measure them now if there are drafters.
             slots: requests that are decoded at once, 1..1024.
             capacity: tokens of a request, its prompt and its largest tree included.
@@ -51,9 +53,12 @@ class Engine:
             InvalidArgument: a value is out of its range.
             ResourceExhausted: no memory for the cache.
         """
+        slots, capacity, queue = (
+            whole_number(name, value) for name, value in (("slots", slots), ("capacity", capacity), ("queue", queue))
+        )
         if queue < 0:
             raise InvalidArgument(f"queue is {queue}; it must be 0 or more")
-        self._drafters = dict(drafters or {})
+        self._drafters = _by_name(drafters)
         self._loop = StepLoop(target, self._drafters, costs, slots, capacity)
         self._names = tuple(sorted(self._drafters))
         self._queue = queue
@@ -102,12 +107,12 @@ class Engine:
         return self._death
 
     def generate(
-        self, prompt: Tokens, settings: SamplingSettings | None = None, drafter: str = "", max_nodes: int = 64
+        self, prompt: Prompt, settings: SamplingSettings | None = None, drafter: str = "", max_nodes: int = 64
     ) -> Generation:
         """Start a generation; it runs whether or not anybody reads its steps.
 
         Args:
-            prompt: token ids.
+            prompt: a text to continue, a conversation of (role, content) messages to answer, or token ids.
             settings: None for greedy decoding of up to 256 tokens.
             drafter: the name of one of the engine's; empty or "none" for plain decoding.
             max_nodes: largest tree, 1..1024.
@@ -117,8 +122,10 @@ class Engine:
             ResourceExhausted: no slot is free and the queue is full, or the request is too long for a slot.
             Unavailable: the engine has died or is closed.
         """
+        settings, max_nodes = settings_or_default(settings), whole_number("max_nodes", max_nodes)
+        if not isinstance(drafter, str):
+            raise InvalidArgument(f"drafter is of type {type(drafter).__name__}; give the name of one of the engine's")
         name = "" if drafter == "none" else drafter
-        settings = SamplingSettings() if settings is None else settings
         request = Request(next(self._numbers), self.target, prompt, settings, name, max_nodes)
         self._loop.require_room(request)
         generation = Generation(request, self._cancel)
@@ -223,3 +230,13 @@ class Engine:
                 if request.stats.finish:
                     del self._running[request.number]
                     generation.end(answer if isinstance(answer, SuffolkError) else None)
+
+
+def _by_name(drafters: Mapping[str, Drafter | None] | None) -> dict[str, Drafter]:
+    if drafters is not None and not isinstance(drafters, Mapping):
+        raise InvalidArgument(f"drafters is of type {type(drafters).__name__}; give a dict of drafters by name")
+    found = {name: drafter for name, drafter in (drafters or {}).items() if drafter is not None}
+    for name, drafter in found.items():
+        if not isinstance(name, str) or not callable(getattr(drafter, "propose", None)):
+            raise InvalidArgument(f"drafters[{name!r}] is of type {type(drafter).__name__}; give a Drafter by its name")
+    return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +13,12 @@ from serving.decoding.account import Account
 from serving.decoding.keyed_noise import KeyedUniforms
 from serving.decoding.log_probabilities import LogProbability
 from serving.decoding.memory import memory_guard
+from serving.decoding.prompt import Prompt, encode
 from serving.decoding.sampler import Sampler
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.stats import GenerationStats
 from serving.decoding.target import Target
 from serving.decoding.text_stream import TextStream
-
-Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +59,13 @@ class Request:
         self,
         number: int,
         target: Target,
-        prompt: Tokens,
+        prompt: Prompt,
         settings: SamplingSettings,
         drafter: str = "",
         max_nodes: int = 64,
     ) -> None:
-        """Raises InvalidArgument: the prompt is empty, has ids outside the vocabulary or fills the model's context, or stop
-        strings are asked of a target without a tokenizer."""
+        """Raises InvalidArgument: the prompt is none or empty, has ids outside the vocabulary or fills the model's context, or
+        text or stop strings are given to a target without a tokenizer."""
         ids = _checked_prompt(prompt, target)
         if settings.stop and target.tokenizer is None:
             raise InvalidArgument(f"stop strings need a tokenizer; model {target.name} was loaded without one")
@@ -134,9 +132,9 @@ class Request:
         return "context" if self.length == len(self.tokens) else ""
 
 
-def _checked_prompt(prompt: Tokens, target: Target) -> npt.NDArray[np.int32]:
-    ids = np.asarray(prompt, np.int64)
-    if ids.ndim != 1 or not len(ids):
+def _checked_prompt(prompt: Prompt, target: Target) -> npt.NDArray[np.int32]:
+    ids = encode(target, prompt)
+    if not len(ids):
         raise InvalidArgument("the prompt is empty; give at least one token")
     if ids.min() < 0 or ids.max() >= target.vocab_size:
         raise InvalidArgument(

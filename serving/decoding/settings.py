@@ -151,6 +151,15 @@ class SamplingSettings:
         object.__setattr__(self, name, value)  # only while it is made
 
 
+def settings_or_default(settings: SamplingSettings | None) -> SamplingSettings:
+    """``settings``; for None greedy decoding of up to 256 tokens. Raises InvalidArgument if they are none."""
+    if settings is None:
+        return SamplingSettings()
+    if not isinstance(settings, SamplingSettings):
+        raise InvalidArgument(f"settings is of type {type(settings).__name__}; give SamplingSettings(...) or None")
+    return settings
+
+
 def _word(name: str, word: object) -> tuple[int, ...]:
     ids = tuple(whole_number(f"{name}[{at}]", token) for at, token in enumerate(listed(name, word, "token ids")))
     if not ids or min(ids) < 0:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from datastore.errors import InvalidArgument, Unsupported
 from datastore.retriever import Retriever
 from serving.decoding.drafter import Drafter
@@ -16,12 +14,15 @@ NAMES = ("none", "datastore", "prompt-lookup", "hybrid")
 
 
 def make_drafter(
-    name: str, vocab_size: int, retrievers: Sequence[Retriever] = (), limits: Limits | None = None
+    name: str,
+    vocab_size: int,
+    retrievers: Retriever | list[Retriever] | tuple[Retriever, ...] = (),
+    limits: Limits | None = None,
 ) -> Drafter | None:
     """The drafter called ``name``; None for "none".
 
-    ``vocab_size`` is the target's; ``retrievers`` are all asked. Raises InvalidArgument for an unknown name, or if it needs a
-    retriever and none is given.
+    ``vocab_size`` is the target's; ``retrievers``, one or several, are all asked. Raises InvalidArgument for an unknown name, or if
+    it needs a retriever and none is given.
     """
     if name == "none":
         return None
@@ -29,9 +30,15 @@ def make_drafter(
         return PromptLookupDrafter(vocab_size, limits)
     if name not in NAMES:
         raise InvalidArgument(f"drafter {name!r} is unknown; use one of {', '.join(NAMES)}")
-    if not retrievers:
-        raise InvalidArgument(f"drafter {name} needs a datastore; add --datastore PATH or grpc://HOST:PORT/NAME")
-    drafters: list[Drafter] = [DatastoreDrafter(retriever, vocab_size, limits) for retriever in retrievers]
+    stores = retrievers if isinstance(retrievers, tuple | list) else [retrievers]
+    if not stores:
+        raise InvalidArgument(
+            f"drafter {name} needs a datastore; open one (on the command line: --datastore PATH or grpc://HOST:PORT/NAME)"
+        )
+    for store in stores:
+        if not hasattr(store, "draft_batch"):
+            raise InvalidArgument(f"drafter {name}: {store!r} is no datastore; open it first, with suffolk.open")
+    drafters: list[Drafter] = [DatastoreDrafter(store, vocab_size, limits) for store in stores]
     if name == "hybrid":
         drafters.insert(0, PromptLookupDrafter(vocab_size, limits))
     return drafters[0] if len(drafters) == 1 else HybridDrafter(drafters)

@@ -6,14 +6,18 @@ from dataclasses import dataclass
 
 from datastore.errors import InvalidArgument
 from datastore.retriever import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH
+from serving.decoding.checks import whole_number
+
+MAX_TOKENS = 4096
+"""Longer matches and deeper drafts than any that pay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Tokens of context to match at most and at least, and tokens to draft in depth; each 1 or more.
+    """Tokens of context to match at most and at least, and tokens to draft in depth; each 1..4096.
 
     Raises:
-        InvalidArgument: a value is below 1, or ``min_match`` above ``max_match``.
+        InvalidArgument: a value is no whole number or out of its range, or ``min_match`` above ``max_match``.
     """
 
     max_match: int = DEFAULT_MAX_MATCH
@@ -22,8 +26,9 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in ("max_match", "min_match", "max_depth"):
-            if getattr(self, name) < 1:
-                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be 1 or more")
+            value = whole_number(name, getattr(self, name))
+            if not 1 <= value <= MAX_TOKENS:
+                raise InvalidArgument(f"{name} is {value}; it must be between 1 and {MAX_TOKENS}")
         if self.min_match > self.max_match:
             raise InvalidArgument(f"min_match is {self.min_match}; it must not be above max_match, {self.max_match}")
 

@@ -9,9 +9,10 @@ from typing import Any
 import grpc
 
 from datastore.errors import Internal, InvalidArgument, Unavailable
-from datastore.retriever import Tokens
+from serving.decoding.checks import number, whole_number
 from serving.decoding.log_probabilities import LogProbability
-from serving.decoding.settings import SamplingSettings
+from serving.decoding.prompt import Prompt
+from serving.decoding.settings import SamplingSettings, settings_or_default
 from serving.decoding.stats import GenerationStats
 from serving.proto import decode_pb2, decode_pb2_grpc
 from serving.transport.channel import open_channel
@@ -20,7 +21,7 @@ from serving.transport.status import error_of
 from serving.transport.url import WORKER_PORT, parse_url
 from serving.worker import limits
 from serving.worker.settings import pack_settings
-from serving.worker.wire import Messages, Reply, pack_prompt, unpack_reply
+from serving.worker.wire import Reply, pack_prompt, unpack_reply
 
 INFO_DEADLINE = 5.0
 """Seconds for facts."""
@@ -48,7 +49,7 @@ class WorkerClient:
 
     def generate(
         self,
-        prompt: str | Messages | Tokens,
+        prompt: Prompt,
         settings: SamplingSettings | None = None,
         drafter: str = "",
         max_nodes: int | None = None,
@@ -67,11 +68,15 @@ class WorkerClient:
             InvalidArgument, Unsupported: what cannot be sent. What the worker refuses is raised by the first reply.
         """
         request = pack_prompt(prompt)
-        request.sampling.CopyFrom(pack_settings(settings or SamplingSettings()))
+        request.sampling.CopyFrom(pack_settings(settings_or_default(settings)))
+        if not isinstance(drafter, str):
+            raise InvalidArgument(f"drafter is of type {type(drafter).__name__}; give the name of one of the worker's")
         request.drafter = drafter
         if max_nodes is not None:
+            max_nodes = whole_number("max_nodes", max_nodes)
             limits.check_nodes(max_nodes, MAX_NODES)
             request.max_nodes = max_nodes
+        deadline = None if deadline is None else number("deadline", deadline)
         try:
             return RemoteGeneration(self.url, self._stub.Generate(request, timeout=deadline))
         except ValueError as error:  # what gRPC says of a closed channel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,14 +11,11 @@ import numpy.typing as npt
 
 from datastore.draft_tree import source_bits, source_name
 from datastore.errors import InvalidArgument
-from datastore.retriever import Tokens
 from serving.decoding.log_probabilities import LogProbability
+from serving.decoding.prompt import Prompt, read_prompt
 from serving.decoding.stats import PARTS, GenerationStats
 from serving.proto import decode_pb2
 from serving.transport.tokens import pack_tokens, to_tokens, unpack_tokens
-
-Messages = Sequence[tuple[str, str]]
-"""A conversation: (role, content) each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +43,15 @@ class Reply:
         return "".join(text for text, _ in self.pieces)
 
 
-def pack_prompt(prompt: str | Messages | Tokens) -> decode_pb2.GenerateRequest:
-    """A request for ``prompt``: text, (role, content) messages, or token ids."""
-    if isinstance(prompt, str):
-        return decode_pb2.GenerateRequest(text=prompt)
-    if not isinstance(prompt, np.ndarray) and len(prompt) and isinstance(prompt[0], tuple):
-        messages = [decode_pb2.ChatMessage(role=role, content=content) for role, content in prompt]  # type: ignore[misc]
+def pack_prompt(prompt: Prompt) -> decode_pb2.GenerateRequest:
+    """A request for ``prompt``. Raises InvalidArgument: it is none."""
+    found = read_prompt(prompt)
+    if isinstance(found, str):
+        return decode_pb2.GenerateRequest(text=found)
+    if isinstance(found, list):
+        messages = [decode_pb2.ChatMessage(role=role, content=content) for role, content in found]
         return decode_pb2.GenerateRequest(chat=decode_pb2.Chat(messages=messages))
-    return decode_pb2.GenerateRequest(token_ids=pack_tokens(to_tokens(prompt, "prompt")))  # type: ignore[arg-type]
+    return decode_pb2.GenerateRequest(token_ids=pack_tokens(to_tokens(found, "prompt")))
 
 
 def pack_reply(reply: Reply) -> decode_pb2.GenerateReply:

@@ -20,6 +20,7 @@ from serving.decoding.engine import Engine
 from serving.decoding.generation import Generation
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
+from serving.drafters.choose import make_drafter
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from tests.drafters import MadeUpDrafter, eager_decoder, knowing, tree
 from tests.tiny_models import VOCAB, tiny_model
@@ -108,6 +109,11 @@ def test_closing_ends_what_runs_and_refuses_what_comes(engine: Engine) -> None:
     ("arguments", "error", "message"),
     [
         ({"prompt": []}, InvalidArgument, "the prompt is empty"),
+        ({"prompt": [1.7, 2.2]}, InvalidArgument, "array of float64"),
+        ({"prompt": "Hello"}, InvalidArgument, "was loaded without a tokenizer"),
+        ({"settings": {"temperature": 1}}, InvalidArgument, "settings is of type dict; give SamplingSettings"),
+        ({"max_nodes": "4"}, InvalidArgument, "max_nodes is '4', of type str"),
+        ({"drafter": None}, InvalidArgument, "drafter is of type NoneType; give the name"),
         ({"drafter": "eagle"}, InvalidArgument, "drafter 'eagle' is not loaded; loaded: prompt-lookup"),
         ({"max_nodes": 0, "drafter": "prompt-lookup"}, InvalidArgument, "max_nodes is 0"),
         (
@@ -124,10 +130,25 @@ def test_what_cannot_run_is_refused_before_it_waits(
         engine.generate(**({"prompt": PROMPT} | arguments))
 
 
-@pytest.mark.parametrize("options", [{"slots": 0}, {"slots": 2000}, {"capacity": 1}, {"queue": -1}])
-def test_options_out_of_range_are_refused(target: Target, options: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"slots": 0}, {"slots": 2000}, {"slots": 2.5}, {"capacity": 1}, {"capacity": "9"}, {"queue": -1},
+        {"drafters": [PromptLookupDrafter(VOCAB)]}, {"drafters": {"x": "prompt-lookup"}},
+    ],
+)  # fmt: skip
+def test_options_that_cannot_be_are_refused(target: Target, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match=next(iter(options))):
         Engine(target, **options)
+
+
+def test_no_drafter_by_a_name_is_plain_decoding(target: Target) -> None:
+    """``make_drafter("none", ...)`` is None: it was taken for a drafter, which then failed at every step."""
+    drafters = {"none": make_drafter("none", VOCAB), "mine": None}
+    with Engine(target, drafters, slots=1, capacity=100) as engine:
+        assert engine.drafters == ()
+        generation = engine.generate(PROMPT, SamplingSettings(9), "none")
+        assert [token for step in generation for token in step.tokens] == alone(target, PROMPT, SamplingSettings(9))
 
 
 def test_an_engine_that_dies_tells_everybody() -> None:

@@ -181,6 +181,10 @@ def test_bad_input_is_one_line_and_exit_code_2(
         (["--model", model, "--drafter", "datastore", "x"], "needs a datastore"),
         (["--model", model, "--datastore", "grpc://127.0.0.1:1/x", "x"], "127.0.0.1:1"),
         (["--model", model, "--max-match", "0", "x"], "max_match is 0"),
+        (
+            ["--model", model, "--max-depth", "9" * 20, "x"],
+            "max_depth is 99999999999999999999; it must be between 1 and 4096",
+        ),
         (["--model", model, "--max-nodes", "0", "x"], "--max-nodes is 0; it must be in 1..1024"),
         (["--model", model, "--temperature", "-1", "x"], "temperature is -1.0"),
         (["--model", model, "--min-p", "2", "x"], "min_p is 2.0; it must be between 0"),

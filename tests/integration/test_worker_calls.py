@@ -333,8 +333,11 @@ def test_a_client_says_what_is_wrong_by_itself(server: WorkerServer, client: Wor
             connect_worker(url)
     with pytest.raises(InvalidArgument, match="max_nodes is 0; it must be in 1..1024"):
         client.generate(PROMPT, max_nodes=0)
-    with pytest.raises(InvalidArgument, match="prompt is a 1-dimensional array of float64"):
+    with pytest.raises(InvalidArgument, match="the prompt, of type list, is an array of float64"):
         client.generate([0.5])  # type: ignore[list-item]
+    for wrong in ({"settings": {}}, {"drafter": None}, {"max_nodes": "4"}, {"deadline": "soon"}):
+        with pytest.raises(InvalidArgument, match=next(iter(wrong))):
+            client.generate(PROMPT, **wrong)  # type: ignore[arg-type]
     client.close()
     with pytest.raises(Unavailable, match="Channel closed!; connect again"):
         client.generate(PROMPT)

@@ -121,10 +121,17 @@ def test_drafters_by_name() -> None:
     store = BruteForceRetriever([[1, 2, 3]], VOCAB)
     made = [make_drafter(name, VOCAB, [store]) for name in NAMES]
     assert [None if drafter is None else drafter.name for drafter in made] == [None, *NAMES[1:]]
-    with pytest.raises(InvalidArgument, match="drafter hybrid needs a datastore; add --datastore"):
+    with pytest.raises(
+        InvalidArgument, match="drafter hybrid needs a datastore; open one .on the command line: --datastore"
+    ):
         make_drafter("hybrid", VOCAB)
     with pytest.raises(InvalidArgument, match="drafter 'magic' is unknown; use one of none, datastore"):
         make_drafter("magic", VOCAB)
+    single = make_drafter("datastore", VOCAB, store)  # needs no list around it
+    assert single is not None
+    assert single.name == "datastore"
+    with pytest.raises(InvalidArgument, match="'store/' is no datastore; open it first, with suffolk.open"):
+        make_drafter("datastore", VOCAB, "store/")  # type: ignore[arg-type]
 
 
 def test_several_datastores_are_all_asked() -> None:
@@ -153,7 +160,10 @@ def test_hybrid_counts_and_learns_in_all_its_drafters() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ((0, 1, 1), "max_match is 0; it must be 1 or more"),
+        ((0, 1, 1), "max_match is 0; it must be between 1 and 4096"),
+        ((10**20, 1, 1), "max_match is 100000000000000000000; it must be between"),  # reached the native module once
+        ((4, 1, 4097), "max_depth is 4097; it must be between 1 and 4096"),
+        ((4.5, 1, 1), "max_match is 4.5, of type float; it must be a whole number"),
         ((4, 0, 1), "min_match is 0"),
         ((4, 1, 0), "max_depth is 0"),
         ((2, 3, 1), "min_match is 3; it must not be above max_match, 2"),
