@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datastore.errors import InvalidArgument
+from serving.transport.limits import MAX_THREADS, check_range
 
 PLAIN = "none"
 CONTROL = "none, again"
@@ -57,8 +58,8 @@ class DecodingOptions:
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise InvalidArgument(f"rounds is {self.rounds}; it must be 1 or more")
-        if self.threads is not None and self.threads < 1:
-            raise InvalidArgument(f"threads is {self.threads}; it must be 1 or more")
+        if self.threads is not None:
+            check_range("--threads", self.threads, 1, MAX_THREADS)
         if len(set(self.drafters)) != len(self.drafters):
             raise InvalidArgument(f"drafters {', '.join(self.drafters)}: one is named twice")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -41,6 +42,8 @@ EXAMPLES = """examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code: 0 done, 1 fault of ours or damage found, 2 bad input, 130 interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if not _open_streams():
+        return 2
     try:
         parser = build_parser(arguments[0] if arguments else None)
         if not arguments:
@@ -98,6 +101,18 @@ def _parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argpars
     if left:
         parser.error(f"unrecognized arguments: {' '.join(left)}")
     return args
+
+
+def _open_streams() -> bool:
+    """Whether there is somewhere to write to; characters that it does not know are written as escapes."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # for as long as we run
+    if sys.stdout is None:
+        print("suffolk: stdout is closed; send it to a file or to /dev/null", file=sys.stderr)
+        return False
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
+    return True
 
 
 def _silence_stdout() -> None:

@@ -85,7 +85,8 @@ def _whole(name: str, text: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidArgument(
-            f"{name} has half a character, {text[error.start]!r}, at {error.start}; decode it from UTF-8 anew"
+            f"{name} has a surrogate, {text[error.start]!r}, at {error.start}: half a character, or a byte that is no UTF-8; "
+            "convert it"
         ) from None
     return text
 

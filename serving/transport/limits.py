@@ -11,6 +11,8 @@ MAX_NAME = 128
 """Characters of the name of a datastore, a drafter or a role."""
 MAX_NODES = 1024
 """Nodes of one draft tree."""
+MAX_THREADS = 1024
+"""CPU threads of a model."""
 MAX_METADATA_BYTES = 8 << 10
 """Size of the headers of one call."""
 MAX_ERROR_TEXT = 1024

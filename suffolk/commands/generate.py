@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datastore.errors import InvalidArgument, NotFound
+from serving.decoding.prompt import read_prompt
 from serving.decoding.settings import SamplingSettings
 from serving.drafters.choose import NAMES, make_drafter
 from suffolk.commands.generate_remotely import generate_remotely
@@ -24,6 +25,7 @@ from suffolk.commands.model_options import (
     read_limits,
     read_max_nodes,
 )
+from suffolk.commands.output_file import require_folder
 
 if TYPE_CHECKING:
     from serving.decoding.cost_model import CostModel
@@ -93,11 +95,12 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"--logprobs {args.logprobs} goes into the JSON report only; add --stats-json FILE")
     limits, max_nodes = read_limits(args), read_max_nodes(args)
     name = args.drafter or ("hybrid" if args.datastore else "prompt-lookup")
-    prompt = sys.stdin.read() if args.prompt is None else args.prompt
-    prompt = prompt.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    if args.stats_json is not None and not args.stats_json.absolute().parent.is_dir():
-        raise NotFound(f"--stats-json {args.stats_json}: there is no such folder; name a file in a folder that exists")
+    prompt = _read_stdin() if args.prompt is None else args.prompt
+    read_prompt(prompt)  # refuse what no tokenizer takes, now
+    require_folder("--stats-json", args.stats_json)
     logging.basicConfig(level=logging.WARNING, format="suffolk: %(message)s")
+    if name == "none" and args.costs is not None:
+        raise InvalidArgument(f"--costs {args.costs} is of no use with --drafter none; leave one of them out")
     if args.worker is not None:
         return _finish(args, generate_remotely(args, settings, prompt))
     uses_stores = args.datastore is not None and name in ("datastore", "hybrid")
@@ -119,7 +122,9 @@ def _generate(
     ids: list[int],
 ) -> int:
     from serving.decoding.cost_store import find_costs
+    from serving.decoding.request import Request
 
+    Request(0, target, ids, settings)  # refuse what cannot run before costs are measured
     drafters = {} if drafter is None else {name: drafter}
     found = find_costs(target, 1, args.costs) if drafters else None
     costs = None if found is None else found.costs
@@ -134,6 +139,15 @@ def _generate(
     if args.compare_plain:
         report["plain"] = _compare(target, ids, settings, generation)
     return _finish(args, report)
+
+
+def _read_stdin() -> str:
+    if sys.stdin is None:
+        raise InvalidArgument("there is no PROMPT, and stdin is closed; give one of them")
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"the prompt cannot be read: {error}; convert it to {error.encoding}") from None
 
 
 def _finish(args: argparse.Namespace, report: dict[str, Any]) -> int:

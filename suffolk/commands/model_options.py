@@ -13,7 +13,7 @@ from datastore.retriever import Retriever
 from datastore.tokenizer import fingerprint, load_tokenizer
 from serving.drafters.choose import require_match
 from serving.drafters.limits import Limits
-from serving.transport.limits import MAX_NODES, check_range
+from serving.transport.limits import MAX_NODES, MAX_THREADS, check_range
 
 if TYPE_CHECKING:
     from serving.decoding.target import Target
@@ -88,8 +88,7 @@ def load_target(args: argparse.Namespace, cache_tokens: int) -> Target:
     messages.disable_progress_bar()
     messages.set_verbosity_error()
     if args.threads is not None:
-        if args.threads < 1:
-            raise InvalidArgument(f"--threads is {args.threads}; it must be 1 or more")
+        check_range("--threads", args.threads, 1, MAX_THREADS)
         torch.set_num_threads(args.threads)
     return Target.load(args.model, args.dtype, args.device, cache_tokens)
 

@@ -87,6 +87,8 @@ def run(args: argparse.Namespace) -> int:
     logging.basicConfig(format="suffolk: %(message)s", level=logging.INFO)
     config = ServerConfig(**read_server_options(args, WORKER_PORT))
     limits, max_nodes, names = read_limits(args), read_max_nodes(args), _drafters(args)
+    if names == ["none"] and args.costs is not None:
+        raise InvalidArgument(f"--costs {args.costs} is of no use with --drafter none; leave one of them out")
     check_range("--slots", args.slots, 1, 1024)
     check_range("--capacity", args.capacity, 2, 1 << 24)
     check_range("--queue", args.queue, 0, 4096)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -141,6 +142,30 @@ def test_a_full_disk_behind_stdout_is_one_line_and_2(store_path):
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("redirection", "said"),
+    [
+        ("<&-", "there is no PROMPT, and stdin is closed; give one of them"),
+        (">&-", "stdout is closed; send it to a file or to /dev/null"),
+        ("< {bad}", "the prompt cannot be read: 'utf-8' codec can't decode byte 0xff in position 2"),
+    ],
+)
+def test_streams_that_cannot_be_used_are_one_line_and_2(tmp_path, redirection, said):
+    (tmp_path / "bad").write_bytes(b"ab\xff")
+    command = f"{sys.executable} -m suffolk generate --model M {redirection.format(bad=tmp_path / 'bad')}"
+    environment = os.environ | {"PYTHONIOENCODING": "utf-8:strict"}
+    done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True, env=environment)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_would_go_to_a_closed_stderr_does_not_go_to_stdout(tmp_path):
+    command = f"{sys.executable} -m suffolk info {tmp_path} 2>&-"
+    done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
 
 
 def test_text_that_is_no_utf8_is_looked_up_all_the_same(capsys, store_path):

@@ -196,12 +196,37 @@ def test_bad_input_is_one_line_and_exit_code_2(
         (["--model", model, "--logprobs", "2", "x"], "--logprobs 2 goes into the JSON report only; add --stats-json"),
         (["--model", model, "--device", "abacus", "x"], "device 'abacus' cannot be used"),
         (["--model", model, "--threads", "0", "x"], "--threads is 0"),
+        (["--model", model, "--threads", "9" * 14, "x"], "--threads is 99999999999999; it must be in 1..1024"),
+        (["--model", model, "ab\udcff"], "the prompt has a surrogate, '\\udcff', at 2"),
+        (["--model", model, "--drafter", "none", "--costs", "/nowhere", "x"], "is of no use with --drafter none"),
         (["--model", model, "--chat", "x"], "has no chat template"),
         (["--model", model, "--datastore", store, "--deadline-ms", "0", "x"], "--deadline-ms is 0.0"),
         (["--model", model, ""], "the prompt is empty"),
     ]
     for words, message in cases:
         assert message in refused(capsys, *words)
+
+
+def test_a_prompt_beyond_the_context_is_refused_before_costs_are_measured(
+    model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measured(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("serving.decoding.cost_store.find_costs", measured)
+    assert "the prompt has 5000 tokens" in refused(capsys, "--model", model, "x" * 5000)
+
+
+def test_characters_that_stdout_does_not_know_are_escaped(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They ended the text in its middle, with a traceback."""
+    words = ["--model", model, "--temperature", "2", "--max-new-tokens", "200", PROMPT]
+    shown = {}
+    for encoding in ("ascii", "utf-8"):
+        stdout = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        monkeypatch.setattr("sys.stdout", stdout)
+        assert generate(*words) == 0
+        shown[encoding] = stdout.buffer.getvalue()  # type: ignore[attr-defined]
+    assert shown["ascii"] == shown["utf-8"].decode().encode("ascii", "backslashreplace") != shown["utf-8"]
 
 
 def test_a_model_that_does_not_fit_is_refused_before_it_is_read(

@@ -53,8 +53,11 @@ FORMS = r"; give a text, a list of \(role, content\) tuples of strings, or a fla
         ([["user", "hi"]], "an array of <U4.*" + FORMS),
         ([("user", "hi"), ("user",)], r"message 1 of the prompt is \('user',\)" + FORMS),
         ([("user", None)], r"message 0 of the prompt is \('user', None\)" + FORMS),
-        ("ab\ud800", r"the prompt has half a character, '\\ud800', at 2; decode it from UTF-8 anew"),
-        ([("user", "\udcff")], "message 0's content has half a character"),
+        (
+            "ab\ud800",
+            r"the prompt has a surrogate, '\\ud800', at 2: half a character, or a byte that is no UTF-8; convert it",
+        ),
+        ([("user", "\udcff")], "message 0's content has a surrogate"),
     ],
 )
 def test_what_is_no_prompt_is_refused_alike_here_and_by_the_client(prompt: Any, message: str) -> None:
