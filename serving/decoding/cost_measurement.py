@@ -54,9 +54,13 @@ def grid(contexts: Sequence[int], slots: int, limit: int | None) -> list[Point]:
     if not 1 <= slots <= MAX_ROWS:
         raise InvalidArgument(f"slots is {slots}; it must be between 1 and {MAX_ROWS}")
     for context in contexts:
-        if context < 1 or (limit is not None and context + SIZES[-1] > limit):
-            most = "" if limit is None else f" and {limit - SIZES[-1]}, or the model has no room for {SIZES[-1]} rows"
-            raise InvalidArgument(f"context {context} cannot be measured; it must be between 1{most}")
+        if context < 1:
+            raise InvalidArgument(f"--contexts: {context} cannot be measured; each must be 1 or more")
+        if limit is not None and context + SIZES[-1] > limit:
+            raise InvalidArgument(
+                f"--contexts: {context} cannot be measured: the model takes {limit} tokens, {SIZES[-1]} of them for the rows; give "
+                f"{limit - SIZES[-1]} at most"
+            )
     batches = sorted({min(2**power, slots) for power in range(slots.bit_length() + 1)})
     return [
         (size, batch, context)

@@ -1,8 +1,8 @@
 """Measure what passes of a model cost on this device, and keep it: decoding then needs no quick look, and plans better.
 
-Times passes of 1 to 64 rows a request, for 1 to SLOTS requests, behind contexts of each length. 'suffolk generate' and 'suffolk
-bench decode' take up what is stored for their model, device, dtype and number of threads. Run it while the machine does
-nothing else.
+Times passes of 1 to 64 rows a request, for 1 to SLOTS requests, behind contexts of each length. 'suffolk generate', 'worker',
+'bench decode' and 'bench batch' take up what is stored for their model, device, dtype and number of threads. Run it while the
+machine does nothing else.
 
 examples:
   suffolk tune --model MODEL_FOLDER
@@ -21,12 +21,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from datastore.errors import InvalidArgument, NotFound
+from datastore.errors import InvalidArgument
+from suffolk.commands.model_options import add_device_options, load_target
+from suffolk.commands.output_file import require_folder
 
 if TYPE_CHECKING:
     from serving.decoding.cost_model import CostModel, Sample
-    from serving.decoding.target import Target
 
+CONTEXTS = [128, 1024]
 NODES = (4, 8, 16, 32, 64)
 PLAIN_SECONDS = 30.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -35,37 +37,37 @@ PLAIN_SECONDS = 30.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``suffolk tune``."""
     parser.add_argument("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
-    dtypes = ("auto", "float32", "bfloat16", "float16", "float64")
-    parser.add_argument("--dtype", choices=dtypes, default="auto", help="auto: as stored (default: %(default)s)")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ... (default: %(default)s)")
-    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: torch's choice)")
     parser.add_argument(
         "--slots", type=int, default=8, metavar="N", help="most requests at once (default: %(default)s)"
     )
     parser.add_argument(
-        "--contexts", default="128,1024", metavar="LIST", help="cached tokens per request (default: %(default)s)"
+        "--contexts",
+        metavar="LIST",
+        help="cached tokens per request (default: 128,1024, or what the model has room for)",
     )
     parser.add_argument(
         "--rounds", type=int, default=5, metavar="N", help="passes at each point (default: %(default)s)"
     )
     parser.add_argument("--output", type=Path, metavar="FILE", help="where to keep it (default: in the user's cache)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_device_options(parser.add_argument_group("device"))
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, store, print; returns the exit code."""
-    from serving.decoding.cost_measurement import grid, time_points
+    from serving.decoding.cost_measurement import SIZES, grid, time_points
     from serving.decoding.cost_model import CostModel
     from serving.decoding.cost_store import CostKey, CostStore, save_costs
 
-    contexts = _numbers(args.contexts)
+    contexts = CONTEXTS if args.contexts is None else _numbers(args.contexts)
     if args.rounds < 1:
         raise InvalidArgument(f"--rounds is {args.rounds}; it must be 1 or more")
-    if args.output is not None and not args.output.absolute().parent.is_dir():
-        raise NotFound(f"--output {args.output}: there is no such folder; name a file in a folder that exists")
+    require_folder("--output", args.output)
     largest = grid(contexts, args.slots, None)  # refuse what is wrong before a model is loaded
-    target = _load(args, max(batch * (size + context) for size, batch, context in largest))
+    target = load_target(args, max(batch * (size + context) for size, batch, context in largest))
     key = CostKey.of(target)
+    if args.contexts is None and target.context_length is not None:
+        contexts = sorted({max(1, min(context, target.context_length - SIZES[-1])) for context in contexts})
     points = grid(contexts, args.slots, target.context_length)
     with _progress(args.rounds * len(points)) as report:
         samples = time_points(target, points, args.rounds, report=report)
@@ -78,22 +80,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("\n".join([*_lines(result), f"wrote {path}"]))
     return 0
-
-
-def _load(args: argparse.Namespace, cache_tokens: int) -> Target:
-    import torch
-    import transformers
-
-    from serving.decoding.target import Target
-
-    messages: Any = transformers.utils.logging
-    messages.disable_progress_bar()
-    messages.set_verbosity_error()
-    if args.threads is not None:
-        if args.threads < 1:
-            raise InvalidArgument(f"--threads is {args.threads}; it must be 1 or more")
-        torch.set_num_threads(args.threads)
-    return Target.load(args.model, args.dtype, args.device, cache_tokens)
 
 
 def _numbers(text: str) -> list[int]:

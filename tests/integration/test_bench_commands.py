@@ -220,6 +220,15 @@ def test_decode_refuses_what_is_missing_before_loading(model: Path, tmp_path: Pa
     assert "needs a datastore" in done.stderr
 
 
+def test_a_report_goes_into_a_folder_that_exists(model: Path, tmp_path: Path) -> None:
+    for option in ("--json", "--plot"):
+        file = tmp_path / "new" / "x.json"
+        done = suffolk("bench", "decode", "--model", model, "--prompts", tmp_path, option, file)
+        assert done.returncode == 2
+        assert f"{option} {file}: there is no such folder" in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
 def test_batch_compares_throughput_at_every_size(folder: Path, model: Path, tmp_path: Path) -> None:
     text = make_texts(1)[0]
     (tmp_path / "p.jsonl").write_text("".join(json.dumps({"prompt": text[at : at + 60]}) + "\n" for at in (0, 40, 80)))

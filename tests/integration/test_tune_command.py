@@ -66,10 +66,11 @@ def test_the_result_as_json(model: str, tmp_path: Path, capsys: pytest.CaptureFi
     ("words", "message"),
     [
         (["--contexts", "1,x"], "--contexts is '1,x'"),
-        (["--contexts", "5000"], "context 5000 cannot be measured"),
+        (["--contexts", "5000"], "--contexts: 5000 cannot be measured: the model takes 4096 tokens, 64 of them for"),
+        (["--contexts", "-1"], "--contexts: -1 cannot be measured; each must be 1 or more\n"),
         (["--slots", "0"], "slots is 0"),
         (["--rounds", "0"], "--rounds is 0"),
-        (["--threads", "0"], "--threads is 0"),
+        (["--threads", "0"], "--threads is 0; it must be in 1..1024"),
         (["--output", "/nowhere/costs.json"], "there is no such folder"),
     ],
 )
@@ -78,6 +79,15 @@ def test_bad_input_is_one_line(words: list[str], message: str, model: str, capsy
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_the_contexts_that_are_measured_by_default_fit_a_small_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = save_tiny(tmp_path / "small", max_position_embeddings=512)
+    words = ["--slots", "1", "--rounds", "1", "--json"]
+    assert main(["tune", "--model", str(small), *words]) == 0
+    assert {each["context"] for each in json.loads(capsys.readouterr().out)["passes"]} == {128, 448}
 
 
 def test_an_interrupt_leaves_nothing(

@@ -9,6 +9,8 @@ import importlib
 from pathlib import Path
 from types import ModuleType
 
+from suffolk.commands.output_file import require_folder
+
 EPILOG = """examples:
   suffolk bench retrieval STORE --against draftretriever --grpc --json retrieval.json
   suffolk bench counts STORE --json counts.json
@@ -49,6 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run one measurement; returns the exit code."""
+    require_folder("--json", args.json)
+    require_folder("--plot", args.plot)
     return int(_module(args.measurement).run(args))
 
 
