@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 from datastore import ContextIndex, Datastore, DraftTree, Match, Retriever, Source, __version__, open_datastore
 from datastore.errors import InvalidArgument, SuffolkError
+from serving.transport.url import is_url
 
 if TYPE_CHECKING:
     from serving.decoding.engine import Engine
@@ -91,7 +92,7 @@ def open(path_or_url: str, residency: str = "mmap") -> Datastore | RemoteDatasto
         NotFound, Corruption, Unsupported, ResourceExhausted: see ``datastore.open_datastore``.
         InvalidArgument, Unavailable: see ``serving.draft_service.client.connect``.
     """
-    if path_or_url.startswith(("grpc://", "grpc+unix://", "grpcs://")):
+    if is_url(path_or_url):
         from serving.draft_service.client import connect  # gRPC is loaded only by those who use it
 
         if residency != "mmap":

@@ -143,9 +143,7 @@ def save_costs(costs: CostModel, key: CostKey, path: Path) -> None:
                 os.unlink(draft)
             raise
     except OSError as error:
-        raise PermissionDenied(
-            f"costs {path}: cannot be written ({error.strerror}); name another file with --output"
-        ) from error
+        raise PermissionDenied(f"costs {path}: cannot be written ({error.strerror}); name another file") from error
 
 
 def load_costs(path: Path, key: CostKey) -> CostModel:
@@ -188,7 +186,9 @@ def _read(path: Path) -> dict[str, Any]:
 def _require_key(path: Path, found: Any, key: CostKey) -> None:
     names = {field.name for field in fields(CostKey)}
     if not isinstance(found, dict) or found.keys() != names:
-        raise Corruption(f"costs {path}: target does not have the fields {', '.join(sorted(names))}")
+        raise Corruption(
+            f"costs {path}: target does not have the fields {', '.join(sorted(names))}; run 'suffolk tune' again"
+        )
     for name, value in asdict(key).items():
         if found[name] != value:
             raise InvalidArgument(

@@ -133,8 +133,8 @@ class Engine:
             self._require_alive()
             if len(self._running) + len(self._waiting) >= self._loop.cache.slots + self._queue:
                 raise ResourceExhausted(
-                    f"{len(self._running)} requests run and {len(self._waiting)} wait, and the queue holds {self._queue}; "
-                    "try again later"
+                    f"{len(self._running) + len(self._waiting)} requests run or wait; there are {self._loop.cache.slots} slots, "
+                    f"and the queue holds {self._queue}; try again later"
                 )
             self._waiting.append(generation)
             self._changed.notify_all()

@@ -31,7 +31,7 @@ def require_memory(name: str, weights: int, cache: int, available: int, device: 
         raise ResourceExhausted(
             f"model {name}: needs {weights / _GIB:.2f} GiB for its weights and {cache / _GIB:.2f} GiB for its cache, but "
             f"{device.type} has {available / _GIB:.2f} GiB available; "
-            "use --dtype bfloat16, fewer --max-new-tokens, or a smaller model"
+            "use a smaller dtype (bfloat16), fewer new tokens, or a smaller model"
         )
 
 
@@ -72,7 +72,7 @@ def memory_guard(what: str) -> Iterator[None]:
         if not _is_out_of_memory(error):
             raise
         raise ResourceExhausted(
-            f"{what}: out of memory; use --dtype bfloat16, a shorter prompt, fewer --max-new-tokens, or a smaller model"
+            f"{what}: out of memory; use a smaller dtype (bfloat16), less capacity (slots, prompt, new tokens), or a smaller model"
         ) from error
 
 

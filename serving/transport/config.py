@@ -34,9 +34,14 @@ class ServerConfig:
             raise InvalidArgument(f"--grace is {self.grace}; it must be in 0..600 seconds")
         if self.http is not None and self.http.path:
             raise InvalidArgument(f"--http: {self.http} is a unix socket; give HOST:PORT")
-        plain = [] if self.tls else [("--listen", endpoint) for endpoint in self.listen]
-        for field, endpoint in [*plain, *([("--http", self.http)] if self.http else [])]:
-            if not endpoint.is_private() and not self.insecure:
+        taken: list[Endpoint] = []
+        for field, endpoint in self._endpoints():
+            if endpoint in taken and (endpoint.port or endpoint.path):
+                raise InvalidArgument(f"{field}: {endpoint} is given to --listen already; choose another address")
+            taken.append(endpoint)
+        for field, endpoint in self._endpoints():
+            encrypted = self.tls is not None and field == "--listen"
+            if not (encrypted or endpoint.is_private() or self.insecure):
                 remedy = "give --insecure" if field == "--http" else "give --tls-cert and --tls-key, or --insecure"
                 raise InvalidArgument(f"{field}: {endpoint} would be plaintext for other machines; {remedy}")
 
@@ -44,7 +49,10 @@ class ServerConfig:
         """Raise what ``Server.start`` would, now: for servers that take long to make."""
         if self.tls is not None:
             server_credentials(self.tls)
-        for endpoint in self.listen:
-            check_free(endpoint, "--listen")
-        if self.http is not None:
-            check_free(self.http, "--http")
+        for field, endpoint in self._endpoints():
+            check_free(endpoint, field)
+
+    def _endpoints(self) -> list[tuple[str, Endpoint]]:
+        """All of them, each with its option."""
+        http = [] if self.http is None else [("--http", self.http)]
+        return [*(("--listen", endpoint) for endpoint in self.listen), *http]

@@ -44,8 +44,8 @@ class ServiceUrl:
 
 
 def is_url(text: str) -> bool:
-    """Whether ``text`` names something behind a service, and not a folder."""
-    return text.partition("://")[0] in SCHEMES and "://" in text
+    """Whether ``text`` is written as a URL, maybe not one of ours, and not as a folder."""
+    return "://" in text
 
 
 def parse_url(url: str, default_port: int = DRAFT_PORT) -> ServiceUrl:

@@ -23,7 +23,7 @@ LOCAL: dict[str, Any] = {
     "threads": None,
     "bad_words": [],
 }
-"""What is the worker's, or needs its tokenizer, with what says nothing."""
+"""Options of a model that runs here, with what says nothing."""
 
 
 def generate_remotely(args: argparse.Namespace, settings: SamplingSettings, prompt: str) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def generate_remotely(args: argparse.Namespace, settings: SamplingSettings, prom
         if getattr(args, name) != silent:
             option = f"--{name.replace('_', '-')}"
             raise InvalidArgument(
-                f"{option} cannot be given with --worker: it is the worker's; leave it out, or give --model"
+                f"{option} cannot be given with --worker: it is for a model that runs here; leave it out, or give --model"
             )
     with connect_worker(args.worker) as worker:
         facts = worker.info()

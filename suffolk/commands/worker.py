@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,7 +95,8 @@ def run(args: argparse.Namespace) -> int:
     check_range("--queue", args.queue, 0, 4096)
     config.check()  # before a model is loaded
     with opened_stores(args.datastore, args.deadline_ms, limits, args.model) as stores:
-        target = load_target(args, args.slots * args.capacity)
+        name = Path(args.model).absolute().name
+        target = replace(load_target(args, args.slots * args.capacity), name=name)  # callers must not learn the folder
         capacity = args.capacity
         if target.context_length is not None:
             capacity = min(capacity, target.context_length + max_nodes)
@@ -109,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
         drafters = {name: drafter for name, drafter in made.items() if drafter is not None}
         costs = find_costs(target, args.slots, args.costs).costs if drafters else None
         with Engine(target, drafters, costs, slots=args.slots, capacity=capacity, queue=args.queue) as engine:
-            service = Service(engine, Path(args.model).name, max_nodes)
+            service = Service(engine, name, max_nodes)
             LOG.info("%s", _facts(service))
             run_until_signal(WorkerServer(config, service))
     return 0

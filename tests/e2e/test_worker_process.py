@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from datastore.errors import Internal
+from datastore.errors import Internal, InvalidArgument
 from datastore.tokenizer import fingerprint, load_tokenizer
 from serving.decoding.settings import SamplingSettings
 from serving.worker.client import connect_worker
@@ -93,6 +93,8 @@ def test_start_answer_and_stop(model: Path, store: Path) -> None:
         with connect_worker(url) as client:
             assert client.info()["drafters"] == ["datastore", "hybrid", "prompt-lookup"]
             assert client.info()["default_drafter"] == "hybrid"
+            with pytest.raises(InvalidArgument, match="model tiny takes 4096 in all"):  # and not where its folder is
+                next(client.generate([1] * 4096))
         with urllib.request.urlopen(f"http://{worker.endpoint('http')}/metrics", timeout=WAIT) as reply:
             assert b"suffolk_tokens_total 180.0" in reply.read()
         code, errors = worker.stop(signal.SIGTERM)
@@ -182,6 +184,10 @@ def test_bad_input_is_one_line_and_exit_2(model: Path, store: Path, tmp_path: Pa
                 ("--model", str(model), "--slots", "1024", "--capacity", "16777216", "--max-nodes", "0"),
                 "--max-nodes is 0",
             ),
+            (
+                ("--model", str(model), "--http", "127.0.0.1:1", "--listen", "127.0.0.1:1"),
+                "--http: 127.0.0.1:1 is given to --",
+            ),
             (("--model", str(model), "--listen", "0.0.0.0:0"), "would be plaintext for other machines"),
         ]
         processes = [
@@ -199,7 +205,7 @@ def test_options_of_the_model_are_refused_with_a_worker() -> None:
     ended = suffolk("generate", "--worker", "grpc://127.0.0.1:1", "--dtype", "float32", "x")
     assert (ended.returncode, ended.stdout) == (2, b"")
     assert ended.stderr.decode() == (
-        "suffolk: --dtype cannot be given with --worker: it is the worker's; leave it out, or give --model\n"
+        "suffolk: --dtype cannot be given with --worker: it is for a model that runs here; leave it out, or give --model\n"
     )
     ended = suffolk("generate", "--worker", "grpc://127.0.0.1:1", "x")
     assert ended.returncode == 2

@@ -83,7 +83,9 @@ def test_asynchronous_readers_share_an_event_loop(target: Target, engine: Engine
 
 def test_a_full_queue_refuses_at_once_and_a_cancelled_request_makes_room(engine: Engine) -> None:
     running = [engine.generate(PROMPT, LONG) for _ in range(5)]  # two slots, three in the queue
-    with pytest.raises(ResourceExhausted, match="the queue holds 3; try again later"):
+    with pytest.raises(
+        ResourceExhausted, match="5 requests run or wait; there are 2 slots, and the queue holds 3; try"
+    ):
         engine.generate(PROMPT, LONG)
     running[0].cancel()
     running[3].cancel()

@@ -180,6 +180,10 @@ def test_bad_input_is_one_line_and_exit_code_2(
         (["--model", model, "--datastore", str(tmp_path / "nothing"), "x"], "nothing"),
         (["--model", model, "--drafter", "datastore", "x"], "needs a datastore"),
         (["--model", model, "--datastore", "grpc://127.0.0.1:1/x", "x"], "127.0.0.1:1"),
+        (
+            ["--model", model, "--datastore", "http://127.0.0.1:1/x", "x"],
+            "not the URL of a service; the forms are grpc://",
+        ),
         (["--model", model, "--max-match", "0", "x"], "max_match is 0"),
         (
             ["--model", model, "--max-depth", "9" * 20, "x"],

@@ -130,7 +130,7 @@ def changed(path: Path, **fields: Any) -> Path:
         ({"sizes": None}, Corruption, "damaged"),
         ({"per_key": -1}, Corruption, "damaged"),
         ({"per_key": None}, Corruption, "damaged"),
-        ({"target": 7}, Corruption, "target does not have the fields"),
+        ({"target": 7}, Corruption, "target does not have the fields .*; run 'suffolk tune' again"),
     ],
 )
 def test_damaged_files_are_refused_when_named_and_ignored_in_the_cache(

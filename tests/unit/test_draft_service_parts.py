@@ -324,6 +324,11 @@ def test_fail_soft_counts_by_reason_and_logs_once(caplog: pytest.LogCaptureFixtu
         ({"grace": -1.0}, "--grace is -1.0; it must be in 0..600 seconds"),
         ({"http": Endpoint(path="/x")}, "--http: unix:/x is a unix socket; give HOST:PORT"),
         ({"listen": (Endpoint("0.0.0.0", 1),)}, "give --tls-cert and --tls-key, or --insecure"),
+        (
+            {"listen": (Endpoint("::1", 5),), "http": Endpoint("::1", 5)},
+            "--http: [::1]:5 is given to --listen already; choose another address",
+        ),
+        ({"listen": (Endpoint(path="/x"), Endpoint(path="/x"))}, "--listen: unix:/x is given to --listen already"),
         ({"http": Endpoint("0.0.0.0", 1)}, "would be plaintext for other machines; give --insecure"),
         ({"http": Endpoint("0.0.0.0", 1), "tls": TlsFiles("a", "b")}, "--http: 0.0.0.0:1 would be plaintext"),
     ],
@@ -336,7 +341,7 @@ def test_bad_server_settings(changes: dict[str, object], text: str) -> None:
 
 def test_remote_plaintext_on_request() -> None:
     everywhere = Endpoint("0.0.0.0", 1)
-    assert DraftServerConfig((everywhere,), everywhere, insecure=True).insecure
+    assert DraftServerConfig((everywhere,), Endpoint("0.0.0.0", 2), insecure=True).insecure
     assert DraftServerConfig((everywhere,), tls=TlsFiles("a", "b")).tls is not None
 
 
