@@ -8,6 +8,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from datastore.errors import SuffolkError
 from datastore.version import __version__
@@ -37,6 +38,13 @@ EXAMPLES = """examples:
   suffolk worker --model MODEL_FOLDER --datastore STORE --listen 127.0.0.1:7710
 
 'suffolk COMMAND --help' shows the options of a command and examples."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, without all its options before."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"suffolk: {' '.join(message.split())}; see '{self.prog} --help'\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser(command: str | None) -> argparse.ArgumentParser:
     """The whole parser, with the options of ``command`` alone: importing all of them would load torch to print a version."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="suffolk",
         description="Faster decoding from text you already have.",
         epilog=EXAMPLES,

@@ -64,6 +64,29 @@ def test_an_unknown_command_is_refused(capsys):
     assert "frobnicate" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["generate", "--model", "M", "--dtype", "int8"], "argument --dtype: invalid choice: 'int8'"),
+        (["generate", "--model", "M", "--temperature", "abc"], "argument --temperature: invalid float value: 'abc'"),
+        (["generate", "--model", "M", "--worker", "W"], "argument --worker: not allowed with argument --model"),
+        (["bench", "decode", "--limit", "x"], "argument --limit: invalid int value: 'x'"),
+        (["build"], "the following arguments are required: CORPUS, --output"),
+        (["frobnicate"], "invalid choice: 'frobnicate'"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_2(capsys, words, said):
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    err = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert err.startswith("suffolk: ")
+    assert said in err
+    assert err.count("\n") == 1
+    command = " ".join(["suffolk", *words[: 2 if words[0] == "bench" else 1]]).removesuffix(" frobnicate")
+    assert err.endswith(f"; see '{command} --help'\n")
+
+
 @pytest.mark.parametrize("command", [["info"], ["verify"], ["lookup", "--ids", "1"]])
 def test_a_missing_datastore_is_one_line_and_2(capsys, tmp_path, command):
     assert main([command[0], str(tmp_path / "nothing"), *command[1:]]) == 2
