@@ -18,7 +18,7 @@ Decoding, many requests at once, from threads or from an event loop:
     with suffolk.Engine(target, {"prompt-lookup": drafter}) as engine:
         generation = engine.generate(prompt, settings, "prompt-lookup")
         for step in generation:                         # as it comes; generation.cancel() ends it
-            print("".join(text for text, source in step.pieces), end="")
+            print(step.text, end="")
 
         async def generate() -> list[int]:
             return [token async for step in engine.generate(prompt, settings) for token in step.tokens]
@@ -27,12 +27,15 @@ Decoding, many requests at once, from threads or from an event loop:
 
 An engine in another process, which 'suffolk worker' is, answers ``suffolk.connect_worker("grpc://host:port").generate(...)``.
 
+docs/DECODING.md shows more: several requests, processors, log-probabilities, drafters of your own.
+
 The names here are the public interface; everything behind them may move.
 """
 
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datastore import ContextIndex, Datastore, DraftTree, Match, Retriever, Source, __version__, open_datastore
@@ -40,38 +43,59 @@ from datastore.errors import InvalidArgument, SuffolkError
 from serving.transport.url import is_url
 
 if TYPE_CHECKING:
+    from serving.decoding.cost_model import CostModel
+    from serving.decoding.cost_store import find_costs
+    from serving.decoding.drafter import Drafter, DraftRequest, FeatureDrafter, SampledChain
     from serving.decoding.engine import Engine
     from serving.decoding.generation import Generation
+    from serving.decoding.request import Step
     from serving.decoding.settings import SamplingSettings
     from serving.decoding.target import Target
     from serving.draft_service.client import RemoteDatastore
     from serving.drafters.choose import make_drafter
+    from serving.drafters.limits import Limits
     from serving.worker.client import connect_worker
 
 __all__ = [
     "ContextIndex",
+    "CostModel",
     "Datastore",
+    "DraftRequest",
     "DraftTree",
+    "Drafter",
     "Engine",
+    "FeatureDrafter",
     "Generation",
+    "Limits",
     "Match",
     "Retriever",
+    "SampledChain",
     "SamplingSettings",
     "Source",
+    "Step",
     "SuffolkError",
     "Target",
     "__version__",
     "connect_worker",
+    "find_costs",
     "make_drafter",
     "open",
 ]
 
 _LAZY = {
+    "CostModel": "serving.decoding.cost_model",
+    "DraftRequest": "serving.decoding.drafter",
+    "Drafter": "serving.decoding.drafter",
     "Engine": "serving.decoding.engine",
+    "FeatureDrafter": "serving.decoding.drafter",
     "Generation": "serving.decoding.generation",
+    "Limits": "serving.drafters.limits",
+    "SampledChain": "serving.decoding.drafter",
     "SamplingSettings": "serving.decoding.settings",
+    "Step": "serving.decoding.request",
     "Target": "serving.decoding.target",
     "connect_worker": "serving.worker.client",
+    "find_costs": "serving.decoding.cost_store",
     "make_drafter": "serving.drafters.choose",
 }
 """Names that torch or gRPC come with: loaded when somebody asks for them."""
@@ -83,7 +107,7 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(_LAZY[name]), name)
 
 
-def open(path_or_url: str, residency: str = "mmap") -> Datastore | RemoteDatastore:
+def open(path_or_url: str | Path, residency: str = "mmap") -> Datastore | RemoteDatastore:
     """A datastore on disk, or one behind a draft service (``grpc://host:port/name``): the same methods.
 
     ``residency`` says how files on disk are kept in memory (``datastore.open_datastore``); for a service, its server decides.
@@ -92,7 +116,7 @@ def open(path_or_url: str, residency: str = "mmap") -> Datastore | RemoteDatasto
         NotFound, Corruption, Unsupported, ResourceExhausted: see ``datastore.open_datastore``.
         InvalidArgument, Unavailable: see ``serving.draft_service.client.connect``.
     """
-    if is_url(path_or_url):
+    if isinstance(path_or_url, str) and is_url(path_or_url):
         from serving.draft_service.client import connect  # gRPC is loaded only by those who use it
 
         if residency != "mmap":

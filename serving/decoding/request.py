@@ -39,6 +39,10 @@ class Step:
     finish: str
     log_probabilities: tuple[LogProbability, ...] = ()
 
+    @property
+    def text(self) -> str:
+        return "".join(text for text, _ in self.pieces)
+
 
 class Request:
     """A request from its prompt to its end. Made by whoever submits it, then used by one step loop alone.

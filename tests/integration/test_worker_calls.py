@@ -152,7 +152,7 @@ def test_a_client_that_cancels_or_hangs_up_gives_its_slot_back(target: Target) -
             queued = other.generate(PROMPT, LONG)
             until(lambda: client.info()["waiting"] == 1)
         until(lambda: client.info()["waiting"] == 0)  # closing the channel was enough
-        running.cancel()
+        running.close()  # as ``cancel``
         list(running)
         until(lambda: client.info()["running"] == 0)
         stats = client.info()["stats"]
