@@ -17,6 +17,8 @@ DEFAULT_MAX_MATCH = 16
 DEFAULT_MIN_MATCH = 1
 DEFAULT_MAX_DEPTH = 10
 DEFAULT_MAX_NODES = 64
+MAX_NODES = 1024
+"""Nodes of one draft tree that a service sends or a target verifies."""
 
 
 class Match(NamedTuple):

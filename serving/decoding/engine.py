@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 class Engine:
     """Generates for many requests at once. Safe to use from any thread; a context manager that closes itself.
 
-    The tokens of a request depend on its prompt and settings alone: not on its drafter, nor on the other requests.
+    The tokens of a request depend on its prompt and settings alone, not on the other requests, nor, under verification ``match``,
+    on its drafter. Under ``rejection`` their law does not depend on it; under ``typical`` they do.
     """
 
     def __init__(

@@ -57,7 +57,7 @@ class SamplingSettings:
         temperature: 0 for the most likely token, otherwise the logits are divided by it; 0 or 1e-6..100.
         top_k: draw among the ``top_k`` likeliest tokens (and those as likely as the last of them); 0 = no limit.
         top_p: draw among the likeliest tokens that together hold this probability; 0 < top_p <= 1.
-        seed: the same seed gives the same text, with or without drafts; 0..2^63-1.
+        seed: the same seed gives the same text, under verification ``match`` with or without drafts; 0..2^63-1.
         stop: the text ends before the first of these strings.
         ignore_eos: do not end at the model's end-of-text tokens (for measurements).
         min_p: draw among tokens at least this often as likely as the likeliest; 0..1, 0 = no limit.

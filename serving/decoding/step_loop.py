@@ -12,6 +12,7 @@ import torch
 
 from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument, ResourceExhausted, SuffolkError
+from datastore.retriever import MAX_NODES
 from serving.decoding.account import Account
 from serving.decoding.cost_measurement import measure
 from serving.decoding.cost_model import CostModel
@@ -21,14 +22,9 @@ from serving.decoding.planner import Offer, Planner
 from serving.decoding.proposals import Proposals
 from serving.decoding.request import Request, Step
 from serving.decoding.stats import LoopStats
-from serving.decoding.target import Target
+from serving.decoding.target import PREFILL_CHUNK, Target
 from serving.decoding.tree_layout import TreeLayout, chain, cut, lay_out
 from serving.decoding.verify_step import Outcome, verify
-
-PREFILL_ROWS = 512
-"""Rows of prompts in one pass."""
-
-MAX_NODES = 1024
 
 
 @dataclass(slots=True)
@@ -48,10 +44,7 @@ class _Turn:
 
 
 class StepLoop:
-    """Decodes up to ``slots`` requests at once: they join and leave between steps. Not thread-safe.
-
-    The tokens of a request depend on its prompt and settings alone: not on its drafter, nor on the others.
-    """
+    """Decodes up to ``slots`` requests at once: they join and leave between steps. Not thread-safe."""
 
     def __init__(
         self,
@@ -180,7 +173,7 @@ class StepLoop:
         """What each request brings to this pass: rows of its prompt, or its last token and a tree behind it."""
         turns: list[_Turn] = []
         decoding: list[Request] = []
-        budget = PREFILL_ROWS
+        budget = PREFILL_CHUNK
         for request in self._running:
             cached = int(self.cache.lengths[request.slot])
             pending = request.length - cached

@@ -6,11 +6,10 @@ All checks raise InvalidArgument with the field, its value, the limit and what t
 from __future__ import annotations
 
 from datastore.errors import InvalidArgument
+from datastore.retriever import MAX_NODES as MAX_NODES
 
 MAX_NAME = 128
 """Characters of the name of a datastore, a drafter or a role."""
-MAX_NODES = 1024
-"""Nodes of one draft tree."""
 MAX_THREADS = 1024
 """CPU threads of a model."""
 MAX_METADATA_BYTES = 8 << 10
