@@ -56,6 +56,7 @@ def test_urls(url: str, parts: ServiceUrl) -> None:
 @pytest.mark.parametrize(
     ("url", "text"),
     [
+        ("s3://bucket/store", "not the URL of a service; the forms are"),
         ("http://host/wiki", "not the URL of a service; the forms are grpc://HOST:PORT/NAME"),
         ("grpc://host:99999/wiki", "Port out of range"),
         ("grpc://host/a/b", "not a host, a port and a name"),
@@ -69,13 +70,14 @@ def test_urls(url: str, parts: ServiceUrl) -> None:
     ],
 )
 def test_bad_urls(url: str, text: str) -> None:
+    assert is_url(url)  # and not the path of a datastore, of which one would be told to build it
     with pytest.raises(InvalidArgument) as caught:
         parse_url(url)
     assert text in str(caught.value)
     assert url in str(caught.value)
 
 
-@pytest.mark.parametrize("path", ["store/", "/a/grpc", "s3://bucket/store"])
+@pytest.mark.parametrize("path", ["store/", "/a/grpc", "grpc:store"])
 def test_paths_are_no_urls(path: str) -> None:
     assert not is_url(path)
 
