@@ -13,6 +13,7 @@ from typing import Any
 from datastore.errors import Internal, InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import Drafter
+from serving.decoding.faults import first_line
 from serving.decoding.generation import Generation
 from serving.decoding.request import Request, Step, Tokens
 from serving.decoding.settings import SamplingSettings
@@ -149,8 +150,10 @@ class Engine:
             self._changed.notify_all()
         if self._thread is not threading.current_thread():
             self._thread.join()
-        while self._drafters:
-            self._drafters.popitem()[1].close()
+        with self._changed:
+            drafters, self._drafters = self._drafters, {}
+        for drafter in drafters.values():
+            drafter.close()
 
     def __enter__(self) -> Engine:
         return self
@@ -178,9 +181,11 @@ class Engine:
                 self._deliver(self._loop.step())
         except SuffolkError as fault:
             error = fault
-        except Exception as fault:  # whatever it is, those who wait must learn of it
+        except (
+            BaseException
+        ) as fault:  # whatever it is, those who wait must learn of it, and nobody above this thread can
             log.exception("the engine has died")
-            error = Internal(f"{type(fault).__name__}: {fault}")
+            error = Internal(first_line(fault))
         with self._changed:
             self._death = error
             for generation in [*self._running.values(), *self._waiting]:
