@@ -9,14 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from datastore.draft_tree import DraftTree, Source
+from datastore.draft_tree import DraftTree
 from datastore.errors import SuffolkError
 from datastore.retriever import Retriever
 from serving.decoding.drafter import DraftRequest
 from serving.drafters.calibrator import Calibrator, Prior
 from serving.drafters.limits import Limits
 from serving.drafters.merge import merge
-from serving.drafters.ranking import ranked
 
 log = logging.getLogger(__name__)
 
@@ -83,13 +82,11 @@ class DatastoreDrafter:
         self._drafts.pop(request.request_id, None)
         trees = [longest, short] if longest.match_length > short.match_length else [longest]
         try:
-            for tree in trees:
-                tree.validate(self._vocab_size)
+            scored = [self._calibrator.scored(tree.validate(self._vocab_size)) for tree in trees]
         except SuffolkError as error:
             self._miss(type(error).__name__, str(error))
             return DraftTree.empty()
         self._drafts[request.request_id] = trees
-        scored = [ranked(tree, self._calibrator.score(tree), Source.DATASTORE, request.max_nodes) for tree in trees]
         return merge(scored, request.max_nodes)
 
     def _miss(self, reason: str, message: str) -> None:

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from datastore.context import ContextIndex
-from datastore.draft_tree import DraftTree, Source
+from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import DraftRequest
 from serving.drafters.calibrator import Calibrator, Prior
 from serving.drafters.limits import Limits
-from serving.drafters.ranking import ranked
+from serving.drafters.merge import merge
 
 PRIOR = Prior(constant=-2.0, match=0.65, share=1.2, count=0.5, depth=0.5)
 """Fitted to what a 135M chat model took of its own greedy answers to 16 prompts; only where it starts."""
@@ -62,4 +62,4 @@ class PromptLookupDrafter:
         limits = self._limits
         tree = text.draft(limits.max_match, limits.min_match, limits.max_depth, request.max_nodes)
         self._drafts[request.request_id] = tree
-        return ranked(tree, self._calibrator.score(tree), Source.PROMPT_LOOKUP, request.max_nodes)
+        return merge([self._calibrator.scored(tree)], request.max_nodes)
