@@ -33,7 +33,12 @@ class PromptLookupDrafter:
         self._calls = 0
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        return [self._propose(request) for request in requests]
+        found = self.scored(requests)
+        return [merge(trees, request.max_nodes) for request, trees in zip(requests, found, strict=True)]
+
+    def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+        """See ``ScoringDrafter``."""
+        return [[self._calibrator.scored(self._draft(request))] for request in requests]
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         draft = self._drafts.pop(request_id, None)
@@ -51,7 +56,7 @@ class PromptLookupDrafter:
         self._texts.clear()
         self._drafts.clear()
 
-    def _propose(self, request: DraftRequest) -> DraftTree:
+    def _draft(self, request: DraftRequest) -> DraftTree:
         self._calls += 1
         text = self._texts.get(request.request_id)
         if text is None:
@@ -62,4 +67,4 @@ class PromptLookupDrafter:
         limits = self._limits
         tree = text.draft(limits.max_match, limits.min_match, limits.max_depth, request.max_nodes)
         self._drafts[request.request_id] = tree
-        return merge([self._calibrator.scored(tree)], request.max_nodes)
+        return tree
