@@ -92,7 +92,7 @@ class DraftTree:
         )
 
     def depths(self) -> npt.NDArray[np.int32]:
-        """int32[n], the depth of each node: 1 for a child of the context's last token."""
+        """int32[n], the depth of each node: 1 for a child of the context's last token. InvalidArgument if this is no tree."""
         return _native.tree_depths(self.parents)
 
     def validate(self, vocab_size: int) -> DraftTree:

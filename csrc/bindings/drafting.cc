@@ -38,7 +38,10 @@ class Column {
                                               std::string(py::str(py::dtype::of<T>())) + " with one axis");
     }
     Array typed = Array::ensure(given);
-    if (!typed) throw py::error_already_set();
+    if (!typed) {
+      throw Error(Code::kResourceExhausted, std::string("draft tree: no memory to put the ") + std::to_string(array.size()) + " entries of " +
+                                                name + " in order; ask for fewer nodes");
+    }
     return typed;
   }
 

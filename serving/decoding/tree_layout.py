@@ -31,7 +31,7 @@ class TreeLayout:
 
 
 def lay_out(last_token: int, tree: DraftTree) -> TreeLayout:
-    """The rows for ``tree`` behind a context that ends in ``last_token``."""
+    """The rows for ``tree`` behind a context that ends in ``last_token``. Raises InvalidArgument if it is no tree."""
     return TreeLayout(*_native.lay_out(last_token, tree.tokens, tree.parents))
 
 
