@@ -8,7 +8,7 @@ from datastore.errors import InvalidArgument, Unsupported
 from datastore.retriever import Retriever
 from serving.decoding.drafter import Drafter
 from serving.drafters.datastore import DatastoreDrafter
-from serving.drafters.hybrid import HybridDrafter
+from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
 from serving.drafters.limits import Limits
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 
@@ -31,7 +31,7 @@ def make_drafter(
         raise InvalidArgument(f"drafter {name!r} is unknown; use one of {', '.join(NAMES)}")
     if not retrievers:
         raise InvalidArgument(f"drafter {name} needs a datastore; add --datastore PATH or grpc://HOST:PORT/NAME")
-    drafters: list[Drafter] = [DatastoreDrafter(retriever, vocab_size, limits) for retriever in retrievers]
+    drafters: list[ScoringDrafter] = [DatastoreDrafter(retriever, vocab_size, limits) for retriever in retrievers]
     if name == "hybrid":
         drafters.insert(0, PromptLookupDrafter(vocab_size, limits))
     return drafters[0] if len(drafters) == 1 else HybridDrafter(drafters)
