@@ -12,7 +12,7 @@ from serving.draft_service.server import DraftServer, DraftServerConfig
 from serving.transport.endpoint import Endpoint
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
-PATIENT = 10.0
+PATIENT = 60.0
 """Seconds: a deadline that only a hang can miss."""
 
 

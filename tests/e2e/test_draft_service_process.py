@@ -28,7 +28,8 @@ from tests.stores import make_store
 
 DOCUMENTS = [[1, 2, 3, 4, 1, 2, 5] * 20, [2, 3, 4, 9] * 20]
 SUFFOLK = (sys.executable, "-c", "import sys; from suffolk.cli import main; sys.exit(main())")
-WAIT = 30
+WAIT = 120
+"""Seconds: only a hang lasts longer."""
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -131,17 +132,22 @@ def test_stop_under_load_answers_or_says_unavailable(store: Path) -> None:
 
 
 STUCK = """
+import logging
+import threading
 from serving.draft_service.server import DraftServer, DraftServerConfig
 from serving.transport.server import run_until_signal
 from serving.transport.endpoint import Endpoint
 from tests.brute_force import BruteForceRetriever
 retriever = BruteForceRetriever([[1, 2, 3]], 9)
 retriever.gate.clear()
+logging.basicConfig(level=logging.INFO)
+threading.Thread(target=lambda: print("entered", retriever.entered.wait(), flush=True), daemon=True).start()
 run_until_signal(DraftServer(DraftServerConfig((Endpoint("127.0.0.1", 0),), grace=600), {"wiki": retriever}))
 """
 
 
 def test_second_signal_forces() -> None:
+    """Each signal is sent once what it meets is there: on a loaded machine a third of a second was too short for that."""
     with running(command=(sys.executable, "-c", STUCK)) as server:
         remote = connect(f"grpc://{server.endpoint()}", PATIENT)
         errors: list[SuffolkError] = []
@@ -154,8 +160,11 @@ def test_second_signal_forces() -> None:
 
         asking = threading.Thread(target=ask)
         asking.start()
-        time.sleep(0.3)
+        assert server.process.stdout is not None
+        assert server.process.stderr is not None
+        assert server.process.stdout.readline() == "entered True\n"
         server.process.terminate()
+        assert any("stopping: 1 requests in flight" in line for line in server.process.stderr)
         with pytest.raises(subprocess.TimeoutExpired):  # it waits for the call in flight
             server.process.wait(1)
         server.process.terminate()
@@ -170,11 +179,12 @@ def test_killed_hung_and_back(store: Path) -> None:
         endpoint = server.endpoint()
         soft = FailSoft(connect(f"grpc://{endpoint}", 0.1))
         until(soft, lambda size: size == len(expected))
+        before = soft.missed().get("DeadlineExceeded", 0)
         server.process.send_signal(signal.SIGSTOP)  # hung: the port is open and nobody answers
         for _ in range(30):
             assert len(soft.draft([1, 2])) == 0
         missed = soft.missed()
-        assert missed["DeadlineExceeded"] < 20  # the breaker spared the others their deadline
+        assert missed["DeadlineExceeded"] - before < 20  # the breaker spared the others their deadline
         server.process.send_signal(signal.SIGCONT)
         until(soft, lambda size: size == len(expected))
         server.process.kill()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.interrupts import heeded_interrupts
 from tests.stores import make_store
 from tests.tiny_models import save_tiny
 
@@ -69,7 +70,8 @@ def test_the_draft_service_is_killed_and_the_text_is_the_same(
 
 
 def test_an_interrupt_ends_with_130(model: Path) -> None:
-    process = start("generate", "--model", str(model), "--max-new-tokens", TOKENS, PROMPT)
+    with heeded_interrupts():
+        process = start("generate", "--model", str(model), "--max-new-tokens", TOKENS, PROMPT)
     assert process.stdout is not None
     process.stdout.read(1)
     process.send_signal(signal.SIGINT)

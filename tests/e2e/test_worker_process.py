@@ -106,15 +106,18 @@ def test_start_answer_and_stop(model: Path, store: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_what_runs_end(model: Path, number: signal.Signals) -> None:
-    with running(model, "--drafter", "none") as worker, connect_worker(f"grpc://{worker.endpoint()}") as client:
-        generation = client.generate(PROMPT, SamplingSettings(max_new_tokens=400))
+    with (
+        running(model, "--drafter", "none", "--grace", str(WAIT)) as worker,
+        connect_worker(f"grpc://{worker.endpoint()}") as client,
+    ):
+        generation = client.generate(PROMPT, SamplingSettings(max_new_tokens=1500))
         next(generation)
         worker.process.send_signal(number)
         list(generation)
-        assert len(generation.tokens) == 400
+        assert len(generation.tokens) == 1500
         _, errors = worker.process.communicate(timeout=WAIT)
         assert worker.process.returncode == 0, errors
-        assert "stopping: 1 requests in flight, 30.0 s of grace" in errors
+        assert "stopping: 1 requests in flight, 120.0 s of grace" in errors
         assert "Traceback" not in errors
 
 

@@ -82,7 +82,7 @@ def test_remote_answers_as_local(transport: str, kind: str, store: Datastore, tm
     with serving({"wiki": local}, listen=(endpoint,)) as server:
         url = f"grpc://{server.listening[0]}/wiki" if transport == "tcp" else f"grpc+unix://{endpoint.path}#wiki"
         remote = suffolk.open(
-            f"{url}?deadline_ms=10000" if transport == "tcp" else url.replace("#", "?deadline_ms=10000#")
+            f"{url}?deadline_ms=60000" if transport == "tcp" else url.replace("#", "?deadline_ms=60000#")
         )
         assert isinstance(remote, RemoteDatastore)
         assert remote.deadline == PATIENT
@@ -263,13 +263,16 @@ def test_too_much_at_once_is_refused(brute: BruteForceRetriever) -> None:
 
 
 def test_late_work_is_dropped(brute: BruteForceRetriever) -> None:
+    """On a loaded machine a call may be late before it has begun; then it is none of this test's and made again."""
     with serving({"wiki": brute}) as server, connected(server, deadline=0.2) as remote:
         brute.gate.clear()
-        with pytest.raises(DeadlineExceeded, match="no answer within 200 ms, the deadline"):
-            remote.lookup_batch([[1]] * 200)
+        while not brute.entered.is_set():
+            with pytest.raises(DeadlineExceeded, match="no answer within 200 ms, the deadline"):
+                remote.lookup_batch([[1]] * 200)
+            remote.breaker.succeeded()
         brute.gate.set()
         wait_until(lambda: server.service.admission.taken() == 0)
-        assert brute.calls == [32]  # of 200 queries: what had begun when the deadline passed
+        assert set(brute.calls) == {32}  # of 200 queries: what had begun when the deadline passed
         wait_until(lambda: 'code="DEADLINE_EXCEEDED",method="Lookup"' in server.service.metrics.exposition().decode())
 
 
