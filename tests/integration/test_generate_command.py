@@ -85,7 +85,7 @@ def test_the_comparison_and_the_json_report(
     assert stats["plain"]["identical"] is True
     assert stats["tokens"] == len(stats["tokens_generated"]) == 24
     assert stats["drafter"] == "hybrid"
-    assert set(stats["seconds"]) == {"prefill", "draft", "forward", "verify", "compact", "other"}
+    assert set(stats["seconds"]) == {"prefill", "draft", "wait", "forward", "verify", "compact", "other"}
 
 
 def test_the_prompt_can_come_from_stdin(
