@@ -37,12 +37,17 @@ def talking_target() -> Target:
 
 @contextmanager
 def working(
-    target: Target, drafters: Mapping[str, Drafter] | None = None, slots: int = 2, queue: int = 8, **settings: Any
+    target: Target,
+    drafters: Mapping[str, Drafter] | None = None,
+    slots: int = 2,
+    queue: int = 8,
+    patience: float = HANG,
+    **settings: Any,
 ) -> Iterator[WorkerServer]:
     config = ServerConfig(**{"listen": (LOOPBACK,), "http": LOOPBACK, "grace": 0.2, **settings})
     with (
         Engine(target, drafters, CostModel([1], [1.0]), slots, capacity=4096, queue=queue) as engine,
-        WorkerServer(config, Service(engine, target.name)) as server,
+        WorkerServer(config, Service(engine, target.name, patience=patience)) as server,
     ):
         yield server
 

@@ -93,6 +93,16 @@ def test_a_full_queue_refuses_at_once_and_a_cancelled_request_makes_room(engine:
     running[0].cancel()  # again: nothing happens
 
 
+def test_a_generation_does_not_wait_for_its_reader(target: Target) -> None:
+    settings = SamplingSettings(max_new_tokens=30)
+    with Engine(target, slots=1, capacity=500, queue=1) as engine:
+        unread, next_one = engine.generate(PROMPT, settings), engine.generate(PROMPT, settings)
+        list(next_one)  # had the only slot after the first
+        assert unread.stats.finish == "length"
+        assert len(list(unread)) == 30
+        assert unread.tokens == next_one.tokens == alone(target, PROMPT, settings)
+
+
 def test_closing_ends_what_runs_and_refuses_what_comes(engine: Engine) -> None:
     generation = engine.generate(PROMPT, LONG)
     next(generation)
