@@ -90,11 +90,14 @@ def test_start_answer_and_stop(model: Path, store: Path) -> None:
             assert there.stdout == here.stdout
             assert b"tokens    60 (length)" in there.stderr
             assert b"0 missed" in there.stderr
+        there = suffolk("generate", "--worker", url, "--verification", "typical", "--epsilon", "1e-9", *words)
+        assert there.returncode == 0, there.stderr
+        assert b"lossy     typical acceptance" in there.stderr
         with connect_worker(url) as client:
             assert client.info()["drafters"] == ["datastore", "hybrid", "prompt-lookup"]
             assert client.info()["default_drafter"] == "hybrid"
         with urllib.request.urlopen(f"http://{worker.endpoint('http')}/metrics", timeout=WAIT) as reply:
-            assert b"suffolk_tokens_total 180.0" in reply.read()
+            assert b"suffolk_tokens_total 240.0" in reply.read()
         code, errors = worker.stop(signal.SIGTERM)
         assert code == 0, errors
         assert "Traceback" not in errors

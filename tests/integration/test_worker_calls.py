@@ -259,8 +259,9 @@ def asking(**fields: Any) -> decode_pb2.GenerateRequest:
         (asking(bad_words=[number.to_bytes(4, "little") for number in range(257)]), INVALID, "no token"),
         (asking(logprobs=21), INVALID, "logprobs is 21; it must be between 0 and 20"),
         (asking(verification="faith"), INVALID, "verification is 'faith'; it must be one of match, rejection, typical"),
-        (asking(epsilon=1.5), INVALID, "epsilon is 1.5; it must be between 0 and 1"),
-        (asking(delta=-0.5), INVALID, "delta is -0.5; it must be between 0 and 1"),
+        (asking(epsilon=1.5), INVALID, "epsilon is 1.5; it must be above 0 and at most 1"),
+        (asking(delta=-0.5), INVALID, "delta is -0.5; it must be above 0 and at most 1"),
+        (asking(verification="typical", epsilon=0.0), INVALID, "epsilon is 0.0; it must be above 0"),
         (REQUEST.FromString(NEWER), UNIMPLEMENTED, "request: field number 99 is unknown to this worker; leave it out"),
         (
             REQUEST(text="x", sampling=SAMPLING.FromString(NEWER)),
