@@ -246,7 +246,10 @@ def test_port_in_use_is_one_line_and_exit_2(store: Path) -> None:
         (("serve", "STORE", "--max-concurrent", "0"), "--max-concurrent is 0; it must be in 1..1024"),
         (("serve", "/no/such/store"), "/no/such/store"),
         (("client", "http://x", "info"), "http://x: not the URL of a service"),
-        (("client", "grpc://127.0.0.1:CLOSED", "info"), "Connection refused"),
+        (
+            ("client", "grpc://127.0.0.1:CLOSED", "info"),
+            "nothing listens there; start the draft service or correct the address",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(words: tuple[str, ...], text: str, store: Path) -> None:
