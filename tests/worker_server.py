@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,9 +18,8 @@ from serving.worker.server import WorkerServer
 from serving.worker.service import Service
 from tests.draft_server import LOOPBACK
 from tests.tiny_models import tiny_model, tiny_tokenizer
+from tests.waiting import HANG
 
-HANG = 60.0
-"""Seconds: only a hang lasts longer."""
 TEMPLATE = (
     "{% for message in messages %}{% if message['role'] == 'robot' %}{{ raise_exception('no robots') }}{% endif %}"
     "<{{ message['role'] }}>{{ message['content'] }}{% endfor %}<assistant>"
@@ -56,14 +54,6 @@ def working(
 def calling(server: WorkerServer) -> Iterator[WorkerClient]:
     with connect_worker(f"grpc://{server.listening[0]}") as client:
         yield client
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Return once ``condition()`` holds; fails if it never does."""
-    end = time.monotonic() + HANG
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def page(server: WorkerServer, path: str) -> tuple[int, str]:

@@ -12,7 +12,8 @@ from serving.decoding.settings import SamplingSettings
 from serving.proto import decode_pb2, decode_pb2_grpc
 from serving.worker.server import WorkerServer
 from serving.worker.settings import pack_settings
-from tests.worker_server import calling, page, talking_target, until, working
+from tests.waiting import until
+from tests.worker_server import calling, page, talking_target, working
 
 SETTINGS = SamplingSettings(max_new_tokens=600, logprobs=20, ignore_eos=True)
 """Replies that are more than the transport takes without a reader."""

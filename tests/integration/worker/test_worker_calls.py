@@ -22,34 +22,17 @@ from datastore.errors import (
 from serving.decoding.prompt import encode_chat, encode_text
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
-from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.proto import decode_pb2, decode_pb2_grpc
 from serving.worker import limits
 from serving.worker.client import WorkerClient, connect_worker
 from serving.worker.server import WorkerServer
 from serving.worker.settings import FIELDS, pack_settings, unpack_settings
 from tests.drafters import eager_decoder
-from tests.worker_server import HANG, calling, page, talking_target, until, working
+from tests.waiting import HANG, until
+from tests.worker_server import calling, page, working
 
 PROMPT = "abcabcabc, abcabc: "
 LONG = SamplingSettings(max_new_tokens=3900)
-
-
-@pytest.fixture(scope="module")
-def target() -> Target:
-    return talking_target()
-
-
-@pytest.fixture(scope="module")
-def server(target: Target) -> Iterator[WorkerServer]:
-    with working(target, {"prompt-lookup": PromptLookupDrafter(target.vocab_size)}) as server:
-        yield server
-
-
-@pytest.fixture
-def client(server: WorkerServer) -> Iterator[WorkerClient]:
-    with calling(server) as client:
-        yield client
 
 
 @pytest.fixture

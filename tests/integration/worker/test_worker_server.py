@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,27 +28,11 @@ from serving.worker.client import WorkerClient, connect_worker
 from serving.worker.server import WorkerServer
 from tests.certificates import make_certificates, needs_openssl
 from tests.drafters import MadeUpDrafter, tree
-from tests.worker_server import HANG, calling, page, talking_target, until, working
+from tests.waiting import HANG, until
+from tests.worker_server import calling, page, talking_target, working
 
 PROMPT = "abcabcabc, abcabc: "
 LONG = SamplingSettings(max_new_tokens=3900)
-
-
-@pytest.fixture(scope="module")
-def target() -> Target:
-    return talking_target()
-
-
-@pytest.fixture(scope="module")
-def server(target: Target) -> Iterator[WorkerServer]:
-    with working(target, {"prompt-lookup": PromptLookupDrafter(target.vocab_size)}) as server:
-        yield server
-
-
-@pytest.fixture
-def client(server: WorkerServer) -> Iterator[WorkerClient]:
-    with calling(server) as client:
-        yield client
 
 
 def test_an_engine_that_dies_takes_the_worker_down() -> None:
