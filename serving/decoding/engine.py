@@ -63,7 +63,7 @@ class Engine:
         self._running: dict[int, Generation] = {}
         self._cancelled: list[Generation] = []
         self._changed = threading.Condition()
-        self._stats = self._loop.stats.to_dict()
+        self._stats = self._loop.totals()
         self._closing = False
         self._death: SuffolkError | None = None
         self._thread = threading.Thread(target=self._run, name="suffolk-engine", daemon=True)
@@ -135,7 +135,7 @@ class Engine:
         return generation
 
     def stats(self) -> dict[str, Any]:
-        """Counts and seconds so far, and what runs and waits now."""
+        """Counts and seconds up to the last step (``LoopStats`` says of what), and what runs and waits now."""
         with self._changed:
             return self._stats | {"running": len(self._running), "waiting": len(self._waiting)}
 
@@ -220,7 +220,7 @@ class Engine:
 
     def _deliver(self, answers: list[tuple[Request, Step | SuffolkError]]) -> None:
         with self._changed:
-            self._stats = self._loop.stats.to_dict()
+            self._stats = self._loop.totals()
             for request, answer in answers:
                 generation = self._running[request.number]
                 if isinstance(answer, Step):

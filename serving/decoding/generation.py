@@ -17,7 +17,11 @@ Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
 
 
 class Generation(Iterator[Step], AsyncIterator[Step]):
-    """Iterate over it, plainly or with ``async for``, to get its steps as they come. One reader; ``cancel`` from any thread."""
+    """Iterate over it, plainly or with ``async for``, to get its steps as they come. One reader; ``cancel`` from any thread.
+
+    It does not wait for its reader: steps that nobody takes are kept, at most one for each of its tokens, of which there are no
+    more than the request's ``max_new_tokens`` and a slot's capacity. The slot is free once the text has ended.
+    """
 
     def __init__(self, request: Request, cancel: Callable[[Generation], None]) -> None:
         self.request = request

@@ -52,8 +52,9 @@ class SamplingSettings:
             as the processors are; a drafted text that cannot be continued gets a row of False, or an exception.
         verification: how drafted tokens are accepted: ``match`` (the text is that of plain decoding), ``rejection`` (its
             law is that of plain decoding) or ``typical`` (lossy).
-        epsilon, delta: ``typical`` accepts a token of probability above min(epsilon, delta * exp(-entropy)); 0..1. The
-            defaults are those of ReDrafter (Zhang et al. 2024, section 3.3), which took them from Medusa (Cai et al. 2024).
+        epsilon, delta: ``typical`` accepts a token of at least the probability min(epsilon, delta * exp(-entropy)); above 0, at
+            most 1. The defaults are those of ReDrafter (Zhang et al. 2024, section 3.3), which took them from Medusa (Cai et al.
+            2024).
 
     Raises:
         InvalidArgument: a value is out of its range.
@@ -111,8 +112,8 @@ class SamplingSettings:
                 f"verification is {self.verification!r}; it must be one of {', '.join(VERIFICATIONS)}"
             )
         for name in ("epsilon", "delta"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be between 0 and 1")
+            if not 0.0 < getattr(self, name) <= 1.0:
+                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be above 0 and at most 1")
 
     def _check_penalties(self) -> None:
         if not 0.0 < self.repetition_penalty < float("inf"):

@@ -23,6 +23,7 @@ from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from tests.drafters import MadeUpDrafter, eager_decoder, eager_loop, knowing, tree
+from tests.gates import Gate
 from tests.tiny_models import VOCAB, tiny_model
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
@@ -92,6 +93,34 @@ def test_a_full_queue_refuses_at_once_and_a_cancelled_request_makes_room(engine:
     assert list(running[3]) == []  # never began
     engine.generate(PROMPT, LONG)
     running[0].cancel()  # again: nothing happens
+
+
+def test_a_cancelled_request_gets_no_pass_more_and_a_full_queue_refuses_during_one() -> None:
+    target = Target.wrap(tiny_model())
+    with Engine(target, slots=1, capacity=500, queue=1) as engine:
+        with Gate(target) as gate:
+            first, second = engine.generate(PROMPT, LONG), engine.generate(PROMPT, SamplingSettings(max_new_tokens=3))
+            gate.wait()
+            gate.let()
+            assert len(next(first).tokens) == 1
+            gate.wait()  # in its second pass
+            with pytest.raises(ResourceExhausted, match="1 requests run and 1 wait, and the queue holds 1"):
+                engine.generate(PROMPT, LONG)
+            first.cancel()
+            gate.let()
+            gate.wait()  # in the next pass the slot is the other's
+            assert (first.stats.finish, first.stats.tokens) == ("cancelled", 2)
+        assert len(list(second)) == 3
+
+
+def test_a_generation_does_not_wait_for_its_reader(target: Target) -> None:
+    settings = SamplingSettings(max_new_tokens=30)
+    with Engine(target, slots=1, capacity=500, queue=1) as engine:
+        unread, next_one = engine.generate(PROMPT, settings), engine.generate(PROMPT, settings)
+        list(next_one)  # had the only slot after the first
+        assert unread.stats.finish == "length"
+        assert len(list(unread)) == 30
+        assert unread.tokens == next_one.tokens == alone(target, PROMPT, settings)
 
 
 def test_closing_ends_what_runs_and_refuses_what_comes(engine: Engine) -> None:

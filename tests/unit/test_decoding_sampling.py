@@ -185,7 +185,7 @@ def test_greedy_takes_the_smallest_of_equal_ids() -> None:
         ({"processors": (3,)}, r"processors\[0\] is 3; it must be a function"),
         ({"token_mask": "all"}, "token_mask is 'all'; it must be a function"),
         ({"verification": "guess"}, "verification is 'guess'; it must be one of match, rejection, typical"),
-        ({"epsilon": 1.5}, "epsilon is 1.5; it must be between 0 and 1"),
+        ({"epsilon": 1.5}, "epsilon is 1.5; it must be above 0 and at most 1"),
         ({"delta": math.nan}, "delta is nan"),
     ],
 )
