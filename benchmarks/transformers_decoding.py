@@ -67,7 +67,7 @@ class TransformersModel:
             )
         end = time.perf_counter()
         tokens = output[0, len(prompt) :].tolist()
-        stats = GenerationStats(len(prompt), len(tokens), steps=watch.passes - 1)
+        stats = GenerationStats(prompt_tokens=len(prompt), tokens=len(tokens), steps=watch.passes - 1)
         stats.seconds["prefill"] = watch.first - begin
         stats.seconds["forward"] = end - watch.first
         return tokens, stats.to_dict()

@@ -86,6 +86,44 @@ def merge_segments(
     progress: _Progress,
 ) -> tuple[int, int, int, int]: ...
 
+class Calibrator:
+    def __init__(
+        self, constant: float, match: float, share: float, count: float, depth: float, decay: float
+    ) -> None: ...
+    def score(
+        self,
+        tokens: npt.NDArray[np.int32],
+        parents: npt.NDArray[np.int32],
+        counts: npt.NDArray[np.uint64] | None,
+        match_length: int,
+        match_count: int,
+    ) -> npt.NDArray[np.float32]: ...
+    def learn(
+        self,
+        tokens: npt.NDArray[np.int32],
+        parents: npt.NDArray[np.int32],
+        counts: npt.NDArray[np.uint64] | None,
+        match_length: int,
+        match_count: int,
+        followed: npt.NDArray[np.int32],
+    ) -> None: ...
+
+_Columns = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float32], npt.NDArray[np.uint8]]
+"""Tokens, parents, scores and sources of a DraftTree."""
+
+def merge_trees(trees: Sequence[_Columns], max_nodes: int) -> _Columns: ...
+def check_tree(
+    tokens: npt.NDArray[np.int32],
+    parents: npt.NDArray[np.int32],
+    scores: npt.NDArray[np.float32],
+    sources: npt.NDArray[np.uint8],
+    vocab_size: int,
+) -> None: ...
+def tree_depths(parents: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]: ...
+def lay_out(
+    last_token: int, tokens: npt.NDArray[np.int32], parents: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]: ...
+
 class Element:
     FLOAT32: Element
     BFLOAT16: Element

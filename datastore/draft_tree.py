@@ -8,6 +8,7 @@ from enum import IntFlag
 import numpy as np
 import numpy.typing as npt
 
+from datastore import _native
 from datastore.errors import InvalidArgument
 
 
@@ -91,36 +92,15 @@ class DraftTree:
         )
 
     def depths(self) -> npt.NDArray[np.int32]:
-        """int32[n], the depth of each node: 1 for a child of the context's last token."""
-        depths = np.append(np.ones(len(self), np.int32), np.int32(0))  # the last entry is where -1 points
-        ancestors = np.append(self.parents, np.int32(-1))
-        while len(self) and ancestors.max() >= 0:  # each round looks twice as far up
-            depths += depths[ancestors]
-            ancestors = ancestors[ancestors]
-        return depths[:-1]
+        """int32[n], the depth of each node: 1 for a child of the context's last token. InvalidArgument if this is no tree."""
+        return _native.tree_depths(self.parents)
 
     def validate(self, vocab_size: int) -> DraftTree:
         """This tree, if it is one.
 
         Raises:
-            InvalidArgument: lengths differ, a parent does not precede its child, or a token id is not in 0..vocab_size-1.
+            InvalidArgument: an array is not as described above, lengths differ, a parent does not precede its child, a score is
+                not within 0..1, or a token id is not in 0..vocab_size-1. ``counts`` are not looked at.
         """
-        size = len(self.tokens)
-        for name in ("parents", "scores", "sources"):
-            if len(getattr(self, name)) != size:
-                raise InvalidArgument(
-                    f"draft tree: {name} has {len(getattr(self, name))} entries, tokens has {size}; they must be equal"
-                )
-        if size == 0:
-            return self
-        if np.any(self.parents < -1) or np.any(self.parents >= np.arange(size)):
-            node = int(np.argmax((self.parents < -1) | (self.parents >= np.arange(size))))
-            raise InvalidArgument(
-                f"draft tree: node {node} has parent {int(self.parents[node])}; a parent must be -1 or come before its child"
-            )
-        if int(self.tokens.min()) < 0 or int(self.tokens.max()) >= vocab_size:
-            node = int(np.argmax((self.tokens < 0) | (self.tokens >= vocab_size)))
-            raise InvalidArgument(
-                f"draft tree: node {node} has token id {int(self.tokens[node])}; the vocabulary has {vocab_size} ids"
-            )
+        _native.check_tree(self.tokens, self.parents, self.scores, self.sources, vocab_size)
         return self

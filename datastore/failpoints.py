@@ -1,7 +1,8 @@
 """Named points where a process kills itself when it is told to, to prove that a crash there harms nothing.
 
 ``SUFFOLK_FAILPOINT=NAME@N`` in the environment: the process gets SIGKILL when it reaches the point ``NAME`` for the N-th time
-(the first, without ``@N``). Without the variable a point does nothing. ``tests/crash`` kills at all of them.
+(the first, without ``@N``); with ``NAME@N:SIGINT`` it gets that signal. Without the variable a point does nothing.
+``tests/crash`` kills at all of them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ def failpoint(name: str) -> None:
     if wanted is None:
         return
     reached[name] += 1
-    point, _, count = wanted.partition("@")
+    place, _, sent = wanted.partition(":")
+    point, _, count = place.partition("@")
     if name == point and reached[name] == int(count or 1):
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.Signals[sent or "SIGKILL"])

@@ -6,14 +6,22 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import grpc
+import numpy as np
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
 from datastore.retriever import Retriever
 from serving.draft_service.client import RemoteDatastore, connect
 from serving.draft_service.server import DraftServer, DraftServerConfig
 from serving.transport.endpoint import Endpoint
+from tests.waiting import HANG
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
-PATIENT = 10.0
-"""Seconds: a deadline that only a hang can miss."""
+VOCABULARY = 40
+RANDOM = np.random.default_rng(3)
+DOCUMENTS = [[int(token) for token in RANDOM.zipf(1.4, 120).clip(1, VOCABULARY) - 1] for _ in range(6)]
+CONTEXTS = [DOCUMENTS[place % 6][place : place + 1 + place % 30] for place in range(40)] + [[], [VOCABULARY - 1] * 9]
+"""Texts to look up in ``DOCUMENTS``: some of theirs, none, and one that is not in them."""
 
 
 @contextmanager
@@ -24,9 +32,15 @@ def serving(datastores: Mapping[str, Retriever], **settings: Any) -> Iterator[Dr
 
 
 @contextmanager
-def connected(server: DraftServer, name: str = "", deadline: float = PATIENT) -> Iterator[RemoteDatastore]:
+def connected(server: DraftServer, name: str = "", deadline: float = HANG) -> Iterator[RemoteDatastore]:
     store = connect(f"grpc://{server.listening[0]}/{name}", deadline)
     try:
         yield store
     finally:
         store.close()
+
+
+def check_health(server: DraftServer, service: str) -> str:
+    with grpc.insecure_channel(str(server.listening[0])) as channel:
+        reply = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=service), timeout=HANG)
+    return health_pb2.HealthCheckResponse.ServingStatus.Name(reply.status)

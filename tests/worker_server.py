@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,9 +18,8 @@ from serving.worker.server import WorkerServer
 from serving.worker.service import Service
 from tests.draft_server import LOOPBACK
 from tests.tiny_models import tiny_model, tiny_tokenizer
+from tests.waiting import HANG
 
-HANG = 60.0
-"""Seconds: only a hang lasts longer."""
 TEMPLATE = (
     "{% for message in messages %}{% if message['role'] == 'robot' %}{{ raise_exception('no robots') }}{% endif %}"
     "<{{ message['role'] }}>{{ message['content'] }}{% endfor %}<assistant>"
@@ -37,12 +35,17 @@ def talking_target() -> Target:
 
 @contextmanager
 def working(
-    target: Target, drafters: Mapping[str, Drafter] | None = None, slots: int = 2, queue: int = 8, **settings: Any
+    target: Target,
+    drafters: Mapping[str, Drafter] | None = None,
+    slots: int = 2,
+    queue: int = 8,
+    patience: float = HANG,
+    **settings: Any,
 ) -> Iterator[WorkerServer]:
     config = ServerConfig(**{"listen": (LOOPBACK,), "http": LOOPBACK, "grace": 0.2, **settings})
     with (
         Engine(target, drafters, CostModel([1], [1.0]), slots, capacity=4096, queue=queue) as engine,
-        WorkerServer(config, Service(engine, target.name)) as server,
+        WorkerServer(config, Service(engine, target.name, patience=patience)) as server,
     ):
         yield server
 
@@ -51,14 +54,6 @@ def working(
 def calling(server: WorkerServer) -> Iterator[WorkerClient]:
     with connect_worker(f"grpc://{server.listening[0]}") as client:
         yield client
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Return once ``condition()`` holds; fails if it never does."""
-    end = time.monotonic() + HANG
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def page(server: WorkerServer, path: str) -> tuple[int, str]:

@@ -1,5 +1,5 @@
 // The extension module datastore._native: the core as Python sees it. Everything here is private; the public names, with
-// their documentation, are in datastore/. The GIL is released in every call that works.
+// their documentation, are in datastore/. The GIL is released in every call that takes longer than microseconds.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "bindings/arguments.h"
+#include "bindings/drafting.h"
 #include "bindings/kernels.h"
 #include "core/context_index.h"
 #include "core/draft.h"
@@ -283,6 +284,7 @@ void translate(std::exception_ptr pointer) {
 PYBIND11_MODULE(_native, module) {
   py::register_local_exception_translator(translate);
   bind_kernels(module);
+  bind_drafting(module);
 
   py::class_<Segment, std::shared_ptr<Segment>>(module, "Segment")
       .def(py::init<const std::string&>(), py::arg("path"))

@@ -14,6 +14,7 @@ from datastore.errors import Internal, InvalidArgument, ResourceExhausted, Suffo
 from serving.decoding.checks import whole_number
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import Drafter
+from serving.decoding.faults import first_line
 from serving.decoding.generation import Generation
 from serving.decoding.prompt import Prompt
 from serving.decoding.request import Request, Step
@@ -68,7 +69,7 @@ class Engine:
         self._running: dict[int, Generation] = {}
         self._cancelled: list[Generation] = []
         self._changed = threading.Condition()
-        self._stats = self._loop.stats.to_dict()
+        self._stats = self._loop.totals()
         self._closing = False
         self._death: SuffolkError | None = None
         self._thread = threading.Thread(target=self._run, name="suffolk-engine", daemon=True)
@@ -134,15 +135,15 @@ class Engine:
             self._require_alive()
             if len(self._running) + len(self._waiting) >= self._loop.cache.slots + self._queue:
                 raise ResourceExhausted(
-                    f"{len(self._running) + len(self._waiting)} requests run or wait; there are {self._loop.cache.slots} slots, "
-                    f"and the queue holds {self._queue}; try again later"
+                    f"{len(self._running) + len(self._waiting)} requests run or wait; the slots hold "
+                    f"{self._loop.cache.slots} and the queue holds {self._queue}; try again later"
                 )
             self._waiting.append(generation)
             self._changed.notify_all()
         return generation
 
     def stats(self) -> dict[str, Any]:
-        """Counts and seconds so far, and what runs and waits now."""
+        """Counts and seconds up to the last step (``LoopStats`` says of what), and what runs and waits now."""
         with self._changed:
             return self._stats | {"running": len(self._running), "waiting": len(self._waiting)}
 
@@ -157,8 +158,10 @@ class Engine:
             self._changed.notify_all()
         if self._thread is not threading.current_thread():
             self._thread.join()
-        while self._drafters:
-            self._drafters.popitem()[1].close()
+        with self._changed:
+            drafters, self._drafters = self._drafters, {}
+        for drafter in drafters.values():
+            drafter.close()
 
     def __enter__(self) -> Engine:
         return self
@@ -186,9 +189,11 @@ class Engine:
                 self._deliver(self._loop.step())
         except SuffolkError as fault:
             error = fault
-        except Exception as fault:  # whatever it is, those who wait must learn of it
+        except (
+            BaseException
+        ) as fault:  # whatever it is, those who wait must learn of it, and nobody above this thread can
             log.exception("the engine has died")
-            error = Internal(f"{type(fault).__name__}: {fault}")
+            error = Internal(first_line(fault))
         with self._changed:
             self._death = error
             for generation in [*self._running.values(), *self._waiting]:
@@ -223,7 +228,7 @@ class Engine:
 
     def _deliver(self, answers: list[tuple[Request, Step | SuffolkError]]) -> None:
         with self._changed:
-            self._stats = self._loop.stats.to_dict()
+            self._stats = self._loop.totals()
             for request, answer in answers:
                 generation = self._running[request.number]
                 if isinstance(answer, Step):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,9 +13,15 @@ from serving.decoding.log_probabilities import LogProbability
 from serving.decoding.request import Request, Step
 from serving.decoding.stats import GenerationStats
 
+Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
+
 
 class Generation(Iterator[Step], AsyncIterator[Step]):
-    """Iterate over it, plainly or with ``async for``, to get its steps as they come. One reader; ``cancel`` from any thread."""
+    """Iterate over it, plainly or with ``async for``, to get its steps as they come. One reader; ``cancel`` from any thread.
+
+    It does not wait for its reader: steps that nobody takes are kept, at most one for each of its tokens, of which there are no
+    more than the request's ``max_new_tokens`` and a slot's capacity. The slot is free once the text has ended.
+    """
 
     def __init__(self, request: Request, cancel: Callable[[Generation], None]) -> None:
         self.request = request
@@ -23,7 +30,7 @@ class Generation(Iterator[Step], AsyncIterator[Step]):
         self._ended = False
         self._error: SuffolkError | None = None
         self._changed = threading.Condition()
-        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+        self._waiters: list[Waiter] = []
 
     @property
     def tokens(self) -> list[int]:
@@ -57,13 +64,16 @@ class Generation(Iterator[Step], AsyncIterator[Step]):
         return step
 
     async def __anext__(self) -> Step:
-        event = asyncio.Event()
+        waiter = asyncio.get_running_loop(), asyncio.Event()
         with self._changed:
             ready = bool(self._steps) or self._ended
             if not ready:
-                self._waiters.append((asyncio.get_running_loop(), event))
+                self._waiters.append(waiter)
         if not ready:
-            await event.wait()
+            try:
+                await waiter[1].wait()
+            finally:
+                self._forget(waiter)
         step = self._take()
         if step is None:
             raise StopAsyncIteration
@@ -94,6 +104,11 @@ class Generation(Iterator[Step], AsyncIterator[Step]):
     def _wake(self) -> None:
         self._changed.notify_all()
         for loop, event in self._waiters:
-            if not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(event.set)
         self._waiters.clear()
+
+    def _forget(self, waiter: Waiter) -> None:
+        with self._changed:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)

@@ -107,7 +107,7 @@ class KVCache:
 class SlabLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # transformers is not typed throughout
     """A cache layer of transformers that writes into its part of a slab and answers with all of it: [rows, heads, width].
 
-    Only ``serving.decoding.attention`` reads such an answer.
+    Only ``serving.decoding.tree_attention`` reads such an answer.
     """
 
     keys: torch.Tensor

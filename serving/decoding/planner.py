@@ -77,7 +77,10 @@ class Planner:
         mean. The best nodes of all requests together, as many as give the most expected tokens per second; 0 is a normal answer.
         """
         sizes = [len(offer.scores) for offer in offers]
-        if not sum(sizes) or self._drafted >= _RECHECK:
+        if not sum(sizes):
+            return
+        if self._drafted >= _RECHECK:
+            self._drafted = 0
             return
         scores = np.concatenate([self._trust[offer.drafter].kept * offer.scores for offer in offers])
         order = np.argsort(

@@ -1,4 +1,5 @@
-"""Asks drafters for the trees of a step. Whatever they do wrong costs a draft: it is counted, logged once, and never raised."""
+"""Asks drafters for the trees of a step. Whatever they do wrong costs a draft and not the text: it is counted, logged once, and
+never raised."""
 
 from __future__ import annotations
 
@@ -6,7 +7,6 @@ import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import torch
 from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument
 from serving.decoding.drafter import Drafter, DraftRequest, FeatureDrafter, Proposal, SampledChain, tree_of
+from serving.decoding.faults import FOREIGN_FAULTS, first_line
 from serving.decoding.request import Request
 from serving.decoding.target import Target
 
@@ -72,21 +73,21 @@ class Proposals:
             drafter = self._drafters[request.drafter]
             assert isinstance(drafter, FeatureDrafter)
             drafter.follow(request.number, features if len(columns) == len(self.layers) else features[:, columns])
-        except Exception as error:  # noqa: BLE001  # as in ``observe``
+        except FOREIGN_FAULTS as error:
             self._miss(request.drafter, [request], error)
 
     def observe(self, request: Request, tokens: npt.NDArray[np.int32]) -> None:
         """Tell the request's drafter which tokens followed its last draft."""
         try:
             self._drafters[request.drafter].observe(request.number, tokens)
-        except Exception as error:  # noqa: BLE001  # whatever a drafter does wrong, it costs its draft and not the text
+        except FOREIGN_FAULTS as error:
             self._miss(request.drafter, [request], error)
 
     def release(self, request: Request) -> None:
         """Tell the request's drafter that it has ended."""
         try:
             self._drafters[request.drafter].release(request.number)
-        except Exception as error:  # noqa: BLE001  # as above
+        except FOREIGN_FAULTS as error:
             self._miss(request.drafter, [request], error)
 
     def _propose(self, name: str, requests: list[Request]) -> list[Proposal]:
@@ -98,12 +99,14 @@ class Proposals:
             missed = _missed(drafter) - before
             if len(proposals) != len(requests):
                 raise InvalidArgument(f"{len(proposals)} trees came for {len(requests)} requests")
-        except Exception as error:  # noqa: BLE001  # as above
+        except FOREIGN_FAULTS as error:
             self._miss(name, requests, error)
             return [DraftTree.empty()] * len(requests)
-        for request in requests:
-            request.stats.missed.update(missed)
-        return [self._check(name, request, each) for request, each in zip(requests, proposals, strict=True)]
+        checked = [self._check(name, request, each) for request, each in zip(requests, proposals, strict=True)]
+        for request, each in zip(requests, checked, strict=True):
+            if not len(tree_of(each)):  # the drafter does not say whose draft it missed
+                request.stats.missed.update(missed.keys())
+        return checked
 
     def _check(self, name: str, request: Request, proposal: Proposal) -> Proposal:
         try:
@@ -111,37 +114,24 @@ class Proposals:
             if request.settings.verification == "rejection" and isinstance(proposal, SampledChain):
                 return SampledChain(tree, proposal.law[: len(tree)])
             return tree
-        except Exception as error:  # noqa: BLE001  # as above: what came may be anything
+        except FOREIGN_FAULTS as error:
             self._miss(name, [request], error)
             return DraftTree.empty()
 
-    def _miss(self, name: str, requests: Sequence[Request], error: Exception) -> None:
+    def _miss(self, name: str, requests: Sequence[Request], error: BaseException) -> None:
         reason = type(error).__name__
         if not self.faults[reason]:
-            log.warning("drafter %s: %s; going on without its draft", name, error)
+            log.warning("drafter %s: %s; going on without its draft", name, first_line(error))
         self.faults[reason] += 1
         for request in requests:
             request.stats.missed[reason] += 1
 
 
 def checked_tree(tree: DraftTree, vocab_size: int, max_nodes: int) -> DraftTree:
-    """``tree`` cut to ``max_nodes``, if its nodes and scores are sound.
-
-    Raises:
-        InvalidArgument: it is no tree over this vocabulary, an array has the wrong type, or a score is not in 0..1.
-    """
-    for name, kind in (("tokens", "i"), ("parents", "i"), ("scores", "f"), ("sources", "u")):
-        array = getattr(tree, name)
-        if array.ndim != 1 or array.dtype.kind != kind:
-            raise InvalidArgument(
-                f"draft tree: {name} is {array.dtype}[{array.ndim} axes]; it must be as DraftTree documents it"
-            )
-    tree = replace(tree, counts=None).validate(vocab_size).head(max_nodes)
-    if len(tree) and not bool(np.all((tree.scores >= 0) & (tree.scores <= 1))):  # refuses NaN too
-        raise InvalidArgument(
-            f"draft tree: scores reach from {tree.scores.min()} to {tree.scores.max()}; they must be within 0..1"
-        )
-    return tree
+    """``tree`` cut to ``max_nodes`` and without its counts, if it is one over this vocabulary; else raises InvalidArgument."""
+    tree.validate(vocab_size)
+    kept = slice(max_nodes)
+    return DraftTree(tree.tokens[kept], tree.parents[kept], tree.scores[kept], tree.sources[kept])
 
 
 def _missed(drafter: Drafter) -> Counter[str]:

@@ -120,11 +120,11 @@ class Request:
                 break
         if self.stats.finish and self._text is not None:
             pieces += self._text.finish()
-        self.stats.tokens += len(tokens)
-        self.stats.accepted_by_source.update(source for source in marks[: len(tokens)] if source)
+        sources = tuple(marks[: len(tokens)])
+        self.stats.add_tokens(sources)
         kept = tuple(log_probabilities[: len(tokens)])
         self.log_probabilities += kept
-        return Step(tuple(tokens), tuple(marks[: len(tokens)]), tuple(pieces), self.stats.finish, kept)
+        return Step(tuple(tokens), sources, tuple(pieces), self.stats.finish, kept)
 
     def _finish(self, token: int) -> str:
         if token in self._eos_ids:

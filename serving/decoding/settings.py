@@ -76,9 +76,9 @@ class SamplingSettings:
             as the processors are; a drafted text that cannot be continued gets a row of False, or an exception.
         verification: how drafted tokens are accepted: ``match`` (the text is that of plain decoding), ``rejection`` (its
             law is that of plain decoding) or ``typical`` (lossy).
-        epsilon, delta: ``typical`` accepts a token of probability above min(epsilon, delta * exp(-entropy)); each above 0,
-            at most 1. The defaults are those of ReDrafter (Zhang et al. 2024, section 3.3), which took them from Medusa
-            (Cai et al. 2024).
+        epsilon, delta: ``typical`` accepts a token of at least the probability min(epsilon, delta * exp(-entropy)); above 0, at
+            most 1. The defaults are those of ReDrafter (Zhang et al. 2024, section 3.3), which took them from Medusa (Cai et al.
+            2024).
 
     Raises:
         InvalidArgument: a value is of another type or out of its range. numpy's numbers are taken as Python's, a list as a tuple.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from datastore.retriever import MAX_NODES
 from serving.decoding.account import Account
 from serving.decoding.cost_measurement import measure
 from serving.decoding.cost_model import CostModel
+from serving.decoding.draft_counts import places
 from serving.decoding.drafter import Drafter, Proposal, SampledChain, tree_of
 from serving.decoding.memory import memory_guard
 from serving.decoding.planner import Offer, Planner
@@ -127,6 +129,11 @@ class StepLoop:
             request.account.close()
         self.stats.add_request(request.stats)
 
+    def totals(self) -> dict[str, Any]:
+        """``stats``, what running requests missed included, ready for JSON."""
+        missed = sum((request.stats.missed for request in self._running if request.stats.missed), self.stats.missed)
+        return self.stats.to_dict() | {"missed": dict(missed)}
+
     def step(self) -> list[tuple[Request, Step | SuffolkError]]:
         """One pass for all running requests: what each of them got, or why it failed. Ended requests have left.
 
@@ -140,7 +147,7 @@ class StepLoop:
 
     def _step(self) -> list[tuple[Request, Step | SuffolkError]]:
         clock = _Clock()
-        turns = self._turns()
+        turns = self._turns(clock)
         clock.lap("draft")
         slots = [turn.request.slot for turn in turns]
         layouts, wanted = [turn.layout for turn in turns], [turn.wanted for turn in turns]
@@ -169,7 +176,7 @@ class StepLoop:
                 self.leave(request)
         return answers
 
-    def _turns(self) -> list[_Turn]:
+    def _turns(self, clock: _Clock) -> list[_Turn]:
         """What each request brings to this pass: rows of its prompt, or its last token and a tree behind it."""
         turns: list[_Turn] = []
         decoding: list[Request] = []
@@ -184,23 +191,28 @@ class StepLoop:
                 budget -= size
                 rows = request.tokens[cached : cached + size].astype(np.int64)
                 turns.append(_Turn(request, chain(rows), int(size == pending), DraftTree.empty(), None))
+                self.stats.prompt_tokens += size
         reading_rows = sum(len(turn.layout) for turn in turns)
-        return [*self._proposed(decoding, reading_rows), *turns]
+        return [*self._proposed(decoding, reading_rows, clock), *turns]
 
-    def _proposed(self, decoding: list[Request], reading_rows: int) -> list[_Turn]:
+    def _proposed(self, decoding: list[Request], reading_rows: int, clock: _Clock) -> list[_Turn]:
         asking = [
             request for request in decoding if request.account is not None and request.room > 0
             and request.account.should_propose()
         ]  # fmt: skip
+        clock.lap("draft")
         proposals, seconds = self._proposals.ask(asking)
+        clock.lap("wait")
         offers: dict[int, Offer] = {}
         drafts: dict[int, Proposal] = {}
         for request, proposal, spent in zip(asking, proposals, seconds, strict=True):
             assert request.account is not None
             drafts[request.number] = _cut(proposal, request.room)
             offers[request.number] = _offer(request.drafter, request.account, drafts[request.number], spent)
-            request.stats.proposals += 1
-            request.stats.proposed_by_source.update(tree_of(proposal).sources.tolist())
+            nodes = places(tree_of(proposal))
+            for stats in (request.stats, self.stats):
+                stats.proposals += 1
+                stats.drafted.proposed.update(nodes)
         if self.planner is not None:
             rows = len(decoding) + reading_rows + sum(offer.verified for offer in offers.values())
             self.planner.choose(list(offers.values()), len(decoding), rows, self._context(decoding))
@@ -211,7 +223,9 @@ class StepLoop:
             if offer is not None:
                 draft = drafts[request.number]
                 proposal = draft.head(offer.verified) if isinstance(draft, DraftTree) else draft
-                request.stats.verified_by_source.update(tree_of(proposal).sources.tolist())
+                nodes = places(tree_of(proposal))
+                for stats in (request.stats, self.stats):
+                    stats.drafted.verified.update(nodes)
             layout = lay_out(int(request.tokens[request.length - 1]), tree_of(proposal))
             turns.append(_Turn(request, layout, len(layout), proposal, offer))
         return turns
@@ -230,8 +244,10 @@ class StepLoop:
         before = request.length
         tokens = [*tree.tokens[outcome.path].tolist(), outcome.token]
         step = request.commit(tokens, [*tree.sources[outcome.path].tolist(), 0], outcome.log_probabilities)
+        self.stats.add_tokens(step.sources)
         if before > request.stats.prompt_tokens:
             request.stats.steps += 1
+            self.stats.steps += 1
         if turn.offer is not None:
             turn.offer.accepted = len(step.tokens) - 1
             self._proposals.observe(request, request.tokens[before : request.length])
@@ -302,5 +318,5 @@ class _Clock:
     def lap(self, part: str) -> None:
         """Books the time since the last lap under ``part``."""
         now = time.perf_counter()
-        self.seconds[part] = now - self._last
+        self.seconds[part] = self.seconds.get(part, 0.0) + now - self._last
         self._last = now

@@ -18,6 +18,9 @@ class TextStream:
         """``tokenizer``: anything with transformers' ``decode(ids, skip_special_tokens)``."""
         self._tokenizer = tokenizer
         self._stop = tuple(stop)
+        self._silent = frozenset(
+            getattr(tokenizer, "all_special_ids", ())
+        )  # decoded to nothing, however many there are
         self._tokens: list[int] = []
         self._shown = 0  # tokens whose text is out already; decoding starts a little before, for the right spaces
         self._start = 0
@@ -26,6 +29,8 @@ class TextStream:
 
     def push(self, token: int, source: int = 0) -> list[tuple[str, int]]:
         """Pieces that are safe to show after ``token``; ``stopped`` is set once a stop string is complete: the text ends there."""
+        if token in self._silent:
+            return []
         self._tokens.append(token)
         return self._release(self._decode(final=False), source, final=False)
 

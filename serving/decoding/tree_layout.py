@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from datastore import _native
 from datastore.draft_tree import DraftTree
 
 
@@ -30,25 +31,8 @@ class TreeLayout:
 
 
 def lay_out(last_token: int, tree: DraftTree) -> TreeLayout:
-    """The rows for ``tree`` behind a context that ends in ``last_token``."""
-    size = len(tree) + 1
-    tokens = np.empty(size, np.int64)
-    tokens[0] = last_token
-    tokens[1:] = tree.tokens
-    parents = np.zeros(size, np.int64)
-    parents[1:] = tree.parents
-    parents[1:] += 1
-    if np.array_equal(parents[1:], np.arange(size - 1)):
-        return chain(tokens)
-    depths = np.zeros(size, np.int64)
-    visible = np.eye(size, dtype=np.bool_)
-    rows = np.arange(1, size)
-    ancestors = parents[1:]
-    while len(rows):  # one round per level
-        visible[rows, ancestors] = True
-        depths[rows] += 1
-        rows, ancestors = rows[ancestors > 0], parents[ancestors[ancestors > 0]]
-    return TreeLayout(tokens, depths, visible)
+    """The rows for ``tree`` behind a context that ends in ``last_token``. Raises InvalidArgument if it is no tree."""
+    return TreeLayout(*_native.lay_out(last_token, tree.tokens, tree.parents))
 
 
 def chain(tokens: npt.NDArray[np.int64]) -> TreeLayout:
@@ -58,6 +42,8 @@ def chain(tokens: npt.NDArray[np.int64]) -> TreeLayout:
 
 def cut(tree: DraftTree, max_depth: int) -> DraftTree:
     """``tree`` without the nodes deeper than ``max_depth``."""
+    if len(tree) <= max_depth:  # a node a level at least
+        return tree
     keep = tree.depths() <= max_depth
     if keep.all():
         return tree

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import torch
 
-from datastore.errors import InvalidArgument
+from datastore.errors import InvalidArgument, SuffolkError
+from serving.decoding.faults import FOREIGN_FAULTS, first_line
 from serving.decoding.row_contexts import RowContexts
 from serving.decoding.settings import SamplingSettings
 
@@ -47,37 +48,41 @@ class UserFunctions:
             return torch.cat(parts)  # one bad draft must not cost its neighbours
 
     def _changed(self, texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        for number, processor in enumerate(self._settings.processors):
-            name = f"processors[{number}] ({_name(processor)})"
-            changed = _call(name, processor, texts, scores)
-            if not changed.is_floating_point():
-                raise InvalidArgument(f"{name} returned {changed.dtype}; it must return scores, floating-point numbers")
-            scores = _shaped(name, changed, scores).to(scores)
-        mask = self._settings.token_mask
-        if mask is not None:
-            name = f"token_mask ({_name(mask)})"
-            allowed = _call(name, mask, texts)
-            if allowed.dtype != torch.bool:
-                raise InvalidArgument(
-                    f"{name} returned {allowed.dtype}; it must return bool, True for an allowed token"
-                )
-            scores = scores.masked_fill(~_shaped(name, allowed, scores).to(scores.device), -torch.inf)
+        name, shape, texts = "", scores.shape, texts.clone()  # the functions may change what they get, sizes too
+        try:
+            for number, processor in enumerate(self._settings.processors):
+                name = f"processors[{number}] ({_name(processor)})"
+                changed = _checked(name, processor(texts, scores), shape)
+                if not changed.is_floating_point():
+                    raise InvalidArgument(
+                        f"{name} returned {changed.dtype}; it must return scores, floating-point numbers"
+                    )
+                scores = changed.to(scores)
+            mask = self._settings.token_mask
+            if mask is not None:
+                name = f"token_mask ({_name(mask)})"
+                allowed = _checked(name, mask(texts), shape)
+                if allowed.dtype != torch.bool:
+                    raise InvalidArgument(
+                        f"{name} returned {allowed.dtype}; it must return bool, True for an allowed token"
+                    )
+                scores = scores.masked_fill(~allowed.to(scores.device), -torch.inf)
+        except SuffolkError:
+            raise
+        except FOREIGN_FAULTS as error:
+            raise InvalidArgument(f"{name} raised {first_line(error)}; mend it or leave it out") from error
         return scores
 
 
-def _call(name: str, function: Callable[..., object], *arguments: torch.Tensor) -> torch.Tensor:
-    try:
-        result = function(*arguments)
-    except Exception as error:
-        raise InvalidArgument(f"{name} raised {type(error).__name__}: {error}; mend it or leave it out") from error
+def _checked(name: str, result: object, shape: torch.Size) -> torch.Tensor:
     if not isinstance(result, torch.Tensor):
         raise InvalidArgument(f"{name} returned {type(result).__name__}; it must return a torch.Tensor")
-    return result
-
-
-def _shaped(name: str, result: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-    if result.shape != scores.shape:
-        raise InvalidArgument(f"{name} returned shape {list(result.shape)}; it must be {list(scores.shape)}")
+    if result.layout is not torch.strided or result.is_meta:
+        raise InvalidArgument(
+            f"{name} returned a sparse or empty-handed tensor; it must return a dense one with values"
+        )
+    if result.shape != shape:
+        raise InvalidArgument(f"{name} returned shape {list(result.shape)}; it must be {list(shape)}")
     return result
 
 

@@ -43,7 +43,8 @@ def verify(
     """One outcome per request, or why its own settings or functions made it fail.
 
     ``logits``: for each request float[n + 1, vocab], behind its text and behind each of the n nodes of its proposal. One copy
-    from device to host for all requests under ``match``; one more for each under another verification.
+    from device to host for all requests that draw greedily or from the whole law under ``match``; requests with top-k, top-p,
+    min-p, masks, log-probabilities or another verification ask the device more.
     """
     drawn: list[torch.Tensor] = []
     failed: dict[int, SuffolkError] = {}

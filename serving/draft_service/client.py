@@ -21,8 +21,8 @@ from datastore.retriever import (
 from serving.draft_service import limits, wire
 from serving.draft_service.breaker import CircuitBreaker
 from serving.proto import draft_pb2, draft_pb2_grpc
+from serving.transport.call_errors import call_error
 from serving.transport.channel import open_channel
-from serving.transport.status import error_of
 from serving.transport.tokens import pack_tokens, to_tokens
 from serving.transport.url import ServiceUrl, parse_url
 
@@ -186,11 +186,8 @@ class RemoteDatastore:
         try:
             return method(request, timeout=deadline)
         except grpc.RpcError as error:
-            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise error_of(
-                    error.code(), f"{self.url}: no answer within {deadline * 1000:g} ms, the deadline"
-                ) from None
-            raise error_of(error.code(), f"{self.url}: {error.details()}") from None
+            late = f"no answer within {deadline * 1000:g} ms, the deadline"
+            raise call_error(error, self.url, "draft service", late) from None
         except ValueError as error:  # what gRPC says of a channel that another thread closed just now
             raise Unavailable(f"{self.url}: {error}; open it again") from None
 

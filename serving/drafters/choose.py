@@ -6,7 +6,7 @@ from datastore.errors import InvalidArgument, Unsupported
 from datastore.retriever import Retriever
 from serving.decoding.drafter import Drafter
 from serving.drafters.datastore import DatastoreDrafter
-from serving.drafters.hybrid import HybridDrafter
+from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
 from serving.drafters.limits import Limits
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 
@@ -38,7 +38,7 @@ def make_drafter(
     for store in stores:
         if not hasattr(store, "draft_batch"):
             raise InvalidArgument(f"drafter {name}: {store!r} is no datastore; open it first, with suffolk.open")
-    drafters: list[Drafter] = [DatastoreDrafter(store, vocab_size, limits) for store in stores]
+    drafters: list[ScoringDrafter] = [DatastoreDrafter(store, vocab_size, limits) for store in stores]
     if name == "hybrid":
         drafters.insert(0, PromptLookupDrafter(vocab_size, limits))
     return drafters[0] if len(drafters) == 1 else HybridDrafter(drafters)

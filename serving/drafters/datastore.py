@@ -9,14 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from datastore.draft_tree import DraftTree, Source
+from datastore.draft_tree import DraftTree
 from datastore.errors import SuffolkError
 from datastore.retriever import Retriever
 from serving.decoding.drafter import DraftRequest
 from serving.drafters.calibrator import Calibrator, Prior
 from serving.drafters.limits import Limits
 from serving.drafters.merge import merge
-from serving.drafters.ranking import ranked
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +44,11 @@ class DatastoreDrafter:
         self.missed: Counter[str] = Counter()
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        found = self.scored(requests)
+        return [merge(trees, request.max_nodes) for request, trees in zip(requests, found, strict=True)]
+
+    def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+        """See ``ScoringDrafter``: of the longest match and, unless that is as short, of the short one."""
         self._calls += 1
         trees = self._ask(requests)
         return [
@@ -79,18 +83,16 @@ class DatastoreDrafter:
             self._miss(type(error).__name__, str(error))
         return [DraftTree.empty()] * len(contexts)
 
-    def _accept(self, request: DraftRequest, longest: DraftTree, short: DraftTree) -> DraftTree:
+    def _accept(self, request: DraftRequest, longest: DraftTree, short: DraftTree) -> list[DraftTree]:
         self._drafts.pop(request.request_id, None)
         trees = [longest, short] if longest.match_length > short.match_length else [longest]
         try:
-            for tree in trees:
-                tree.validate(self._vocab_size)
+            scored = [self._calibrator.scored(tree.validate(self._vocab_size)) for tree in trees]
         except SuffolkError as error:
             self._miss(type(error).__name__, str(error))
-            return DraftTree.empty()
+            return []
         self._drafts[request.request_id] = trees
-        scored = [ranked(tree, self._calibrator.score(tree), Source.DATASTORE, request.max_nodes) for tree in trees]
-        return merge(scored, request.max_nodes)
+        return scored
 
     def _miss(self, reason: str, message: str) -> None:
         if not self.missed[reason]:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
-from serving.decoding.drafter import Drafter, DraftRequest, tree_of
+from serving.decoding.drafter import Drafter, DraftRequest
 from serving.drafters.merge import merge
+
+
+class ScoringDrafter(Drafter, Protocol):
+    """A drafter whose ``propose`` is the merge of what ``scored`` returns."""
+
+    def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+        """Each request's trees with calibrated scores, parents first but not sorted."""
+        ...
 
 
 class HybridDrafter:
@@ -17,15 +26,15 @@ class HybridDrafter:
 
     name = "hybrid"
 
-    def __init__(self, drafters: Sequence[Drafter]) -> None:
+    def __init__(self, drafters: Sequence[ScoringDrafter]) -> None:
         """Takes over ``drafters``: ``close`` closes them."""
         self._drafters = list(drafters)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        proposals = [map(tree_of, drafter.propose(requests)) for drafter in self._drafters]
+        found = [drafter.scored(requests) for drafter in self._drafters]
         return [
-            merge(trees, request.max_nodes)
-            for request, trees in zip(requests, zip(*proposals, strict=True), strict=True)
+            merge([tree for trees in each for tree in trees], request.max_nodes)
+            for request, *each in zip(requests, *found, strict=True)
         ]
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from datastore.context import ContextIndex
-from datastore.draft_tree import DraftTree, Source
+from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import DraftRequest
 from serving.drafters.calibrator import Calibrator, Prior
 from serving.drafters.limits import Limits
-from serving.drafters.ranking import ranked
+from serving.drafters.merge import merge
 
 PRIOR = Prior(constant=-2.0, match=0.65, share=1.2, count=0.5, depth=0.5)
 """Fitted to what a 135M chat model took of its own greedy answers to 16 prompts; only where it starts."""
@@ -33,7 +33,12 @@ class PromptLookupDrafter:
         self._calls = 0
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        return [self._propose(request) for request in requests]
+        found = self.scored(requests)
+        return [merge(trees, request.max_nodes) for request, trees in zip(requests, found, strict=True)]
+
+    def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+        """See ``ScoringDrafter``."""
+        return [[self._calibrator.scored(self._draft(request))] for request in requests]
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         draft = self._drafts.pop(request_id, None)
@@ -51,7 +56,7 @@ class PromptLookupDrafter:
         self._texts.clear()
         self._drafts.clear()
 
-    def _propose(self, request: DraftRequest) -> DraftTree:
+    def _draft(self, request: DraftRequest) -> DraftTree:
         self._calls += 1
         text = self._texts.get(request.request_id)
         if text is None:
@@ -62,4 +67,4 @@ class PromptLookupDrafter:
         limits = self._limits
         tree = text.draft(limits.max_match, limits.min_match, limits.max_depth, request.max_nodes)
         self._drafts[request.request_id] = tree
-        return ranked(tree, self._calibrator.score(tree), Source.PROMPT_LOOKUP, request.max_nodes)
+        return tree

@@ -365,66 +365,6 @@ class GenerationStats(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
-    class ProposedEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.str
-        value: _builtins.int
-        def __init__(
-            self,
-            *,
-            key: _builtins.str = ...,
-            value: _builtins.int = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-    @_typing.final
-    class VerifiedEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.str
-        value: _builtins.int
-        def __init__(
-            self,
-            *,
-            key: _builtins.str = ...,
-            value: _builtins.int = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-    @_typing.final
-    class AcceptedEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.str
-        value: _builtins.int
-        def __init__(
-            self,
-            *,
-            key: _builtins.str = ...,
-            value: _builtins.int = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-    @_typing.final
     class MissedEntry(_message.Message):
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -469,11 +409,9 @@ class GenerationStats(_message.Message):
     STEPS_FIELD_NUMBER: _builtins.int
     MEAN_GENERATED_LENGTH_FIELD_NUMBER: _builtins.int
     PROPOSALS_FIELD_NUMBER: _builtins.int
-    PROPOSED_FIELD_NUMBER: _builtins.int
-    VERIFIED_FIELD_NUMBER: _builtins.int
-    ACCEPTED_FIELD_NUMBER: _builtins.int
     MISSED_FIELD_NUMBER: _builtins.int
     SECONDS_FIELD_NUMBER: _builtins.int
+    DRAFTED_FIELD_NUMBER: _builtins.int
     prompt_tokens: _builtins.int
     tokens: _builtins.int
     steps: _builtins.int
@@ -483,24 +421,16 @@ class GenerationStats(_message.Message):
     proposals: _builtins.int
     """steps in which the drafter was asked"""
     @_builtins.property
-    def proposed(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """nodes that came, by who proposed them: datastore, prompt-lookup, datastore+prompt-lookup ..."""
-
-    @_builtins.property
-    def verified(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """nodes that the target looked at"""
-
-    @_builtins.property
-    def accepted(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """drafted tokens that it would have drawn, or that the verification let pass"""
-
-    @_builtins.property
     def missed(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """proposals that failed, by reason"""
 
     @_builtins.property
     def seconds(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
-        """by part: prefill, draft, forward, verify, compact, other"""
+        """by part: prefill, draft, wait, forward, verify, compact, other"""
+
+    @_builtins.property
+    def drafted(self) -> _containers.RepeatedCompositeFieldContainer[Global___DraftCount]:
+        """one for each source and depth"""
 
     def __init__(
         self,
@@ -510,19 +440,59 @@ class GenerationStats(_message.Message):
         steps: _builtins.int = ...,
         mean_generated_length: _builtins.float = ...,
         proposals: _builtins.int = ...,
-        proposed: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
-        verified: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
-        accepted: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         missed: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         seconds: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        drafted: _abc.Iterable[Global___DraftCount] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "mean_generated_length", b"mean_generated_length", "missed", b"missed", "prompt_tokens", b"prompt_tokens", "proposals", b"proposals", "proposed", b"proposed", "seconds", b"seconds", "steps", b"steps", "tokens", b"tokens", "verified", b"verified"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drafted", b"drafted", "mean_generated_length", b"mean_generated_length", "missed", b"missed", "prompt_tokens", b"prompt_tokens", "proposals", b"proposals", "seconds", b"seconds", "steps", b"steps", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GenerationStats: _TypeAlias = GenerationStats  # noqa: Y015
+
+@_typing.final
+class DraftCount(_message.Message):
+    """Drafted tokens of one source and depth; serving/decoding/draft_counts.py says what each number means."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    DEPTH_FIELD_NUMBER: _builtins.int
+    PROPOSED_FIELD_NUMBER: _builtins.int
+    VERIFIED_FIELD_NUMBER: _builtins.int
+    ACCEPTED_FIELD_NUMBER: _builtins.int
+    EARNED_FIELD_NUMBER: _builtins.int
+    source: _builtins.str
+    """who proposed them: datastore, prompt-lookup, datastore+prompt-lookup ..."""
+    depth: _builtins.int
+    """1: directly behind the text"""
+    proposed: _builtins.int
+    """nodes that came"""
+    verified: _builtins.int
+    """nodes that the target looked at"""
+    accepted: _builtins.int
+    """tokens in the text: the target would have drawn them, or the verification let them pass"""
+    earned: _builtins.int
+    """those that took no pass of their own"""
+    def __init__(
+        self,
+        *,
+        source: _builtins.str = ...,
+        depth: _builtins.int = ...,
+        proposed: _builtins.int = ...,
+        verified: _builtins.int = ...,
+        accepted: _builtins.int = ...,
+        earned: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "depth", b"depth", "earned", b"earned", "proposed", b"proposed", "source", b"source", "verified", b"verified"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DraftCount: _TypeAlias = DraftCount  # noqa: Y015
 
 @_typing.final
 class GetWorkerInfoRequest(_message.Message):

@@ -15,9 +15,9 @@ from serving.decoding.prompt import Prompt
 from serving.decoding.settings import SamplingSettings, settings_or_default
 from serving.decoding.stats import GenerationStats
 from serving.proto import decode_pb2, decode_pb2_grpc
+from serving.transport.call_errors import call_error
 from serving.transport.channel import open_channel
 from serving.transport.limits import MAX_NODES
-from serving.transport.status import error_of
 from serving.transport.url import WORKER_PORT, parse_url
 from serving.worker import limits
 from serving.worker.settings import pack_settings
@@ -91,7 +91,8 @@ class WorkerClient:
         try:
             reply = self._stub.GetInfo(decode_pb2.GetWorkerInfoRequest(), timeout=INFO_DEADLINE)
         except grpc.RpcError as error:
-            raise error_of(error.code(), f"{self.url}: {error.details()}") from None
+            late = f"no answer within {INFO_DEADLINE:g} s; see whether the worker hangs, or correct the address"
+            raise call_error(error, self.url, "worker", late) from None
         except ValueError as error:
             raise Unavailable(f"{self.url}: {error}; connect again") from None
         facts = {field.name: getattr(reply, field.name) for field in reply.DESCRIPTOR.fields}
@@ -136,7 +137,8 @@ class RemoteGeneration(Iterator[Reply]):
         except grpc.RpcError as error:
             if self._cancelled and error.code() is grpc.StatusCode.CANCELLED:
                 raise StopIteration from None
-            raise error_of(error.code(), f"{self._url}: {error.details()}") from None
+            late = "the text was not done within its deadline; allow more time or ask for fewer tokens"
+            raise call_error(error, self._url, "worker", late) from None
         except InvalidArgument as error:
             raise Internal(f"{self._url}: the worker sent a bad reply: {error}") from None
         self.tokens += reply.tokens

@@ -43,7 +43,8 @@ class Servicer(decode_pb2_grpc.DecodeServiceServicer):
         self, request: decode_pb2.GenerateRequest, context: grpc.ServicerContext
     ) -> Iterator[decode_pb2.GenerateReply]:
         try:
-            yield from self._service.generate(request, _on_hang_up(context))
+            replies = self._service.generate(request, _on_hang_up(context))
+            yield from self._service.patience.send(replies, context.cancel)
         except SuffolkError as error:
             context.abort(grpc_code(error), error_text(error))
 

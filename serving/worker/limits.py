@@ -30,6 +30,8 @@ MAX_REQUEST_BYTES = 8 << 20
 """Size of one request: four bytes a character or token, and as much again."""
 MAX_REPLY_BYTES = 1 << 20
 """Size of one reply: the tokens and text of one step."""
+PATIENCE = 60.0
+"""Seconds that a reply waits for a client that does not read."""
 
 
 def check_text(field: str, size: int) -> None:

@@ -26,6 +26,8 @@ class WorkerServer(Server):
     def start(self) -> None:
         super().start()
         threading.Thread(target=self._watch, name="watch-engine", daemon=True).start()
+        patience = self.service.patience
+        threading.Thread(target=patience.watch, args=(self._wanted,), name="watch-readers", daemon=True).start()
 
     def wait(self) -> None:
         """Return when somebody wants the server to stop. Raises Internal if the engine has died."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from serving.transport.limits import MAX_NODES, check_range
 from serving.transport.tokens import unpack_tokens
 from serving.worker import limits
 from serving.worker.metrics import Metrics
+from serving.worker.patience import Patience
 from serving.worker.settings import require_known, unpack_settings
 from serving.worker.wire import Reply, pack_reply
 
@@ -36,23 +37,28 @@ class Service:
         model: how the model is called, without its folder.
         default_drafter: for requests that name none.
         max_nodes: the largest draft tree that a request may ask for, and gets if it does not ask.
-        admission: places for streams, as many as the engine has slots and places in its queue.
+        admission: places for streams, as many as the engine has slots and places in its queue. A stream has one until its last
+            reply is taken.
+        patience: how long that may take.
     """
 
-    def __init__(self, engine: Engine, model: str, max_nodes: int = 64) -> None:
-        """Raises InvalidArgument if ``max_nodes`` is out of its range."""
+    def __init__(self, engine: Engine, model: str, max_nodes: int = 64, patience: float = limits.PATIENCE) -> None:
+        """Raises InvalidArgument if ``max_nodes`` is out of its range. ``patience``: seconds that a reply waits for its reader."""
         check_range("--max-nodes", max_nodes, 1, MAX_NODES)
         self.engine = engine
         self.model = model
         self.default_drafter = next((name for name in PREFERRED if name in engine.drafters), "none")
         self.max_nodes = max_nodes
         self.admission = Admission(engine.slots + engine.queue, "--slots or --queue")
+        self.patience = Patience(patience)
         self.metrics = Metrics(engine, self.admission.taken)
         if engine.target.tokenizer is not None:
             encode_text(engine.target, "a")  # the first call may set it up, which must not happen in two threads
 
-    def generate(self, request: decode_pb2.GenerateRequest, on_hang_up: OnHangUp) -> Iterator[decode_pb2.GenerateReply]:
-        """The replies to one request, as they come.
+    def generate(
+        self, request: decode_pb2.GenerateRequest, on_hang_up: OnHangUp
+    ) -> Generator[decode_pb2.GenerateReply, None, None]:
+        """The replies to one request, as they come. The slot is free once the text has ended, whether or not they are taken.
 
         Raises:
             InvalidArgument: a field is beyond its limit, or the prompt cannot be used.

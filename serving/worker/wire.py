@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from datastore.draft_tree import source_bits, source_name
 from datastore.errors import InvalidArgument
+from serving.decoding.draft_counts import STAGES, DraftCounts
 from serving.decoding.log_probabilities import LogProbability
 from serving.decoding.prompt import Prompt, read_prompt
 from serving.decoding.stats import PARTS, GenerationStats
@@ -108,9 +109,7 @@ def _pack_stats(stats: GenerationStats) -> decode_pb2.GenerationStats:
         steps=stats.steps,
         mean_generated_length=stats.mean_generated_length,
         proposals=stats.proposals,
-        proposed=_pack_counts(stats.proposed_by_source),
-        verified=_pack_counts(stats.verified_by_source),
-        accepted=_pack_counts(stats.accepted_by_source),
+        drafted=[decode_pb2.DraftCount(source=source_name(row.pop("source")), **row) for row in stats.drafted.rows()],
         missed=stats.missed,
         seconds=stats.seconds,
     )
@@ -122,18 +121,17 @@ def _unpack_stats(message: decode_pb2.GenerationStats, finish: str) -> Generatio
         tokens=message.tokens,
         steps=message.steps,
         proposals=message.proposals,
-        proposed_by_source=_unpack_counts(message.proposed),
-        verified_by_source=_unpack_counts(message.verified),
-        accepted_by_source=_unpack_counts(message.accepted),
+        drafted=_unpack_drafted(message.drafted),
         missed=Counter(dict(message.missed)),
         seconds={part: message.seconds[part] for part in PARTS},
         finish=finish,
     )
 
 
-def _pack_counts(counts: Mapping[int, int]) -> dict[str, int]:
-    return {source_name(bits): count for bits, count in counts.items()}
-
-
-def _unpack_counts(counts: Mapping[str, int]) -> Counter[int]:
-    return Counter({source_bits(name): count for name, count in counts.items()})
+def _unpack_drafted(rows: Iterable[decode_pb2.DraftCount]) -> DraftCounts:
+    drafted = DraftCounts()
+    for row in rows:
+        for stage in STAGES:
+            if count := getattr(row, stage):
+                getattr(drafted, stage)[source_bits(row.source), row.depth] = count
+    return drafted

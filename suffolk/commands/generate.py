@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from datastore.errors import InvalidArgument, NotFound
 from serving.decoding.prompt import read_prompt
-from serving.decoding.settings import SamplingSettings
+from serving.decoding.settings import VERIFICATIONS, SamplingSettings
 from serving.drafters.choose import NAMES, make_drafter
 from suffolk.commands.generate_remotely import generate_remotely
 from suffolk.commands.generation_output import choose_colours, report_lines, show
@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     form.add_argument("--raw", action="store_true", help="continue the prompt as it is")
     _add_drafting(parser.add_argument_group("drafting"))
+    _add_verification(parser.add_argument_group("verification"))
     _add_sampling(parser.add_argument_group("sampling and ends"))
     add_device_options(parser.add_argument_group("device"))
     output = parser.add_argument_group("output")
@@ -88,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
         stop=tuple(args.stop),
         ignore_eos=args.ignore_eos,
         logprobs=args.logprobs,
+        **_verification(args),
     )
     if any(not word.strip() for word in args.bad_words):
         raise InvalidArgument("--bad-words is empty; name a text that must not be generated")
@@ -110,6 +112,18 @@ def run(args: argparse.Namespace) -> int:
         settings = replace(settings, bad_words=_bad_words(target, args.bad_words))
         drafter = make_drafter(name, target.vocab_size, stores, limits)
         return _generate(args, settings, name, drafter, max_nodes, target, _encode(target, prompt, args))
+
+
+def _verification(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings of ``--verification``. Raises InvalidArgument for thresholds of another than typical."""
+    thresholds = {name: getattr(args, name) for name in ("epsilon", "delta") if getattr(args, name) is not None}
+    for name, value in thresholds.items():
+        if args.verification != "typical":
+            raise InvalidArgument(
+                f"--{name} {value:g} does nothing under --verification {args.verification}; leave it out, or add "
+                "--verification typical"
+            )
+    return {"verification": args.verification, **thresholds}
 
 
 def _generate(
@@ -151,6 +165,7 @@ def _read_stdin() -> str:
 
 
 def _finish(args: argparse.Namespace, report: dict[str, Any]) -> int:
+    report["verification"] = args.verification
     print("\n".join(report_lines(report)), file=sys.stderr)
     if args.stats_json is not None:
         _write_json(args.stats_json, report)
@@ -223,6 +238,31 @@ def _add_drafting(group: argparse._ArgumentGroup) -> None:
         "--drafter", choices=NAMES, help="who proposes (default: hybrid with a datastore, else prompt-lookup)"
     )
     add_draft_options(group)
+
+
+def _add_verification(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--verification",
+        choices=VERIFICATIONS,
+        default="match",
+        help="which drafted tokens are accepted. match: those that the model draws itself, so that drafts never change the text. "
+        "rejection: speculative sampling, whose text is another of the same law; acts on drafters that sample chains, which "
+        f"none of {', '.join(NAMES[1:])} does: with them it is match. typical: LOSSY, all that are likely enough, so that the "
+        "text depends on drafts and is not the model's law (default: %(default)s)",
+    )
+    group.add_argument(
+        "--epsilon",
+        type=float,
+        metavar="P",
+        help="of typical: tokens of a probability of at least min(epsilon, delta * exp(-entropy)) are accepted "
+        f"(default: {SamplingSettings.__dataclass_fields__['epsilon'].default})",
+    )
+    group.add_argument(
+        "--delta",
+        type=float,
+        metavar="D",
+        help=f"of typical, as above (default: {SamplingSettings.__dataclass_fields__['delta'].default})",
+    )
 
 
 def _add_sampling(group: argparse._ArgumentGroup) -> None:

@@ -59,6 +59,10 @@ def report_lines(report: dict[str, Any]) -> list[str]:
         f"drafts    {report['proposals']} asked for, {report['nodes_verified']} nodes verified, {_missed(report['missed'])}",
         "time      " + ", ".join(f"{part} {spent:.2f} s" for part, spent in seconds.items() if part != "prefill"),
     ]
+    if report["verification"] == "typical":
+        lines.append(
+            "lossy     typical acceptance: the text depends on the drafts and is not drawn from the model's law"
+        )
     plain = report.get("plain")
     if plain is not None:
         gap = (

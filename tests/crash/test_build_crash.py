@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
@@ -15,6 +14,7 @@ import pytest
 
 from build_index import BuildOptions, build
 from datastore.datastore import open_datastore
+from datastore.failpoints import FAILPOINT_VARIABLE
 from datastore.manifest import read_manifest
 from tests.building import (
     ROOT,
@@ -27,9 +27,12 @@ from tests.building import (
     write_jsonl,
     write_tokenizer,
 )
+from tests.interrupts import heeded_interrupts
 
 TEXTS = 3000
 SEGMENT_TOKENS = 60_000
+WAIT = 120
+"""Seconds: only a hang lasts longer."""
 
 
 def arguments(folder: Path, store: Path, *more: str) -> list[str]:
@@ -52,35 +55,42 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def start(folder: Path, store: Path, *more: str) -> subprocess.Popen[str]:
+def start(folder: Path, store: Path, *more: str, failpoint: str | None = None) -> subprocess.Popen[str]:
+    environment = os.environ if failpoint is None else {**os.environ, FAILPOINT_VARIABLE: failpoint}
     return subprocess.Popen(
-        command(*arguments(folder, store, *more)), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command(*arguments(folder, store, *more)),
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
-def wait_for_segments(store: Path, process: subprocess.Popen[str], count: int) -> None:
-    """Until the journal lists ``count`` segments, or the build is over."""
-    journal = store / "build" / "journal.jsonl"
-    while process.poll() is None:
-        if journal.is_file() and journal.read_bytes().count(b"\n") > count:
-            return
-        time.sleep(0.002)
+def kill_at(failpoint: str, folder: Path, store: Path) -> None:
+    """Start a build that is killed at ``failpoint``.
+
+    Kills used to come from here, once the journal had so many lines: a build could end before this process was scheduled again.
+    """
+    process = start(folder, store, failpoint=failpoint)
+    _, errors = process.communicate(timeout=WAIT)
+    assert process.returncode == -signal.SIGKILL, errors
 
 
-@pytest.mark.parametrize("segments", [0, 1, 3])
-def test_a_killed_build_goes_on_and_ends_with_the_same_bytes(corpus: Path, tmp_path: Path, segments: int) -> None:
+@pytest.mark.parametrize(
+    ("failpoint", "segments"), [("segment.gathered", 0), ("journal.appended@1", 1), ("journal.appended@3", 3)]
+)
+def test_a_killed_build_goes_on_and_ends_with_the_same_bytes(
+    corpus: Path, tmp_path: Path, failpoint: str, segments: int
+) -> None:
     store = tmp_path / "store"
-    process = start(corpus, store)
-    wait_for_segments(store, process, segments)
-    process.kill()
-    process.communicate()
+    kill_at(failpoint, corpus, store)
     assert not (store / "MANIFEST").exists()
-    journal = (store / "build" / "journal.jsonl").read_bytes()
     done = suffolk(*arguments(corpus, store, "--json"))
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert report["resumed_segments"] == journal.count(b"\n") - 1 >= segments
-    assert ("going on after" in done.stderr) == (report["resumed_segments"] > 0)
+    assert report["resumed_segments"] == segments
+    assert ("going on after" in done.stderr) == (segments > 0)
     assert segment_bytes(store) == segment_bytes(corpus / "reference")
     reference = json.loads((corpus / "reference" / "MANIFEST").read_text())["settings"]["builds"][0]
     assert report["documents"] == reference["documents"] == TEXTS
@@ -119,7 +129,7 @@ def test_workers_end_with_a_killed_builder(corpus: Path, tmp_path: Path) -> None
     assert len(workers) == 2
     process.kill()
     process.wait()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + WAIT
     while any(is_worker(worker) for worker in workers) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(is_worker(worker) for worker in workers)
@@ -144,38 +154,31 @@ def test_ctrl_c_leaves_the_old_generation_and_the_work(corpus: Path, tmp_path: P
     store = tmp_path / "store"
     small = write_jsonl(tmp_path / "old.jsonl", make_texts(3, seed=99))
     build(BuildOptions(corpora=(str(small),), output=store, tokenizer=str(corpus / "tokenizer")))
-    process = start(corpus, store, "--replace")
-    wait_for_segments(store, process, 2)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    with heeded_interrupts():
+        process = start(corpus, store, "--replace", failpoint="journal.appended@2:SIGINT")
+    _, errors = process.communicate(timeout=WAIT)
     assert process.returncode == 130
     assert errors.splitlines()[-1] == "suffolk: interrupted"
     assert "Traceback" not in errors
     assert [ids for _, ids in read_documents(store)] == [tokenize(text) for text in make_texts(3, seed=99)]
     done = suffolk(*arguments(corpus, store, "--replace", "--json"))
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["resumed_segments"] >= 2
+    assert json.loads(done.stdout)["resumed_segments"] == 2
     assert list(segment_bytes(store).values()) == list(segment_bytes(corpus / "reference").values())
     assert sorted(os.listdir(store / "segments")) == sorted(segment_bytes(store))
 
 
 def test_changed_settings_start_over_and_changed_inputs_keep_what_is_valid(corpus: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    process = start(corpus, store)
-    wait_for_segments(store, process, 2)
-    process.kill()
-    process.communicate()
+    kill_at("journal.appended@2", corpus, store)
     more = write_jsonl(tmp_path / "more.jsonl", make_texts(4, seed=50))
     done = suffolk(*arguments(corpus, store, "--json"), more)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["resumed_segments"] >= 2
+    assert json.loads(done.stdout)["resumed_segments"] == 2
     assert len(read_documents(store)) == TEXTS + 4
 
     other = tmp_path / "other"
-    process = start(corpus, other)
-    wait_for_segments(other, process, 2)
-    process.kill()
-    process.communicate()
+    kill_at("journal.appended@2", corpus, other)
     done = suffolk(*arguments(corpus, other, "--json", "--id-field", "id"))
     assert done.returncode == 0, done.stderr
     assert "starting over" in done.stderr
@@ -184,20 +187,9 @@ def test_changed_settings_start_over_and_changed_inputs_keep_what_is_valid(corpu
 
 
 def test_a_build_killed_after_publishing_is_tidied_up(corpus: Path, tmp_path: Path) -> None:
-    """The work folder is put back as it is in the moment between publishing and tidying up."""
     store = tmp_path / "store"
-    process = start(corpus, store)
-    journal = store / "build" / "journal.jsonl"
-    kept = b""
-    while process.poll() is None:
-        with contextlib.suppress(FileNotFoundError):  # not there yet, or already tidied up
-            if b'"complete"' in (now := journal.read_bytes()):
-                kept = now
-    process.communicate()
-    if not kept:
-        pytest.skip("the journal was gone before it could be read")
-    (store / "build" / "segments").mkdir(parents=True)
-    journal.write_bytes(kept)
+    kill_at("MANIFEST.renamed", corpus, store)
+    assert (store / "build").exists()
     done = suffolk(*arguments(corpus, store))
     assert done.returncode == 0, done.stderr
     assert "an earlier run published this build already" in done.stderr

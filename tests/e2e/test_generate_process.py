@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.interrupts import heeded_interrupts
+from tests.processes import ENVIRONMENT, ROOT, SUFFOLK, WAIT
 from tests.stores import make_store
 from tests.tiny_models import save_tiny
 
-SUFFOLK = (sys.executable, "-c", "import sys; from suffolk.cli import main; sys.exit(main())")
-ROOT = Path(__file__).resolve().parents[2]
-WAIT = 120
 PROMPT = "abcabcabcabc"
 TOKENS = "1200"
 
@@ -28,9 +25,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(*words: str) -> subprocess.Popen[bytes]:
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [*SUFFOLK, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment, bufsize=0
+        [*SUFFOLK, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=ENVIRONMENT, bufsize=0
     )
 
 
@@ -69,7 +65,8 @@ def test_the_draft_service_is_killed_and_the_text_is_the_same(
 
 
 def test_an_interrupt_ends_with_130(model: Path) -> None:
-    process = start("generate", "--model", str(model), "--max-new-tokens", TOKENS, PROMPT)
+    with heeded_interrupts():
+        process = start("generate", "--model", str(model), "--max-new-tokens", TOKENS, PROMPT)
     assert process.stdout is not None
     process.stdout.read(1)
     process.send_signal(signal.SIGINT)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,13 +17,10 @@ from datastore.errors import Internal, InvalidArgument
 from datastore.tokenizer import fingerprint, load_tokenizer
 from serving.decoding.settings import SamplingSettings
 from serving.worker.client import connect_worker
+from tests.processes import SUFFOLK, WAIT, Running, running, suffolk
 from tests.stores import make_store
 from tests.tiny_models import save_tiny
 
-SUFFOLK = (sys.executable, "-m", "suffolk")
-ROOT = Path(__file__).resolve().parents[2]
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
-WAIT = 120
 PROMPT = "abcabcabcabc"
 
 
@@ -43,60 +37,35 @@ def store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     return path
 
 
-@dataclass
-class Running:
-    process: subprocess.Popen[str]
-    line: str
-
-    def endpoint(self, kind: str = "grpc") -> str:
-        found = re.search(rf"\b{kind} (\S+?)(?:,|$)", self.line)
-        assert found, self.line
-        return found[1]
-
-    def stop(self, number: signal.Signals) -> tuple[int, str]:
-        self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=WAIT)
-        return self.process.returncode, errors
-
-
 @contextmanager
-def running(model: Path, *words: str, suffolk: tuple[str, ...] = SUFFOLK) -> Iterator[Running]:
-    command = [*suffolk, "worker", "--model", str(model), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *words]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=ENVIRONMENT
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline().strip()
-        assert line.startswith("serving tiny on grpc "), process.communicate(timeout=WAIT)[1]
-        yield Running(process, line)
-    finally:
-        process.kill()
-        process.communicate(timeout=WAIT)
-
-
-def suffolk(*words: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*SUFFOLK, *words], capture_output=True, cwd=ROOT, env=ENVIRONMENT, timeout=WAIT, check=False)
+def working(model: Path, *words: str, command: tuple[str, ...] = SUFFOLK) -> Iterator[Running]:
+    options = ("--model", str(model), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    with running("worker", *options, *words, command=command) as worker:
+        assert worker.line.startswith("serving tiny on grpc ")
+        yield worker
 
 
 def test_start_answer_and_stop(model: Path, store: Path) -> None:
     words = ("--max-new-tokens", "60", "--temperature", "0.8", PROMPT)
     here = suffolk("generate", "--model", str(model), "--drafter", "none", *words)
-    with running(model, "--datastore", str(store), "--datastore", str(store), "--slots", "2") as worker:
+    with working(model, "--datastore", str(store), "--datastore", str(store), "--slots", "2") as worker:
         url = f"grpc://{worker.endpoint()}"
         for drafter in ((), ("--drafter", "datastore"), ("--drafter", "none")):
             there = suffolk("generate", "--worker", url, *drafter, *words)
             assert there.returncode == 0, there.stderr
             assert there.stdout == here.stdout
-            assert b"tokens    60 (length)" in there.stderr
-            assert b"0 missed" in there.stderr
+            assert "tokens    60 (length)" in there.stderr
+            assert "0 missed" in there.stderr
+        there = suffolk("generate", "--worker", url, "--verification", "typical", "--epsilon", "1e-9", *words)
+        assert there.returncode == 0, there.stderr
+        assert "lossy     typical acceptance" in there.stderr
         with connect_worker(url) as client:
             assert client.info()["drafters"] == ["datastore", "hybrid", "prompt-lookup"]
             assert client.info()["default_drafter"] == "hybrid"
             with pytest.raises(InvalidArgument, match="model tiny takes 4096 in all"):  # and not where its folder is
                 next(client.generate([1] * 4096))
         with urllib.request.urlopen(f"http://{worker.endpoint('http')}/metrics", timeout=WAIT) as reply:
-            assert b"suffolk_tokens_total 180.0" in reply.read()
+            assert b"suffolk_tokens_total 240.0" in reply.read()
         code, errors = worker.stop(signal.SIGTERM)
         assert code == 0, errors
         assert "Traceback" not in errors
@@ -108,21 +77,24 @@ def test_start_answer_and_stop(model: Path, store: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_what_runs_end(model: Path, number: signal.Signals) -> None:
-    with running(model, "--drafter", "none") as worker, connect_worker(f"grpc://{worker.endpoint()}") as client:
-        generation = client.generate(PROMPT, SamplingSettings(max_new_tokens=400))
+    with (
+        working(model, "--drafter", "none", "--grace", str(WAIT)) as worker,
+        connect_worker(f"grpc://{worker.endpoint()}") as client,
+    ):
+        generation = client.generate(PROMPT, SamplingSettings(max_new_tokens=1500))
         next(generation)
         worker.process.send_signal(number)
         list(generation)
-        assert len(generation.tokens) == 400
+        assert len(generation.tokens) == 1500
         _, errors = worker.process.communicate(timeout=WAIT)
         assert worker.process.returncode == 0, errors
-        assert "stopping: 1 requests in flight, 30.0 s of grace" in errors
+        assert "stopping: 1 requests in flight, 120.0 s of grace" in errors
         assert "Traceback" not in errors
 
 
 def test_a_grace_of_zero_ends_at_once(model: Path) -> None:
     with (
-        running(model, "--drafter", "none", "--grace", "0") as worker,
+        working(model, "--drafter", "none", "--grace", "0") as worker,
         connect_worker(f"grpc://{worker.endpoint()}") as client,
     ):
         generation = client.generate(PROMPT, SamplingSettings(max_new_tokens=4000))
@@ -154,7 +126,7 @@ sys.exit(main())
 
 def test_the_process_ends_with_1_when_its_engine_dies(model: Path) -> None:
     with (
-        running(model, "--drafter", "none", suffolk=(sys.executable, "-c", DYING)) as worker,
+        working(model, "--drafter", "none", command=(sys.executable, "-c", DYING)) as worker,
         connect_worker(f"grpc://{worker.endpoint()}") as client,
     ):
         with pytest.raises(Internal, match="RuntimeError: the device is gone"):
@@ -194,8 +166,8 @@ def test_bad_input_is_one_line_and_exit_2(model: Path, store: Path, tmp_path: Pa
             (suffolk("worker", "--listen", "127.0.0.1:0", "--http", "off", *words), text) for words, text in cases
         ]
     for ended, text in processes:
-        errors = ended.stderr.decode()
-        assert (ended.returncode, ended.stdout) == (2, b""), errors
+        errors = ended.stderr
+        assert (ended.returncode, ended.stdout) == (2, ""), errors
         assert errors.startswith("suffolk: ")
         assert errors.count("\n") == 1, errors
         assert text in errors
@@ -203,17 +175,17 @@ def test_bad_input_is_one_line_and_exit_2(model: Path, store: Path, tmp_path: Pa
 
 def test_options_of_the_model_are_refused_with_a_worker() -> None:
     ended = suffolk("generate", "--worker", "grpc://127.0.0.1:1", "--dtype", "float32", "x")
-    assert (ended.returncode, ended.stdout) == (2, b"")
-    assert ended.stderr.decode() == (
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == (
         "suffolk: --dtype cannot be given with --worker: it is for a model that runs here; leave it out, or give --model\n"
     )
     ended = suffolk("generate", "--worker", "grpc://127.0.0.1:1", "x")
     assert ended.returncode == 2
-    assert b"grpc://127.0.0.1:1: " in ended.stderr
-    assert ended.stderr.count(b"\n") == 1
+    assert "grpc://127.0.0.1:1: " in ended.stderr
+    assert ended.stderr.count("\n") == 1
 
 
 def test_help_has_examples() -> None:
     ended = suffolk("worker", "--help")
     assert ended.returncode == 0
-    assert b"examples:" in ended.stdout
+    assert "examples:" in ended.stdout

@@ -20,6 +20,7 @@ from datastore import Datastore, open_datastore
 from datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable
 from datastore.manifest import WriterLock, read_manifest
 from suffolk.cli import main
+from tests.interrupts import heeded_interrupts
 
 VOCAB_SIZE = 60
 END = 59
@@ -159,7 +160,8 @@ def test_a_stopped_process_leaves_the_old_generation_or_the_new_one(tmp_path, en
     with open_datastore(store) as opened:
         expected = answers(opened)
     slow = "import sys, time; from build_index.compact import compact; compact(sys.argv[1], 1, 1, lambda *_: time.sleep(0.3))"
-    process = subprocess.Popen([sys.executable, "-c", slow, str(store)], stderr=subprocess.PIPE)
+    with heeded_interrupts():
+        process = subprocess.Popen([sys.executable, "-c", slow, str(store)], stderr=subprocess.PIPE)
     while not (store / "build/segments").is_dir() and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(end)

@@ -218,7 +218,12 @@ def test_steps_tell_tokens_sources_and_what_the_drafter_learns() -> None:
     stats = generation.stats
     assert (stats.tokens, stats.steps, stats.accepted, stats.finish) == (12, 4, 7, "length")
     assert stats.mean_generated_length == 11 / 4
-    assert stats.to_dict()["accepted_by_source"] == {"1": 7}
+    report = stats.to_dict()
+    assert report["accepted_by_source"] == report["earned_by_source"] == {"1": 7}
+    assert report["drafted"] == [
+        {"source": 1, "depth": 1, "proposed": 8, "verified": 8, "accepted": 4, "earned": 4},
+        {"source": 1, "depth": 2, "proposed": 4, "verified": 3, "accepted": 3, "earned": 3},
+    ]
 
 
 def test_closing_early_releases_the_request_once() -> None:

@@ -13,16 +13,18 @@ import pytest
 import torch
 
 from datastore.draft_tree import DraftTree
-from datastore.errors import InvalidArgument, ResourceExhausted, Unavailable
+from datastore.errors import Internal, InvalidArgument, ResourceExhausted, Unavailable
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import SampledChain
 from serving.decoding.engine import Engine
 from serving.decoding.generation import Generation
+from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.drafters.choose import make_drafter
 from serving.drafters.prompt_lookup import PromptLookupDrafter
-from tests.drafters import MadeUpDrafter, eager_decoder, knowing, tree
+from tests.drafters import MadeUpDrafter, eager_decoder, eager_loop, knowing, tree
+from tests.gates import Gate
 from tests.tiny_models import VOCAB, tiny_model
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
@@ -83,9 +85,7 @@ def test_asynchronous_readers_share_an_event_loop(target: Target, engine: Engine
 
 def test_a_full_queue_refuses_at_once_and_a_cancelled_request_makes_room(engine: Engine) -> None:
     running = [engine.generate(PROMPT, LONG) for _ in range(5)]  # two slots, three in the queue
-    with pytest.raises(
-        ResourceExhausted, match="5 requests run or wait; there are 2 slots, and the queue holds 3; try"
-    ):
+    with pytest.raises(ResourceExhausted, match="5 requests run or wait; the slots hold 2 and the queue holds 3; try"):
         engine.generate(PROMPT, LONG)
     running[0].cancel()
     running[3].cancel()
@@ -94,6 +94,36 @@ def test_a_full_queue_refuses_at_once_and_a_cancelled_request_makes_room(engine:
     assert list(running[3]) == []  # never began
     engine.generate(PROMPT, LONG)
     running[0].cancel()  # again: nothing happens
+
+
+def test_a_cancelled_request_gets_no_pass_more_and_a_full_queue_refuses_during_one() -> None:
+    target = Target.wrap(tiny_model())
+    with Engine(target, slots=1, capacity=500, queue=1) as engine:
+        with Gate(target) as gate:
+            first, second = engine.generate(PROMPT, LONG), engine.generate(PROMPT, SamplingSettings(max_new_tokens=3))
+            gate.wait()
+            gate.let()
+            assert len(next(first).tokens) == 1
+            gate.wait()  # in its second pass
+            with pytest.raises(
+                ResourceExhausted, match="2 requests run or wait; the slots hold 1 and the queue holds 1"
+            ):
+                engine.generate(PROMPT, LONG)
+            first.cancel()
+            gate.let()
+            gate.wait()  # in the next pass the slot is the other's
+            assert (first.stats.finish, first.stats.tokens) == ("cancelled", 2)
+        assert len(list(second)) == 3
+
+
+def test_a_generation_does_not_wait_for_its_reader(target: Target) -> None:
+    settings = SamplingSettings(max_new_tokens=30)
+    with Engine(target, slots=1, capacity=500, queue=1) as engine:
+        unread, next_one = engine.generate(PROMPT, settings), engine.generate(PROMPT, settings)
+        list(next_one)  # had the only slot after the first
+        assert unread.stats.finish == "length"
+        assert len(list(unread)) == 30
+        assert unread.tokens == next_one.tokens == alone(target, PROMPT, settings)
 
 
 def test_closing_ends_what_runs_and_refuses_what_comes(engine: Engine) -> None:
@@ -191,6 +221,89 @@ def test_a_drafter_that_fails_in_every_way_costs_drafts_only(target: Target) -> 
             assert generation.tokens == alone(target, PROMPT, SamplingSettings(max_new_tokens=30))
     assert generations["failing"].stats.missed["RuntimeError"] > 0
     assert generations["forgetful"].stats.missed["KeyError"] > 0
+
+
+@pytest.mark.parametrize("fault", [SystemExit(3), asyncio.CancelledError(), GeneratorExit()])
+def test_exceptions_that_are_no_errors_cost_drafts_only(target: Target, fault: BaseException) -> None:
+    """They once ended the engine's thread without a word, and everybody waited for ever."""
+
+    def give_up(request: Any) -> DraftTree:
+        raise fault
+
+    settings = SamplingSettings(max_new_tokens=20)
+    with Engine(target, {"one": MadeUpDrafter(give_up)}, CostModel([1], [1.0]), slots=2, capacity=500) as engine:
+        generation = engine.generate(PROMPT, settings, "one")
+        list(generation)
+        assert generation.tokens == alone(target, PROMPT, settings)
+        assert generation.stats.missed[type(fault).__name__] > 0
+
+
+def test_whatever_ends_the_thread_is_told(target: Target) -> None:
+    def interrupt(texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        raise KeyboardInterrupt
+
+    with Engine(target, slots=1, capacity=500) as engine:
+        generation = engine.generate(PROMPT, replace(LONG, processors=(interrupt,)))
+        with pytest.raises(Internal, match="KeyboardInterrupt"):
+            list(generation)
+        assert engine.death is not None
+        with pytest.raises(Unavailable, match="has died"):
+            engine.generate(PROMPT)
+
+
+def test_a_miss_is_counted_for_those_who_missed_a_draft(target: Target) -> None:
+    """Eight bad trees of one call were once counted for each of eight requests: 64."""
+
+    class Counting(MadeUpDrafter):
+        missed = 0
+
+        def stats(self) -> dict[str, float]:
+            return {"missed Corruption": self.missed}
+
+    def draft(request: Any) -> DraftTree:
+        if len(request.tokens) % 2:
+            return tree([1], [-1])
+        drafter.missed += 1
+        return DraftTree.empty()
+
+    drafter = Counting(draft)
+    loop = eager_loop(target, {"one": drafter}, slots=2)
+    requests = [
+        Request(number, target, PROMPT[number:], SamplingSettings(max_new_tokens=9), "one") for number in (0, 1)
+    ]
+    for request in requests:
+        loop.join(request)
+    while loop.running:
+        loop.step()
+    assert drafter.missed > 0
+    assert sum(request.stats.missed["Corruption"] for request in requests) == drafter.missed
+
+
+def test_an_event_loop_that_is_gone_harms_nobody(target: Target) -> None:
+    """A reader that gave up left its event behind, in a loop that closed: setting it killed the engine."""
+    with Engine(target, slots=1, capacity=500) as engine:
+        held, go = threading.Event(), threading.Event()
+
+        def wait(texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            held.set()
+            go.wait()
+            return scores
+
+        generation = engine.generate(PROMPT, SamplingSettings(max_new_tokens=5, processors=(wait,)))
+
+        async def give_up() -> None:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(generation), 0.05)
+            assert not generation._waiters
+
+        assert held.wait(10)
+        asyncio.run(give_up())
+        closed = asyncio.new_event_loop()
+        closed.close()
+        generation._waiters.append((closed, asyncio.Event()))
+        go.set()
+        assert len([token for step in generation for token in step.tokens]) == 5
+        assert engine.death is None
 
 
 def test_a_long_prompt_is_read_in_parts_while_others_go_on(target: Target) -> None:

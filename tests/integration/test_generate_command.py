@@ -8,6 +8,7 @@ import string
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +18,9 @@ from datastore.segment import separated, write_segment
 from datastore.tokenizer import fingerprint, load_tokenizer
 from serving.decoding.cost_measurement import measure
 from serving.decoding.cost_store import CostKey, CostStore, save_costs
+from serving.decoding.engine import Engine
+from serving.decoding.generation import Generation
+from serving.decoding.settings import VERIFICATIONS, SamplingSettings
 from serving.decoding.target import Target
 from suffolk.cli import main
 from tests.tiny_models import save_tiny
@@ -85,7 +89,7 @@ def test_the_comparison_and_the_json_report(
     assert stats["plain"]["identical"] is True
     assert stats["tokens"] == len(stats["tokens_generated"]) == 24
     assert stats["drafter"] == "hybrid"
-    assert set(stats["seconds"]) == {"prefill", "draft", "forward", "verify", "compact", "other"}
+    assert set(stats["seconds"]) == {"prefill", "draft", "wait", "forward", "verify", "compact", "other"}
 
 
 def test_the_prompt_can_come_from_stdin(
@@ -152,6 +156,35 @@ def test_penalties_bad_words_and_logprobs(model: str, tmp_path: Path, capsys: py
     capsys.readouterr()
 
 
+def test_verifications(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[SamplingSettings] = []
+    start = Engine.generate
+
+    def spy(engine: Engine, prompt: list[int], settings: SamplingSettings, *more: Any) -> Generation:
+        asked.append(settings)
+        return start(engine, prompt, settings, *more)
+
+    monkeypatch.setattr(Engine, "generate", spy)
+    report = tmp_path / "stats.json"
+    words = ["--model", model, "--temperature", "1.5", "--stats-json", str(report), PROMPT]
+    tokens = {}
+    for name in VERIFICATIONS:
+        thresholds = ["--epsilon", "0.2", "--delta", "0.1"] if name == "typical" else []
+        assert generate("--verification", name, *thresholds, *words) == 0
+        found = json.loads(report.read_text())
+        assert found["verification"] == asked[-1].verification == name
+        tokens[name] = found["tokens_generated"]
+    assert (asked[-1].epsilon, asked[-1].delta) == (0.2, 0.1)
+    assert tokens["match"] == tokens["rejection"]  # the drafter samples no chains
+    assert capsys.readouterr().err.count("lossy     typical acceptance") == 1
+    with pytest.raises(SystemExit) as shown:
+        main(["generate", "--help"])
+    assert shown.value.code == 0
+    assert "typical: LOSSY" in " ".join(capsys.readouterr().out.split())
+
+
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """The one line that a refused command prints."""
     assert generate(*words) == 2
@@ -198,6 +231,11 @@ def test_bad_input_is_one_line_and_exit_code_2(
         (["--model", model, "--bad-words", " ", "x"], "--bad-words is empty; name a text"),
         (["--model", model, "--logprobs", "21", "x"], "logprobs is 21; it must be between 0 and 20"),
         (["--model", model, "--logprobs", "2", "x"], "--logprobs 2 goes into the JSON report only; add --stats-json"),
+        (["--model", model, "--verification", "typical", "--epsilon", "0", "x"], "epsilon is 0.0; it must be above 0"),
+        (
+            ["--model", model, "--epsilon", "0.1", "x"],
+            "--epsilon 0.1 does nothing under --verification match; leave it",
+        ),
         (["--model", model, "--device", "abacus", "x"], "device 'abacus' cannot be used"),
         (["--model", model, "--threads", "0", "x"], "--threads is 0"),
         (["--model", model, "--threads", "9" * 14, "x"], "--threads is 99999999999999; it must be in 1..1024"),

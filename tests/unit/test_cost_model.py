@@ -149,7 +149,15 @@ def test_a_grid_goes_up_to_the_slots_and_the_largest_pass() -> None:
     assert len(points) == len(set(points))
 
 
-@pytest.mark.parametrize(("contexts", "slots"), [([0], 1), ([449], 1), ([5], 0), ([5], 257)])
-def test_grids_that_cannot_be_measured_are_refused(contexts: list[int], slots: int) -> None:
-    with pytest.raises(InvalidArgument, match="must be between 1"):
+@pytest.mark.parametrize(
+    ("contexts", "slots", "message"),
+    [
+        ([0], 1, "--contexts: 0 cannot be measured; each must be 1 or more"),
+        ([449], 1, "--contexts: 449 cannot be measured: the model takes 512 tokens, 64 of them for the rows; give 448"),
+        ([5], 0, "slots is 0; it must be between 1"),
+        ([5], 257, "slots is 257; it must be between 1"),
+    ],
+)
+def test_grids_that_cannot_be_measured_are_refused(contexts: list[int], slots: int, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
         grid(contexts, slots, 512)

@@ -21,7 +21,7 @@ from datastore.documents import (
     Origin,
 )
 from datastore.draft_tree import source_bits, source_name
-from datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable, Unsupported
+from datastore.errors import Corruption, InvalidArgument, NotFound, ResourceExhausted, Unavailable, Unsupported
 from datastore.manifest import WriterLock, publish, read_manifest
 from tests.stores import make_store
 
@@ -261,6 +261,35 @@ def test_what_is_no_tree_is_refused(parents, tokens, message):
     )
     with pytest.raises(InvalidArgument, match=message):
         tree.validate(10)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scores": np.array([0.5, np.nan], np.float32)}, "node 1 has score nan; it must be within 0..1"),
+        ({"scores": np.array([1.5, 0.5], np.float32)}, "node 0 has score 1.5"),
+        ({"scores": np.ones(2)}, "scores is float64 with 1 axes; it must be an array of float32 with one axis"),
+        ({"tokens": np.zeros((1, 2), np.int32)}, "tokens is int32 with 2 axes"),
+        ({"parents": [-1, 0]}, "parents is list"),
+        ({"sources": np.ones(1, np.uint8)}, "sources has 1 entries, tokens has 2"),
+    ],
+)
+def test_columns_that_are_not_as_documented_are_refused(change, message):
+    columns = {
+        "tokens": np.zeros(2, np.int32),
+        "parents": np.array([-1, 0], np.int32),
+        "scores": np.ones(2, np.float32),
+        "sources": np.ones(2, np.uint8),
+    }
+    DraftTree(**columns).validate(10)
+    with pytest.raises(InvalidArgument, match=message):
+        DraftTree(**(columns | change)).validate(10)
+
+
+def test_a_column_larger_than_memory_is_refused():
+    column = np.broadcast_to(np.int32(0), (2**58,))
+    with pytest.raises(ResourceExhausted, match="no memory to put the 288230376151711744 entries of tokens in order"):
+        DraftTree(column, column, np.ones(1, np.float32), np.ones(1, np.uint8)).validate(10)
 
 
 def test_head_of_a_tree_is_a_tree():

@@ -107,6 +107,23 @@ def test_a_pass_without_drafts_comes_now_and_then() -> None:
     assert sizes == [*[4] * 200, 0, *[4] * 200]
 
 
+def test_a_chain_that_is_in_every_pass_does_not_end_the_trees() -> None:
+    """No pass is plain while one request's sampled chain must be verified: trees once stopped for ever after 200 passes."""
+    planner = Planner(CostModel([1, 8], [1.0, 1.0]))
+    verified = []
+    for _ in range(1000):
+        account = Purse().open()
+        offers = [
+            Offer("chain", account, np.empty(0, np.float32), verified=3),
+            Offer("tree", account, np.ones(1, np.float32)),
+        ]
+        planner.choose(offers, 2, 5, 0.0)
+        offers[1].accepted = offers[1].verified
+        planner.record(offers, 2, 5 + offers[1].verified, 0.0, None)
+        verified.append(offers[1].verified)
+    assert sum(verified[-400:]) >= 390
+
+
 class World:
     """Simulated requests of one drafter, on a machine whose passes cost what ``costs`` says, and are measured with noise.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -86,6 +87,10 @@ FAULTS: list[tuple[Callable[[torch.Tensor], Any], str]] = [
     (lambda scores: scores[:, 1:], r"processors\[0\] \(processor\) returned shape \[1, 7\]; it must be \[1, 8\]"),
     (lambda scores: scores.long(), r"processors\[0\] \(processor\) returned torch.int64; it must return scores"),
     (lambda scores: scores.numpy(), r"processors\[0\] \(processor\) returned ndarray; it must return a torch.Tensor"),
+    (lambda scores: sys.exit(3), r"processors\[0\] \(processor\) raised SystemExit: 3; mend it"),
+    (lambda scores: scores.resize_(1, 3), r"returned shape \[1, 3\]; it must be \[1, 8\]"),
+    (lambda scores: scores.to_sparse(), "returned a sparse or empty-handed tensor"),
+    (lambda scores: scores.to("meta"), "returned a sparse or empty-handed tensor"),
     (lambda scores: scores * math.nan, "processors gave a score of nan at position 3; scores must be finite"),
     (lambda scores: scores + math.inf, "processors gave a score of inf at position 3"),
     (lambda scores: scores - math.inf, "no token is allowed at position 3: .* allow at least one"),

@@ -19,7 +19,8 @@ from serving.draft_service.server import DraftServer
 from serving.transport import http_server
 from serving.transport.status import TABLE
 from tests.brute_force import BruteForceRetriever
-from tests.draft_server import PATIENT, serving
+from tests.draft_server import serving
+from tests.waiting import HANG
 
 DOCUMENTS = [[1, 2, 3, 4, 1, 2, 5], [2, 3, 4, 9]]
 
@@ -40,7 +41,7 @@ def server(brute: BruteForceRetriever) -> Iterator[DraftServer]:
 def ask(server: DraftServer, method: str, path: str, body: Any = None) -> tuple[int, dict[str, str], Any]:
     """Status, headers and body (parsed if it is JSON) of one request on a connection of its own."""
     assert server.http is not None
-    connection = http.client.HTTPConnection(server.http.host, server.http.port, timeout=PATIENT)
+    connection = http.client.HTTPConnection(server.http.host, server.http.port, timeout=HANG)
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     connection.request(method, path, data)
     reply = connection.getresponse()
@@ -147,7 +148,7 @@ def test_other_paths_and_methods(method: str, path: str, status: int, server: Dr
 
 def raw(server: DraftServer, request: bytes) -> bytes:
     assert server.http is not None
-    with socket.create_connection((server.http.host, server.http.port), PATIENT) as connection:
+    with socket.create_connection((server.http.host, server.http.port), HANG) as connection:
         connection.sendall(request)
         return b"".join(iter(lambda: connection.recv(65536), b""))
 
@@ -174,7 +175,7 @@ def test_connections_are_bounded(server: DraftServer, monkeypatch: pytest.Monkey
     address = (server.http.host, server.http.port)
     held = []
     for _ in range(http_server.MAX_CONNECTIONS):
-        connection = socket.create_connection(address, PATIENT)
+        connection = socket.create_connection(address, HANG)
         connection.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
         assert connection.recv(17).startswith(b"HTTP/1.1 200")
         held.append(connection)
@@ -190,7 +191,7 @@ def test_places_are_shared_with_grpc(server: DraftServer, brute: BruteForceRetri
     with ThreadPoolExecutor(2) as pool:
         held = [pool.submit(ask, server, "POST", "/v1/draft", {"contexts": [[1]]}) for _ in range(2)]
         while server.service.admission.taken() < 2:
-            assert brute.entered.wait(PATIENT)
+            assert brute.entered.wait(HANG)
         status, headers, reply = ask(server, "POST", "/v1/draft", {"contexts": [[1]]})
         assert (status, reply["error"]["code"], headers["Retry-After"]) == (429, "RESOURCE_EXHAUSTED", "1")
         assert ask(server, "GET", "/livez")[0] == 200

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from datastore.errors import (
     SuffolkError,
     Unavailable,
 )
+from serving.decoding.draft_counts import STAGES
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.drafters.prompt_lookup import PromptLookupDrafter
@@ -27,27 +27,12 @@ from serving.transport.tls import TlsFiles
 from serving.worker.client import WorkerClient, connect_worker
 from serving.worker.server import WorkerServer
 from tests.certificates import make_certificates, needs_openssl
-from tests.worker_server import HANG, calling, page, talking_target, until, working
+from tests.drafters import MadeUpDrafter, tree
+from tests.waiting import HANG, until
+from tests.worker_server import calling, page, talking_target, working
 
 PROMPT = "abcabcabc, abcabc: "
 LONG = SamplingSettings(max_new_tokens=3900)
-
-
-@pytest.fixture(scope="module")
-def target() -> Target:
-    return talking_target()
-
-
-@pytest.fixture(scope="module")
-def server(target: Target) -> Iterator[WorkerServer]:
-    with working(target, {"prompt-lookup": PromptLookupDrafter(target.vocab_size)}) as server:
-        yield server
-
-
-@pytest.fixture
-def client(server: WorkerServer) -> Iterator[WorkerClient]:
-    with calling(server) as client:
-        yield client
 
 
 def test_an_engine_that_dies_takes_the_worker_down() -> None:
@@ -113,25 +98,19 @@ def test_metrics_and_health(target: Target) -> None:
         with pytest.raises(InvalidArgument):
             next(client.generate([]))
         until(lambda: server.in_flight() == 0)
-        status, text = page(server, "/metrics")
-        assert status == 200
-        found = {
-            (sample.name, *sample.labels.values()): sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        }
+        found = counted(server)
         stats = client.info()["stats"]
         assert found["suffolk_tokens_total",] == stats["tokens"] == 50
         for name in ("passes", "rows", "steps"):
             assert found[f"suffolk_{name}_total",] == stats[name] > 0
         assert found["suffolk_generations_total", "length"] == 1
-        numbers = generation.stats
-        for name, count in (
-            ("proposed", numbers.nodes_proposed),
-            ("verified", numbers.nodes_verified),
-            ("accepted", numbers.accepted),
-        ):
-            assert found[f"suffolk_{name}_total", "prompt-lookup"] == count > 0
+        assert stats["drafted"] == generation.stats.drafted.rows() != []
+        for row in stats["drafted"]:
+            for stage in STAGES:
+                assert found[f"suffolk_{stage}_total", str(row["depth"]), "prompt-lookup"] == row[stage]
+        assert {row["depth"] for row in stats["drafted"]} >= {1, 2}
+        assert stats["earned"] == generation.stats.earned == 49 - stats["steps"] > 0
+        assert found["suffolk_engine_seconds_total", "wait"] > 0
         assert found["suffolk_engine_seconds_total", "forward"] > 0
         assert (found["suffolk_running",], found["suffolk_waiting",], found["suffolk_in_flight",]) == (0, 0, 0)
         assert found["suffolk_cache_bytes",] == server.service.engine.cache_bytes > 0
@@ -140,6 +119,30 @@ def test_metrics_and_health(target: Target) -> None:
         for path in ("/healthz", "/readyz", "/livez"):
             assert page(server, path) == (200, "ok\n")
         assert page(server, "/v1/info")[0] == 404
+
+
+def test_a_running_request_is_counted_as_it_goes(target: Target) -> None:
+    """Counters grew at a request's end alone."""
+    drafters = {"made-up": MadeUpDrafter(lambda request: tree([int(request.tokens[-1])], [-1]))}
+    with working(target, drafters, slots=1) as server, calling(server) as client:
+        generation = client.generate(PROMPT, LONG, "made-up")
+        next(generation)
+        for _ in range(3):
+            before = counted(server)["suffolk_tokens_total",]
+            until(lambda before=before: counted(server)["suffolk_tokens_total",] > before)  # type: ignore[misc]
+        found = counted(server)
+        assert found["suffolk_running",] == 1
+        assert found["suffolk_proposed_total", "1", "datastore"] == found["suffolk_proposals_total",] > 0
+        assert client.info()["stats"]["requests"] == 0
+        generation.cancel()
+
+
+def counted(server: WorkerServer) -> dict[tuple[str, ...], float]:
+    """The worker's metrics by name and labels' values, in the order of the labels' names."""
+    status, text = page(server, "/metrics")
+    assert status == 200
+    families = text_string_to_metric_families(text)
+    return {(each.name, *each.labels.values()): each.value for family in families for each in family.samples}
 
 
 def test_facts(target: Target, server: WorkerServer, client: WorkerClient) -> None:

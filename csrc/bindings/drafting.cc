@@ -1,0 +1,186 @@
+#include "bindings/drafting.h"
+
+#include <algorithm>
+#include <optional>
+#include <type_traits>
+
+#include "bindings/arguments.h"
+#include "drafting/calibrator.h"
+#include "drafting/merge.h"
+#include "drafting/tree.h"
+
+namespace suffolk::bindings {
+namespace {
+
+using drafting::CountedTree, drafting::ScoredTree, drafting::MergedTree;
+
+template <typename T>
+constexpr char kKind = std::is_floating_point_v<T> ? 'f' : std::is_signed_v<T> ? 'i' : 'u';
+
+// A column of a tree, for as long as this lives: where it lies, or a copy where that is not in order.
+template <typename T>
+class Column {
+ public:
+  Column(const py::handle& given, const char* name) : array_(take(given, name)) {}
+
+  std::span<const T> view() const { return {array_.data(), static_cast<std::size_t>(array_.size())}; }
+
+ private:
+  using Array = py::array_t<T, static_cast<int>(py::array::c_style) | static_cast<int>(py::detail::npy_api::NPY_ARRAY_ALIGNED_)>;
+
+  static Array take(const py::handle& given, const char* name) {
+    const bool is_array = py::isinstance<py::array>(given);
+    const auto array = is_array ? py::reinterpret_borrow<py::array>(given) : py::array();
+    if (!is_array || array.ndim() != 1 || array.dtype().kind() != kKind<T> || array.itemsize() != sizeof(T)) {
+      const std::string found = is_array ? std::string(py::str(array.dtype())) + " with " + std::to_string(array.ndim()) + " axes"
+                                         : std::string(py::str(py::type::handle_of(given).attr("__name__")));
+      throw Error(Code::kInvalidArgument, std::string("draft tree: ") + name + " is " + found + "; it must be an array of " +
+                                              std::string(py::str(py::dtype::of<T>())) + " with one axis");
+    }
+    Array typed = Array::ensure(given);
+    if (!typed) {
+      throw Error(Code::kResourceExhausted, std::string("draft tree: no memory to put the ") + std::to_string(array.size()) + " entries of " +
+                                                name + " in order; ask for fewer nodes");
+    }
+    return typed;
+  }
+
+  Array array_;
+};
+
+std::uint64_t checked_number(const py::handle& value, const char* name) {
+  const auto index = py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
+  const unsigned long long number = index ? PyLong_AsUnsignedLongLong(index.ptr()) : 0;
+  if (PyErr_Occurred()) {
+    PyErr_Clear();
+    throw Error(Code::kInvalidArgument, std::string("draft tree: ") + name + " is " + std::string(py::str(value)) + "; it must be 0 to 2^64 - 1");
+  }
+  return number;
+}
+
+void require_size(std::size_t size, std::size_t tokens, const char* name) {
+  if (size == tokens) return;
+  throw Error(Code::kInvalidArgument, std::string("draft tree: ") + name + " has " + std::to_string(size) + " entries, tokens has " +
+                                          std::to_string(tokens) + "; they must be equal");
+}
+
+// A tree as a source found it: its columns, and the view of them.
+class Counted {
+ public:
+  Counted(const py::handle& tokens, const py::handle& parents, const py::object& counts, const py::handle& match_length, const py::handle& match_count)
+      : tokens_(tokens, "tokens"), parents_(parents, "parents"), match_length_(checked_number(match_length, "match_length")),
+        match_count_(checked_number(match_count, "match_count")) {
+    if (!counts.is_none()) counts_.emplace(counts, "counts");
+  }
+
+  CountedTree view() const {
+    const std::span<const std::uint64_t> counts = counts_ ? counts_->view() : std::span<const std::uint64_t>();
+    if (counts_) require_size(counts.size(), tokens_.view().size(), "counts");
+    return {.tokens = tokens_.view(), .parents = parents_.view(), .counts = counts, .match_length = match_length_, .match_count = match_count_};
+  }
+
+ private:
+  Column<std::int32_t> tokens_, parents_;
+  std::optional<Column<std::uint64_t>> counts_;
+  std::uint64_t match_length_, match_count_;
+};
+
+template <typename T>
+py::array_t<T> to_array(const std::vector<T>& values) {
+  return py::array_t<T>(static_cast<py::ssize_t>(values.size()), values.data());
+}
+
+py::array_t<float> score(const drafting::Calibrator& calibrator, const py::handle& tokens, const py::handle& parents, const py::object& counts,
+                         const py::handle& match_length, const py::handle& match_count) {
+  const Counted tree(tokens, parents, counts, match_length, match_count);
+  const CountedTree view = tree.view();
+  py::array_t<float> scores(static_cast<py::ssize_t>(view.tokens.size()));
+  calibrator.score(view, {scores.mutable_data(), view.tokens.size()});
+  return scores;
+}
+
+void learn(drafting::Calibrator& calibrator, const py::handle& tokens, const py::handle& parents, const py::object& counts,
+           const py::handle& match_length, const py::handle& match_count, const py::handle& followed) {
+  const Counted tree(tokens, parents, counts, match_length, match_count);
+  calibrator.learn(tree.view(), Column<std::int32_t>(followed, "the tokens that followed").view());
+}
+
+// The columns (tokens, parents, scores, sources) of the merged tree.
+py::tuple merge_trees(const py::sequence& trees, std::int64_t max_nodes) {
+  if (max_nodes < 0) throw Error(Code::kInvalidArgument, "max_nodes is " + std::to_string(max_nodes) + "; it must be 0 or more");
+  std::vector<Column<std::int32_t>> ids;  // tokens and parents in turn
+  std::vector<Column<float>> scores;
+  std::vector<Column<std::uint8_t>> sources;
+  std::vector<ScoredTree> views;
+  for (const py::handle each : trees) {
+    const auto tree = py::cast<py::tuple>(each);
+    if (tree.size() != 4) throw Error(Code::kInvalidArgument, "a tree to merge has " + std::to_string(tree.size()) + " columns; it must have 4");
+    ids.emplace_back(tree[0], "tokens");
+    ids.emplace_back(tree[1], "parents");
+    scores.emplace_back(tree[2], "scores");
+    sources.emplace_back(tree[3], "sources");
+    const auto columns = ids.rbegin();
+    views.push_back({.tokens = columns[1].view(), .parents = columns[0].view(), .scores = scores.back().view(), .sources = sources.back().view()});
+  }
+  const MergedTree merged = drafting::merge(views, static_cast<std::size_t>(max_nodes));
+  return py::make_tuple(to_array(merged.tokens), to_array(merged.parents), to_array(merged.scores), to_array(merged.sources));
+}
+
+void check_tree(const py::handle& tokens, const py::handle& parents, const py::handle& scores, const py::handle& sources, std::int64_t vocab_size) {
+  const Column<std::int32_t> ids(tokens, "tokens"), above(parents, "parents");
+  const Column<float> chances(scores, "scores");
+  const std::size_t size = ids.view().size();
+  require_size(above.view().size(), size, "parents");
+  require_size(chances.view().size(), size, "scores");
+  require_size(Column<std::uint8_t>(sources, "sources").view().size(), size, "sources");
+  drafting::require_parents(above.view());
+  drafting::require_tokens(ids.view(), vocab_size);
+  drafting::require_scores(chances.view());
+}
+
+py::array_t<std::int32_t> tree_depths(const py::handle& parents) {
+  const Column<std::int32_t> above(parents, "parents");
+  drafting::require_parents(above.view());
+  py::array_t<std::int32_t> depths(static_cast<py::ssize_t>(above.view().size()));
+  drafting::find_depths(above.view(), {depths.mutable_data(), above.view().size()});
+  return depths;
+}
+
+// (tokens int64[n + 1], depths int64[n + 1], visible bool[n + 1, n + 1], or None for a chain) of a tree behind `last_token`.
+py::tuple lay_out(std::int64_t last_token, const py::handle& tokens, const py::handle& parents) {
+  const Column<std::int32_t> ids(tokens, "tokens"), above(parents, "parents");
+  const std::size_t size = ids.view().size();
+  require_size(above.view().size(), size, "parents");
+  drafting::require_parents(above.view());
+  const auto count = static_cast<py::ssize_t>(size + 1);
+  py::array_t<std::int64_t> rows(count), depths(count);
+  rows.mutable_data()[0] = last_token;
+  std::copy(ids.view().begin(), ids.view().end(), rows.mutable_data() + 1);
+  std::vector<std::int32_t> found(size);
+  drafting::find_depths(above.view(), found);
+  depths.mutable_data()[0] = 0;
+  std::copy(found.begin(), found.end(), depths.mutable_data() + 1);
+  if (drafting::is_chain(above.view())) return py::make_tuple(rows, depths, py::none());
+  py::array_t<bool> visible({count, count});
+  static_assert(sizeof(bool) == 1);
+  drafting::find_visible(above.view(), {reinterpret_cast<std::uint8_t*>(visible.mutable_data()), (size + 1) * (size + 1)});
+  return py::make_tuple(rows, depths, visible);
+}
+
+}  // namespace
+
+void bind_drafting(py::module_& module) {
+  using drafting::Calibrator;
+  py::class_<Calibrator>(module, "Calibrator")
+      .def(py::init([](double constant, double match, double share, double count, double depth, double decay) {
+        return Calibrator({.constant = constant, .match = match, .share = share, .count = count, .depth = depth}, decay);
+      }), py::arg("constant"), py::arg("match"), py::arg("share"), py::arg("count"), py::arg("depth"), py::arg("decay"))
+      .def("score", &score, py::arg("tokens"), py::arg("parents"), py::arg("counts"), py::arg("match_length"), py::arg("match_count"))
+      .def("learn", &learn, py::arg("tokens"), py::arg("parents"), py::arg("counts"), py::arg("match_length"), py::arg("match_count"), py::arg("followed"));
+  module.def("merge_trees", &merge_trees, py::arg("trees"), py::arg("max_nodes"));
+  module.def("check_tree", &check_tree, py::arg("tokens"), py::arg("parents"), py::arg("scores"), py::arg("sources"), py::arg("vocab_size"));
+  module.def("tree_depths", &tree_depths, py::arg("parents"));
+  module.def("lay_out", &lay_out, py::arg("last_token"), py::arg("tokens"), py::arg("parents"));
+}
+
+}  // namespace suffolk::bindings

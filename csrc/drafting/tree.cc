@@ -1,0 +1,63 @@
+#include "drafting/tree.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "core/error.h"
+
+namespace suffolk::drafting {
+
+void require_parents(std::span<const std::int32_t> parents) {
+  if (parents.size() > std::numeric_limits<std::int32_t>::max()) {
+    throw Error(Code::kInvalidArgument, "draft tree: " + std::to_string(parents.size()) + " nodes; there must be fewer than 2147483648");
+  }
+  for (std::size_t node = 0; node < parents.size(); ++node) {
+    if (parents[node] < -1 || parents[node] >= static_cast<std::int32_t>(node)) {
+      throw Error(Code::kInvalidArgument, "draft tree: node " + std::to_string(node) + " has parent " + std::to_string(parents[node]) +
+                                              "; a parent must be -1 or come before its child");
+    }
+  }
+}
+
+void require_tokens(std::span<const std::int32_t> tokens, std::int64_t vocab_size) {
+  for (std::size_t node = 0; node < tokens.size(); ++node) {
+    if (tokens[node] < 0 || tokens[node] >= vocab_size) {
+      throw Error(Code::kInvalidArgument, "draft tree: node " + std::to_string(node) + " has token id " + std::to_string(tokens[node]) +
+                                              "; the vocabulary has " + std::to_string(vocab_size) + " ids");
+    }
+  }
+}
+
+void require_scores(std::span<const float> scores) {
+  for (std::size_t node = 0; node < scores.size(); ++node) {
+    if (!(scores[node] >= 0 && scores[node] <= 1)) {
+      throw Error(Code::kInvalidArgument,
+                  "draft tree: node " + std::to_string(node) + " has score " + std::to_string(scores[node]) + "; it must be within 0..1");
+    }
+  }
+}
+
+void find_depths(std::span<const std::int32_t> parents, std::span<std::int32_t> depths) {
+  for (std::size_t node = 0; node < parents.size(); ++node) {
+    depths[node] = parents[node] < 0 ? 1 : depths[static_cast<std::size_t>(parents[node])] + 1;
+  }
+}
+
+bool is_chain(std::span<const std::int32_t> parents) noexcept {
+  std::int32_t before = -1;
+  return std::all_of(parents.begin(), parents.end(), [&](std::int32_t parent) { return parent == before++; });
+}
+
+void find_visible(std::span<const std::int32_t> parents, std::span<std::uint8_t> visible) {
+  const std::size_t rows = parents.size() + 1;
+  std::fill(visible.begin(), visible.end(), std::uint8_t{0});
+  visible[0] = 1;
+  for (std::size_t row = 1; row < rows; ++row) {
+    const auto above = static_cast<std::size_t>(parents[row - 1] + 1);
+    std::copy_n(visible.begin() + static_cast<std::ptrdiff_t>(above * rows), above + 1, visible.begin() + static_cast<std::ptrdiff_t>(row * rows));
+    visible[row * rows + row] = 1;
+  }
+}
+
+}  // namespace suffolk::drafting

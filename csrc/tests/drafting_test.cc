@@ -1,0 +1,169 @@
+// Calibrator, merge and layout on random trees, sound and not, without Python, so that sanitizers see every access. What they answer in
+// numbers is compared with an oracle in tests/property; here, what must hold for any tree. Exit code 0: all holds.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "drafting/calibrator.h"
+#include "drafting/merge.h"
+#include "drafting/tree.h"
+
+namespace {
+
+using namespace suffolk;
+using namespace suffolk::drafting;
+
+int failures = 0;
+
+void expect(bool condition, const char* what) {
+  if (condition) return;
+  ++failures;
+  std::printf("FAILED: %s\n", what);
+}
+
+template <typename Work>
+bool refused(Work work) {
+  try {
+    work();
+    return false;
+  } catch (const Error& error) {
+    return error.code() == Code::kInvalidArgument;
+  }
+}
+
+struct Columns {
+  std::vector<std::int32_t> tokens, parents;
+  std::vector<std::uint64_t> counts;
+  std::vector<float> scores;
+  std::vector<std::uint8_t> sources;
+  std::uint64_t match_length = 0, match_count = 0;
+
+  CountedTree counted() const { return {.tokens = tokens, .parents = parents, .counts = counts, .match_length = match_length, .match_count = match_count}; }
+  ScoredTree scored() const { return {.tokens = tokens, .parents = parents, .scores = scores, .sources = sources}; }
+};
+
+float above(const std::vector<float>& scores, std::int32_t parent) { return parent < 0 ? 1.0F : scores[static_cast<std::size_t>(parent)]; }
+
+Columns random_tree(std::mt19937_64& random, std::size_t size) {
+  Columns tree;
+  const auto below = [&](std::uint64_t bound) { return random() % bound; };
+  for (std::size_t node = 0; node < size; ++node) {
+    tree.tokens.push_back(static_cast<std::int32_t>(below(4)));
+    tree.parents.push_back(static_cast<std::int32_t>(below(node + 1)) - 1);
+    tree.counts.push_back(below(5) == 0 ? random() : below(20));
+    tree.scores.push_back(above(tree.scores, tree.parents.back()) * static_cast<float>(below(5)) / 4);
+    tree.sources.push_back(static_cast<std::uint8_t>(1U << below(3)));
+  }
+  if (below(4) == 0) tree.counts.clear();
+  tree.match_length = below(20);
+  tree.match_count = below(5) == 0 ? random() : below(40);
+  return tree;
+}
+
+// One entry of one column is made into what no tree has.
+void spoil(Columns& tree, std::mt19937_64& random) {
+  const std::size_t node = random() % tree.tokens.size();
+  constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
+  const std::int32_t kBad[] = {static_cast<std::int32_t>(node), kMost, -2, std::numeric_limits<std::int32_t>::min()};
+  switch (random() % 3) {
+    case 0: tree.parents[node] = kBad[random() % 4]; break;
+    case 1: tree.parents.pop_back(); break;
+    default: tree.tokens.push_back(0);
+  }
+}
+
+void test_calibrator(std::mt19937_64& random) {
+  Calibrator calibrator({.constant = -2.5, .match = 0.45, .share = 0.95, .count = 0.2, .depth = 0.25}, 0.99);
+  for (int round = 0; round < 300; ++round) {
+    Columns tree = random_tree(random, random() % 60);
+    std::vector<float> scores(tree.tokens.size(), -1);
+    calibrator.score(tree.counted(), scores);
+    std::vector<double> sums(scores.size() + 1);
+    for (std::size_t node = 0; node < scores.size(); ++node) {
+      expect(scores[node] >= 0 && scores[node] <= above(scores, tree.parents[node]), "a node is at most as likely as its parent");
+      sums[static_cast<std::size_t>(tree.parents[node] + 1)] += scores[node];
+    }
+    for (std::size_t at = 0; at < sums.size(); ++at) {
+      expect(sums[at] <= above(scores, static_cast<std::int32_t>(at) - 1) + 1e-5, "siblings are at most as likely as their parent");
+    }
+    std::vector<std::int32_t> tokens(random() % 6);
+    for (std::int32_t& token : tokens) token = static_cast<std::int32_t>(random() % 4);
+    calibrator.learn(tree.counted(), tokens);
+    if (tree.tokens.empty()) continue;
+    spoil(tree, random);
+    std::vector<float> before(5), after(5);
+    const Columns other = random_tree(random, 5);
+    calibrator.score(other.counted(), before);
+    expect(refused([&] { calibrator.score(tree.counted(), scores); }), "what is no tree is not scored");
+    expect(refused([&] { calibrator.learn(tree.counted(), tokens); }), "what is no tree teaches nothing");
+    calibrator.score(other.counted(), after);
+    expect(before == after, "what is no tree has taught nothing");
+  }
+}
+
+void test_merge(std::mt19937_64& random) {
+  for (int round = 0; round < 300; ++round) {
+    std::vector<Columns> trees;
+    std::vector<ScoredTree> views;
+    for (std::size_t count = random() % 4; trees.size() < count;) trees.push_back(random_tree(random, random() % 40));
+    for (const Columns& tree : trees) views.push_back(tree.scored());
+    const std::size_t most = random() % 50;
+    const MergedTree merged = merge(views, most), whole = merge(views, 1000);
+    expect(merged.tokens.size() == std::min(most, whole.tokens.size()), "the merge has as many nodes as it may");
+    expect(std::equal(merged.parents.begin(), merged.parents.end(), whole.parents.begin()), "a cut merge is the first part of the whole");
+    expect(std::is_sorted(merged.scores.rbegin(), merged.scores.rend()), "scores fall");
+    expect(!refused([&] { require_parents(merged.parents); }), "parents come first");
+    std::set<std::pair<std::int32_t, std::int32_t>> children;
+    for (std::size_t node = 0; node < merged.tokens.size(); ++node) children.emplace(merged.parents[node], merged.tokens[node]);
+    expect(children.size() == merged.tokens.size(), "no sibling comes twice");
+    if (trees.empty() || trees.back().tokens.empty()) continue;
+    Columns bad = trees.back();
+    if (random() % 2 == 0) {
+      spoil(bad, random);
+    } else {
+      bad.scores[random() % bad.scores.size()] = random() % 2 == 0 ? std::nanf("") : 1.5F;
+    }
+    views.back() = bad.scored();
+    expect(refused([&] { merge(views, most); }), "what is no tree is not merged");
+  }
+  Columns rising = random_tree(random, 2);
+  rising.parents = {-1, 0};
+  rising.scores = {0.5F, 0.6F};
+  const std::vector<ScoredTree> views = {rising.scored()};
+  expect(refused([&] { merge(views, 9); }), "a child above its parent is refused");
+}
+
+void test_layout(std::mt19937_64& random) {
+  for (int round = 0; round < 100; ++round) {
+    const Columns tree = random_tree(random, random() % 40);
+    const std::size_t rows = tree.parents.size() + 1;
+    std::vector<std::int32_t> depths(tree.parents.size());
+    std::vector<std::uint8_t> visible(rows * rows, 7);
+    find_depths(tree.parents, depths);
+    find_visible(tree.parents, visible);
+    for (std::size_t row = 0; row < rows; ++row) {
+      const std::span<const std::uint8_t> seen = std::span(visible).subspan(row * rows, rows);
+      expect(std::count(seen.begin(), seen.end(), 1) == (row == 0 ? 1 : depths[row - 1] + 1), "a row sees as many as it is deep, and itself");
+      for (std::size_t at = row; at > 0; at = static_cast<std::size_t>(tree.parents[at - 1] + 1)) expect(seen[at] == 1, "a row sees its ancestors");
+      expect(std::count(seen.begin(), seen.end(), 0) + std::count(seen.begin(), seen.end(), 1) == static_cast<std::ptrdiff_t>(rows), "all is written");
+    }
+  }
+  expect(is_chain({}) && is_chain(std::vector{-1, 0, 1}) && !is_chain(std::vector{-1, 0, 0}), "chains are told from trees");
+}
+
+}  // namespace
+
+int main() {
+  std::mt19937_64 random(7);
+  test_calibrator(random);
+  test_merge(random);
+  test_layout(random);
+  std::printf(failures == 0 ? "all hold\n" : "%d failures\n", failures);
+  return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,109 @@
+"""What csrc/drafting must answer, node by node: the calibrator, the evidence it counts, and the merge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from datastore.draft_tree import DraftTree
+from serving.drafters.calibrator import Prior
+
+Path = tuple[int, ...]
+Kind = tuple[int, int, int, int]
+
+EDGES = ((2, 3, 4, 6, 9, 14), (0.02, 0.05, 0.12, 0.25, 0.45, 0.7, 0.95), (2, 8, 64), (2, 3, 5))
+"""Of match length, share, parent's count and depth."""
+STRENGTH = 40.0
+
+
+class OracleCalibrator:
+    """As ``serving.drafters.calibrator.Calibrator``, with sparse tables."""
+
+    def __init__(self, prior: Prior, decay: float) -> None:
+        self._prior = prior
+        self._decay = decay
+        self._hits: Counter[tuple[int, ...]] = Counter()
+        self._seen: Counter[tuple[int, ...]] = Counter()
+
+    def score(self, tree: DraftTree) -> list[float]:
+        chances = []
+        for node in range(len(tree)):
+            kind, chance = self._kind(tree, node)
+            for cell in (kind[:2], kind):
+                chance = (self._hits[cell] + STRENGTH * chance) / (self._seen[cell] + STRENGTH)
+            chances.append(chance)
+        parents = tree.parents.tolist()
+        sums: Counter[int] = Counter()
+        for parent, chance in zip(parents, chances, strict=True):
+            sums[parent] += chance
+        scores: list[float] = []
+        for parent, chance in zip(parents, chances, strict=True):
+            scores.append((1.0 if parent < 0 else scores[parent]) * chance / max(1.0, sums[parent]))
+        return scores
+
+    def learn(self, tree: DraftTree, tokens: Sequence[int]) -> None:
+        if not len(tree):
+            return
+        for table in (self._hits, self._seen):
+            for cell in table:
+                table[cell] *= self._decay
+        for nodes, table in zip(evidence(tree, tokens), (self._seen, self._hits), strict=True):
+            for node in nodes:
+                kind, _ = self._kind(tree, node)
+                table[kind] += 1
+                table[kind[:2]] += 1
+
+    def _kind(self, tree: DraftTree, node: int) -> tuple[Kind, float]:
+        counts = [1.0] * len(tree) if tree.counts is None else [max(1.0, float(count)) for count in tree.counts]
+        parent, depth = int(tree.parents[node]), len(paths(tree)[node])
+        above = max(1.0, float(tree.match_count)) if parent < 0 else counts[parent]
+        share, match = min(counts[node] / above, 1.0), max(1, tree.match_length)
+        bins = [sum(edge <= x for edge in edges) for edges, x in zip(EDGES, (match, share, above, depth), strict=True)]
+        taken, prior = share * above, self._prior
+        odds = (
+            prior.constant + prior.match * np.log(match) + prior.share * np.log((taken + 0.3) / (above - taken + 0.3))
+        )
+        odds += prior.count * np.log(above) + prior.depth * np.log(depth)
+        return (bins[0], bins[1], bins[2], bins[3]), float(1 / (1 + np.exp(-odds)))
+
+
+def evidence(tree: DraftTree, tokens: Sequence[int]) -> tuple[list[int], list[int]]:
+    """(nodes whose parent's path is in ``tokens``, those of them that are the next token): what was tried and what taken."""
+    tried: list[int] = []
+    taken: list[int] = []
+    node = -1
+    for token in tokens:
+        children = np.flatnonzero(tree.parents == node)
+        tried += children.tolist()
+        hits = children[tree.tokens[children] == token]
+        if not len(hits):
+            break
+        node = int(hits[0])
+        taken.append(node)
+    return tried, taken
+
+
+def merge(trees: Sequence[DraftTree], max_nodes: int) -> list[tuple[Path, float, int]]:
+    """Path, score and marks of the best ``max_nodes`` paths of all ``trees``, best first, and first come first among equals."""
+    found: dict[Path, tuple[float, int]] = {}
+    for tree in trees:
+        for path, score, source in nodes(tree):
+            old_score, old_source = found.get(path, (score, source))
+            found[path] = max(score, old_score), source | old_source
+    best = sorted(found, key=lambda path: -found[path][0])[:max_nodes]
+    return [(path, *found[path]) for path in best]
+
+
+def nodes(tree: DraftTree) -> list[tuple[Path, float, int]]:
+    """Path, score and marks of each node."""
+    return list(zip(paths(tree), tree.scores.tolist(), tree.sources.tolist(), strict=True))
+
+
+def paths(tree: DraftTree) -> list[Path]:
+    """The tokens on the way to each node, its own included."""
+    found: list[Path] = []
+    for token, parent in zip(tree.tokens.tolist(), tree.parents.tolist(), strict=True):
+        found.append((*(found[parent] if parent >= 0 else ()), token))
+    return found

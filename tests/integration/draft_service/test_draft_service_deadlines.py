@@ -1,0 +1,84 @@
+"""Every call has a deadline: what is late is dropped, and who is often late is left alone."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from datastore.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    Unavailable,
+)
+from serving.draft_service.client import DEFAULT_DEADLINE, INFO_DEADLINE, connect
+from serving.draft_service.fail_soft import FailSoft
+from serving.draft_service.grpc_server import Servicer
+from serving.draft_service.server import DraftServer
+from serving.proto import draft_pb2
+from tests.brute_force import BruteForceRetriever
+from tests.draft_server import connected, serving
+from tests.waiting import HANG, until
+
+
+def test_late_work_is_dropped(brute: BruteForceRetriever) -> None:
+    """On a loaded machine a call may be late before it has begun; then it is none of this test's and made again."""
+    with serving({"wiki": brute}) as server, connected(server, deadline=0.2) as remote:
+        brute.gate.clear()
+        while not brute.entered.is_set():
+            with pytest.raises(DeadlineExceeded, match="no answer within 200 ms, the deadline"):
+                remote.lookup_batch([[1]] * 200)
+            remote.breaker.succeeded()
+        brute.gate.set()
+        until(lambda: server.service.admission.taken() == 0)
+        assert set(brute.calls) == {32}  # of 200 queries: what had begun when the deadline passed
+        until(lambda: 'code="DEADLINE_EXCEEDED",method="Lookup"' in server.service.metrics.exposition().decode())
+
+
+def test_every_call_of_the_client_has_a_deadline(brute: BruteForceRetriever, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, float | None] = {}
+    answer = Servicer._answer
+
+    def spy(self: Servicer, method: str, context: grpc.ServicerContext, work: object) -> object:
+        seen[method] = context.time_remaining()
+        return answer(self, method, context, work)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Servicer, "_answer", spy)
+    with serving({"wiki": brute}) as server, connected(server, deadline=HANG) as remote:
+        remote.lookup([1])
+        remote.draft([1])
+    assert set(seen) == {method.name for method in draft_pb2.DESCRIPTOR.services_by_name["DraftService"].methods}
+    for method, left in seen.items():
+        assert left is not None
+        assert left < (INFO_DEADLINE if method == "GetInfo" else HANG) + 1  # gRPC rounds long ones up
+
+
+def test_deadlines_of_a_client(server: DraftServer) -> None:
+    url = f"grpc://{server.listening[0]}"
+    for store, expected in (
+        (connect(url), DEFAULT_DEADLINE),
+        (connect(f"{url}?deadline_ms=7"), 0.007),
+        (connect(url, 3), 3),
+    ):
+        assert store.deadline == expected
+        store.close()
+    with pytest.raises(InvalidArgument, match="deadline is 0 s; it must be above 0 and at most 3600"):
+        connect(url, 0)
+
+
+def test_hung_service_costs_a_deadline_only_now_and_then(brute: BruteForceRetriever) -> None:
+    with serving({"wiki": brute}) as server, connected(server, deadline=0.05) as remote:
+        soft = FailSoft(remote)
+        brute.gate.clear()
+        for _ in range(50):
+            assert len(soft.draft([1])) == 0
+        missed = soft.missed()
+        assert missed["DeadlineExceeded"] + missed["Unavailable"] == 50
+        assert missed["DeadlineExceeded"] >= 3
+        assert len(brute.calls) <= missed["DeadlineExceeded"] < 25  # the breaker kept the others at home
+        with pytest.raises(Unavailable, match="the last calls failed, so the draft service is left alone"):
+            remote.draft([1])
+        assert remote.info()["generation"] == 7  # not held back
+        brute.gate.set()
+        remote.deadline = HANG
+        until(lambda: len(soft.draft([1])) > 0)
+        assert not remote.breaker.is_open()

@@ -1,0 +1,114 @@
+"""What a draft server and its client refuse, each with its text."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+
+from datastore.errors import (
+    InvalidArgument,
+    ResourceExhausted,
+)
+from serving.draft_service import limits
+from serving.draft_service.client import RemoteDatastore
+from serving.proto import draft_pb2, draft_pb2_grpc
+from tests.brute_force import BruteForceRetriever
+from tests.draft_server import DOCUMENTS, VOCABULARY, check_health, connected, serving
+from tests.waiting import HANG, until
+
+DRAFT, QUERY, LOOKUP = draft_pb2.DraftRequest, draft_pb2.DraftQuery, draft_pb2.LookupRequest
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (DRAFT(max_match=0), "max_match is 0; it must be in 1..4096"),
+        (DRAFT(max_match=4097), "max_match is 4097; it must be in 1..4096"),
+        (DRAFT(min_match=0), "min_match is 0; it must be in 1..4096"),
+        (DRAFT(max_match=2, min_match=3), "min_match is 3, above max_match, 2; lower min_match or raise max_match"),
+        (DRAFT(max_depth=0), "max_depth is 0; it must be in 1..64"),
+        (DRAFT(max_depth=65), "max_depth is 65; it must be in 1..64"),
+        (DRAFT(queries=[QUERY()] * 257), "queries: the batch has 257; the limit is 256; split it into several calls"),
+        (DRAFT(queries=[QUERY(), QUERY(max_nodes=1025)]), "queries[1].max_nodes is 1025; it must be in 0..1024"),
+        (
+            DRAFT(queries=[QUERY(max_nodes=1024)] * 129),
+            "max_nodes add up to 132096; the limit is 131072; lower them or",
+        ),
+        (
+            DRAFT(queries=[QUERY(context=bytes(4 * 4097))]),
+            "queries[0].context has 4097 tokens; the limit is 4096; send only",
+        ),
+        (DRAFT(queries=[QUERY(context=b"abc")]), "queries[0].context has 3 bytes; it must be a multiple of 4, int32"),
+        (DRAFT(datastore="x" * 129), "datastore: the name has 129 characters; the limit is 128; see GetInfo"),
+        (DRAFT(max_match=16, max_depth=64), "max_match + max_depth is 80, above 64"),
+        (LOOKUP(max_match=4097), "max_match is 4097; it must be in 1..4096"),
+        (LOOKUP(contexts=[b""] * 257), "the batch has 257; the limit is 256"),
+        (LOOKUP(contexts=[b"abcde"]), "contexts[0] has 5 bytes; it must be a multiple of 4"),
+        (LOOKUP(contexts=[b"\xff\xff\xff\xff"]), "token id -1 is not in the vocabulary of 40"),
+    ],
+)
+def test_limits(request_: DRAFT | LOOKUP, text: str, stub: draft_pb2_grpc.DraftServiceStub) -> None:
+    method = stub.Draft if isinstance(request_, DRAFT) else stub.Lookup
+    with pytest.raises(grpc.RpcError) as caught:
+        method(request_, timeout=HANG)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert text in caught.value.details()
+
+
+def test_limits_admit_what_is_within(stub: draft_pb2_grpc.DraftServiceStub, brute: BruteForceRetriever) -> None:
+    brute.documents = [[1, 2, 3]]
+    largest = QUERY(context=bytes(4 * limits.MAX_CONTEXT), max_nodes=limits.MAX_NODES)
+    reply = stub.Draft(DRAFT(queries=[largest, *[QUERY(max_nodes=509)] * 255]), timeout=HANG)
+    assert len(reply.trees) == limits.MAX_BATCH
+
+
+def test_message_sizes_are_limited(stub: draft_pb2_grpc.DraftServiceStub) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.Lookup(LOOKUP(contexts=[bytes(4096)] * 257), timeout=HANG)
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "larger than max (1053" in caught.value.details()
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda store: store.lookup([1], 0), "max_match is 0; it must be in 1..4096"),
+        (lambda store: store.draft([1], max_match=-3), "max_match is -3"),
+        (lambda store: store.draft([1], max_depth=99), "max_depth is 99; it must be in 1..64"),
+        (lambda store: store.draft([1], max_nodes=-1), "queries[0].max_nodes is -1; it must be in 0..1024"),
+        (lambda store: store.draft_batch([[1]], max_nodes=[1, 2]), "max_nodes has 2 entries for 1 contexts"),
+        (lambda store: store.draft_batch([[1]] * 257), "the batch has 257; the limit is 256"),
+        (lambda store: store.lookup([0.5]), "contexts[0] is a 1-dimensional array of float64"),
+        (lambda store: store.lookup([VOCABULARY]), f"token id {VOCABULARY} is not in the vocabulary"),
+    ],
+)
+def test_client_refuses_as_a_local_datastore_does(call: object, text: str, remote: RemoteDatastore) -> None:
+    for _ in range(5):  # the caller's mistakes do not open the breaker
+        with pytest.raises(InvalidArgument) as caught:
+            call(remote)  # type: ignore[operator]
+        assert text in str(caught.value)
+    assert remote.lookup([1]).length == 1
+
+
+def test_too_much_at_once_is_refused(brute: BruteForceRetriever) -> None:
+    with (
+        serving({"wiki": brute}, max_concurrent=2) as server,
+        connected(server) as remote,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        brute.gate.clear()
+        held = [pool.submit(remote.draft, DOCUMENTS[0][:5]) for _ in range(2)]
+        until(lambda: server.service.admission.taken() == 2)
+        with pytest.raises(
+            ResourceExhausted, match="works on 2 requests, its limit; try again later or raise --max-concurrent"
+        ):
+            remote.draft([1])
+        assert (
+            'suffolk_refused_total{method="Draft",transport="grpc"} 1.0' in server.service.metrics.exposition().decode()
+        )
+        assert check_health(server, "") == "SERVING"
+        brute.gate.set()
+        assert [len(future.result()) for future in held] == [len(brute.draft(DOCUMENTS[0][:5]))] * 2
+        assert len(remote.draft(DOCUMENTS[0][:5])) > 0

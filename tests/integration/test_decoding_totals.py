@@ -1,0 +1,82 @@
+"""What a step loop counts, after every step."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import numpy as np
+
+from datastore.draft_tree import DraftTree
+from serving.decoding.draft_counts import STAGES
+from serving.decoding.request import Request
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.step_loop import StepLoop
+from serving.decoding.target import Target
+from tests.drafters import MadeUpDrafter, eager_decoder, eager_loop, knowing, lying
+from tests.tiny_models import VOCAB, tiny_model
+
+PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
+
+
+def assert_totals(loop: StepLoop, requests: list[Request]) -> None:
+    """They are the sums over all requests, and only what was earned tells the tokens from the passes."""
+    totals = loop.totals()
+    for name in ("tokens", "steps", "proposals", "nodes_proposed", "nodes_verified", "accepted", "earned"):
+        assert totals[name] == sum(getattr(request.stats, name) for request in requests), name
+    rows: Counter[tuple[str, int, int]] = Counter()
+    for row in (row for request in requests for row in request.stats.drafted.rows()):
+        rows.update({(stage, row["source"], row["depth"]): row[stage] for stage in STAGES})
+    assert rows == {(stage, row["source"], row["depth"]): row[stage] for row in totals["drafted"] for stage in STAGES}
+    assert totals["missed"] == sum((request.stats.missed for request in requests), Counter())
+    begun = sum(request.stats.tokens > 0 for request in requests)
+    assert totals["tokens"] == begun + totals["steps"] + totals["earned"]
+
+
+def test_totals_grow_step_by_step() -> None:
+    """They grew at a request's end alone, so that a long one was invisible for as long as it ran."""
+    rng = np.random.default_rng(0)
+    output = eager_decoder(Target.wrap(tiny_model()), None).generate(PROMPT, SamplingSettings(60))
+    list(output)
+    model = tiny_model()
+    model.generation_config.eos_token_id = output.tokens[40]
+    target = Target.wrap(model)
+    drafters = {"knows": knowing(len(PROMPT), output.tokens, 8, rng, VOCAB), "lies": lying(rng, VOCAB)}
+    loop = eager_loop(target, drafters, slots=3)
+    requests = [
+        Request(1, target, PROMPT, SamplingSettings(60), "knows"),  # ends with a token that was drafted
+        Request(2, target, PROMPT[1:], SamplingSettings(30, 1.0, ignore_eos=True), "lies"),
+        Request(3, target, PROMPT[2:], SamplingSettings(200, 1.0, ignore_eos=True)),
+    ]
+    for request in requests:
+        loop.join(request)
+    tokens = [0]
+    while len(loop.running) > 1:
+        loop.step()
+        assert_totals(loop, requests)
+        tokens.append(loop.totals()["tokens"])
+    assert all(before < after for before, after in zip(tokens, tokens[1:], strict=False))
+    knew = requests[0].stats
+    assert (knew.finish, knew.earned) == ("eos", knew.accepted - 1)
+    assert loop.totals()["missed"]
+    loop.leave(requests[2])
+    assert_totals(loop, requests)
+    assert loop.totals()["finished"] == {"eos": 1, "length": 1, "cancelled": 1}
+    assert loop.totals()["prompt_tokens"] == sum(request.stats.prompt_tokens for request in requests)
+
+
+def test_waiting_for_drafts_is_told_from_choosing_among_them() -> None:
+    target = Target.wrap(tiny_model())
+    waited = []
+
+    def propose_late(_: object) -> DraftTree:
+        begin = time.perf_counter()
+        time.sleep(0.02)
+        waited.append(time.perf_counter() - begin)
+        return DraftTree.empty()
+
+    run = eager_decoder(target, MadeUpDrafter(propose_late)).generate(PROMPT, SamplingSettings(5))
+    list(run)
+    assert len(waited) == 3  # for four tokens behind the first; behind the last but one there is no room
+    assert run.stats.seconds["wait"] >= sum(waited)
+    assert set(run.stats.seconds) == {"prefill", "draft", "wait", "forward", "verify", "compact", "other"}

@@ -1,0 +1,44 @@
+"""The calibrator in C++ against the oracle: the same scores after the same evidence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datastore.draft_tree import DraftTree
+from serving.drafters.calibrator import Calibrator
+from serving.drafters.datastore import PRIOR
+from tests.drafting_oracle import OracleCalibrator
+
+
+@st.composite
+def counted_trees(draw: st.DrawFn) -> DraftTree:
+    """A tree as a source may answer it; siblings may come twice, counts be 0, or more than their parent's."""
+    tokens = draw(st.lists(st.integers(0, 3), max_size=14))
+    parents = [draw(st.integers(-1, node - 1)) for node in range(len(tokens))]
+    numbers = st.one_of(st.integers(0, 12), st.sampled_from([63, 64, 65, 2**63, 2**64 - 1]))
+    counts = draw(st.one_of(st.none(), st.lists(numbers, min_size=len(tokens), max_size=len(tokens))))
+    return DraftTree(
+        np.array(tokens, np.int32),
+        np.array(parents, np.int32),
+        np.zeros(len(tokens), np.float32),
+        np.zeros(len(tokens), np.uint8),
+        None if counts is None else np.array(counts, np.uint64),
+        draw(st.integers(0, 20)),
+        draw(numbers),
+    )
+
+
+@given(st.lists(st.tuples(counted_trees(), st.lists(st.integers(0, 3), max_size=5)), max_size=8), counted_trees())
+def test_scores_are_the_oracles_after_any_evidence(rounds: list[tuple[DraftTree, list[int]]], last: DraftTree) -> None:
+    calibrator, oracle = Calibrator(PRIOR, 0.9), OracleCalibrator(PRIOR, 0.9)
+    for tree, tokens in rounds:
+        calibrator.learn(tree, np.array(tokens, np.int32))
+        oracle.learn(tree, tokens)
+    for tree in (*(tree for tree, _ in rounds), last):
+        scores = calibrator.scored(tree).scores
+        assert scores.tolist() == pytest.approx(oracle.score(tree), abs=1e-6)
+        above = np.append(scores, np.float32(1))[tree.parents]
+        assert np.all((scores >= 0) & (scores <= above))
