@@ -10,6 +10,8 @@ import numpy.typing as npt
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
+from serving.decoding.transfer import to_device
+
 
 @dataclass(frozen=True, slots=True)
 class LayerShape:
@@ -51,6 +53,7 @@ class KVCache:
         self.capacity = capacity
         self.lengths = np.zeros(slots, np.int64)
         self.layers = layers
+        self._device = device
         needed: dict[tuple[int, int], int] = {}
         for form in (form for shape in shapes for form in _forms(shape)):
             needed[form] = needed.get(form, 0) + 1
@@ -94,9 +97,8 @@ class KVCache:
             self.lengths[slot] += len(rows)
         source, place = np.concatenate(sources), np.concatenate(places)
         if len(source):
-            moves = torch.from_numpy(np.stack([source, place]))
+            index = to_device(np.stack([source, place]), self._device)
             for slab in self._slabs.values():
-                index = moves.to(slab.device, non_blocking=True)
                 slab[:, index[1]] = slab[:, index[0]]  # the gather is complete before anything is overwritten
 
     def clear(self, slot: int) -> None:
@@ -107,7 +109,7 @@ class KVCache:
 class SlabLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # transformers is not typed throughout
     """A cache layer of transformers that writes into its part of a slab and answers with all of it: [rows, heads, width].
 
-    Only ``serving.decoding.attention`` reads such an answer.
+    Only ``serving.decoding.tree_attention`` reads such an answer.
     """
 
     keys: torch.Tensor

@@ -18,11 +18,14 @@ from datastore.errors import Corruption, Internal, InvalidArgument, NotFound, Un
 from serving.decoding import memory, tree_attention
 from serving.decoding.kv_cache import KVCache, LayerShape, Shapes
 from serving.decoding.row_linear import accelerate as accelerate_layers
+from serving.decoding.split_attention import measure_split
+from serving.decoding.transfer import to_device
 from serving.decoding.tree_attention import Span
 from serving.decoding.tree_layout import TreeLayout, chain
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 PREFILL_CHUNK = 512
+ATTENTION = ("auto", "masked", "split")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class Target:
         context_length: tokens a sequence may have; None if the config does not limit it.
         eos_ids: tokens that end a text.
         shapes: what each layer caches.
+        split_from: from how many cached tokens on a tree's attention is split (``split_attention.py``); infinity for never.
     """
 
     name: str
@@ -47,10 +51,16 @@ class Target:
     context_length: int | None
     eos_ids: frozenset[int]
     shapes: Shapes
+    split_from: float = float("inf")
 
     @staticmethod
     def load(
-        name: str, dtype: str = "auto", device: str = "auto", cache_tokens: int = 4096, accelerate: bool = True
+        name: str,
+        dtype: str = "auto",
+        device: str = "auto",
+        cache_tokens: int = 4096,
+        accelerate: bool = True,
+        attention: str = "auto",
     ) -> Target:
         """Load a model folder or hub name, with its tokenizer.
 
@@ -59,11 +69,11 @@ class Target:
             dtype: auto (as stored), float32, bfloat16, float16 or float64.
             device: auto (cuda if there is one, else cpu) or a torch device.
             cache_tokens: how many tokens of cache must fit beside the weights.
-            accelerate: as for ``wrap``.
+            accelerate, attention: as for ``wrap``.
 
         Raises:
             NotFound: no such folder or model.
-            InvalidArgument: unknown dtype or device.
+            InvalidArgument: unknown dtype, device or attention.
             ResourceExhausted: weights and cache do not fit into the memory available.
             Unsupported: not a causal LM, or one whose cache or attention cannot hold draft trees.
         """
@@ -78,21 +88,27 @@ class Target:
             memory.require_memory(name, *needed, memory.available_memory(place), place)
         with memory.memory_guard(f"model {name}"):
             model = _from_pretrained(AutoModelForCausalLM, name, dtype=kind or "auto").to(place)
-            return Target.wrap(model, _from_pretrained(AutoTokenizer, name), name, accelerate)
+            return Target.wrap(model, _from_pretrained(AutoTokenizer, name), name, accelerate, attention)
 
     @staticmethod
-    def wrap(model: Any, tokenizer: Any = None, name: str = "", accelerate: bool = True) -> Target:
+    def wrap(
+        model: Any, tokenizer: Any = None, name: str = "", accelerate: bool = True, attention: str = "auto"
+    ) -> Target:
         """A target from a model in memory, which it takes over: our attention replaces the model's own.
 
         A few short forward passes with either attention prove that they agree on a draft tree.
 
         With ``accelerate`` the linear layers of a model on a CPU may use a kernel for few rows (``row_linear.py``).
+        ``attention`` of trees: masked, split (``split_attention.py``), or auto: what a measurement of milliseconds says.
 
         Raises:
+            InvalidArgument: another ``attention``.
             Unsupported: they do not, the model's attention cannot be replaced, or it keeps state that is not keys and values.
         """
         from serving.decoding import probe  # it drives a Target
 
+        if attention not in ATTENTION:
+            raise InvalidArgument(f"attention {attention!r} is unknown; use {', '.join(ATTENTION)}")
         model.eval()
         if accelerate:
             accelerate_layers(model)
@@ -109,6 +125,9 @@ class Target:
             context_length=getattr(config, "max_position_embeddings", None),
             eos_ids=_eos_ids(model),
             shapes=shapes,
+            split_from=_split_from(model, shapes)
+            if attention == "auto"
+            else {"masked": float("inf"), "split": 0.0}[attention],
         )
         probe.check_tree_attention(target, expected)
         return target
@@ -145,15 +164,15 @@ class Target:
             first, cached, size = slot * cache.capacity, int(cache.lengths[slot]), len(layout)
             if cached + size > cache.capacity:
                 raise Internal(f"slot {slot}: {cached} cached tokens and {size} rows; it has {cache.capacity}")
-            spans.append(Span(layout, begin, first, cached))
+            spans.append(Span(layout, begin, first, cached, cached >= self.split_from))
             places.append(np.arange(first + cached, first + cached + size))
             positions.append(cached + layout.depths)
             kept.append(np.arange(begin + size - count, begin + size))
             begin += size
         ids = np.concatenate([layout.tokens for layout in layouts])
-        packed = torch.from_numpy(np.stack([ids, np.concatenate(positions), np.concatenate(places)])).to(self.device)
+        packed = to_device(np.stack([ids, np.concatenate(positions), np.concatenate(places)]), self.device)
         rows = np.concatenate(kept)
-        return self._run(packed, spans, cache, None if len(rows) == begin else torch.from_numpy(rows).to(self.device))
+        return self._run(packed, spans, cache, None if len(rows) == begin else to_device(rows, self.device))
 
     def prefill(
         self, tokens: Sequence[int] | npt.NDArray[np.integer[Any]], cache: KVCache, slot: int = 0
@@ -184,6 +203,15 @@ class Target:
         )
         logits: torch.Tensor = output.logits[0, :, : self.vocab_size]
         return logits
+
+
+def _split_from(model: Any, shapes: Shapes) -> float:
+    """What ``measure_split`` says of the model's first layer with a cache."""
+    config = model.config.get_text_config(decoder=True)
+    shape = next(shape for shape in shapes if shape is not None)
+    longest = getattr(config, "max_position_embeddings", None) or float("inf")
+    heads = getattr(config, "num_attention_heads", shape.heads)
+    return measure_split(heads, shape, model.dtype, model.device, longest)
 
 
 def _eos_ids(model: Any) -> frozenset[int]:
