@@ -20,7 +20,7 @@ from serving.decoding.kv_cache import KVCache, LayerShape, Shapes
 from serving.decoding.row_linear import accelerate as accelerate_layers
 from serving.decoding.split_attention import measure_split
 from serving.decoding.transfer import to_device
-from serving.decoding.tree_attention import Span
+from serving.decoding.tree_attention import PackedRows, Span
 from serving.decoding.tree_layout import TreeLayout, chain
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
@@ -199,7 +199,7 @@ class Target:
             past_key_values=cache.layers,
             use_cache=True,
             logits_to_keep=0 if kept is None else kept,
-            suffolk_spans=spans,
+            suffolk_rows=PackedRows(spans),
         )
         logits: torch.Tensor = output.logits[0, :, : self.vocab_size]
         return logits

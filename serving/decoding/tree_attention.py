@@ -1,4 +1,5 @@
-"""Attention over the packed rows of a step, registered with transformers under ``NAME``.
+"""Attention over the rows of a step, registered with transformers under ``NAME``; packed rows here, those of a static shape in
+``grid_attention.py``.
 
 All requests' rows lie one behind the other in one sequence, so that linear layers see no padding. Here, and only here, they are
 told apart: a row sees its own slot's cached tokens, its ancestors in its own tree, and itself.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -90,6 +91,40 @@ def _additive(seen: npt.NDArray[np.bool_], fold: int, dtype: torch.dtype, device
     return mask.repeat(fold, 1)
 
 
+class Rows(Protocol):
+    """The rows of a pass: who they are and what they see."""
+
+    def attend(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        scaling: float,
+        window: int | None,
+        softcap: float | None,
+    ) -> torch.Tensor:
+        """[1, heads, q, value width], the attention of all rows, arguments as in the function ``attend``."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedRows:
+    """The rows of requests one behind the other; attention goes request by request over as many keys as it has."""
+
+    spans: Sequence[Span]
+
+    def attend(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        scaling: float,
+        window: int | None,
+        softcap: float | None,
+    ) -> torch.Tensor:
+        outputs = [_attend_span(query, key, value, span, scaling, window, softcap) for span in self.spans]
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)
+
+
 def attend(
     module: torch.nn.Module,
     query: torch.Tensor,
@@ -100,18 +135,16 @@ def attend(
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
-    suffolk_spans: Sequence[Span] | None = None,
+    suffolk_rows: Rows | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """transformers' attention interface. ``query`` [1, heads, q, width]; ``key`` and ``value``: [cache rows, heads, width]."""
-    if suffolk_spans is None:
+    if suffolk_rows is None:
         raise Unsupported("this model belongs to a Target, whose passes alone it takes; load it again for other uses")
     if s_aux is not None:
         raise Unsupported("attention sinks are not supported")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    outputs = [_attend_span(query, key, value, span, scaling, sliding_window, softcap) for span in suffolk_spans]
-    output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)
-    return output.transpose(1, 2), None
+    return suffolk_rows.attend(query, key, value, scaling, sliding_window, softcap).transpose(1, 2), None
 
 
 def _attend_span(
@@ -142,11 +175,11 @@ def _attend_span(
             rows, keys, values, attn_mask=mask, scale=scaling, enable_gqa=folded != groups
         )
     else:
-        output = _capped_attention(rows, keys, values, mask, scaling, softcap)
+        output = capped_attention(rows, keys, values, mask, scaling, softcap)
     return output.reshape(1, heads, size, output.shape[-1])
 
 
-def _capped_attention(
+def capped_attention(
     rows: torch.Tensor,
     keys: torch.Tensor,
     values: torch.Tensor,

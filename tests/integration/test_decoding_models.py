@@ -158,12 +158,12 @@ def test_rounding_is_told_from_attention_that_is_ignored(dtype: torch.dtype) -> 
         Target.wrap(tiny_model(family).to(dtype))
     model = tiny_model().to(dtype)
     for layer in model.model.layers:
-        layer.self_attn.forward = partial(without_spans, layer.self_attn.forward)
+        layer.self_attn.forward = partial(without_rows, layer.self_attn.forward)
     with pytest.raises(Unsupported, match="does not take tree attention"):
         Target.wrap(model)
 
 
-def without_spans(forward: Any, *args: Any, suffolk_spans: Any = None, **kwargs: Any) -> Any:
+def without_rows(forward: Any, *args: Any, suffolk_rows: Any = None, **kwargs: Any) -> Any:
     """An attention layer that drops what it does not know."""
     return forward(*args, **kwargs)
 

@@ -1,0 +1,162 @@
+"""A forward pass of static shape: computed as it stands anywhere, captured as a graph and replayed on CUDA.
+
+A CUDA pass over few rows waits for the launches of its kernels, hundreds of them; a replayed graph is one launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from serving.decoding.grid_attention import WORD, Bucket, Grid
+from serving.decoding.kv_cache import KVCache
+from serving.decoding.tree_layout import TreeLayout
+
+if TYPE_CHECKING:
+    from serving.decoding.target import Target
+
+_WARM_UPS = 2
+"""Passes before a capture: libraries then have made what they make once."""
+
+
+class StaticPass:
+    """One pass over the rows of several requests, padded to a bucket. Not thread-safe.
+
+    Rows that are not used write into the cache's spare row, which no mask shows. All that a pass is told goes to the device in one
+    copy, from pinned memory on CUDA.
+    """
+
+    def __init__(self, target: Target, cache: KVCache, bucket: Bucket) -> None:
+        """For ``cache`` as it is cut now."""
+        self._target, self._cache, self._bucket = target, cache, bucket
+        self._capacity = cache.capacity
+        cuda = target.device.type == "cuda"
+        rows, grid = bucket.rows, (bucket.slots, bucket.cells)
+        shapes: dict[str, tuple[int, ...]] = {
+            "ids": (rows,),
+            "positions": (rows,),
+            "written": (rows,),
+            "places": (rows,),
+        }
+        shapes |= {"members": grid, "lengths": grid[:1], "depths": grid, "ancestors": (*grid, -(-grid[1] // WORD))}
+        sizes = [int(np.prod(shape)) for shape in shapes.values()]
+        self._host = torch.zeros(sum(sizes), dtype=torch.int64, pin_memory=cuda)
+        self._inputs = torch.zeros_like(self._host, device=target.device) if cuda else self._host
+        self._numbers = _cut(self._host.numpy(), shapes, sizes)
+        self._tensors = _cut(self._inputs, shapes, sizes)
+        self._alone = _words(np.eye(grid[1], dtype=np.bool_), grid[1])
+        self._copied = torch.cuda.Event() if cuda else None  # type: ignore[no-untyped-call]  # torch's own
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._logits: torch.Tensor | None = None
+
+    @property
+    def is_captured(self) -> bool:
+        return self._graph is not None
+
+    def load(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> int:
+        """Tell the pass its rows, in the order of ``layouts``; how many there are. They must fit the bucket."""
+        numbers, cells = self._numbers, self._bucket.cells
+        if self._copied is not None:
+            self._copied.synchronize()  # the last copy may not have read all of it
+        self._host.zero_()
+        numbers["written"][:] = self._cache.spare
+        numbers["ancestors"][:] = self._alone
+        begin = 0
+        for slot, layout in zip(slots, layouts, strict=True):
+            size, length = len(layout), int(self._cache.lengths[slot])
+            rows, order = slice(begin, begin + size), np.arange(size)
+            numbers["ids"][rows] = layout.tokens
+            numbers["positions"][rows] = length + layout.depths
+            numbers["written"][rows] = slot * self._capacity + length + order
+            numbers["places"][rows] = slot * cells + order
+            numbers["members"][slot, :size] = begin + order
+            numbers["lengths"][slot] = length
+            numbers["depths"][slot, :size] = layout.depths
+            visible = np.tri(size, dtype=np.bool_) if layout.visible is None else layout.visible
+            numbers["ancestors"][slot, :size] = _words(visible, cells)
+            begin += size
+        if self._copied is not None:
+            self._inputs.copy_(self._host, non_blocking=True)
+            self._copied.record(torch.cuda.current_stream(self._target.device))
+        return begin
+
+    @torch.inference_mode()
+    def compute(self) -> torch.Tensor:
+        """The logits [rows of the bucket, vocab] of what was loaded."""
+        inputs = self._tensors
+        grid = Grid(
+            bucket=self._bucket,
+            capacity=self._capacity,
+            members=inputs["members"].flatten(),
+            places=inputs["places"],
+            lengths=inputs["lengths"],
+            depths=inputs["depths"],
+            ancestors=inputs["ancestors"],
+        )
+        self._cache.place(inputs["written"])
+        output = self._target.model(
+            input_ids=inputs["ids"][None],
+            position_ids=inputs["positions"][None],
+            past_key_values=self._cache.layers,
+            use_cache=True,
+            suffolk_rows=grid,
+        )
+        logits: torch.Tensor = output.logits[0, :, : self._target.vocab_size]
+        return logits
+
+    @torch.inference_mode()
+    def capture(self, pool: Any, most_rows: int, logits: torch.Tensor | None) -> torch.Tensor:
+        """Capture ``compute`` as a CUDA graph. What was loaded must be a real pass: it is computed meanwhile.
+
+        Args:
+            pool: memory that graphs share; only one of them runs at a time, and none needs what another has left there.
+            most_rows: of any graph of the pool.
+            logits: where those write their logits, [most_rows, vocab]; None to make it.
+
+        Returns:
+            ``logits``.
+
+        Raises:
+            RuntimeError: the model does what cannot be captured, such as asking the device for a number.
+        """
+        device = self._target.device
+        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            for _ in range(_WARM_UPS):
+                found = self.compute()
+            if logits is None:
+                logits = found.new_empty((most_rows, found.shape[1]))
+        torch.cuda.current_stream(device).wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+            logits[: self._bucket.rows].copy_(self.compute())
+        self._graph, self._logits = graph, logits
+        return logits
+
+    def run(self) -> torch.Tensor:
+        """The logits [rows of the bucket, vocab] of what was loaded. A captured pass's are overwritten by the next of its pool."""
+        if self._graph is None or self._logits is None:
+            return self.compute()
+        self._graph.replay()
+        return self._logits[: self._bucket.rows]
+
+
+def _cut(numbers: Any, shapes: dict[str, tuple[int, ...]], sizes: Sequence[int]) -> dict[str, Any]:
+    """Views of parts of ``numbers``, one behind the other."""
+    ends = np.cumsum(sizes)
+    return {
+        name: numbers[end - size : end].reshape(shape)
+        for (name, shape), size, end in zip(shapes.items(), sizes, ends.tolist(), strict=True)
+    }
+
+
+def _words(visible: npt.NDArray[np.bool_], cells: int) -> npt.NDArray[np.int64]:
+    """int64[rows, words], the bits of bool[rows, seen] in little-endian words enough for ``cells``."""
+    bits = np.zeros((len(visible), -(-cells // WORD) * WORD), np.bool_)
+    bits[:, : visible.shape[1]] = visible
+    return np.packbits(bits, axis=1, bitorder="little").view("<i8")
