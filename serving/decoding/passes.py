@@ -13,7 +13,7 @@ from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument, Unsupported
 from serving.decoding.grid_attention import Bucket
 from serving.decoding.kv_cache import KVCache
-from serving.decoding.static_pass import StaticPass
+from serving.decoding.static_pass import GraphMemory, StaticPass
 from serving.decoding.tree_layout import TreeLayout, chain, lay_out
 
 if TYPE_CHECKING:
@@ -112,15 +112,13 @@ class _StaticPasses:
         cache.finite = True
         self._target, self._cache = target, cache
         self._passes: dict[tuple[int, int, Bucket], StaticPass] = {}
-        self._captures = target.device.type == "cuda"
-        self._pool = torch.cuda.graph_pool_handle() if self._captures else None
-        self._logits: torch.Tensor | None = None
+        self._memory = GraphMemory.on(target.device, MOST_ROWS) if target.device.type == "cuda" else None
 
     def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> None:
         found = self._find(slots, layouts)
-        if self._captures and not found.is_captured:
+        if self._memory is not None and not found.is_captured:
             found.load(slots, layouts)
-            self._logits = found.capture(self._pool, MOST_ROWS, self._logits)
+            found.capture(self._memory)
 
     def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> torch.Tensor:
         found = self._find(slots, layouts)

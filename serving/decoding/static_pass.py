@@ -6,6 +6,7 @@ A CUDA pass over few rows waits for the launches of its kernels, hundreds of the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,28 @@ if TYPE_CHECKING:
 
 _WARM_UPS = 2
 """Passes before a capture: libraries then have made what they make once."""
+
+
+@dataclass(slots=True)
+class GraphMemory:
+    """What the graphs of one cache share: only one of them runs at a time, and none needs what another has left there.
+
+    Attributes:
+        rows: the most of any graph.
+        pool: torch's memory pool; ``stream``: on which they are captured (libraries keep work space for every stream).
+        logits: [rows, vocab], where all of them write their logits; None before the first capture.
+    """
+
+    rows: int
+    pool: Any
+    stream: torch.cuda.Stream
+    logits: torch.Tensor | None = None
+
+    @staticmethod
+    def on(device: torch.device, rows: int) -> GraphMemory:
+        with torch.cuda.device(device):
+            stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's own
+            return GraphMemory(rows, torch.cuda.graph_pool_handle(), stream)
 
 
 class StaticPass:
@@ -109,41 +132,32 @@ class StaticPass:
         return logits
 
     @torch.inference_mode()
-    def capture(self, pool: Any, most_rows: int, logits: torch.Tensor | None) -> torch.Tensor:
+    def capture(self, memory: GraphMemory) -> None:
         """Capture ``compute`` as a CUDA graph. What was loaded must be a real pass: it is computed meanwhile.
-
-        Args:
-            pool: memory that graphs share; only one of them runs at a time, and none needs what another has left there.
-            most_rows: of any graph of the pool.
-            logits: where those write their logits, [most_rows, vocab]; None to make it.
-
-        Returns:
-            ``logits``.
 
         Raises:
             RuntimeError: the model does what cannot be captured, such as asking the device for a number.
         """
-        device = self._target.device
-        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(stream):
-            for _ in range(_WARM_UPS):
-                found = self.compute()
-            if logits is None:
-                logits = found.new_empty((most_rows, found.shape[1]))
-        torch.cuda.current_stream(device).wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
-            logits[: self._bucket.rows].copy_(self.compute())
+        with torch.cuda.device(self._target.device):
+            memory.stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(memory.stream):
+                for _ in range(_WARM_UPS):
+                    found = self.compute()
+                if memory.logits is None:
+                    memory.logits = found.new_empty((memory.rows, found.shape[1]))
+            torch.cuda.current_stream().wait_stream(memory.stream)
+            logits, graph = memory.logits[: self._bucket.rows], torch.cuda.CUDAGraph()
+            # other threads may use the device meanwhile: what they do is not captured, and does not spoil the capture
+            with torch.cuda.graph(graph, pool=memory.pool, stream=memory.stream, capture_error_mode="thread_local"):
+                logits.copy_(self.compute())
         self._graph, self._logits = graph, logits
-        return logits
 
     def run(self) -> torch.Tensor:
-        """The logits [rows of the bucket, vocab] of what was loaded. A captured pass's are overwritten by the next of its pool."""
+        """The logits [rows of the bucket, vocab] of what was loaded. A graph's are overwritten by the next of its memory."""
         if self._graph is None or self._logits is None:
             return self.compute()
         self._graph.replay()
-        return self._logits[: self._bucket.rows]
+        return self._logits
 
 
 def _cut(numbers: Any, shapes: dict[str, tuple[int, ...]], sizes: Sequence[int]) -> dict[str, Any]:
