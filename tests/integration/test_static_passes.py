@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from datastore.errors import InvalidArgument, Unsupported
+from serving.decoding.cost_measurement import time_points
+from serving.decoding.engine import Engine
 from serving.decoding.grid_attention import Bucket, Grid
 from serving.decoding.kv_cache import KVCache, SlabLayer
 from serving.decoding.passes import Passes, bucket_for
@@ -87,6 +89,23 @@ def test_the_text_is_that_of_packed_passes(family: str, temperature: float) -> N
         texts.append([request.generated for request in requests])
     assert texts[0] == texts[1] == texts[2]
     assert [len(text) for text in texts[0]] == [8, 9, 10, 11, 12]
+
+
+def test_an_engine_takes_them_and_measures_them() -> None:
+    """The costs are measured over one cache that is cut anew for every point."""
+    target = Target.wrap(tiny_model())
+    points = [(1, 1, 5), (4, 3, 9), (2, 1, 30)]
+    samples = time_points(target, points, rounds=1, passes="captured")
+    assert [(sample.rows, sample.requests, sample.context) for sample in samples] == [(1, 1, 5), (12, 3, 9), (2, 1, 30)]
+    texts = []
+    for passes in ("packed", "captured"):
+        with Engine(target, slots=2, capacity=64, passes=passes) as engine:
+            generation = engine.generate(PROMPT, SamplingSettings(max_new_tokens=10))
+            list(generation)
+            texts.append(generation.tokens)
+    assert texts[0] == texts[1]
+    with pytest.raises(InvalidArgument, match="passes are 'graphs'"):
+        Engine(target, passes="graphs")
 
 
 def test_what_a_request_leaves_behind_does_not_show() -> None:
