@@ -41,6 +41,7 @@ class Engine:
         slots: int = 8,
         capacity: int = 4096,
         queue: int = 64,
+        passes: str = "auto",
     ) -> None:
         """Allocates the cache and starts the thread.
 
@@ -51,15 +52,18 @@ class Engine:
             slots: requests that are decoded at once, 1..1024.
             capacity: tokens of a request, its prompt and its largest tree included.
             queue: requests that may wait for a slot, 0 or more.
+            passes: auto (captured on CUDA, packed elsewhere), packed, or captured: decoding passes in a few static shapes, which
+                CUDA replays as graphs.
 
         Raises:
             InvalidArgument: a value is out of its range.
             ResourceExhausted: no memory for the cache.
+            Unsupported: ``captured`` passes, and the model has none.
         """
         if queue < 0:
             raise InvalidArgument(f"queue is {queue}; it must be 0 or more")
         self._drafters = dict(drafters or {})
-        self._loop = StepLoop(target, self._drafters, costs, slots, capacity)
+        self._loop = StepLoop(target, self._drafters, costs, slots, capacity, passes)
         self._names = tuple(sorted(self._drafters))
         self._queue = queue
         self._numbers = itertools.count(1)
