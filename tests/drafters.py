@@ -58,9 +58,11 @@ class EveryNode(Planner):
         pass
 
 
-def eager_loop(target: Target, drafters: Mapping[str, Drafter], slots: int = 1, capacity: int = 700) -> StepLoop:
+def eager_loop(
+    target: Target, drafters: Mapping[str, Drafter], slots: int = 1, capacity: int = 700, passes: str = "auto"
+) -> StepLoop:
     """A loop that drafts in every step and verifies every node."""
-    loop = StepLoop(target, drafters, CostModel([1], [1.0]), slots, capacity)
+    loop = StepLoop(target, drafters, CostModel([1], [1.0]), slots, capacity, passes)
     loop.planner = EveryNode()
     return loop
 

@@ -10,6 +10,7 @@ import numpy as np
 from datastore.errors import InvalidArgument
 from serving.decoding.cost_model import CostModel, Sample
 from serving.decoding.kv_cache import KVCache, SlabLayer
+from serving.decoding.passes import Passes
 from serving.decoding.target import Target
 from serving.decoding.tree_layout import chain
 
@@ -29,7 +30,7 @@ Point = tuple[int, int, int]
 """Rows per request, requests, context."""
 
 
-def measure(target: Target, slots: int = 1, budget: float = _QUICK_SECONDS) -> CostModel:
+def measure(target: Target, slots: int = 1, budget: float = _QUICK_SECONDS, passes: str = "auto") -> CostModel:
     """A quick look at up to ``slots`` requests: ten points or fewer, twice at least and over and over for ``budget`` seconds.
 
     A target so slow that two rounds take four times longer is measured at the first points alone, three or more.
@@ -42,7 +43,7 @@ def measure(target: Target, slots: int = 1, budget: float = _QUICK_SECONDS) -> C
         points.insert(2, (1, batch, context))
     if (long := min(_LONG_CONTEXT, limit - sizes[-1])) >= 2 * context:
         points[3:3] = [(1, 1, long), (sizes[len(sizes) // 2], 1, long)]
-    return CostModel.fit(time_points(target, points, budget=budget))
+    return CostModel.fit(time_points(target, points, budget=budget, passes=passes))
 
 
 def grid(contexts: Sequence[int], slots: int, limit: int | None) -> list[Point]:
@@ -77,19 +78,22 @@ def time_points(
     rounds: int | None = None,
     budget: float = float("inf"),
     report: Callable[[int], None] = lambda passes: None,
+    passes: str = "auto",
 ) -> list[Sample]:
     """The fastest pass of ``rounds`` at each point, or of as many as ``budget`` seconds allow; ``report`` is told the passes done.
 
     The fastest, because whatever else the machine does only adds time, and adds it unevenly; in rounds, so that a busy
-    while does not fall on one point. Before, passes warm up until they get no faster.
+    while does not fall on one point. Before, passes warm up until they get no faster. ``passes``: as a ``StepLoop`` has them
+    (``passes.py``).
 
     Raises:
         ResourceExhausted: no memory for the cache.
     """
     cache = target.new_cache(1, max(batch * (size + context) for size, batch, context in points))
     _fill(cache)
+    taken = Passes(target, cache, passes)
     best: dict[Point, float] = {}
-    _warm_up(target, cache, points[0])
+    _warm_up(taken, cache, points[0])
     begin, done = time.perf_counter(), 0
     while rounds is None or done < rounds * len(points):
         spent = time.perf_counter() - begin
@@ -98,28 +102,29 @@ def time_points(
         if spent > _PATIENCE * budget and len(best) >= min(_NEEDED, len(points)):
             break
         point = points[done % len(points)]
-        best[point] = min(best.get(point, np.inf), _time_pass(target, cache, point))
+        best[point] = min(best.get(point, np.inf), _time_pass(taken, cache, point))
         done += 1
         report(done)
     return [Sample(size * batch, batch, context, best[size, batch, context]) for size, batch, context in best]
 
 
-def _warm_up(target: Target, cache: KVCache, point: Point) -> None:
+def _warm_up(passes: Passes, cache: KVCache, point: Point) -> None:
     last = np.inf
     for _ in range(_WARM_UPS):
-        now = _time_pass(target, cache, point)
+        now = _time_pass(passes, cache, point)
         if now > 0.9 * last:
             break
         last = now
 
 
-def _time_pass(target: Target, cache: KVCache, point: Point) -> float:
+def _time_pass(passes: Passes, cache: KVCache, point: Point) -> float:
     size, batch, context = point
     cache.slots, cache.capacity = batch, size + context  # one slab, cut anew for every point
     cache.lengths = np.full(batch, context)
     layouts = [chain(np.zeros(size, np.int64))] * batch
+    passes.prepare(range(batch), layouts, [size] * batch)
     begin = time.perf_counter()
-    target.forward(cache, range(batch), layouts, [size] * batch).logits.argmax(-1).cpu()
+    passes.forward(range(batch), layouts, [size] * batch).logits.argmax(-1).cpu()
     return time.perf_counter() - begin
 
 

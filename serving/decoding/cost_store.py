@@ -22,8 +22,8 @@ from serving.decoding.target import Target
 
 log = logging.getLogger(__name__)
 FORMAT = 1
-KERNELS = 1
-"""Raised when our attention or linear layers change what a pass costs."""
+KERNELS = 2
+"""Raised when our attention, linear layers or kinds of passes change what a pass costs."""
 _MAX_BYTES = 1 << 20
 _TERMS = ("per_request", "per_key", "per_pair")
 _KEYS = {"format", "target", "sizes", "seconds", *_TERMS}
@@ -103,8 +103,9 @@ class FoundCosts:
     ignored: int
 
 
-def find_costs(target: Target, slots: int, file: Path | None = None) -> FoundCosts:
-    """The costs in ``file``; None: those in the user's cache, or a quick look at up to ``slots`` requests if there are none.
+def find_costs(target: Target, slots: int, file: Path | None = None, passes: str = "auto") -> FoundCosts:
+    """The costs in ``file``; None: those in the user's cache, or a quick look at up to ``slots`` requests if there are none,
+    with ``passes`` as a ``StepLoop`` has them.
 
     Raises:
         NotFound, Corruption, Unsupported, InvalidArgument: ``file`` cannot be used, as in ``load_costs``.
@@ -115,7 +116,7 @@ def find_costs(target: Target, slots: int, file: Path | None = None) -> FoundCos
     store = CostStore()
     costs = store.find(key)
     if costs is None:
-        return FoundCosts(measure(target, slots), "measured", store.ignored)
+        return FoundCosts(measure(target, slots, passes=passes), "measured", store.ignored)
     return FoundCosts(costs, str(store.path(key)), 0)
 
 

@@ -50,9 +50,9 @@ class DraftCounts:
         ]
 
 
-def places(tree: DraftTree) -> list[Place]:
-    """Where each node of ``tree`` is counted."""
-    return list(zip(tree.sources.tolist(), tree.depths().tolist(), strict=True))
+def places(tree: DraftTree) -> Counter[Place]:
+    """Where the nodes of ``tree`` are counted, and how many there."""
+    return Counter(zip(tree.sources.tolist(), tree.depths().tolist(), strict=True))
 
 
 def _by_source(counts: Counter[Place]) -> dict[str, int]:

@@ -10,6 +10,8 @@ import numpy.typing as npt
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
+from serving.decoding.transfer import to_device
+
 
 @dataclass(frozen=True, slots=True)
 class LayerShape:
@@ -34,6 +36,9 @@ class KVCache:
 
     Attributes:
         lengths: int64[slots], tokens kept per slot.
+        spare: a row of every layer that belongs to no slot.
+        finite: whether NaN and infinity are written as 0. A pass of static shape reads rows that it then weighs with 0: what
+            a rejected node or a slot's last request left there must not show in a text.
         layers: the transformers cache that the model's forward pass takes.
     """
 
@@ -50,12 +55,14 @@ class KVCache:
         self.slots = slots
         self.capacity = capacity
         self.lengths = np.zeros(slots, np.int64)
+        self.spare = slots * capacity
         self.layers = layers
+        self._device = device
         needed: dict[tuple[int, int], int] = {}
         for form in (form for shape in shapes for form in _forms(shape)):
             needed[form] = needed.get(form, 0) + 1
         self._slabs = {
-            form: torch.empty((count, slots * capacity, *form), dtype=dtype, device=device)
+            form: torch.zeros((count, slots * capacity + 1, *form), dtype=dtype, device=device)
             for form, count in needed.items()
         }
         free = {form: iter(slab) for form, slab in self._slabs.items()}
@@ -66,6 +73,15 @@ class KVCache:
                 layer = SlabLayer(keys, values)
                 layers.layers[number] = layer
                 self._appending.append(layer)
+
+    @property
+    def finite(self) -> bool:
+        return all(layer.finite for layer in self._appending)
+
+    @finite.setter
+    def finite(self, finite: bool) -> None:
+        for layer in self._appending:
+            layer.finite = finite
 
     @property
     def nbytes(self) -> int:
@@ -94,9 +110,8 @@ class KVCache:
             self.lengths[slot] += len(rows)
         source, place = np.concatenate(sources), np.concatenate(places)
         if len(source):
-            moves = torch.from_numpy(np.stack([source, place]))
+            index = to_device(np.stack([source, place]), self._device)
             for slab in self._slabs.values():
-                index = moves.to(slab.device, non_blocking=True)
                 slab[:, index[1]] = slab[:, index[0]]  # the gather is complete before anything is overwritten
 
     def clear(self, slot: int) -> None:
@@ -118,11 +133,15 @@ class SlabLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # transformers 
         self.is_initialized = True
         self.keys, self.values = keys, values
         self.rows = torch.empty(0, dtype=torch.int64)
+        self.finite = False
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """``key_states``, ``value_states``: [1, heads, q, width], the rows of one packed pass."""
+        if self.finite:
+            key_states = key_states.nan_to_num(0.0, 0.0, 0.0)
+            value_states = value_states.nan_to_num(0.0, 0.0, 0.0)
         self.keys.index_copy_(0, self.rows, key_states[0].transpose(0, 1))
         self.values.index_copy_(0, self.rows, value_states[0].transpose(0, 1))
         return self.keys, self.values

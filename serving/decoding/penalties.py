@@ -8,6 +8,7 @@ import torch
 
 from serving.decoding.row_contexts import RowContexts
 from serving.decoding.settings import SamplingSettings
+from serving.decoding.transfer import to_device
 
 
 class Penalties:
@@ -27,9 +28,9 @@ class Penalties:
     def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
         """``logits`` float[rows, vocab], changed in place. The committed text must extend that of the call before."""
         self._count(contexts)
-        tokens = torch.from_numpy(self._distinct).to(logits.device)
-        counts = torch.from_numpy(self._generated[self._distinct]).to(logits.device)
-        drafted, drafted_counts = (torch.from_numpy(array).to(logits.device) for array in self._on_paths(contexts))
+        tokens = to_device(self._distinct, logits.device)
+        counts = to_device(self._generated[self._distinct], logits.device)
+        drafted, drafted_counts = (to_device(array, logits.device) for array in self._on_paths(contexts))
         changed = self._penalised(logits.gather(1, drafted), drafted_counts)
         logits[:, tokens] = self._penalised(logits[:, tokens], counts)
         return logits.scatter_(1, drafted, changed)

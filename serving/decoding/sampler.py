@@ -10,6 +10,7 @@ from serving.decoding.keyed_noise import KeyedNoise
 from serving.decoding.logits_processing import LogitsProcessing
 from serving.decoding.row_contexts import RowContexts
 from serving.decoding.settings import SamplingSettings
+from serving.decoding.transfer import to_device
 
 NO_TOKEN = -1
 """What is drawn behind drafted tokens where no token is allowed: that row must not be followed."""
@@ -89,7 +90,7 @@ class Sampler:
         """The values of ``candidates``, changed in place: each with the noise of its token and position."""
         assert self._noise is not None
         values, length = candidates.values, len(contexts.tokens)
-        depths = torch.from_numpy(contexts.depths).to(values.device)
+        depths = to_device(contexts.depths, values.device)
         if candidates.tokens is not None:
             return values.add_(self._noise.at((length + depths)[:, None], candidates.tokens))
         noise = self._noise.rows(length, contexts.paths.shape[1] + 1)

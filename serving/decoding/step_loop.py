@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from serving.decoding.cost_model import CostModel
 from serving.decoding.draft_counts import places
 from serving.decoding.drafter import Drafter, Proposal, SampledChain, tree_of
 from serving.decoding.memory import memory_guard
+from serving.decoding.passes import Passes
 from serving.decoding.planner import Offer, Planner
 from serving.decoding.proposals import Proposals
 from serving.decoding.request import Request, Step
@@ -55,6 +57,7 @@ class StepLoop:
         costs: CostModel | None = None,
         slots: int = 1,
         capacity: int = 4096,
+        passes: str = "auto",
     ) -> None:
         """Allocates the cache.
 
@@ -63,10 +66,12 @@ class StepLoop:
             costs: the target's costs; None to measure them now if there are drafters.
             slots: requests at once, 1..1024.
             capacity: tokens of a request, prompt and rejected nodes included.
+            passes: auto, packed or captured (``passes.py``).
 
         Raises:
             InvalidArgument: a value is out of its range.
             ResourceExhausted: no memory for the cache.
+            Unsupported: ``captured`` passes, and the model has none.
         """
         if not 1 <= slots <= 1024:
             raise InvalidArgument(f"slots is {slots}; it must be between 1 and 1024")
@@ -76,12 +81,13 @@ class StepLoop:
         self.cache = target.new_cache(slots, capacity)
         self.stats = LoopStats()
         if drafters and costs is None:
-            costs = measure(target, slots)
+            costs = measure(target, slots, passes=passes)
         self.planner = None if costs is None else Planner(costs)
         self._proposals = Proposals(drafters or {}, target)
+        self._passes = Passes(target, self.cache, passes, self._proposals.layers)
         self._names = frozenset(drafters or {})
         self._running: list[Request] = []
-        self._free = list(range(slots))[::-1]
+        self._free = list(range(slots))  # a heap: passes of static shape run over the first slots
 
     @property
     def running(self) -> Sequence[Request]:
@@ -111,7 +117,7 @@ class StepLoop:
         self.require_room(request)
         if not self._free:
             raise ResourceExhausted(f"all {self.cache.slots} slots are taken; wait until one is free")
-        request.slot = self._free.pop()
+        request.slot = heapq.heappop(self._free)
         self.cache.clear(request.slot)
         if request.drafter and self.planner is not None:
             request.account = self.planner.open(request.drafter)
@@ -122,7 +128,7 @@ class StepLoop:
         if request not in self._running:
             return
         self._running.remove(request)
-        self._free.append(request.slot)
+        heapq.heappush(self._free, request.slot)
         request.stats.finish = request.stats.finish or finish
         if request.account is not None:
             self._proposals.release(request)
@@ -151,7 +157,9 @@ class StepLoop:
         clock.lap("draft")
         slots = [turn.request.slot for turn in turns]
         layouts, wanted = [turn.layout for turn in turns], [turn.wanted for turn in turns]
-        read = self.target.forward(self.cache, slots, layouts, wanted, self._proposals.layers)
+        self._passes.prepare(slots, layouts, wanted)
+        clock.lap("other")
+        read = self._passes.forward(slots, layouts, wanted)
         self.target.synchronize()
         clock.lap("forward")
         outcomes = self._verify(turns, read.logits)
@@ -316,7 +324,7 @@ class _Clock:
         self._last = time.perf_counter()
 
     def lap(self, part: str) -> None:
-        """Books the time since the last lap under ``part``."""
+        """Books the time since the last lap under ``part``, with what is there already."""
         now = time.perf_counter()
         self.seconds[part] = self.seconds.get(part, 0.0) + now - self._last
         self._last = now

@@ -17,25 +17,16 @@ from transformers.cache_utils import DynamicCache
 from datastore.errors import Corruption, Internal, InvalidArgument, NotFound, Unsupported
 from serving.decoding import memory, tree_attention
 from serving.decoding.kv_cache import KVCache, LayerShape, Shapes
+from serving.decoding.pass_result import PassResult
 from serving.decoding.row_linear import accelerate as accelerate_layers
-from serving.decoding.tree_attention import Span
+from serving.decoding.split_attention import measure_split
+from serving.decoding.transfer import to_device
+from serving.decoding.tree_attention import PackedRows, Span
 from serving.decoding.tree_layout import TreeLayout, chain
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 PREFILL_CHUNK = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """What a forward pass gives.
-
-    Attributes:
-        logits: float[wanted rows, vocab].
-        features: float[rows, layers, width], the hidden states that were asked for, of all rows; None if none were.
-    """
-
-    logits: torch.Tensor
-    features: torch.Tensor | None
+ATTENTION = ("auto", "masked", "split")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +42,7 @@ class Target:
         context_length: tokens a sequence may have; None if the config does not limit it.
         eos_ids: tokens that end a text.
         shapes: what each layer caches.
+        split_from: from how many cached tokens on a tree's attention is split (``split_attention.py``); infinity for never.
     """
 
     name: str
@@ -60,10 +52,16 @@ class Target:
     context_length: int | None
     eos_ids: frozenset[int]
     shapes: Shapes
+    split_from: float = float("inf")
 
     @staticmethod
     def load(
-        name: str, dtype: str = "auto", device: str = "auto", cache_tokens: int = 4096, accelerate: bool = True
+        name: str,
+        dtype: str = "auto",
+        device: str = "auto",
+        cache_tokens: int = 4096,
+        accelerate: bool = True,
+        attention: str = "auto",
     ) -> Target:
         """Load a model folder or hub name, with its tokenizer.
 
@@ -72,11 +70,11 @@ class Target:
             dtype: auto (as stored), float32, bfloat16, float16 or float64.
             device: auto (cuda if there is one, else cpu) or a torch device.
             cache_tokens: how many tokens of cache must fit beside the weights.
-            accelerate: as for ``wrap``.
+            accelerate, attention: as for ``wrap``.
 
         Raises:
             NotFound: no such folder or model.
-            InvalidArgument: unknown dtype or device.
+            InvalidArgument: unknown dtype, device or attention.
             ResourceExhausted: weights and cache do not fit into the memory available.
             Unsupported: not a causal LM, or one whose cache or attention cannot hold draft trees.
         """
@@ -91,21 +89,27 @@ class Target:
             memory.require_memory(name, *needed, memory.available_memory(place), place)
         with memory.memory_guard(f"model {name}"):
             model = _from_pretrained(AutoModelForCausalLM, name, dtype=kind or "auto").to(place)
-            return Target.wrap(model, _from_pretrained(AutoTokenizer, name), name, accelerate)
+            return Target.wrap(model, _from_pretrained(AutoTokenizer, name), name, accelerate, attention)
 
     @staticmethod
-    def wrap(model: Any, tokenizer: Any = None, name: str = "", accelerate: bool = True) -> Target:
+    def wrap(
+        model: Any, tokenizer: Any = None, name: str = "", accelerate: bool = True, attention: str = "auto"
+    ) -> Target:
         """A target from a model in memory, which it takes over: our attention replaces the model's own.
 
         A few short forward passes with either attention prove that they agree on a draft tree.
 
         With ``accelerate`` the linear layers of a model on a CPU may use a kernel for few rows (``row_linear.py``).
+        ``attention`` of trees: masked, split (``split_attention.py``), or auto: what a measurement of milliseconds says.
 
         Raises:
+            InvalidArgument: another ``attention``.
             Unsupported: they do not, the model's attention cannot be replaced, or it keeps state that is not keys and values.
         """
         from serving.decoding import probe  # it drives a Target
 
+        if attention not in ATTENTION:
+            raise InvalidArgument(f"attention {attention!r} is unknown; use {', '.join(ATTENTION)}")
         model.eval()
         if accelerate:
             accelerate_layers(model)
@@ -122,6 +126,9 @@ class Target:
             context_length=getattr(config, "max_position_embeddings", None),
             eos_ids=_eos_ids(model),
             shapes=shapes,
+            split_from=_split_from(model, shapes)
+            if attention == "auto"
+            else {"masked": float("inf"), "split": 0.0}[attention],
         )
         probe.check_tree_attention(target, expected)
         return target
@@ -156,7 +163,7 @@ class Target:
         layouts: Sequence[TreeLayout],
         wanted: Sequence[int],
         layers: Sequence[int] = (),
-    ) -> Pass:
+    ) -> PassResult:
         """One pass over the rows of several requests, each behind the cached tokens of its slot.
 
         ``wanted``: of how many of its last rows each request wants the logits; they come in order. ``layers``: whose hidden states
@@ -168,15 +175,15 @@ class Target:
             first, cached, size = slot * cache.capacity, int(cache.lengths[slot]), len(layout)
             if cached + size > cache.capacity:
                 raise Internal(f"slot {slot}: {cached} cached tokens and {size} rows; it has {cache.capacity}")
-            spans.append(Span(layout, begin, first, cached))
+            spans.append(Span(layout, begin, first, cached, cached >= self.split_from))
             places.append(np.arange(first + cached, first + cached + size))
             positions.append(cached + layout.depths)
             kept.append(np.arange(begin + size - count, begin + size))
             begin += size
         ids = np.concatenate([layout.tokens for layout in layouts])
-        packed = torch.from_numpy(np.stack([ids, np.concatenate(positions), np.concatenate(places)])).to(self.device)
+        packed = to_device(np.stack([ids, np.concatenate(positions), np.concatenate(places)]), self.device)
         rows = np.concatenate(kept)
-        chosen = None if len(rows) == begin else torch.from_numpy(rows).to(self.device)
+        chosen = None if len(rows) == begin else to_device(rows, self.device)
         return self._run(packed, spans, cache, chosen, layers)
 
     def prefill(
@@ -203,7 +210,7 @@ class Target:
         cache: KVCache,
         kept: torch.Tensor | None,
         layers: Sequence[int],
-    ) -> Pass:
+    ) -> PassResult:
         cache.place(packed[2])
         output = self.model(
             input_ids=packed[0][None],
@@ -211,11 +218,19 @@ class Target:
             past_key_values=cache.layers,
             use_cache=True,
             logits_to_keep=0 if kept is None else kept,
-            suffolk_spans=spans,
+            suffolk_rows=PackedRows(spans),
             output_hidden_states=bool(layers),
         )
-        features = torch.stack([output.hidden_states[layer][0] for layer in layers], 1) if layers else None
-        return Pass(output.logits[0, :, : self.vocab_size], features)
+        return PassResult.of(output, layers, self.vocab_size)
+
+
+def _split_from(model: Any, shapes: Shapes) -> float:
+    """What ``measure_split`` says of the model's first layer with a cache."""
+    config = model.config.get_text_config(decoder=True)
+    shape = next(shape for shape in shapes if shape is not None)
+    longest = getattr(config, "max_position_embeddings", None) or float("inf")
+    heads = getattr(config, "num_attention_heads", shape.heads)
+    return measure_split(heads, shape, model.dtype, model.device, longest)
 
 
 def _eos_ids(model: Any) -> frozenset[int]:
@@ -275,4 +290,4 @@ def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
-__all__ = ["DTYPES", "LayerShape", "Pass", "Target"]
+__all__ = ["DTYPES", "LayerShape", "Target"]

@@ -1,4 +1,5 @@
-"""Attention over the packed rows of a step, registered with transformers under ``NAME``.
+"""Attention over the rows of a step, registered with transformers under ``NAME``; packed rows here, those of a static shape in
+``grid_attention.py``.
 
 All requests' rows lie one behind the other in one sequence, so that linear layers see no padding. Here, and only here, they are
 told apart: a row sees its own slot's cached tokens, its ancestors in its own tree, and itself.
@@ -8,30 +9,52 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from transformers import AttentionInterface
 
 from datastore.errors import Unsupported
+from serving.decoding.split_attention import split_attention
+from serving.decoding.transfer import to_device
 from serving.decoding.tree_layout import TreeLayout
 
 NAME = "suffolk_tree"
-_FOLDED_ROWS = 64
+FOLDED_ROWS = 64
 """Up to so many rows the query heads that share a key head are folded into rows of one head: the keys are then read once."""
 
 
 @dataclass(slots=True)
 class Span:
-    """One request's rows in a packed pass, from row ``begin`` on, behind ``cached`` tokens that begin at cache row ``first``."""
+    """One request's rows in a packed pass, from row ``begin`` on, behind ``cached`` tokens that begin at cache row ``first``.
+
+    ``split``: whether a tree's attention is split where no window hides a cached token (``split_attention.py``).
+    """
 
     layout: TreeLayout
     begin: int
     first: int
     cached: int
+    split: bool = False
     _masks: dict[tuple[int | None, int, torch.dtype], tuple[int, torch.Tensor | None]] = field(default_factory=dict)
+
+    def splits(self, window: int | None) -> bool:
+        """Whether a layer's attention is to be split."""
+        if not self.split or not self.cached or not 1 < len(self.layout) <= FOLDED_ROWS:
+            return False
+        return window is None or self.cached + int(self.layout.depths.max()) < window
+
+    def own_mask(self, fold: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """Additive mask [fold * n, n] of the rows alone."""
+        key = (-1, fold, dtype)
+        if key not in self._masks:
+            self._masks[key] = 0, _additive(self._visible(), fold, dtype, device)
+        mask = self._masks[key][1]
+        assert mask is not None
+        return mask
 
     def mask(
         self, window: int | None, fold: int, dtype: torch.dtype, device: torch.device
@@ -48,16 +71,58 @@ class Span:
         size = len(self.layout)
         skip = 0 if window is None else max(0, self.cached - window + 1)
         seen = np.ones((size, self.cached - skip + size), np.bool_)
-        visible = self.layout.visible
-        seen[:, self.cached - skip :] = np.tri(size, dtype=np.bool_) if visible is None else visible
+        seen[:, self.cached - skip :] = self._visible()
         if window is not None:
             positions = np.concatenate([np.arange(skip, self.cached), self.cached + self.layout.depths])
             seen &= positions[None, :] > (self.cached + self.layout.depths)[:, None] - window
         if seen.all():
             return skip, None
-        hidden = torch.from_numpy(~seen).to(device)
-        mask = torch.zeros(hidden.shape, dtype=dtype, device=device).masked_fill_(hidden, -torch.inf)
-        return skip, mask.repeat(fold, 1)
+        return skip, _additive(seen, fold, dtype, device)
+
+    def _visible(self) -> npt.NDArray[np.bool_]:
+        visible = self.layout.visible
+        return np.tri(len(self.layout), dtype=np.bool_) if visible is None else visible
+
+
+def _additive(seen: npt.NDArray[np.bool_], fold: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """0 where a row sees a key, -inf elsewhere; the rows ``fold`` times one behind the other."""
+    hidden = to_device(~seen, device)
+    mask = torch.zeros(hidden.shape, dtype=dtype, device=device).masked_fill_(hidden, -torch.inf)
+    return mask.repeat(fold, 1)
+
+
+class Rows(Protocol):
+    """The rows of a pass: who they are and what they see."""
+
+    def attend(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        scaling: float,
+        window: int | None,
+        softcap: float | None,
+    ) -> torch.Tensor:
+        """[1, heads, q, value width], the attention of all rows, arguments as in the function ``attend``."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedRows:
+    """The rows of requests one behind the other; attention goes request by request over as many keys as it has."""
+
+    spans: Sequence[Span]
+
+    def attend(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        scaling: float,
+        window: int | None,
+        softcap: float | None,
+    ) -> torch.Tensor:
+        outputs = [_attend_span(query, key, value, span, scaling, window, softcap) for span in self.spans]
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)
 
 
 def attend(
@@ -70,18 +135,16 @@ def attend(
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
-    suffolk_spans: Sequence[Span] | None = None,
+    suffolk_rows: Rows | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """transformers' attention interface. ``query`` [1, heads, q, width]; ``key`` and ``value``: [cache rows, heads, width]."""
-    if suffolk_spans is None:
+    if suffolk_rows is None:
         raise Unsupported("this model belongs to a Target, whose passes alone it takes; load it again for other uses")
     if s_aux is not None:
         raise Unsupported("attention sinks are not supported")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    outputs = [_attend_span(query, key, value, span, scaling, sliding_window, softcap) for span in suffolk_spans]
-    output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)
-    return output.transpose(1, 2), None
+    return suffolk_rows.attend(query, key, value, scaling, sliding_window, softcap).transpose(1, 2), None
 
 
 def _attend_span(
@@ -96,23 +159,27 @@ def _attend_span(
     """[1, heads, n, value width], the attention of one request's rows."""
     size = len(span.layout)
     heads, groups = query.shape[1], query.shape[1] // key.shape[1]
-    folded = groups if size <= _FOLDED_ROWS else 1
-    skip, mask = span.mask(window, folded, query.dtype, query.device)
+    folded = groups if size <= FOLDED_ROWS else 1
+    split = softcap is None and span.splits(window)
+    skip, mask = (0, None) if split else span.mask(window, folded, query.dtype, query.device)
     begin, end = span.first + skip, span.first + span.cached + size
     rows = query[:, :, span.begin : span.begin + size]
     keys, values = key[begin:end].transpose(0, 1)[None], value[begin:end].transpose(0, 1)[None]
     if folded == groups:
         rows = rows.reshape(1, heads // groups, groups * size, rows.shape[-1])
-    if softcap is None:
+    if split:
+        own = span.own_mask(folded, query.dtype, query.device)
+        output = split_attention(rows, keys, values, own, span.cached, scaling)
+    elif softcap is None:
         output = F.scaled_dot_product_attention(
             rows, keys, values, attn_mask=mask, scale=scaling, enable_gqa=folded != groups
         )
     else:
-        output = _capped_attention(rows, keys, values, mask, scaling, softcap)
+        output = capped_attention(rows, keys, values, mask, scaling, softcap)
     return output.reshape(1, heads, size, output.shape[-1])
 
 
-def _capped_attention(
+def capped_attention(
     rows: torch.Tensor,
     keys: torch.Tensor,
     values: torch.Tensor,

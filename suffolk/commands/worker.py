@@ -77,7 +77,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the first of hybrid, datastore and prompt-lookup that is there",
     )
     add_draft_options(drafting)
-    add_device_options(parser.add_argument_group("device"))
+    device = parser.add_argument_group("device")
+    add_device_options(device)
+    device.add_argument(
+        "--passes",
+        choices=("auto", "packed", "captured"),
+        default="auto",
+        help="decoding passes: of any shape, or of a few static shapes, which CUDA replays as graphs (default: %(default)s, "
+        "which captures on CUDA and packs elsewhere)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -109,8 +117,8 @@ def run(args: argparse.Namespace) -> int:
 
         made = {name: make_drafter(name, target.vocab_size, stores, limits) for name in names}
         drafters = {name: drafter for name, drafter in made.items() if drafter is not None}
-        costs = find_costs(target, args.slots, args.costs).costs if drafters else None
-        with Engine(target, drafters, costs, slots=args.slots, capacity=capacity, queue=args.queue) as engine:
+        costs = find_costs(target, args.slots, args.costs, args.passes).costs if drafters else None
+        with Engine(target, drafters, costs, args.slots, capacity, args.queue, args.passes) as engine:
             service = Service(engine, name, max_nodes)
             LOG.info("%s", _facts(service))
             run_until_signal(WorkerServer(config, service))

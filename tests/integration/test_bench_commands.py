@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_retrieval_beside_draftretriever_and_over_grpc(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("draftretriever")
-    path = tmp_path / "out" / "retrieval.json"
+    path = tmp_path / "retrieval.json"
     options = [
         "--queries",
         "30",

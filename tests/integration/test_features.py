@@ -45,14 +45,17 @@ class Follower(MadeUpDrafter):
         return tree
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma3", "opt"])
-def test_each_token_s_features_come_once_and_in_order(family: str) -> None:
+@pytest.mark.parametrize(
+    ("family", "passes"),
+    [("llama", "packed"), ("llama", "captured"), ("gpt2", "packed"), ("gemma3", "captured"), ("opt", "packed")],
+)
+def test_each_token_s_features_come_once_and_in_order(family: str, passes: str) -> None:
     settings = SamplingSettings(max_new_tokens=40)
     target, oracle = Target.wrap(tiny_model(family)), tiny_model(family)
     prompts = {1: list(range(90)) * 3, 2: list(range(50)) * 6, 3: [7]}  # the second is read in two parts
     texts = {number: prompt + plain(target, prompt, settings) for number, prompt in prompts.items()}
     follower = Follower(texts=texts)
-    loop = eager_loop(target, {"follower": follower}, slots=2)
+    loop = eager_loop(target, {"follower": follower}, slots=2, passes=passes)
     waiting = [Request(number, target, prompt, settings, "follower", 6) for number, prompt in prompts.items()]
     accepted = 0
     while waiting or loop.running:

@@ -139,7 +139,7 @@ def test_a_client_that_cancels_or_hangs_up_gives_its_slot_back(target: Target) -
         list(running)
         until(lambda: client.info()["running"] == 0)
         stats = client.info()["stats"]
-        assert stats["finished"] == {"cancelled": 1}
+        assert stats["finished"] == {"cancelled": 3}  # those that never began too
         assert len(running.tokens) <= stats["tokens"] < 3900
         with pytest.raises(Unavailable):
             next(queued)

@@ -1,0 +1,96 @@
+"""Time of one layer's attention of a tree: masked in one, and split into context and tree, in turn.
+
+python -m benchmarks.tree_attention --threads 1
+python -m benchmarks.tree_attention --device cuda --dtype bfloat16 --json results.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from benchmarks.machine import describe_machine
+from benchmarks.table import format_table
+from serving.decoding.kv_cache import LayerShape
+from serving.decoding.split_attention import attention_ways, measure_split, time_in_turn
+from serving.decoding.target import DTYPES
+
+HEADS = {"SmolLM2-135M": (9, 3, 64), "Qwen2.5-0.5B": (14, 2, 64), "Qwen2.5-7B": (28, 4, 128)}
+"""Query heads, key heads, width."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.tree_attention", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--model", help="only the heads of this model", choices=HEADS, action="append")
+    parser.add_argument(
+        "--dtype", choices=DTYPES, action="append", help="may be repeated; float32 and bfloat16 if not given"
+    )
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--contexts", type=int, nargs="+", default=(256, 1024, 4096), help="cached tokens")
+    parser.add_argument("--sizes", type=int, nargs="+", default=(8, 16, 64), help="rows of the tree, up to 64")
+    parser.add_argument("--requests", type=int, nargs="+", default=(1, 8), help="requests in a pass, one call for each")
+    parser.add_argument("--rounds", type=int, default=15, help="turns of each way; one more warms up")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--json", type=Path, help="write all results to this file")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    results: dict[str, Any] = {"machine": describe_machine(), "threads": options.threads, "layers": []}
+    for dtype in options.dtype or ("float32", "bfloat16"):
+        for name in options.model or HEADS:
+            found = _measure(name, dtype, options)
+            results["layers"] += found
+            _show(name, dtype, found, options)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def _measure(name: str, dtype: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Milliseconds of both ways for each context, size and number of requests."""
+    heads, key_heads, width = HEADS[name]
+    shape, kind, device = LayerShape(key_heads, width, width, None), DTYPES[dtype], torch.device(options.device)
+    found = []
+    for requests in options.requests:
+        for context in options.contexts:
+            for size in options.sizes:
+                # each request its own keys, as in a pass: only then they come from memory
+                calls = [attention_ways(context, size, heads, shape, kind, device) for _ in range(requests)]
+                ways = {way: _all(calls, way) for way in calls[0]}
+                times = time_in_turn(ways, options.rounds, device)
+                point: dict[str, Any] = {"model": name, "dtype": dtype, "requests": requests}
+                point |= {"context": context, "size": size}
+                for way, seconds in times.items():
+                    point[way] = {"median": 1000 * median(seconds), "least": 1000 * min(seconds)}
+                found.append(point)
+    return found
+
+
+def _all(calls: list[dict[str, Any]], way: str) -> Any:
+    return lambda: [call[way]() for call in calls][-1]
+
+
+def _show(name: str, dtype: str, found: list[dict[str, Any]], options: argparse.Namespace) -> None:
+    heads, key_heads, width = HEADS[name]
+    device = torch.device(options.device)
+    chosen = measure_split(heads, LayerShape(key_heads, width, width, None), DTYPES[dtype], device)
+    rows = [
+        [
+            *(str(point[key]) for key in ("requests", "context", "size")),
+            point["masked"]["median"],
+            *(point["split"][kind] / point["masked"][kind] for kind in ("median", "least")),
+        ]
+        for point in found
+    ]
+    titles = ["requests", "context", "rows", "masked, ms", "split / masked", "of the least"]
+    print(f"\n{name} {dtype}: a target would split from {chosen} cached tokens on")
+    print(format_table(titles, rows), flush=True)
+
+
+if __name__ == "__main__":
+    main()
