@@ -68,6 +68,10 @@ class Engine:
         )
         if queue < 0:
             raise InvalidArgument(f"queue is {queue}; it must be 0 or more")
+        if costs is not None and not isinstance(costs, CostModel):
+            raise InvalidArgument(
+                f"costs is of type {type(costs).__name__}; give a CostModel, as find_costs(...).costs is"
+            )
         self._drafters = _by_name(drafters)
         self._loop = StepLoop(target, self._drafters, costs, slots, capacity, passes)
         self._names = tuple(sorted(self._drafters))

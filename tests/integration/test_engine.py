@@ -15,6 +15,7 @@ import torch
 from datastore.draft_tree import DraftTree
 from datastore.errors import Internal, InvalidArgument, ResourceExhausted, Unavailable
 from serving.decoding.cost_model import CostModel
+from serving.decoding.cost_store import FoundCosts
 from serving.decoding.drafter import SampledChain
 from serving.decoding.engine import Engine
 from serving.decoding.generation import Generation
@@ -167,6 +168,7 @@ def test_what_cannot_run_is_refused_before_it_waits(
     [
         {"slots": 0}, {"slots": 2000}, {"slots": 2.5}, {"capacity": 1}, {"capacity": "9"}, {"queue": -1},
         {"drafters": [PromptLookupDrafter(VOCAB)]}, {"drafters": {"x": "prompt-lookup"}},
+        {"costs": FoundCosts(CostModel([1], [1.0]), "measured", 0)},
     ],
 )  # fmt: skip
 def test_options_that_cannot_be_are_refused(target: Target, options: dict[str, Any]) -> None:
