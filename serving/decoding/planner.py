@@ -75,6 +75,7 @@ class Planner:
 
         ``requests`` get a token each whatever is chosen, those without an offer too; they have ``context`` cached tokens in the
         mean. The best nodes of all requests together, as many as give the most expected tokens per second; 0 is a normal answer.
+        Prompts must be read in any case: beside them a node must repay its own time at the rate of passes that read none.
         """
         sizes = [len(offer.scores) for offer in offers]
         if not sum(sizes):
@@ -87,13 +88,17 @@ class Planner:
             -scores, kind="stable"
         )  # within a request scores fall, so that its first nodes are chosen first
         promises = np.concatenate([[0.0], np.cumsum(scores[order], dtype=np.float64)])
-        times = self.costs.times(rows + np.arange(len(promises), dtype=np.float64), requests, context)
+        nodes = np.arange(len(promises), dtype=np.float64)
+        unread = requests + sum(offer.verified for offer in offers)
+        alone, beside = (self.costs.times(begin + nodes, requests, context) for begin in (unread, rows))
         stake = _STAKE + sum(offer.account.balance for offer in offers)
-        most = times[0] + self.costs.time(requests, requests, context) * stake / requests
-        rates = np.where(times <= most, (requests + promises) / times, 0.0)
-        best = int(np.argmax(rates))
-        if rates[best] <= rates[0] * _MARGIN:
+        most = self.costs.time(requests, requests, context) * stake / requests
+        allowed = (alone - alone[0] <= most) & (beside - beside[0] <= most)
+        rates = np.where(allowed, (requests + promises) / alone, 0.0)
+        if rates.max() <= rates[0] * _MARGIN:
             return
+        gains = np.where(allowed, promises - rates.max() * (beside - beside[0]), -np.inf)
+        best = int(np.argmax(gains))
         owners = np.repeat(np.arange(len(offers)), sizes)
         for offer, count in zip(offers, np.bincount(owners[order[:best]], minlength=len(offers)).tolist(), strict=True):
             offer.verified += count

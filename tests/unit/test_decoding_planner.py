@@ -78,8 +78,19 @@ def test_requests_without_an_offer_count_too() -> None:
     offer = Offer("one", Purse().open(), np.array([0.5], np.float32))
     planner.choose([offer], 8, 8, 0.0)
     assert offer.verified == 0
-    planner.choose([offer], 2, 8, 0.0)
+    planner.choose([offer], 2, 2, 0.0)
     assert offer.verified == 1
+
+
+def test_beside_a_prompt_a_node_must_repay_its_own_time() -> None:
+    """A pass that reads 300 rows of a prompt gives few tokens a second; nodes of chance 0.1 once seemed to improve on that."""
+    costs = CostModel([1, 8, 400], [8.0, 64.0, 400.0])  # a row of eight takes 8, one more than eight takes 0.857
+    for chance, expected in ((0.1, 0), (0.12, 16)):
+        account = Purse().open()
+        account.balance = 10.0
+        offers = [Offer("one", account, np.full(2, chance, np.float32)) for _ in range(8)]
+        Planner(costs).choose(offers, 8, 308, 0.0)
+        assert sum(offer.verified for offer in offers) == expected
 
 
 def test_one_pass_stakes_little_until_drafts_have_earned_more() -> None:
