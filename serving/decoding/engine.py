@@ -55,13 +55,13 @@ class Engine:
             slots: requests that are decoded at once, 1..1024.
             capacity: tokens of a request, its prompt and its largest tree included.
             queue: requests that may wait for a slot, 0 or more.
-            passes: auto (captured on CUDA, packed elsewhere), packed, or captured: decoding passes in a few static shapes, which
-                CUDA replays as graphs.
+            passes: auto (captured on CUDA, packed elsewhere), packed, captured: decoding passes in a few static shapes, which
+                CUDA replays as graphs; or compiled: on a CPU, by torch and a C++ compiler, which takes a minute or more now.
 
         Raises:
             InvalidArgument: a value is out of its range.
             ResourceExhausted: no memory for the cache.
-            Unsupported: ``captured`` passes, and the model has none.
+            Unsupported: ``captured`` or ``compiled`` passes, and the model has none.
         """
         slots, capacity, queue = (
             whole_number(name, value) for name, value in (("slots", slots), ("capacity", capacity), ("queue", queue))

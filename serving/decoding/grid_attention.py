@@ -66,6 +66,7 @@ class Grid:
         scaling: float,
         window: int | None,
         softcap: float | None,
+        layer: int = 0,
     ) -> torch.Tensor:
         """[1, heads, rows, value width]; ``query`` [1, heads, rows, width], ``key`` and ``value`` [cache rows, heads, width]."""
         slots, cells = self.bucket.slots, self.bucket.cells

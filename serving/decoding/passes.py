@@ -1,16 +1,19 @@
-"""Which kind of forward pass a step takes: packed, of any shape, or static, in a bucket's shape, which CUDA can capture."""
+"""Which kind of forward pass a step takes: packed, of any shape; compiled, the same as one graph; or static, in a bucket's shape,
+which CUDA can capture.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
 
 from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument, Unsupported
+from serving.decoding.compiled_pass import CompiledPass
 from serving.decoding.grid_attention import Bucket
 from serving.decoding.kv_cache import KVCache
 from serving.decoding.pass_result import PassResult
@@ -22,13 +25,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KINDS = ("auto", "packed", "captured")
+KINDS = ("auto", "packed", "captured", "compiled")
 MOST_ROWS = 256
-"""Larger passes have work enough to hide their launches."""
+"""Larger passes have work enough to hide their launches, and what compiling saves."""
 _LEAST_KEYS = 256
 _MOST_PASSES = 64
 """Shapes that are kept; the one that was not used for longest goes first."""
-_TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-2}
+_TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # many models norm in fp32, whatever their dtype
 _LOW_PRECISION_TOLERANCE = 0.2
 """Standard deviations of the logits: rounding is below, a wrong mask or position far above."""
 
@@ -37,32 +40,40 @@ class Passes:
     """The forward passes over one cache. Not thread-safe.
 
     With ``captured`` a pass of up to ``MOST_ROWS`` rows, all of whose logits are wanted, has static shape: captured as a graph
-    on CUDA, computed as it stands elsewhere. Others, such as prompts, are packed. ``auto``: captured on CUDA, packed
-    elsewhere; a model that cannot be captured is then packed, with a warning.
+    on CUDA, computed as it stands elsewhere; with ``compiled``, on a CPU, it runs as a graph that is made at once, for all
+    sizes (``compiled_pass.py``). Others, such as prompts, are packed. ``auto``: captured on CUDA, packed elsewhere; a model
+    that cannot be captured is then packed, with a warning.
     """
 
     def __init__(self, target: Target, cache: KVCache, kind: str = "auto", layers: Sequence[int] = ()) -> None:
-        """Tries a small static pass against a packed one, unless all are packed. ``layers``: whose hidden states all passes give.
+        """Tries small passes of the kind against packed ones, unless all are packed; compiling takes a minute or more.
+
+        ``layers``: whose hidden states all passes give.
 
         Raises:
             InvalidArgument: an unknown kind.
-            Unsupported: ``captured``, and the model's static passes fail or differ.
+            Unsupported: ``captured`` or ``compiled``, and the model's passes of this kind fail or differ.
         """
         if kind not in KINDS:
             raise InvalidArgument(f"passes are {kind!r}; they must be one of {', '.join(KINDS)}")
         self._target, self._cache, self._kind, self._layers = target, cache, kind, tuple(layers)
-        self._static: _StaticPasses | None = None
-        if kind == "captured" or (kind == "auto" and target.device.type == "cuda"):
-            problem = _problem(target)
+        self._special: _SpecialPasses | None = None
+        if kind != "packed" and (kind != "auto" or target.device.type == "cuda"):
+            problem = _problem(target, self._make)
             if problem is None:
-                self._static = _StaticPasses(target, cache, self._layers)
+                self._special = self._make(cache)
             else:
                 self._degrade(problem)
+
+    def _make(self, cache: KVCache) -> _SpecialPasses:
+        if self._kind == "compiled":
+            return _CompiledPasses(self._target, cache, self._layers)
+        return _StaticPasses(self._target, cache, self._layers)
 
     @property
     def are_static(self) -> bool:
         """Whether decoding passes have static shapes."""
-        return self._static is not None
+        return isinstance(self._special, _StaticPasses)
 
     def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> None:
         """Make what ``forward`` with the same arguments makes only once, a graph, so that a clock need not see it.
@@ -70,28 +81,28 @@ class Passes:
         Raises:
             Unsupported: ``captured``, and the pass cannot be.
         """
-        if self._static is None or not _fits(layouts, wanted):
+        if self._special is None or not _fits(layouts, wanted):
             return
         try:
-            self._static.prepare(slots, layouts)
+            self._special.prepare(slots, layouts)
         except RuntimeError as error:  # torch's for whatever CUDA cannot do, memory for the graph included
             self._degrade(_first_line(error))
 
     def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> PassResult:
         """As ``Target.forward``. The result is good until the next pass."""
-        if self._static is not None and _fits(layouts, wanted):
-            return self._static.forward(slots, layouts)
+        if self._special is not None and _fits(layouts, wanted):
+            return self._special.forward(slots, layouts)
         return self._target.forward(self._cache, slots, layouts, wanted, self._layers)
 
     def _degrade(self, problem: str) -> None:
-        if self._kind == "captured":
+        if self._kind != "auto":
             raise Unsupported(
-                f"model {self._target.name}: its passes cannot be captured ({problem}); use packed passes"
+                f"model {self._target.name}: its passes cannot be {self._kind} ({problem}); use packed passes"
             )
         log.warning(
             "model %s: its passes cannot be captured (%s); going on with packed ones", self._target.name, problem
         )
-        self._static = None
+        self._special = None
 
 
 def bucket_for(cache: KVCache, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> Bucket:
@@ -104,6 +115,27 @@ def bucket_for(cache: KVCache, slots: Sequence[int], layouts: Sequence[TreeLayou
         cells=min(_power(int(sizes.max())), cache.capacity),
         keys=min(max(_power(keys), _LEAST_KEYS), cache.capacity),
     )
+
+
+class _SpecialPasses(Protocol):
+    def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> None: ...
+
+    def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> PassResult: ...
+
+
+class _CompiledPasses:
+    """Passes of the target's graph over one cache."""
+
+    def __init__(self, target: Target, cache: KVCache, layers: tuple[int, ...]) -> None:
+        if layers:
+            raise Unsupported("compiled passes give no hidden states, which a drafter asks for")
+        self._cache, self._pass = cache, CompiledPass.of(target)
+
+    def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> None:
+        """Nothing is left to make."""
+
+    def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> PassResult:
+        return self._pass.forward(self._cache, slots, layouts)
 
 
 class _StaticPasses:
@@ -147,28 +179,37 @@ def _power(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
-def _problem(target: Target) -> str | None:
-    """What is wrong with static passes of the model: two requests, one with a small tree, one slot left out between them."""
+def _problem(target: Target, make: Callable[[KVCache], _SpecialPasses]) -> str | None:
+    """What is wrong with special passes of the model: two requests, one with a small tree, one slot left out between them, and
+    one row alone.
+    """
     vocab = target.vocab_size
     ids = (np.arange(12) * 7919 + 17) % vocab
     parents = np.array([-1, 0, -1, 2, 1], np.int32)
     tree = DraftTree(ids[:5].astype(np.int32), parents, np.ones(5, np.float32), np.ones(5, np.uint8))
     layouts = [lay_out(int(ids[9]), tree), chain(ids[10:11])]
-    slots, wanted = [2, 0], [len(layout) for layout in layouts]
     cache = target.new_cache(3, 24)
     target.prefill(ids[:9], cache, 2)
     target.prefill(ids[5:9], cache, 0)
-    expected = target.forward(cache, slots, layouts, wanted).logits
-    static = _StaticPasses(target, cache, ())
+    tried = [([2, 0], layouts), ([0], layouts[1:])]
     try:
-        static.prepare(slots, layouts)
-        found = static.forward(slots, layouts).logits
-    except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
+        special = make(cache)
+        worst = float(np.max([_deviation(target, cache, special, *each) for each in tried]))  # NaN if one is
+    except (Unsupported, RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
         return _first_line(error)
-    deviation = (found - expected).double().square().mean(-1).sqrt().max()
-    share = float(deviation / expected.double().std().clamp(min=1e-9))
     limit = _TOLERANCE.get(target.dtype, _LOW_PRECISION_TOLERANCE)
-    return None if share <= limit else f"they differ from packed ones by {share:.2g} standard deviations"
+    return None if worst <= limit else f"they differ from packed ones by {worst:.2g} standard deviations"
+
+
+def _deviation(
+    target: Target, cache: KVCache, special: _SpecialPasses, slots: Sequence[int], layouts: Sequence[TreeLayout]
+) -> float:
+    """Of a special pass's logits from a packed one's, in standard deviations of these."""
+    expected = target.forward(cache, slots, layouts, [len(layout) for layout in layouts]).logits
+    special.prepare(slots, layouts)
+    found = special.forward(slots, layouts).logits
+    deviation = (found - expected).double().square().mean(-1).sqrt().max()
+    return float(deviation / expected.double().std().clamp(min=1e-9))
 
 
 def _first_line(error: BaseException) -> str:

@@ -23,6 +23,7 @@ import torch.nn.functional as F
 
 from datastore import _native
 from datastore.errors import InvalidArgument
+from serving.decoding.operators import define_operator
 
 MOST_ROWS = 64
 
@@ -67,6 +68,8 @@ class RowLinear(torch.nn.Linear):
     """A ``torch.nn.Linear`` that uses the kernel in inference mode for the numbers of rows in ``kernel_rows``."""
 
     kernel_rows: frozenset[int]
+    kernel_bits: int
+    """The same as a signed number of 64 bits, bit i for i + 1 rows, as an operator can be told it."""
 
     @staticmethod
     def take_over(layer: torch.nn.Linear, kernel_rows: frozenset[int]) -> RowLinear:
@@ -74,11 +77,17 @@ class RowLinear(torch.nn.Linear):
         layer.__class__ = RowLinear
         assert isinstance(layer, RowLinear)
         layer.kernel_rows = kernel_rows
+        bits = sum(1 << rows - 1 for rows in kernel_rows)
+        layer.kernel_bits = bits - (bits >> MOST_ROWS - 1 << MOST_ROWS)
         return layer
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002  # torch's own name for it
+        if torch.compiler.is_compiling():
+            if torch.is_grad_enabled() or not self.weight.is_cpu:
+                return super().forward(input)
+            return torch.ops.suffolk.row_linear(input, self.weight, self.bias, self.kernel_bits)  # type: ignore[no-any-return]
         rows = input.numel() // max(1, input.shape[-1])
-        if rows in self.kernel_rows and torch.is_inference_mode_enabled() and not torch.compiler.is_compiling():
+        if rows in self.kernel_rows and torch.is_inference_mode_enabled():
             weight, bias = self.weight, self.bias
             if _problem(input, weight, bias) is None:
                 return _product(input, weight, bias)
@@ -104,6 +113,20 @@ def row_linear(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | No
     if problem is not None:
         raise InvalidArgument(f"row_linear: {problem}; use torch.nn.functional.linear")
     return _product(rows, weight, bias)
+
+
+def _linear(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, kernel_bits: int) -> torch.Tensor:
+    """The operator ``suffolk::row_linear``: what ``RowLinear`` does, in one piece, for a compiled graph of any number of rows."""
+    count = rows.numel() // max(1, rows.shape[-1])
+    if 1 <= count <= MOST_ROWS and kernel_bits >> count - 1 & 1 and _problem(rows, weight, bias) is None:
+        return _product(rows, weight, bias)
+    return F.linear(rows, weight, bias)
+
+
+def _shape_of_linear(
+    rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, kernel_bits: int
+) -> torch.Tensor:
+    return rows.new_empty((*rows.shape[:-1], weight.shape[0]))
 
 
 def _problem(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> str | None:
@@ -223,3 +246,8 @@ def _seconds(
     begin = time.perf_counter()
     linear(rows, weight)
     return time.perf_counter() - begin
+
+
+define_operator(
+    "row_linear(Tensor rows, Tensor weight, Tensor? bias, int kernel_bits) -> Tensor", _linear, _shape_of_linear
+)

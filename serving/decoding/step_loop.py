@@ -66,12 +66,12 @@ class StepLoop:
             costs: the target's costs; None to measure them now if there are drafters.
             slots: requests at once, 1..1024.
             capacity: tokens of a request, prompt and rejected nodes included.
-            passes: auto, packed or captured (``passes.py``).
+            passes: auto, packed, captured or compiled (``passes.py``).
 
         Raises:
             InvalidArgument: a value is out of its range.
             ResourceExhausted: no memory for the cache.
-            Unsupported: ``captured`` passes, and the model has none.
+            Unsupported: ``captured`` or ``compiled`` passes, and the model has none.
         """
         if not 1 <= slots <= 1024:
             raise InvalidArgument(f"slots is {slots}; it must be between 1 and 1024")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ from serving.decoding.split_attention import measure_split
 from serving.decoding.transfer import to_device
 from serving.decoding.tree_attention import PackedRows, Span
 from serving.decoding.tree_layout import TreeLayout, chain
+
+if TYPE_CHECKING:
+    from serving.decoding.compiled_pass import CompiledPass
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 PREFILL_CHUNK = 512
@@ -43,6 +46,7 @@ class Target:
         eos_ids: tokens that end a text.
         shapes: what each layer caches.
         split_from: from how many cached tokens on a tree's attention is split (``split_attention.py``); infinity for never.
+        compiled: its compiled pass, once it has one (``compiled_pass.py``).
     """
 
     name: str
@@ -53,6 +57,7 @@ class Target:
     eos_ids: frozenset[int]
     shapes: Shapes
     split_from: float = float("inf")
+    compiled: list[CompiledPass] = field(default_factory=list, repr=False, compare=False)
 
     @staticmethod
     def load(
@@ -169,22 +174,32 @@ class Target:
         ``wanted``: of how many of its last rows each request wants the logits; they come in order. ``layers``: whose hidden states
         are wanted, 0..``self.layers``. The caller says afterwards what the cache keeps.
         """
-        spans, places, positions, kept = [], [], [], []
+        packed, rows = self.place(cache, slots, layouts)
+        ends = np.cumsum([len(layout) for layout in layouts])
+        chosen = np.concatenate([np.arange(end - count, end) for end, count in zip(ends, wanted, strict=True)])
+        kept = None if len(chosen) == packed.shape[1] else to_device(chosen, self.device)
+        return self._run(packed, rows, cache, kept, layers)
+
+    def place(
+        self, cache: KVCache, slots: Sequence[int], layouts: Sequence[TreeLayout]
+    ) -> tuple[torch.Tensor, PackedRows]:
+        """Where the rows of the next pass stand: int64[3, rows] (token ids, positions, cache rows, of which the cache is told), and
+        what they see.
+        """
+        spans, places, positions = [], [], []
         begin = 0
-        for slot, layout, count in zip(slots, layouts, wanted, strict=True):
+        for slot, layout in zip(slots, layouts, strict=True):
             first, cached, size = slot * cache.capacity, int(cache.lengths[slot]), len(layout)
             if cached + size > cache.capacity:
                 raise Internal(f"slot {slot}: {cached} cached tokens and {size} rows; it has {cache.capacity}")
             spans.append(Span(layout, begin, first, cached, cached >= self.split_from))
             places.append(np.arange(first + cached, first + cached + size))
             positions.append(cached + layout.depths)
-            kept.append(np.arange(begin + size - count, begin + size))
             begin += size
         ids = np.concatenate([layout.tokens for layout in layouts])
         packed = to_device(np.stack([ids, np.concatenate(positions), np.concatenate(places)]), self.device)
-        rows = np.concatenate(kept)
-        chosen = None if len(rows) == begin else to_device(rows, self.device)
-        return self._run(packed, spans, cache, chosen, layers)
+        cache.place(packed[2])
+        return packed, PackedRows(spans)
 
     def prefill(
         self, tokens: Sequence[int] | npt.NDArray[np.integer[Any]], cache: KVCache, slot: int = 0
@@ -206,19 +221,18 @@ class Target:
     def _run(
         self,
         packed: torch.Tensor,
-        spans: list[Span],
+        rows: PackedRows,
         cache: KVCache,
         kept: torch.Tensor | None,
         layers: Sequence[int],
     ) -> PassResult:
-        cache.place(packed[2])
         output = self.model(
             input_ids=packed[0][None],
             position_ids=packed[1][None],
             past_key_values=cache.layers,
             use_cache=True,
             logits_to_keep=0 if kept is None else kept,
-            suffolk_rows=PackedRows(spans),
+            suffolk_rows=rows,
             output_hidden_states=bool(layers),
         )
         return PassResult.of(output, layers, self.vocab_size)

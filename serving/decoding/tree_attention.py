@@ -102,8 +102,9 @@ class Rows(Protocol):
         scaling: float,
         window: int | None,
         softcap: float | None,
+        layer: int,
     ) -> torch.Tensor:
-        """[1, heads, q, value width], the attention of all rows, arguments as in the function ``attend``."""
+        """[1, heads, q, value width], the attention of all rows in a layer, arguments as in the function ``attend``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,7 @@ class PackedRows:
         scaling: float,
         window: int | None,
         softcap: float | None,
+        layer: int = 0,
     ) -> torch.Tensor:
         outputs = [_attend_span(query, key, value, span, scaling, window, softcap) for span in self.spans]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)
@@ -144,7 +146,8 @@ def attend(
     if s_aux is not None:
         raise Unsupported("attention sinks are not supported")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return suffolk_rows.attend(query, key, value, scaling, sliding_window, softcap).transpose(1, 2), None
+    output = suffolk_rows.attend(query, key, value, scaling, sliding_window, softcap, getattr(module, "layer_idx", 0))
+    return output.transpose(1, 2), None
 
 
 def _attend_span(

@@ -81,10 +81,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_device_options(device)
     device.add_argument(
         "--passes",
-        choices=("auto", "packed", "captured"),
+        choices=("auto", "packed", "captured", "compiled"),
         default="auto",
-        help="decoding passes: of any shape, or of a few static shapes, which CUDA replays as graphs (default: %(default)s, "
-        "which captures on CUDA and packs elsewhere)",
+        help="decoding passes: packed, of any shape; captured, of a few static shapes, which CUDA replays as graphs; or "
+        "compiled, on a CPU, by torch and a C++ compiler: minutes at the first start, less later, because torch keeps what it "
+        "compiled in TORCHINDUCTOR_CACHE_DIR (default: %(default)s, which captures on CUDA and packs elsewhere)",
     )
 
 
