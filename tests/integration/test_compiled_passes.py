@@ -89,12 +89,13 @@ def test_the_kernel_is_an_operator_in_the_graph(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_operator_gives_the_kernels_own_bits() -> None:
     layer: Any = torch.nn.Sequential(torch.nn.Linear(300, 400))
-    taken = RowLinear.take_over(layer[0], frozenset({1, 3, 64}))
-    for count in (1, 2, 3, 63, 64, 65):
-        rows = torch.randn(1, count, 300)
-        found = torch.ops.suffolk.row_linear(rows, taken.weight, taken.bias, taken.kernel_bits)
-        with torch.inference_mode():
-            assert torch.equal(found, taken(rows))
+    for many in (False, True):
+        taken = RowLinear.take_over(layer[0], frozenset({1, 3, 64}), many)
+        for count in (1, 2, 3, 63, 64, 65, 200):
+            rows = torch.randn(1, count, 300)
+            found = torch.ops.suffolk.row_linear(rows, taken.weight, taken.bias, taken.kernel_bits, many)
+            with torch.inference_mode():
+                assert torch.equal(found, taken(rows))
     assert accelerate(layer) == 0  # it is one already
 
 

@@ -233,3 +233,21 @@ def test_a_target_can_be_wrapped_without(eager):
     model = tiny_model("llama").float()
     Target.wrap(model)
     assert any(isinstance(layer, RowLinear) for layer in model.modules())
+
+
+@pytest.mark.parametrize(("many", "expected"), [(0.9, True), (1.1, False)])
+def test_long_passes_take_what_is_faster_for_them(monkeypatch, many, expected):
+    """On a processor without bf16 units torch's product over a prompt took seven times as long: minutes for a large model."""
+    monkeypatch.setattr(layers, "_MIN_WEIGHTS", 1)
+    monkeypatch.setattr(
+        layers, "_seconds", lambda linear, x, w: 1.0 if linear is F.linear else many if len(x) > MOST_ROWS else 0.5
+    )
+    model = torch.nn.Sequential(torch.nn.Linear(64, 48))
+    assert accelerate(model) == 1
+    x, calls = torch.randn(MOST_ROWS + 1, 64), []
+    product = layers._product
+    monkeypatch.setattr(layers, "_product", lambda *operands: calls.append(len(operands[0])) or product(*operands))
+    with torch.inference_mode():
+        model(x[:MOST_ROWS])
+        model(x)
+    assert calls == [MOST_ROWS, MOST_ROWS + 1][: 1 + expected]
