@@ -21,15 +21,13 @@ from datastore.errors import Unsupported
 from serving.decoding.kv_cache import KVCache
 from serving.decoding.operators import define_operator
 from serving.decoding.pass_result import PassResult
-from serving.decoding.tree_attention import PackedRows
+from serving.decoding.tree_attention import PackedRows, Terms
 from serving.decoding.tree_layout import TreeLayout
 
 if TYPE_CHECKING:
     from serving.decoding.target import Target
 
 log = logging.getLogger(__name__)
-
-_NO_WINDOW, _NO_CAP = -1, -1.0
 
 _pass: ContextVar[tuple[list[Any], PackedRows]] = ContextVar("suffolk_pass")
 """The cache's layers and the rows of the pass that this thread computes."""
@@ -99,18 +97,8 @@ class CompiledPass:
 class _OperatorRows:
     """The rows of whichever pass is computed: attention is a call of the operator."""
 
-    def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scaling: float,
-        window: int | None,
-        softcap: float | None,
-        layer: int,
-    ) -> torch.Tensor:
-        window, softcap = _NO_WINDOW if window is None else window, _NO_CAP if softcap is None else softcap
-        output: torch.Tensor = torch.ops.suffolk.attend(query, key, value, layer, scaling, window, softcap)
+    def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
+        output: torch.Tensor = torch.ops.suffolk.attend(query, key, value, *terms)
         return output.transpose(1, 2)
 
 
@@ -152,26 +140,21 @@ def _no_guards(guards: Sequence[object]) -> list[bool]:
     return [False] * len(guards)
 
 
-def _attend(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, layer: int, scaling: float, window: int, softcap: float
-) -> torch.Tensor:
+def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *terms: Any) -> torch.Tensor:
     """[1, rows, heads, value width], contiguous; ``key`` and ``value`` are those of the pass alone."""
     layers, rows = _pass.get()
-    keys, values = layers[layer].update(key, value)
-    window_or_none = None if window == _NO_WINDOW else window
-    softcap_or_none = None if softcap == _NO_CAP else softcap
-    return rows.attend(query, keys, values, scaling, window_or_none, softcap_or_none).transpose(1, 2).contiguous()
+    found = Terms(*terms)
+    keys, values = layers[found.layer].update(key, value)
+    return rows.attend(query, keys, values, found).transpose(1, 2).contiguous()
 
 
-def _shape_of_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, layer: int, scaling: float, window: int, softcap: float
-) -> torch.Tensor:
+def _shape_of_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *terms: Any) -> torch.Tensor:
     batch, heads, rows, _ = query.shape
     return query.new_empty((batch, rows, heads, value.shape[-1]))
 
 
 define_operator(
-    "attend(Tensor query, Tensor key, Tensor value, int layer, float scaling, int window, float softcap) -> Tensor",
+    "attend(Tensor query, Tensor key, Tensor value, float scaling, int? window, float? softcap, int layer) -> Tensor",
     _attend,
     _shape_of_attention,
 )

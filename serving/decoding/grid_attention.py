@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 import torch.nn.functional as F
 
-from serving.decoding.tree_attention import capped_attention
+from serving.decoding.tree_attention import Terms, capped_attention
 
 WORD = 64
 """Bits of a number of ``ancestors``."""
@@ -58,27 +58,18 @@ class Grid:
     ancestors: torch.Tensor
     _masks: dict[tuple[int | None, int, torch.dtype], torch.Tensor] = field(default_factory=dict)
 
-    def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scaling: float,
-        window: int | None,
-        softcap: float | None,
-        layer: int = 0,
-    ) -> torch.Tensor:
+    def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
         """[1, heads, rows, value width]; ``query`` [1, heads, rows, width], ``key`` and ``value`` [cache rows, heads, width]."""
         slots, cells = self.bucket.slots, self.bucket.cells
         heads, key_heads = query.shape[1], key.shape[1]
         fold = heads // key_heads
         rows = query[0].index_select(1, self.members).view(key_heads, fold, slots, cells, -1)
         rows = rows.permute(2, 0, 1, 3, 4).reshape(slots, key_heads, fold * cells, -1)
-        keys, values, mask = self._cached(key), self._cached(value), self._mask(window, fold, query.dtype)
-        if softcap is None:
-            output = F.scaled_dot_product_attention(rows, keys, values, attn_mask=mask, scale=scaling)
+        keys, values, mask = self._cached(key), self._cached(value), self._mask(terms.window, fold, query.dtype)
+        if terms.softcap is None:
+            output = F.scaled_dot_product_attention(rows, keys, values, attn_mask=mask, scale=terms.scaling)
         else:
-            output = capped_attention(rows, keys, values, mask, scaling, softcap)
+            output = capped_attention(rows, keys, values, mask, terms.scaling, terms.softcap)
         output = output.reshape(slots, key_heads, fold, cells, -1).permute(1, 2, 0, 3, 4)
         return output.reshape(heads, slots * cells, -1).index_select(1, self.places)[None]
 

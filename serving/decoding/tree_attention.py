@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -91,20 +91,25 @@ def _additive(seen: npt.NDArray[np.bool_], fold: int, dtype: torch.dtype, device
     return mask.repeat(fold, 1)
 
 
+class Terms(NamedTuple):
+    """How a layer attends.
+
+    Attributes:
+        scaling: of the scores; ``window``: how far back a row looks, None for all; ``softcap``: None, or what caps scores.
+        layer: its number.
+    """
+
+    scaling: float
+    window: int | None
+    softcap: float | None
+    layer: int = 0
+
+
 class Rows(Protocol):
     """The rows of a pass: who they are and what they see."""
 
-    def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scaling: float,
-        window: int | None,
-        softcap: float | None,
-        layer: int,
-    ) -> torch.Tensor:
-        """[1, heads, q, value width], the attention of all rows in a layer, arguments as in the function ``attend``."""
+    def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
+        """[1, heads, q, value width], the attention of all rows in a layer; tensors as in the function ``attend``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +118,8 @@ class PackedRows:
 
     spans: Sequence[Span]
 
-    def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scaling: float,
-        window: int | None,
-        softcap: float | None,
-        layer: int = 0,
-    ) -> torch.Tensor:
-        outputs = [_attend_span(query, key, value, span, scaling, window, softcap) for span in self.spans]
+    def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
+        outputs = [_attend_span(query, key, value, span, terms) for span in self.spans]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)
 
 
@@ -146,8 +142,8 @@ def attend(
     if s_aux is not None:
         raise Unsupported("attention sinks are not supported")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    output = suffolk_rows.attend(query, key, value, scaling, sliding_window, softcap, getattr(module, "layer_idx", 0))
-    return output.transpose(1, 2), None
+    terms = Terms(scaling, sliding_window, softcap, getattr(module, "layer_idx", 0))
+    return suffolk_rows.attend(query, key, value, terms).transpose(1, 2), None
 
 
 def _attend_span(
@@ -155,16 +151,14 @@ def _attend_span(
     key: torch.Tensor,
     value: torch.Tensor,
     span: Span,
-    scaling: float,
-    window: int | None,
-    softcap: float | None,
+    terms: Terms,
 ) -> torch.Tensor:
     """[1, heads, n, value width], the attention of one request's rows."""
     size = len(span.layout)
     heads, groups = query.shape[1], query.shape[1] // key.shape[1]
     folded = groups if size <= FOLDED_ROWS else 1
-    split = softcap is None and span.splits(window)
-    skip, mask = (0, None) if split else span.mask(window, folded, query.dtype, query.device)
+    split = terms.softcap is None and span.splits(terms.window)
+    skip, mask = (0, None) if split else span.mask(terms.window, folded, query.dtype, query.device)
     begin, end = span.first + skip, span.first + span.cached + size
     rows = query[:, :, span.begin : span.begin + size]
     keys, values = key[begin:end].transpose(0, 1)[None], value[begin:end].transpose(0, 1)[None]
@@ -172,13 +166,13 @@ def _attend_span(
         rows = rows.reshape(1, heads // groups, groups * size, rows.shape[-1])
     if split:
         own = span.own_mask(folded, query.dtype, query.device)
-        output = split_attention(rows, keys, values, own, span.cached, scaling)
-    elif softcap is None:
+        output = split_attention(rows, keys, values, own, span.cached, terms.scaling)
+    elif terms.softcap is None:
         output = F.scaled_dot_product_attention(
-            rows, keys, values, attn_mask=mask, scale=scaling, enable_gqa=folded != groups
+            rows, keys, values, attn_mask=mask, scale=terms.scaling, enable_gqa=folded != groups
         )
     else:
-        output = capped_attention(rows, keys, values, mask, scaling, softcap)
+        output = capped_attention(rows, keys, values, mask, terms.scaling, terms.softcap)
     return output.reshape(1, heads, size, output.shape[-1])
 
 
