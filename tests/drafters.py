@@ -109,6 +109,13 @@ def eager_decoder(target: Target, drafter: Drafter | None, max_nodes: int = 64) 
     return EagerDecoder(target, drafter, max_nodes)
 
 
+def alone(target: Target, prompt: Sequence[int], settings: SamplingSettings) -> list[int]:
+    """What the target says without company and drafter."""
+    run = eager_decoder(target, None).generate(prompt, settings)
+    list(run)
+    return run.tokens
+
+
 def tree(tokens: Sequence[int], parents: Sequence[int], scores: Sequence[float] | None = None) -> DraftTree:
     size = len(tokens)
     values = np.ones(size) if scores is None else np.asarray(scores)

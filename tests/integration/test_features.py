@@ -16,7 +16,7 @@ from serving.decoding.engine import Engine
 from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
-from tests.drafters import MadeUpDrafter, eager_loop, random_tree
+from tests.drafters import MadeUpDrafter, alone, eager_loop, random_tree
 from tests.tiny_models import VOCAB, tiny_model
 
 LAYERS = (0, 1, 2)
@@ -53,7 +53,7 @@ def test_each_token_s_features_come_once_and_in_order(family: str, passes: str) 
     settings = SamplingSettings(max_new_tokens=40)
     target, oracle = Target.wrap(tiny_model(family)), tiny_model(family)
     prompts = {1: list(range(90)) * 3, 2: list(range(50)) * 6, 3: [7]}  # the second is read in two parts
-    texts = {number: prompt + plain(target, prompt, settings) for number, prompt in prompts.items()}
+    texts = {number: prompt + alone(target, prompt, settings) for number, prompt in prompts.items()}
     follower = Follower(texts=texts)
     loop = eager_loop(target, {"follower": follower}, slots=2, passes=passes)
     waiting = [Request(number, target, prompt, settings, "follower", 6) for number, prompt in prompts.items()]
@@ -84,7 +84,7 @@ def test_each_drafter_gets_its_own_layers_and_a_fault_costs_drafts_only() -> Non
         running = {name: engine.generate([3, 1, 4], settings, name) for name in [*drafters, "none"]}
         for generation in running.values():
             list(generation)
-            assert generation.tokens == plain(target, [3, 1, 4], settings)
+            assert generation.tokens == alone(target, [3, 1, 4], settings)
     for name, count in (("first", 1), ("last", 2)):
         (parts,) = drafters[name].features.values()
         assert {tuple(part.shape[1:]) for part in parts} == {(count, 32)}
@@ -95,13 +95,3 @@ def test_each_drafter_gets_its_own_layers_and_a_fault_costs_drafts_only() -> Non
 def test_layers_that_the_model_has_not_are_refused(layers: tuple[int, ...]) -> None:
     with pytest.raises(InvalidArgument, match="drafter one wants hidden states of layers .* has 0..2"):
         Engine(Target.wrap(tiny_model()), {"one": Follower(layers)}, CostModel([1], [1.0]), capacity=100)
-
-
-def plain(target: Target, prompt: list[int], settings: SamplingSettings) -> list[int]:
-    """What the target says without a drafter."""
-    loop = eager_loop(target, {})
-    request = Request(1, target, prompt, settings)
-    loop.join(request)
-    while loop.running:
-        loop.step()
-    return request.generated

@@ -1,0 +1,170 @@
+"""What goes wrong in drafters, users' functions, readers and the model: who learns of it, and who goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from datastore.draft_tree import DraftTree
+from datastore.errors import Internal, InvalidArgument, Unavailable
+from serving.decoding.cost_model import CostModel
+from serving.decoding.engine import Engine
+from serving.decoding.request import Request
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.target import Target
+from serving.drafters.prompt_lookup import PromptLookupDrafter
+from tests.drafters import MadeUpDrafter, alone, eager_loop, tree
+from tests.tiny_models import VOCAB, tiny_model
+
+PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
+LONG = SamplingSettings(max_new_tokens=400)
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    return Target.wrap(tiny_model())
+
+
+def test_an_engine_that_dies_tells_everybody() -> None:
+    target = Target.wrap(tiny_model())
+    with Engine(target, slots=1, capacity=500) as engine:
+        generations = [engine.generate(PROMPT, LONG) for _ in range(2)]
+        next(generations[0])
+        target.model.forward = broken
+        for generation in generations:
+            with pytest.raises(Exception, match="the device is gone"):
+                list(generation)
+            assert generation.stats.finish == "error"
+        with pytest.raises(Unavailable, match="the engine has died .*the device is gone.*; start it again"):
+            engine.generate(PROMPT, LONG)
+        assert engine.death is not None
+
+
+def broken(*args: Any, **kwargs: Any) -> Any:
+    raise RuntimeError("the device is gone")
+
+
+def test_a_drafter_that_fails_in_every_way_costs_drafts_only(target: Target) -> None:
+    class Failing(MadeUpDrafter):
+        def observe(self, request_id: int, tokens: Any) -> None:
+            raise KeyError(request_id)
+
+        def release(self, request_id: int) -> None:
+            raise ZeroDivisionError
+
+    def fail(request: Any) -> DraftTree:
+        raise RuntimeError("no draft")
+
+    drafters = {"failing": Failing(fail), "forgetful": Failing(lambda request: DraftTree.empty())}
+    with Engine(target, drafters, CostModel([1], [1.0]), slots=2, capacity=500) as engine:
+        generations = {name: engine.generate(PROMPT, SamplingSettings(max_new_tokens=30), name) for name in drafters}
+        for generation in generations.values():
+            list(generation)
+            assert generation.tokens == alone(target, PROMPT, SamplingSettings(max_new_tokens=30))
+    assert generations["failing"].stats.missed["RuntimeError"] > 0
+    assert generations["forgetful"].stats.missed["KeyError"] > 0
+
+
+@pytest.mark.parametrize("fault", [SystemExit(3), asyncio.CancelledError(), GeneratorExit()])
+def test_exceptions_that_are_no_errors_cost_drafts_only(target: Target, fault: BaseException) -> None:
+    """They once ended the engine's thread without a word, and everybody waited for ever."""
+
+    def give_up(request: Any) -> DraftTree:
+        raise fault
+
+    settings = SamplingSettings(max_new_tokens=20)
+    with Engine(target, {"one": MadeUpDrafter(give_up)}, CostModel([1], [1.0]), slots=2, capacity=500) as engine:
+        generation = engine.generate(PROMPT, settings, "one")
+        list(generation)
+        assert generation.tokens == alone(target, PROMPT, settings)
+        assert generation.stats.missed[type(fault).__name__] > 0
+
+
+def test_whatever_ends_the_thread_is_told(target: Target) -> None:
+    def interrupt(texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        raise KeyboardInterrupt
+
+    with Engine(target, slots=1, capacity=500) as engine:
+        generation = engine.generate(PROMPT, replace(LONG, processors=(interrupt,)))
+        with pytest.raises(Internal, match="KeyboardInterrupt"):
+            list(generation)
+        assert engine.death is not None
+        with pytest.raises(Unavailable, match="has died"):
+            engine.generate(PROMPT)
+
+
+def test_a_miss_is_counted_for_those_who_missed_a_draft(target: Target) -> None:
+    """Eight bad trees of one call were once counted for each of eight requests: 64."""
+
+    class Counting(MadeUpDrafter):
+        missed = 0
+
+        def stats(self) -> dict[str, float]:
+            return {"missed Corruption": self.missed}
+
+    def draft(request: Any) -> DraftTree:
+        if len(request.tokens) % 2:
+            return tree([1], [-1])
+        drafter.missed += 1
+        return DraftTree.empty()
+
+    drafter = Counting(draft)
+    loop = eager_loop(target, {"one": drafter}, slots=2)
+    requests = [
+        Request(number, target, PROMPT[number:], SamplingSettings(max_new_tokens=9), "one") for number in (0, 1)
+    ]
+    for request in requests:
+        loop.join(request)
+    while loop.running:
+        loop.step()
+    assert drafter.missed > 0
+    assert sum(request.stats.missed["Corruption"] for request in requests) == drafter.missed
+
+
+def test_an_event_loop_that_is_gone_harms_nobody(target: Target) -> None:
+    """A reader that gave up left its event behind, in a loop that closed: setting it killed the engine."""
+    with Engine(target, slots=1, capacity=500) as engine:
+        held, go = threading.Event(), threading.Event()
+
+        def wait(texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            held.set()
+            go.wait()
+            return scores
+
+        generation = engine.generate(PROMPT, SamplingSettings(max_new_tokens=5, processors=(wait,)))
+
+        async def give_up() -> None:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(generation), 0.05)
+            assert not generation._waiters
+
+        assert held.wait(10)
+        asyncio.run(give_up())
+        closed = asyncio.new_event_loop()
+        closed.close()
+        generation._waiters.append((closed, asyncio.Event()))
+        go.set()
+        assert len([token for step in generation for token in step.tokens]) == 5
+        assert engine.death is None
+
+
+def test_a_request_whose_own_function_fails_ends_alone(target: Target) -> None:
+    def fail(texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        if texts.shape[1] == len(PROMPT) + 3:
+            raise KeyError("grammar")
+        return scores
+
+    drafters = {"prompt-lookup": PromptLookupDrafter(VOCAB)}
+    with Engine(target, drafters, CostModel([1], [1.0]), slots=2, capacity=500) as engine:
+        failing = engine.generate(PROMPT, SamplingSettings(20, processors=(fail,)), "prompt-lookup")
+        other = engine.generate(PROMPT, SamplingSettings(20))
+        with pytest.raises(InvalidArgument, match="processors.*grammar"):
+            list(failing)
+        assert (len(failing.tokens), failing.stats.finish) == (3, "error")
+        list(other)
+        assert other.tokens == alone(target, PROMPT, SamplingSettings(20))

@@ -1,0 +1,82 @@
+"""Chains by their law, typical acceptance and log-probabilities, through the whole engine or loop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from serving.decoding.drafter import SampledChain
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.target import Target
+from tests.drafters import MadeUpDrafter, alone, eager_decoder, knowing, tree
+from tests.tiny_models import VOCAB, tiny_model
+
+PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
+LONG = SamplingSettings(max_new_tokens=400)
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    return Target.wrap(tiny_model())
+
+
+def sampled(target: Target, law: SamplingSettings, rng: np.random.Generator, lie: float = 1.0) -> MadeUpDrafter:
+    """Draws chains of 4 from a law near the target's own, and tells that law, multiplied by ``lie``."""
+    vocab = target.vocab_size
+
+    def make(request: Any) -> Any:
+        text, rows = request.tokens.tolist(), []
+        for _ in range(4):
+            logits = target.prefill(text, target.new_cache(1, len(text)))[0] / max(law.temperature, 0.5)
+            rows.append((logits + 0.3 * torch.from_numpy(rng.standard_normal(vocab))).softmax(-1))
+            text.append(int(rng.choice(vocab, p=rows[-1].numpy())))
+        return SampledChain(tree(text[-4:], [-1, 0, 1, 2]), torch.stack(rows) * lie)
+
+    return MadeUpDrafter(make)
+
+
+@pytest.mark.parametrize("law", [SamplingSettings(24), SamplingSettings(24, 1.0, top_p=0.9, seed=3)])
+def test_rejection_accepts_chains_of_a_known_law(target: Target, law: SamplingSettings) -> None:
+    """Greedy, the text is the plain one; sampled, it is another of the same law (tests/property/test_exact_law.py)."""
+    law = replace(law, verification="rejection")
+    run = eager_decoder(target, sampled(target, law, np.random.default_rng(0))).generate(PROMPT, law)
+    list(run)
+    assert run.stats.finish == "length"
+    assert run.stats.accepted > 3
+    assert run.stats.missed.total() == 0
+    if law.temperature == 0:
+        assert run.tokens == alone(target, PROMPT, SamplingSettings(24))
+
+
+def test_a_law_that_is_none_costs_the_draft(target: Target) -> None:
+    law = SamplingSettings(10, 1.0, verification="rejection")
+    run = eager_decoder(target, sampled(target, law, np.random.default_rng(0), lie=2.0)).generate(PROMPT, law)
+    list(run)
+    assert len(run.tokens) == 10
+    assert run.stats.accepted == 0
+    assert run.stats.missed["InvalidArgument"] == run.stats.proposals > 5
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_typical_acceptance_takes_likely_tokens(target: Target, temperature: float) -> None:
+    law = SamplingSettings(24, temperature, verification="typical", epsilon=0.01, delta=0.01)
+    plain = alone(target, PROMPT, SamplingSettings(24))
+    run = eager_decoder(target, knowing(len(PROMPT), plain, 5, np.random.default_rng(0), VOCAB)).generate(PROMPT, law)
+    list(run)
+    assert run.stats.accepted > 5
+    assert (run.tokens == plain) == (temperature == 0)
+
+
+def test_log_probabilities_are_those_of_the_plain_text(target: Target) -> None:
+    law = SamplingSettings(12, logprobs=2)
+    plain = eager_decoder(target, None).generate(PROMPT, law)
+    expected = [each for step in plain for each in step.log_probabilities]
+    drafted = eager_decoder(target, knowing(len(PROMPT), plain.tokens, 5, np.random.default_rng(0), VOCAB))
+    found = [each for step in drafted.generate(PROMPT, law) for each in step.log_probabilities]
+    assert [each.token for each in found] == [each.token for each in expected] == plain.tokens
+    assert [each.value for each in found] == pytest.approx([each.value for each in expected])
+    assert all(each.alternatives[0] == (each.token, each.value) for each in found)
