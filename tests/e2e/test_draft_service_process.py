@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from serving.draft_service.fail_soft import FailSoft
 from tests.brute_force import assert_same_tree
 from tests.processes import WAIT, running, suffolk
 from tests.stores import make_store
-from tests.waiting import HANG
+from tests.waiting import HANG, until
 
 DOCUMENTS = [[1, 2, 3, 4, 1, 2, 5] * 20, [2, 3, 4, 9] * 20]
 
@@ -86,8 +85,7 @@ def test_stop_under_load_answers_or_says_unavailable(store: Path) -> None:
         threads = [threading.Thread(target=ask) for _ in range(4)]
         for thread in threads:
             thread.start()
-        while len(answered) < 50:
-            time.sleep(0.01)
+        until(lambda: len(answered) >= 50)
         server.process.send_signal(signal.SIGINT)
         for thread in threads:
             thread.join(WAIT)
@@ -144,7 +142,7 @@ def test_killed_hung_and_back(store: Path) -> None:
     with running(*serve(store)) as server:
         endpoint = server.endpoint()
         soft = FailSoft(connect(f"grpc://{endpoint}", 0.1))
-        until(soft, lambda size: size == len(expected))
+        until(lambda: len(soft.draft([1, 2])) == len(expected))
         before = soft.missed().get("DeadlineExceeded", 0)
         server.process.send_signal(signal.SIGSTOP)  # hung: the port is open and nobody answers
         for _ in range(30):
@@ -152,22 +150,15 @@ def test_killed_hung_and_back(store: Path) -> None:
         missed = soft.missed()
         assert missed["DeadlineExceeded"] - before < 20  # the breaker spared the others their deadline
         server.process.send_signal(signal.SIGCONT)
-        until(soft, lambda size: size == len(expected))
+        until(lambda: len(soft.draft([1, 2])) == len(expected))
         server.process.kill()
         server.process.wait(WAIT)
         for _ in range(30):
             assert len(soft.draft([1, 2])) == 0
         assert sum(soft.missed().values()) >= sum(missed.values()) + 30
         with running(*serve(store, "--listen", endpoint)):
-            until(soft, lambda size: size == len(expected))
+            until(lambda: len(soft.draft([1, 2])) == len(expected))
         soft.close()
-
-
-def until(soft: FailSoft, condition: object) -> None:
-    end = time.monotonic() + WAIT
-    while not condition(len(soft.draft([1, 2]))):  # type: ignore[operator]
-        assert time.monotonic() < end, soft.missed()
-        time.sleep(0.05)
 
 
 def test_killed_server_leaves_a_socket_that_the_next_one_takes(store: Path, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable
 from datastore.manifest import WriterLock, read_manifest
 from suffolk.cli import main
 from tests.interrupts import heeded_interrupts
+from tests.waiting import until
 
 VOCAB_SIZE = 60
 END = 59
@@ -162,8 +162,7 @@ def test_a_stopped_process_leaves_the_old_generation_or_the_new_one(tmp_path, en
     slow = "import sys, time; from build_index.compact import compact; compact(sys.argv[1], 1, 1, lambda *_: time.sleep(0.3))"
     with heeded_interrupts():
         process = subprocess.Popen([sys.executable, "-c", slow, str(store)], stderr=subprocess.PIPE)
-    while not (store / "build/segments").is_dir() and process.poll() is None:
-        time.sleep(0.01)
+    until(lambda: (store / "build/segments").is_dir() or process.poll() is not None)
     process.send_signal(end)
     process.communicate()
     assert process.returncode != 0

@@ -7,7 +7,6 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ from serving.draft_service.metrics import Metrics
 from suffolk.cli import main
 from tests.brute_force import BruteForceRetriever
 from tests.stores import make_store
+from tests.waiting import until
 
 DOCUMENTS = np.random.default_rng(0).integers(0, 500, (600, 400)).tolist()
 PR_CAPBSET_DROP, CAP_IPC_LOCK = 24, 14
@@ -66,10 +66,7 @@ def test_mapped_files_come_in_page_by_page_and_warm_ones_whole(path: Path) -> No
         assert resident < size / 4
     forget(path)
     with open_datastore(path, "warm") as store:
-        limit = time.monotonic() + 60
-        while store.resident_bytes() != size and time.monotonic() < limit:
-            time.sleep(0.01)
-        assert store.resident_bytes() == size
+        until(lambda: store.resident_bytes() == size)
 
 
 def test_locked_files_stay_in_memory(path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 from datastore import Datastore, open_datastore
 from datastore.errors import InvalidArgument
 from tests.stores import make_store
+from tests.waiting import until
 
 GENERATOR = np.random.default_rng(0)
 DOCUMENTS = GENERATOR.integers(0, 20, (300, 60)).tolist()
@@ -34,12 +34,7 @@ def threads() -> set[str]:
     return set(os.listdir("/proc/self/task"))
 
 
-def started_since(before: set[str], expected: int) -> int:
-    """How many threads of today did not run ``before``, once they are as many as ``expected`` or ten seconds have passed."""
-    for _ in range(1000):
-        if len(threads() - before) == expected:
-            break
-        time.sleep(0.01)
+def started_since(before: set[str]) -> int:
     return len(threads() - before)
 
 
@@ -60,9 +55,9 @@ def test_threads_start_with_the_first_large_batch(path: Path) -> None:
     before = threads()
     with open_datastore(path, threads=4) as store:
         store.draft_batch(CONTEXTS[:3])
-        assert started_since(before, 0) == 0
+        until(lambda: started_since(before) == 0)
         store.draft_batch(CONTEXTS)
-        assert started_since(before, 3) == 3
+        until(lambda: started_since(before) == 3)
 
 
 def test_many_callers_share_the_threads(path: Path) -> None:
