@@ -28,9 +28,16 @@ def costs_of(shape: str) -> CostModel:
     return CostModel(SIZES, [10.0 * size for size in SIZES])
 
 
+def wealthy() -> Account:
+    """An account whose savings allow any tree."""
+    account = Purse().open()
+    account.balance = 10.0
+    return account
+
+
 def chosen(planner: Planner, scores: np.ndarray, requests: int = 1) -> int:
-    """How many nodes of the first of ``requests`` equal offers are verified."""
-    offers = [Offer("one", Purse().open(), scores) for _ in range(requests)]
+    """How many nodes of the first of ``requests`` equal offers are verified, of requests that can afford any."""
+    offers = [Offer("one", wealthy(), scores) for _ in range(requests)]
     planner.choose(offers, requests, requests, 0.0)
     return offers[0].verified
 
@@ -49,7 +56,7 @@ def test_the_choice_is_the_best_rate(seed: int) -> None:
 def test_the_choice_for_several_requests_is_the_best_of_all_choices(seed: int) -> None:
     rng = np.random.default_rng(seed)
     curve = CostModel((1, 2, 4, 8, 16), (rng.random(5).cumsum() + 0.5).tolist())
-    offers = [Offer("one", Purse().open(), np.sort(rng.random(4)).astype(np.float32)[::-1]) for _ in range(3)]
+    offers = [Offer("one", wealthy(), np.sort(rng.random(4)).astype(np.float32)[::-1]) for _ in range(3)]
     Planner(curve).choose(offers, 3, 3, 0.0)
     rates = {
         sizes: (3 + sum(float(offer.scores[:size].sum()) for offer, size in zip(offers, sizes, strict=True)))
@@ -86,8 +93,7 @@ def test_beside_a_prompt_a_node_must_repay_its_own_time() -> None:
     """A pass that reads 300 rows of a prompt gives few tokens a second; nodes of chance 0.1 once seemed to improve on that."""
     costs = CostModel([1, 8, 400], [8.0, 64.0, 400.0])  # a row of eight takes 8, one more than eight takes 0.857
     for chance, expected in ((0.1, 0), (0.12, 16)):
-        account = Purse().open()
-        account.balance = 10.0
+        account = wealthy()
         offers = [Offer("one", account, np.full(2, chance, np.float32)) for _ in range(8)]
         Planner(costs).choose(offers, 8, 308, 0.0)
         assert sum(offer.verified for offer in offers) == expected
