@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from benchmarks.decoding_options import PLAIN, DecodingOptions
-from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastore
+from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastore, require_drafters
 from benchmarks.prompts import load_prompts
 from datastore.errors import InvalidArgument
 from serving.decoding.cost_store import find_costs
@@ -56,7 +56,7 @@ def measure_batches(
         raise InvalidArgument(f"batch sizes {list(sizes)}; they must be 1 or more")
     prompts = load_prompts(options.prompts, options.style, options.limit, options.seed)
     with opened_datastore(options) as retriever:
-        make_drafters(options, 1, retriever)  # refuse what is missing before a model is loaded
+        require_drafters(options, retriever)  # refuse what is missing before a model is loaded
         target = load_target(options)
         encoded, skipped = encode_prompts(target, prompts, options)
         settings = SamplingSettings(
@@ -68,7 +68,7 @@ def measure_batches(
         )
         capacity = max(len(ids) for _, ids in encoded) + options.max_new_tokens + options.max_nodes
         texts = [encoded[number % len(encoded)][1] for number in range(max(len(encoded), 2 * max(sizes)))]
-        drafters = make_drafters(options, target.vocab_size, retriever)
+        drafters = make_drafters(options, target, retriever, max(sizes), capacity)
         found = find_costs(target, max(sizes), options.costs)
         with Engine(target, drafters, found.costs, slots=max(sizes), capacity=capacity, queue=0) as engine:
             cache_bytes = engine.cache_bytes

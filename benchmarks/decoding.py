@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.bandwidth import measure_bandwidth
 from benchmarks.decoding_options import CONTROL, PLAIN, DecodingOptions
-from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastore
+from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastore, require_drafters
 from benchmarks.decoding_summary import summarize
 from benchmarks.prompts import Prompt, load_prompts
 from benchmarks.transformers_decoding import TransformersModel
@@ -31,7 +31,7 @@ def measure_decoding(options: DecodingOptions, report: Callable[[str], None] = l
     """
     prompts = load_prompts(options.prompts, options.style, options.limit, options.seed)
     with opened_datastore(options) as retriever:
-        make_drafters(options, 1, retriever)  # refuse what is missing before a model is loaded
+        require_drafters(options, retriever)  # refuse what is missing before a model is loaded
         target = load_target(options)
         return measure_target(target, retriever, prompts, options, report)
 
@@ -58,8 +58,8 @@ def measure_target(
     rival = TransformersModel(options.model, target, options.assistant) if options.transformers else None
     ways = [*options.ways, *(() if rival is None else rival.ways)]
     longest = max(len(ids) for _, ids in encoded)
-    drafters = make_drafters(options, target.vocab_size, retriever)
     capacity = longest + options.max_new_tokens + options.max_nodes
+    drafters = make_drafters(options, target, retriever, 1, capacity)
     with Engine(target, drafters, costs, slots=1, capacity=capacity, queue=0) as engine:
         warm_up = SamplingSettings(max_new_tokens=WARM_UP_TOKENS)
         _run(engine, PLAIN, encoded[0][1], warm_up, 1)

@@ -25,6 +25,7 @@ class DecodingOptions:
         limit: prompts of each file; None for all.
         rounds: how often all prompts are run.
         transformers: whether transformers' own ways of generating run as well, on an untouched copy of the model.
+        draft_model: folder or hub name of a smaller model, for drafter draft-model.
         assistant: the model that drafts for transformers' assisted generation; None to leave that out.
         control: whether plain decoding runs a second time in each turn, to show how much of a difference is noise.
         max_new_tokens, temperature, top_p, ignore_eos, seed: as in ``SamplingSettings``.
@@ -37,6 +38,7 @@ class DecodingOptions:
     model: str
     prompts: tuple[Path, ...]
     datastore: str | None = None
+    draft_model: str | None = None
     drafters: tuple[str, ...] = ("prompt-lookup", "datastore", "hybrid")
     style: str = "both"
     limit: int | None = None

@@ -20,18 +20,33 @@ from datastore.tokenizer import fingerprint, load_tokenizer
 from serving.decoding.drafter import Drafter
 from serving.decoding.target import Target
 from serving.draft_service.client import connect
-from serving.drafters.choose import make_drafter, require_match
+from serving.drafters.choose import DRAFT_MODEL, make_drafter, require_match
+from serving.drafters.draft_model.load import load_draft_model
 from serving.drafters.limits import Limits
 from serving.transport.url import is_url
 
 LIMITS = Limits()
 
 
-def make_drafters(options: DecodingOptions, vocab_size: int, retriever: Retriever | None) -> dict[str, Drafter]:
-    """The drafters to be measured, by name. Raises InvalidArgument: a name is unknown, or needs a datastore."""
-    retrievers = [] if retriever is None else [retriever]
+def require_drafters(options: DecodingOptions, retriever: Retriever | None) -> None:
+    """Nothing, unless a drafter's name is unknown, or it needs a datastore or a draft model: then InvalidArgument."""
+    for name in options.drafters:
+        if name != USELESS and (name != DRAFT_MODEL or options.draft_model is None):
+            make_drafter(name, 1, [] if retriever is None else [retriever], LIMITS)
+
+
+def make_drafters(
+    options: DecodingOptions, target: Target, retriever: Retriever | None, slots: int, capacity: int
+) -> dict[str, Drafter]:
+    """The drafters to be measured, by name, for an engine of that many ``slots`` and ``capacity``.
+
+    Raises InvalidArgument as ``require_drafters``, and as ``load_draft_model``."""
+    retrievers, vocab_size = [] if retriever is None else [retriever], target.vocab_size
+    model = None
+    if DRAFT_MODEL in options.drafters and options.draft_model is not None:
+        model = load_draft_model(options.draft_model, target, slots, capacity, dtype=options.dtype)
     made: dict[str, Drafter | None] = {
-        name: UselessDrafter(vocab_size) if name == USELESS else make_drafter(name, vocab_size, retrievers, LIMITS)
+        name: UselessDrafter(vocab_size) if name == USELESS else make_drafter(name, vocab_size, retrievers, LIMITS, model)
         for name in options.drafters
     }
     return {name: drafter for name, drafter in made.items() if drafter is not None}

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from serving.decoding.target import Target
     from serving.draft_service.client import RemoteDatastore
     from serving.drafters.choose import make_drafter
+    from serving.drafters.draft_model.drafter import DraftModelDrafter
+    from serving.drafters.draft_model.load import load_draft_model
     from serving.drafters.limits import Limits
     from serving.worker.client import connect_worker
 
@@ -60,6 +62,7 @@ __all__ = [
     "ContextIndex",
     "CostModel",
     "Datastore",
+    "DraftModelDrafter",
     "DraftRequest",
     "DraftTree",
     "Drafter",
@@ -78,12 +81,14 @@ __all__ = [
     "__version__",
     "connect_worker",
     "find_costs",
+    "load_draft_model",
     "make_drafter",
     "open",
 ]
 
 _LAZY = {
     "CostModel": "serving.decoding.cost_model",
+    "DraftModelDrafter": "serving.drafters.draft_model.drafter",
     "DraftRequest": "serving.decoding.drafter",
     "Drafter": "serving.decoding.drafter",
     "Engine": "serving.decoding.engine",
@@ -96,6 +101,7 @@ _LAZY = {
     "Target": "serving.decoding.target",
     "connect_worker": "serving.worker.client",
     "find_costs": "serving.decoding.cost_store",
+    "load_draft_model": "serving.drafters.draft_model.load",
     "make_drafter": "serving.drafters.choose",
 }
 """Names that torch or gRPC come with: loaded when somebody asks for them."""

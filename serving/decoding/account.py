@@ -14,6 +14,8 @@ _WEALTH = 20.0
 _LINE = 2.0
 _REPAID = 0.1
 _LONGEST_PAUSE = 200
+_INSTALMENT = 0.03
+"""Of a debt, per step that proposes."""
 
 
 class Purse:
@@ -57,6 +59,7 @@ class Account:
         self.balance = 0.0
         self._purse = purse
         self._lost = 0.0
+        self._debt = 0.0
         self._waiting = 0
 
     def should_propose(self) -> bool:
@@ -67,8 +70,16 @@ class Account:
             return False
         return self.balance > 0 or self._purse.lends
 
+    def borrow(self, tokens: float) -> None:
+        """Reading its text cost the drafter ``tokens``' time, for all its drafts to come: booked little by little, the rest at the
+        end."""
+        self._debt += tokens
+
     def book(self, earned: float, common: float = 0.0) -> None:
         """A step that proposed brought ``earned`` tokens, its costs taken off; the purse bears ``common`` if it lends."""
+        instalment = _INSTALMENT * self._debt
+        self._debt -= instalment
+        earned -= instalment
         if not self._purse.lends:
             earned, common = earned - common, 0.0
         shared = _SHARED * max(0.0, earned)
@@ -81,6 +92,6 @@ class Account:
             self._lost = 0.0
 
     def close(self) -> None:
-        """The request has ended: its savings go to the purse."""
-        self._purse.put(self.balance)
-        self.balance = 0.0
+        """The request has ended: its savings go to the purse, and so do its debts."""
+        self._purse.put(self.balance - self._debt)
+        self.balance = self._debt = 0.0

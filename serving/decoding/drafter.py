@@ -11,9 +11,12 @@ import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument
+from serving.decoding.settings import SamplingSettings
 
 if TYPE_CHECKING:
     import torch
+
+GREEDY = SamplingSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +27,18 @@ class DraftRequest:
         request_id: the same number for the whole life of the request.
         tokens: int32[n], prompt and generated tokens so far; not to be changed.
         max_nodes: the largest tree that may be returned, 0 or more.
+        prompt_tokens: how many of ``tokens`` are the prompt's.
+        settings: how the target draws.
+        token_seconds: what a token costs now in plain decoding, on all requests' time; 0 if that is not known. A pass of the
+            drafter's own must promise as much as it costs.
     """
 
     request_id: int
     tokens: npt.NDArray[np.int32]
     max_nodes: int
+    prompt_tokens: int = 0
+    settings: SamplingSettings = GREEDY
+    token_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

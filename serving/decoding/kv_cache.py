@@ -94,7 +94,7 @@ class KVCache:
             layer.rows = rows
 
     def keep(self, slots: Sequence[int], accepted: Sequence[npt.NDArray[np.int64]]) -> None:
-        """Keep the ``accepted`` rows of each slot's part of the last forward pass, and drop its other rows.
+        """Keep the ``accepted`` rows of those that passes have put behind each slot's kept ones, and drop the others.
 
         ``accepted``: for each of ``slots`` int64[k], rising, counted from the slot's length.
         """

@@ -42,6 +42,7 @@ class Offer:
         seconds: the request's share of the time that drafting took.
         verified: nodes that are verified, at first those that no planner may leave out; their promise is ``promised`` tokens.
         accepted: tokens accepted of them.
+        reading: the request's share of the seconds that reading texts took the drafter, not in ``seconds``.
     """
 
     drafter: str
@@ -51,6 +52,7 @@ class Offer:
     verified: int = 0
     promised: float = 0.0
     accepted: int = 0
+    reading: float = 0.0
 
 
 class Planner:
@@ -121,6 +123,7 @@ class Planner:
             self._trust[offer.drafter].learn(offer)
             share = offer.seconds * len(offers) / requests  # one call for few costs about what one for all does
             cost = share + extra * offer.verified
+            offer.account.borrow(offer.reading * requests / plain)
             offer.account.book(offer.accepted - cost * requests / plain, (offer.seconds - share) * requests / plain)
 
 

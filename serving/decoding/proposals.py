@@ -7,6 +7,7 @@ import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,21 @@ from serving.decoding.target import Target
 
 log = logging.getLogger(__name__)
 _MISSED = "missed "
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request's drafter proposes.
+
+    Attributes:
+        proposal: a sound one, empty if there is none.
+        seconds: the request's share of the time that drafting took; ``reading``: of the time that reading texts took besides,
+            which later drafts profit from too.
+    """
+
+    proposal: Proposal
+    seconds: float = 0.0
+    reading: float = 0.0
 
 
 class Proposals:
@@ -46,23 +62,24 @@ class Proposals:
         self._columns = {name: [self.layers.index(layer) for layer in layers] for name, layers in wanted.items()}
         self.faults: Counter[str] = Counter()
 
-    def ask(self, requests: Sequence[Request]) -> tuple[list[Proposal], list[float]]:
-        """A sound proposal for each of ``requests``, one call per drafter, and each one's share of the seconds it took.
+    def ask(self, requests: Sequence[Request], token_seconds: float = 0.0) -> list[Answer]:
+        """An answer for each of ``requests``, one call per drafter.
 
+        ``token_seconds``: what a token costs in plain decoding, for drafters that weigh their own passes against it.
         A sampled chain comes with its law only where the request verifies by it; elsewhere it is a tree like any other.
         """
-        trees: list[Proposal] = [DraftTree.empty()] * len(requests)
-        seconds = [0.0] * len(requests)
+        answers: list[Answer] = [Answer(DraftTree.empty())] * len(requests)
         groups: defaultdict[str, list[int]] = defaultdict(list)
         for at, request in enumerate(requests):
             groups[request.drafter].append(at)
         for name, members in groups.items():
-            begin = time.perf_counter()
-            found = self._propose(name, [requests[at] for at in members])
-            share = (time.perf_counter() - begin) / len(members)
-            for at, tree in zip(members, found, strict=True):
-                trees[at], seconds[at] = tree, share
-        return trees, seconds
+            read, begin = self._reading_seconds(name), time.perf_counter()
+            found = self._propose(name, [requests[at] for at in members], token_seconds)
+            seconds = time.perf_counter() - begin
+            reading = min(seconds, max(0.0, self._reading_seconds(name) - read))
+            for at, proposal in zip(members, found, strict=True):
+                answers[at] = Answer(proposal, (seconds - reading) / len(members), reading / len(members))
+        return answers
 
     def follow(self, request: Request, features: torch.Tensor) -> None:
         """Give the request's drafter its part of ``features``, float[k, layers, width], of the next k tokens."""
@@ -90,9 +107,9 @@ class Proposals:
         except FOREIGN_FAULTS as error:
             self._miss(request.drafter, [request], error)
 
-    def _propose(self, name: str, requests: list[Request]) -> list[Proposal]:
+    def _propose(self, name: str, requests: list[Request], token_seconds: float) -> list[Proposal]:
         drafter = self._drafters[name]
-        asked = [DraftRequest(each.number, each.tokens[: each.length], each.max_nodes) for each in requests]
+        asked = [_asked(request, token_seconds) for request in requests]
         try:
             before = _missed(drafter)
             proposals = drafter.propose(asked)
@@ -107,6 +124,12 @@ class Proposals:
             if not len(tree_of(each)):  # the drafter does not say whose draft it missed
                 request.stats.missed.update(missed.keys())
         return checked
+
+    def _reading_seconds(self, name: str) -> float:
+        try:
+            return float(self._drafters[name].stats().get("reading_seconds", 0.0))
+        except FOREIGN_FAULTS:
+            return 0.0  # counted where it is asked for drafts
 
     def _check(self, name: str, request: Request, proposal: Proposal) -> Proposal:
         try:
@@ -125,6 +148,17 @@ class Proposals:
         self.faults[reason] += 1
         for request in requests:
             request.stats.missed[reason] += 1
+
+
+def _asked(request: Request, token_seconds: float) -> DraftRequest:
+    return DraftRequest(
+        request.number,
+        request.tokens[: request.length],
+        request.max_nodes,
+        request.stats.prompt_tokens,
+        request.settings,
+        token_seconds,
+    )
 
 
 def checked_tree(tree: DraftTree, vocab_size: int, max_nodes: int) -> DraftTree:

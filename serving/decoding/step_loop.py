@@ -23,7 +23,7 @@ from serving.decoding.drafter import Drafter, Proposal, SampledChain, tree_of
 from serving.decoding.memory import memory_guard
 from serving.decoding.passes import Passes
 from serving.decoding.planner import Offer, Planner
-from serving.decoding.proposals import Proposals
+from serving.decoding.proposals import Answer, Proposals
 from serving.decoding.request import Request, Step
 from serving.decoding.stats import LoopStats
 from serving.decoding.target import PREFILL_CHUNK, Target
@@ -209,15 +209,15 @@ class StepLoop:
             and request.account.should_propose()
         ]  # fmt: skip
         clock.lap("draft")
-        proposals, seconds = self._proposals.ask(asking)
+        answers = self._proposals.ask(asking, self._token_seconds(decoding))
         clock.lap("wait")
         offers: dict[int, Offer] = {}
         drafts: dict[int, Proposal] = {}
-        for request, proposal, spent in zip(asking, proposals, seconds, strict=True):
+        for request, answer in zip(asking, answers, strict=True):
             assert request.account is not None
-            drafts[request.number] = _cut(proposal, request.room)
-            offers[request.number] = _offer(request.drafter, request.account, drafts[request.number], spent)
-            nodes = places(tree_of(proposal))
+            drafts[request.number] = draft = _cut(answer.proposal, request.room)
+            offers[request.number] = _offer(request.drafter, request.account, draft, answer)
+            nodes = places(tree_of(answer.proposal))
             for stats in (request.stats, self.stats):
                 stats.proposals += 1
                 stats.drafted.proposed.update(nodes)
@@ -237,6 +237,12 @@ class StepLoop:
             layout = lay_out(int(request.tokens[request.length - 1]), tree_of(proposal))
             turns.append(_Turn(request, layout, len(layout), proposal, offer))
         return turns
+
+    def _token_seconds(self, requests: Sequence[Request]) -> float:
+        """What a token costs in a plain pass for ``requests``."""
+        if self.planner is None or not requests:
+            return 0.0
+        return self.planner.costs.time(len(requests), len(requests), self._context(requests)) / len(requests)
 
     def _verify(self, turns: Sequence[_Turn], logits: torch.Tensor) -> dict[int, Outcome | SuffolkError]:
         """The outcome of each request that got logits, by its number."""
@@ -298,11 +304,14 @@ def rows_needed(request: Request) -> int:
     return len(request.tokens) + (request.max_nodes if request.drafter else 0)
 
 
-def _offer(drafter: str, account: Account, proposal: Proposal, seconds: float) -> Offer:
+def _offer(drafter: str, account: Account, draft: Proposal, answer: Answer) -> Offer:
     """What the planner may choose from: of a sampled chain nothing, because choosing by its tokens would change the law."""
-    if isinstance(proposal, DraftTree):
-        return Offer(drafter, account, proposal.scores, seconds)
-    return Offer(drafter, account, np.empty(0, np.float32), seconds, verified=len(proposal.tree))
+    scores, verified = np.empty(0, np.float32), 0
+    if isinstance(draft, DraftTree):
+        scores = draft.scores
+    else:
+        verified = len(draft.tree)
+    return Offer(drafter, account, scores, answer.seconds, verified, reading=answer.reading)
 
 
 def _cut(proposal: Proposal, depth: int) -> Proposal:

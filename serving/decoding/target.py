@@ -190,10 +190,11 @@ class Target:
         begin = 0
         for slot, layout in zip(slots, layouts, strict=True):
             first, cached, size = slot * cache.capacity, int(cache.lengths[slot]), len(layout)
-            if cached + size > cache.capacity:
-                raise Internal(f"slot {slot}: {cached} cached tokens and {size} rows; it has {cache.capacity}")
+            taken = cached + len(layout.earlier)
+            if taken + size > cache.capacity:
+                raise Internal(f"slot {slot}: {taken} rows taken and {size} new ones; it has {cache.capacity}")
             spans.append(Span(layout, begin, first, cached, cached >= self.split_from))
-            places.append(np.arange(first + cached, first + cached + size))
+            places.append(np.arange(first + taken, first + taken + size))
             positions.append(cached + layout.depths)
             begin += size
         ids = np.concatenate([layout.tokens for layout in layouts])

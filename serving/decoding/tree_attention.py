@@ -48,7 +48,7 @@ class Span:
         return window is None or self.cached + int(self.layout.depths.max()) < window
 
     def own_mask(self, fold: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """Additive mask [fold * n, n] of the rows alone."""
+        """Additive mask [fold * n, earlier + n] of the rows and those of passes before alone."""
         key = (-1, fold, dtype)
         if key not in self._masks:
             self._masks[key] = 0, _additive(self._visible(), fold, dtype, device)
@@ -68,12 +68,13 @@ class Span:
     def _make(
         self, window: int | None, fold: int, dtype: torch.dtype, device: torch.device
     ) -> tuple[int, torch.Tensor | None]:
-        size = len(self.layout)
+        size, earlier = len(self.layout), len(self.layout.earlier)
         skip = 0 if window is None else max(0, self.cached - window + 1)
-        seen = np.ones((size, self.cached - skip + size), np.bool_)
+        seen = np.ones((size, self.cached - skip + earlier + size), np.bool_)
         seen[:, self.cached - skip :] = self._visible()
         if window is not None:
-            positions = np.concatenate([np.arange(skip, self.cached), self.cached + self.layout.depths])
+            depths = np.concatenate([self.layout.earlier, self.layout.depths])
+            positions = np.concatenate([np.arange(skip, self.cached), self.cached + depths])
             seen &= positions[None, :] > (self.cached + self.layout.depths)[:, None] - window
         if seen.all():
             return skip, None
@@ -81,7 +82,10 @@ class Span:
 
     def _visible(self) -> npt.NDArray[np.bool_]:
         visible = self.layout.visible
-        return np.tri(len(self.layout), dtype=np.bool_) if visible is None else visible
+        if visible is not None:
+            return visible
+        size, earlier = len(self.layout), len(self.layout.earlier)
+        return np.tri(size, earlier + size, earlier, dtype=np.bool_)
 
 
 def _additive(seen: npt.NDArray[np.bool_], fold: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
@@ -159,7 +163,7 @@ def _attend_span(
     folded = groups if size <= FOLDED_ROWS else 1
     split = terms.softcap is None and span.splits(terms.window)
     skip, mask = (0, None) if split else span.mask(terms.window, folded, query.dtype, query.device)
-    begin, end = span.first + skip, span.first + span.cached + size
+    begin, end = span.first + skip, span.first + span.cached + len(span.layout.earlier) + size
     rows = query[:, :, span.begin : span.begin + size]
     keys, values = key[begin:end].transpose(0, 1)[None], value[begin:end].transpose(0, 1)[None]
     if folded == groups:

@@ -11,6 +11,9 @@ from datastore import _native
 from datastore.draft_tree import DraftTree
 
 
+NO_ROWS = np.empty(0, np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class TreeLayout:
     """One request's rows of a forward pass. For a tree row 0 is the context's last token, row ``i + 1`` the tree's node ``i``.
@@ -18,13 +21,16 @@ class TreeLayout:
     Attributes:
         tokens: int64[n].
         depths: int64[n], a row's position behind the cached tokens; 0 for row 0.
-        visible: bool[n, n], whether a row (first axis) sees another: its ancestors and itself. None for a chain, in which every
-            row sees those before it.
+        visible: bool[n, earlier + n], whether a row (first axis) sees another: its ancestors and itself. None for a chain, in which
+            every row sees those before it.
+        earlier: int64[earlier], the depths of rows of passes before, which stand behind the cached tokens and are not kept yet:
+            a tree that is read level by level.
     """
 
     tokens: npt.NDArray[np.int64]
     depths: npt.NDArray[np.int64]
     visible: npt.NDArray[np.bool_] | None
+    earlier: npt.NDArray[np.int64] = NO_ROWS
 
     def __len__(self) -> int:
         return len(self.tokens)

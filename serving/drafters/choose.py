@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from datastore.errors import InvalidArgument, Unsupported
 from datastore.retriever import Retriever
 from serving.decoding.drafter import Drafter
@@ -10,7 +12,11 @@ from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
 from serving.drafters.limits import Limits
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 
-NAMES = ("none", "datastore", "prompt-lookup", "hybrid")
+if TYPE_CHECKING:
+    from serving.drafters.draft_model.drafter import DraftModelDrafter
+
+DRAFT_MODEL = "draft-model"
+NAMES = ("none", "datastore", "prompt-lookup", "hybrid", DRAFT_MODEL)
 
 
 def make_drafter(
@@ -18,14 +24,21 @@ def make_drafter(
     vocab_size: int,
     retrievers: Retriever | list[Retriever] | tuple[Retriever, ...] = (),
     limits: Limits | None = None,
+    draft_model: DraftModelDrafter | None = None,
 ) -> Drafter | None:
     """The drafter called ``name``; None for "none".
 
-    ``vocab_size`` is the target's; ``retrievers``, one or several, are all asked. Raises InvalidArgument for an unknown name, or if
-    it needs a retriever and none is given.
+    ``vocab_size`` is the target's; ``retrievers``, one or several, are all asked; ``draft_model`` is one that is loaded. Raises
+    InvalidArgument for an unknown name, or if it needs a retriever or a draft model and none is given.
     """
     if name == "none":
         return None
+    if name == DRAFT_MODEL:
+        if draft_model is None:
+            raise InvalidArgument(
+                "drafter draft-model needs a model; load one with suffolk.load_draft_model (on the command line: --draft-model MODEL)"
+            )
+        return draft_model
     if name == "prompt-lookup":
         return PromptLookupDrafter(vocab_size, limits)
     if name not in NAMES:

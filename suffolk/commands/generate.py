@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from datastore.errors import InvalidArgument, NotFound
 from serving.decoding.prompt import read_prompt
 from serving.decoding.settings import VERIFICATIONS, SamplingSettings
-from serving.drafters.choose import NAMES, make_drafter
+from serving.drafters.choose import DRAFT_MODEL, NAMES, make_drafter
 from suffolk.commands.generate_remotely import generate_remotely
 from suffolk.commands.generation_output import choose_colours, report_lines, show
 from suffolk.commands.model_options import (
     add_device_options,
     add_draft_options,
+    load_drafting_model,
     load_target,
     opened_stores,
     read_limits,
@@ -38,6 +39,7 @@ EPILOG = """examples:
   suffolk generate --model MODEL_FOLDER "Write a sort function."
   suffolk generate --model MODEL_FOLDER --datastore STORE --compare-plain < prompt.txt
   suffolk generate --model MODEL_FOLDER --datastore grpc://127.0.0.1:7700/STORE --temperature 0.7 --seed 1 "A poem."
+  suffolk generate --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER "Write a sort function."
   suffolk generate --worker grpc://127.0.0.1:7710 "Write a sort function."
 """
 
@@ -96,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     if args.logprobs is not None and args.stats_json is None:
         raise InvalidArgument(f"--logprobs {args.logprobs} goes into the JSON report only; add --stats-json FILE")
     limits, max_nodes = read_limits(args), read_max_nodes(args)
-    name = args.drafter or ("hybrid" if args.datastore else "prompt-lookup")
+    name = _drafter(args)
     prompt = _read_stdin() if args.prompt is None else args.prompt
     read_prompt(prompt)  # refuse what no tokenizer takes, now
     require_folder("--stats-json", args.stats_json)
@@ -107,11 +109,26 @@ def run(args: argparse.Namespace) -> int:
         return _finish(args, generate_remotely(args, settings, prompt))
     uses_stores = args.datastore is not None and name in ("datastore", "hybrid")
     with opened_stores([args.datastore] if uses_stores else [], args.deadline_ms, limits, args.model) as stores:
-        make_drafter(name, 1, stores)  # refuse what is missing before a model is loaded
+        if name != DRAFT_MODEL:
+            make_drafter(name, 1, stores)  # refuse what is missing before a model is loaded
         target = load_target(args, len(prompt) // 2 + settings.max_new_tokens)
         settings = replace(settings, bad_words=_bad_words(target, args.bad_words))
-        drafter = make_drafter(name, target.vocab_size, stores, limits)
-        return _generate(args, settings, name, drafter, max_nodes, target, _encode(target, prompt, args))
+        ids = _encode(target, prompt, args)
+        model = load_drafting_model(args, target, 1, len(ids) + settings.max_new_tokens + max_nodes)
+        drafter = make_drafter(name, target.vocab_size, stores, limits, model)
+        return _generate(args, settings, name, drafter, max_nodes, target, ids)
+
+
+def _drafter(args: argparse.Namespace) -> str:
+    """The name of the drafter. Raises InvalidArgument for a model without its drafter, or the other way round."""
+    name = args.drafter or ("hybrid" if args.datastore else DRAFT_MODEL if args.draft_model else "prompt-lookup")
+    if args.draft_model is not None and name != DRAFT_MODEL:
+        raise InvalidArgument(
+            f"--draft-model {args.draft_model} is of no use with drafter {name}; add --drafter {DRAFT_MODEL}, or leave it out"
+        )
+    if args.worker is None and name == DRAFT_MODEL and args.draft_model is None:
+        raise InvalidArgument(f"--drafter {DRAFT_MODEL} needs a model; add --draft-model MODEL")
+    return str(name)
 
 
 def _verification(args: argparse.Namespace) -> dict[str, Any]:
@@ -235,7 +252,9 @@ def _write_json(path: Path, report: dict[str, Any]) -> None:
 def _add_drafting(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--datastore", metavar="STORE", help="folder of a datastore, or grpc://HOST:PORT/NAME")
     group.add_argument(
-        "--drafter", choices=NAMES, help="who proposes (default: hybrid with a datastore, else prompt-lookup)"
+        "--drafter",
+        choices=NAMES,
+        help="who proposes (default: hybrid with a datastore, draft-model with a draft model, else prompt-lookup)",
     )
     add_draft_options(group)
 

@@ -17,6 +17,7 @@ from serving.transport.limits import MAX_NODES, MAX_THREADS, check_range
 
 if TYPE_CHECKING:
     from serving.decoding.target import Target
+    from serving.drafters.draft_model.drafter import DraftModelDrafter
 
 
 DEFAULT_NODES = 64
@@ -24,6 +25,7 @@ DEFAULT_NODES = 64
 
 def add_draft_options(group: argparse._ArgumentGroup) -> None:
     """How far drafts reach, and how long they may take."""
+    group.add_argument("--draft-model", metavar="MODEL", help="a smaller model with the same tokenizer, for draft-model")
     group.add_argument(
         "--deadline-ms", type=float, help="time a remote draft may take (default: the URL's, else the client's)"
     )
@@ -91,6 +93,17 @@ def load_target(args: argparse.Namespace, cache_tokens: int) -> Target:
         check_range("--threads", args.threads, 1, MAX_THREADS)
         torch.set_num_threads(args.threads)
     return Target.load(args.model, args.dtype, args.device, cache_tokens)
+
+
+def load_drafting_model(
+    args: argparse.Namespace, target: Target, slots: int, capacity: int
+) -> DraftModelDrafter | None:
+    """The model of ``--draft-model`` as the target's drafter; None if there is none. Raises as ``load_draft_model``."""
+    if args.draft_model is None:
+        return None
+    from serving.drafters.draft_model.load import load_draft_model
+
+    return load_draft_model(args.draft_model, target, slots, capacity, dtype=args.dtype)
 
 
 def _open_store(name: str, deadline_ms: float | None) -> Retriever:

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from datastore.errors import InvalidArgument, ResourceExhausted
-from serving.drafters.choose import NAMES, make_drafter
+from serving.drafters.choose import DRAFT_MODEL, NAMES, make_drafter
 from serving.transport.limits import check_range
 from serving.transport.url import WORKER_PORT
 from suffolk.commands.model_options import (
     add_device_options,
     add_draft_options,
+    load_drafting_model,
     load_target,
     opened_stores,
     read_limits,
@@ -116,7 +117,8 @@ def run(args: argparse.Namespace) -> int:
         from serving.worker.server import WorkerServer
         from serving.worker.service import Service
 
-        made = {name: make_drafter(name, target.vocab_size, stores, limits) for name in names}
+        model = load_drafting_model(args, target, args.slots, capacity) if DRAFT_MODEL in names else None
+        made = {name: make_drafter(name, target.vocab_size, stores, limits, model) for name in names}
         drafters = {name: drafter for name, drafter in made.items() if drafter is not None}
         costs = find_costs(target, args.slots, args.costs, args.passes).costs if drafters else None
         with Engine(target, drafters, costs, args.slots, capacity, args.queue, args.passes) as engine:
@@ -128,8 +130,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _drafters(args: argparse.Namespace) -> list[str]:
     """Names of the drafters to load; InvalidArgument for one that cannot run."""
-    able = NAMES if args.datastore else ("none", "prompt-lookup")
+    needs = {"datastore": args.datastore, "hybrid": args.datastore, DRAFT_MODEL: args.draft_model}
+    able = [name for name in NAMES if needs.get(name, True)]
     for name in args.drafter or []:
+        if name == DRAFT_MODEL and name not in able:
+            raise InvalidArgument(f"--drafter {name} needs a model; add --draft-model MODEL")
         if name not in able:
             raise InvalidArgument(f"--drafter {name} needs a datastore; add --datastore PATH or grpc://HOST:PORT/NAME")
     return list(dict.fromkeys(args.drafter or able))

@@ -16,11 +16,13 @@ from functools import cache
 import numpy as np
 import torch
 
+from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import Drafter
 from serving.decoding.request import Request, Step
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.drafters.datastore import DatastoreDrafter
+from serving.drafters.draft_model.drafter import DraftModelDrafter
 from serving.drafters.hybrid import HybridDrafter
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from tests.brute_force import BruteForceRetriever
@@ -28,7 +30,7 @@ from tests.drafters import MadeUpDrafter, eager_decoder, eager_loop, lying, rand
 from tests.tiny_models import VOCAB, tiny_model
 
 BATCHES = (1, 3, 8)
-NAMES = ("none", "datastore", "prompt-lookup", "hybrid", "random", "lying")
+NAMES = ("none", "datastore", "prompt-lookup", "hybrid", "random", "lying", "draft-model")
 LAWS = tuple(
     SamplingSettings(24, temperature, top_k, top_p, seed)
     for temperature in (0.0, 0.7, 1.0)
@@ -50,6 +52,17 @@ class Case:
 @cache
 def target() -> Target:
     return Target.wrap(tiny_model("llama"))
+
+
+@cache
+def draft_model() -> Target:
+    """The target with slightly other weights: right often, but not always."""
+    model = tiny_model("llama")
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.02 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+    return Target.wrap(model)
 
 
 def make_cases(prompts: int, seed: int) -> list[Case]:
@@ -76,6 +89,7 @@ def make_drafters(cases: list[Case], seed: int) -> Mapping[str, Drafter]:
         "hybrid": HybridDrafter([PromptLookupDrafter(VOCAB), store]),
         "random": MadeUpDrafter(lambda request: random_tree(rng, int(rng.integers(0, 20)), VOCAB)),
         "lying": lying(rng, VOCAB),
+        "draft-model": DraftModelDrafter(draft_model(), VOCAB, 8, 160, costs=CostModel([1], [1e-12])),
     }
 
 

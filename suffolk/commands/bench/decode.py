@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files, or folders of them"
     )
     parser.add_argument("--datastore", metavar="STORE", help="folder of a datastore, or grpc://HOST:PORT/NAME")
+    parser.add_argument("--draft-model", metavar="MODEL", help="a smaller model with the same tokenizer, for draft-model")
     parser.add_argument(
         "--drafters",
         metavar="LIST",
@@ -80,11 +81,12 @@ def read_options(args: argparse.Namespace) -> DecodingOptions:
     """What the command line asks for."""
     from benchmarks.decoding_options import DecodingOptions
 
-    possible = "prompt-lookup,datastore,hybrid" if args.datastore else "prompt-lookup"
+    possible = "prompt-lookup" + ",datastore,hybrid" * bool(args.datastore) + ",draft-model" * bool(args.draft_model)
     return DecodingOptions(
         model=args.model,
         prompts=tuple(args.prompts),
         datastore=args.datastore,
+        draft_model=args.draft_model,
         drafters=tuple(part for part in (args.drafters or possible).split(",") if part),
         style=args.style,
         limit=args.limit,

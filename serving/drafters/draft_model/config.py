@@ -1,0 +1,34 @@
+"""How large a tree a draft model grows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from datastore.errors import InvalidArgument
+from serving.decoding.checks import whole_number
+
+_BOUNDS = {"max_depth": 64, "width": 64, "children": 64}
+
+
+@dataclass(frozen=True, slots=True)
+class DraftModelConfig:
+    """Bounds of a tree; within them it ends where a pass of the draft model promises less than it costs.
+
+    Attributes:
+        max_depth: tokens a draft goes ahead, and passes that it takes at most; 1..64.
+        width: nodes whose children a pass asks for; 1..64. With 1 child it is a chain.
+        children: candidates behind a node; 1..64.
+
+    Raises:
+        InvalidArgument: a value is no whole number or out of its range.
+    """
+
+    max_depth: int = 8
+    width: int = 4
+    children: int = 4
+
+    def __post_init__(self) -> None:
+        for name, most in _BOUNDS.items():
+            value = whole_number(name, getattr(self, name))
+            if not 1 <= value <= most:
+                raise InvalidArgument(f"{name} is {value}; it must be between 1 and {most}")

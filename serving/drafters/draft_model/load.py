@@ -1,0 +1,43 @@
+"""A draft model by its name, found to fit the target."""
+
+from __future__ import annotations
+
+from datastore.errors import Unsupported
+from serving.decoding.target import Target
+from serving.drafters.draft_model.config import DraftModelConfig
+from serving.drafters.draft_model.drafter import DraftModelDrafter
+
+
+def load_draft_model(
+    name: str,
+    target: Target,
+    slots: int = 8,
+    capacity: int = 4096,
+    config: DraftModelConfig | None = None,
+    dtype: str = "auto",
+) -> DraftModelDrafter:
+    """Load a smaller model of the target's family as its drafter, on the target's device; takes seconds to measure its costs.
+
+    ``slots`` and ``capacity``: the engine's, see ``DraftModelDrafter``. Raises as ``Target.load``, and Unsupported if its token
+    ids do not mean what the target's do.
+    """
+    model = Target.load(name, dtype, str(target.device), capacity)
+    require_same_tokens(model, target)
+    return DraftModelDrafter(model, target.vocab_size, slots, capacity, config)
+
+
+def require_same_tokens(model: Target, target: Target) -> None:
+    """Nothing, unless both have tokenizers and these give a token different ids: then Unsupported."""
+    if model.tokenizer is None or target.tokenizer is None:
+        return
+    own, other = model.tokenizer.get_vocab(), target.tokenizer.get_vocab()
+    if own == other:
+        return
+    token = min(
+        (token for token in own.keys() | other.keys() if own.get(token) != other.get(token)),
+        key=lambda token: min(own.get(token, len(own)), other.get(token, len(other))),
+    )
+    raise Unsupported(
+        f"draft model {model.name} has another tokenizer than {target.name}: token {token!r} is {own.get(token, 'missing')} there "
+        f"and {other.get(token, 'missing')} here; use a smaller model of the same family"
+    )

@@ -1,0 +1,1 @@
+"""What drafters that are neural networks share."""

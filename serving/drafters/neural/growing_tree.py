@@ -1,0 +1,92 @@
+"""A draft tree that grows by the probability of each path, and is then cut to its best nodes (EAGLE-2, Li et al. 2024, section 4)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.draft_tree import DraftTree, Source
+
+ROOT = -1
+"""The context's last token, whose children are the first nodes."""
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+class GrowingTree:
+    """Candidates for one request, each with the probability that its whole path is accepted: its value. Not thread-safe.
+
+    Attributes:
+        tokens: int64[n]; ``parents``: int64[n], each before its children; ``depths``: int64[n], 1 for children of the root.
+        values: float64[n], in 0..1, a child's at most its parent's.
+        expanded: bool[n], whether a node's children were asked for.
+    """
+
+    def __init__(self) -> None:
+        self.tokens = np.empty(0, np.int64)
+        self.parents = np.empty(0, np.int64)
+        self.depths = np.empty(0, np.int64)
+        self.values = np.empty(0, np.float64)
+        self.expanded = np.empty(0, np.bool_)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def expand(self, nodes: Ints, tokens: Ints, chances: Floats) -> Ints:
+        """Give each of ``nodes`` (``ROOT`` for the root) its children, and return these: int64[w * k], node by node.
+
+        ``tokens``: int64[w, k]. ``chances``: float64[w, k], of each child if its parent is accepted; those of one parent are brought
+        down to a sum of 1.
+        """
+        size, (_, width) = len(self), tokens.shape
+        above = np.where(nodes < 0, 1.0, self.values[nodes] if size else 1.0)
+        level = np.where(nodes < 0, 0, self.depths[nodes] if size else 0) + 1
+        shares = chances / np.maximum(1.0, chances.sum(1, keepdims=True))
+        self.expanded[nodes[nodes >= 0]] = True
+        self.tokens = np.concatenate([self.tokens, tokens.ravel()])
+        self.parents = np.concatenate([self.parents, np.repeat(nodes, width)])
+        self.depths = np.concatenate([self.depths, np.repeat(level, width)])
+        self.values = np.concatenate([self.values, (above[:, None] * shares).ravel()])
+        self.expanded = np.concatenate([self.expanded, np.zeros(tokens.size, np.bool_)])
+        return np.arange(size, len(self))
+
+    def best_leaves(self, count: int, max_depth: int) -> Ints:
+        """int64[k], up to ``count`` nodes without children, above ``max_depth``, of the highest value; in order of their numbers."""
+        leaves = np.flatnonzero(~self.expanded & (self.depths < max_depth))
+        return np.sort(leaves[np.argsort(-self.values[leaves], kind="stable")[:count]])
+
+    def best(self, max_nodes: int, source: Source) -> DraftTree:
+        """The ``max_nodes`` nodes of the highest value, marked ``source``, parents first: since no child is worth more than its
+        parent, they hang together."""
+        kept = np.argsort(-self.values, kind="stable")[:max_nodes]
+        places = np.full(len(self) + 1, -1, np.int32)
+        places[kept] = np.arange(len(kept), dtype=np.int32)
+        return DraftTree(
+            self.tokens[kept].astype(np.int32),
+            places[self.parents[kept]],  # the root's -1 reads the last entry, which stays -1
+            self.values[kept].astype(np.float32),
+            np.full(len(kept), source, np.uint8),
+        )
+
+    def ancestors(self, nodes: Ints) -> list[list[int]]:
+        """For each of ``nodes`` the numbers of the nodes above it and its own."""
+        paths = []
+        for node in nodes.tolist():
+            path = []
+            while node != ROOT:
+                path.append(node)
+                node = int(self.parents[node])
+            paths.append(path)
+        return paths
+
+    def follow(self, tokens: npt.NDArray[np.integer]) -> Ints:
+        """int64[k], the nodes on the path that ``tokens`` take from the root, as far as there are nodes for it."""
+        path: list[int] = []
+        node = ROOT
+        for token in tokens.tolist():
+            found = np.flatnonzero((self.parents == node) & (self.tokens == token))
+            if not len(found):
+                break
+            node = int(found[0])
+            path.append(node)
+        return np.asarray(path, np.int64)

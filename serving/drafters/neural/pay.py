@@ -1,0 +1,55 @@
+"""Whether a pass of a drafter promises more than it costs."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from serving.decoding.cost_model import CostModel
+
+_PRIOR = 0.6
+_STRENGTH = 10.0
+_DECAY = 0.995
+_RETRY = 100
+"""After so many refusals a draft is begun all the same, so that a wrong opinion does not last for ever."""
+
+
+class Pay:
+    """Compares the tokens that a pass can bring with the time it takes. Not thread-safe.
+
+    A pass that asks what follows nodes of value v brings v times the share of best candidates that the target takes, which is
+    learned; it is worth that many tokens' time in plain decoding.
+    """
+
+    def __init__(self, costs: CostModel) -> None:
+        self.costs = costs
+        self._hits, self._seen = 0.0, 0.0
+        self._refused = 0
+
+    @property
+    def share(self) -> float:
+        """Of best candidates, how many the target took of late."""
+        return (self._hits + _STRENGTH * _PRIOR) / (self._seen + _STRENGTH)
+
+    def pays(self, value: float, token_seconds: float, rows: int, contexts: npt.NDArray[np.int64]) -> bool:
+        """Whether a pass of ``rows`` rows for requests with ``contexts`` cached tokens is worth its time; yes if a token's seconds
+        are not known, 0."""
+        worth = value * self.share * token_seconds
+        return not token_seconds or worth >= self.costs.time(rows, len(contexts), float(contexts.mean()))
+
+    def begins(self, token_seconds: float, rows: int, contexts: npt.NDArray[np.int64]) -> bool:
+        """The same of the first pass of a draft, behind the texts themselves; now and then yes in any case."""
+        if self.pays(len(contexts), token_seconds, rows, contexts) or self._refused >= _RETRY:
+            self._refused = 0
+            return True
+        self._refused += 1
+        return False
+
+    def learn(self, taken: bool) -> None:
+        """Whether the target took the best candidate behind a node of its path."""
+        self._hits = _DECAY * self._hits + taken
+        self._seen = _DECAY * self._seen + 1
+
+    def learn_cost(self, rows: int, contexts: npt.NDArray[np.int64], seconds: float) -> None:
+        """What a pass took."""
+        self.costs.update(rows, len(contexts), float(contexts.mean()), seconds)

@@ -1,0 +1,60 @@
+"""What a draft head must offer to be trained. Heads live in serving/drafters/redrafter, eagle and early_exit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Windows of text with what the target made of them, all on one device.
+
+    Attributes:
+        tokens: int64[windows, n].
+        counted: bool[windows, n], the tokens whose prediction is trained: answers, not prompts or padding.
+        features: float[windows, n, layers, width], the target's hidden states of the layers that the head wants: those of token
+            i have read tokens 0..i.
+    """
+
+    tokens: torch.Tensor
+    counted: torch.Tensor
+    features: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class HeadLoss:
+    """What a head made of a batch.
+
+    Attributes:
+        loss: scalar, to be minimised; a mean over what was counted.
+        hits, seen: float64[depth]: of the counted tokens whose predecessors in the draft were all right, how many the head's best
+            candidate hits at each depth, and how many there were. hits / seen is the acceptance by depth.
+    """
+
+    loss: torch.Tensor
+    hits: torch.Tensor
+    seen: torch.Tensor
+
+
+class TrainableHead(Protocol):
+    """A ``torch.nn.Module`` whose own parameters alone are trained; of the target it keeps references that are not its parameters."""
+
+    layers: tuple[int, ...]
+    """Whose hidden states of the target it reads, as in ``FeatureDrafter``."""
+
+    def losses(self, batch: Batch) -> HeadLoss:
+        """The loss and the acceptance by depth of a batch; differentiable in its parameters."""
+        ...
+
+    def parameters(self) -> Iterable[torch.nn.Parameter]:
+        """What is trained."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write config.json and model.safetensors into an existing folder."""
+        ...

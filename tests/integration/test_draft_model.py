@@ -1,0 +1,157 @@
+"""A smaller model that drafts: trees read level by level, the target's noise, rows that are kept, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from datastore.errors import InvalidArgument
+from serving.decoding.cost_model import CostModel
+from serving.decoding.drafter import DraftRequest
+from serving.decoding.pass_result import PassResult
+from serving.decoding.request import Request
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.target import Target
+from serving.decoding.tree_layout import TreeLayout, lay_out
+from serving.drafters.draft_model.config import DraftModelConfig
+from serving.drafters.draft_model.drafter import DraftModelDrafter
+from tests.drafters import alone, eager_decoder, eager_loop, random_tree
+from tests.tiny_models import FAMILIES, VOCAB, tiny_model
+
+FREE = CostModel([1], [1e-12])
+PROMPT = [(7 * number) % VOCAB for number in range(30)]
+
+
+def draft_model(model: Any = None, config: DraftModelConfig | None = None, **options: Any) -> DraftModelDrafter:
+    """A drafter whose passes cost nothing, by default with the target's own weights."""
+    target = Target.wrap(model or tiny_model())
+    return DraftModelDrafter(target, VOCAB, config=config, **({"capacity": 300, "costs": FREE} | options))
+
+
+def noisy_copy(noise: float, seed: int = 1) -> Any:
+    """The target with other weights by so much: right often, but not always."""
+    model = tiny_model()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += noise * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+    return model
+
+
+@pytest.mark.parametrize("attention", ["masked", "split"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_tree_read_in_two_passes_equals_one_read_at_once(family: str, attention: str) -> None:
+    """Further than a sliding window reaches; the second pass sees of the first only ancestors."""
+    target = Target.wrap(tiny_model(family), attention=attention)
+    tree = random_tree(np.random.default_rng(2), 12, VOCAB)
+    cache = target.new_cache(2, 64)
+    target.prefill(PROMPT[:-1], cache, 1)
+    whole = lay_out(PROMPT[-1], tree)
+    expected = target.forward(cache, [1], [whole], [13]).logits
+    assert whole.visible is not None
+    first = TreeLayout(whole.tokens[:5], whole.depths[:5], whole.visible[:5, :5])
+    second = TreeLayout(whole.tokens[5:], whole.depths[5:], whole.visible[5:], whole.depths[:5])
+    found = [target.forward(cache, [1], [part], [len(part)]).logits for part in (first, second)]
+    assert (torch.cat(found) - expected).abs().max() < 1e-4 if family == "gemma2" else 1e-9
+    behind = TreeLayout(whole.tokens[:2], np.array([9, 10]), None, whole.depths)  # a chain sees all that came before
+    seen = np.tri(2, 15, 13, dtype=np.bool_)
+    told = TreeLayout(whole.tokens[:2], np.array([9, 10]), seen, whole.depths)
+    pair = [target.forward(cache, [1], [layout], [2]).logits for layout in (behind, told)]
+    assert torch.equal(*pair)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_the_target_s_own_weights_are_always_right(temperature: float) -> None:
+    """At a temperature too: the noise is shared, so that both draw the same tokens."""
+    settings = SamplingSettings(45, temperature, top_k=20, repetition_penalty=1.2, seed=3)
+    drafter = draft_model(config=DraftModelConfig(max_depth=8, width=2, children=2))
+    target = Target.wrap(tiny_model())
+    run = eager_decoder(target, drafter).generate(PROMPT, settings)
+    list(run)
+    assert run.tokens == alone(target, PROMPT, settings)
+    assert run.stats.steps == 5 and run.stats.accepted == 39  # 1 from the prompt, then 8 + 1 a step, the last 8
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_each_token_is_read_once(temperature: float) -> None:
+    """Accepted nodes keep their rows: a draft reads what is new and what it drafts itself, nothing twice."""
+    drafter, read = draft_model(noisy_copy(0.02), DraftModelConfig(max_depth=4, width=1, children=1)), []
+    model = drafter._model
+    forward = Target.forward
+
+    def spy(self: Target, cache: Any, slots: Sequence[int], layouts: Sequence[TreeLayout], *rest: Any) -> PassResult:
+        if self is model:
+            read.append((int(cache.lengths[slots[0]]), len(layouts[0]), len(layouts[0].earlier)))
+        return forward(self, cache, slots, layouts, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Target, "forward", spy)
+        run = eager_decoder(Target.wrap(tiny_model()), drafter).generate(PROMPT, SamplingSettings(60, temperature))
+        list(run)
+    assert 0 < run.stats.accepted < 59
+    heads = [(cached, rows) for cached, rows, earlier in read if not earlier and rows > 0]
+    drafts = [rows for _, rows, earlier in read if earlier]
+    assert set(drafts) == {1}
+    firsts = [each for number, each in enumerate(heads) if not number or each[0] > heads[number - 1][0]]
+    assert firsts[0] == (0, len(PROMPT) + 1)
+    assert all(rows <= 2 for cached, rows in firsts[1:])  # the last token, and a last node that has no row
+
+
+def test_trees_branch_and_their_scores_are_chances() -> None:
+    drafter = draft_model(config=DraftModelConfig(max_depth=3, width=4, children=3))
+    [tree] = drafter.propose([DraftRequest(1, np.asarray(PROMPT, np.int32), 20)])
+    tree.validate(VOCAB)
+    assert len(tree) == 20 and tree.depths().max() == 3
+    assert len({tuple(each) for each in zip(tree.parents.tolist(), tree.tokens.tolist(), strict=True)}) == 20
+    roots = tree.scores[tree.parents == -1]
+    assert 0 < roots.sum() <= 1 + 1e-6
+
+
+def test_requests_beyond_its_slots_or_its_capacity_go_without_drafts() -> None:
+    settings = SamplingSettings(20)
+    target = Target.wrap(tiny_model())
+    drafter = draft_model(slots=1, capacity=90)
+    loop = eager_loop(target, {"draft-model": drafter}, slots=3)
+    prompts = {1: PROMPT, 2: PROMPT[5:], 3: PROMPT * 3}
+    expected = {number: alone(target, prompt, settings) for number, prompt in prompts.items()}
+    requests = [Request(number, target, prompt, settings, "draft-model", 8) for number, prompt in prompts.items()]
+    for request in requests:
+        loop.join(request)
+    while loop.running:
+        loop.step()
+    assert {request.number: request.generated for request in requests} == expected
+    assert requests[0].stats.accepted > 10 and requests[1].stats.accepted == 0
+    assert requests[1].stats.missed["ResourceExhausted"] > 5
+    loop.join(again := Request(4, target, PROMPT[5:], settings, "draft-model", 8))  # the slot is free again
+    while loop.running:
+        loop.step()
+    assert again.generated == expected[2] and again.stats.accepted > 10
+
+
+def test_a_long_prompt_is_read_in_parts() -> None:
+    target = Target.wrap(tiny_model(max_position_embeddings=2048))
+    drafter = draft_model(tiny_model(max_position_embeddings=2048), capacity=2000)
+    request = DraftRequest(1, np.resize(np.asarray(PROMPT, np.int32), 1200), 8)
+    sizes = [len(drafter.propose([request])[0]) for _ in range(3)]
+    assert sizes == [0, 0, 8]
+    assert drafter.stats()["reading_seconds"] > 0
+    assert target.context_length == 2048
+
+
+def test_a_dear_draft_model_is_not_asked() -> None:
+    """Its passes take ten plain steps: no text is read for it, and no draft begun but one in a hundred."""
+    drafter = draft_model(costs=CostModel([1], [10.0]))
+    request = DraftRequest(1, np.asarray(PROMPT, np.int32), 8, token_seconds=1.0)
+    assert [len(drafter.propose([request])[0]) for _ in range(100)] == [0] * 100
+    assert drafter.stats()["passes"] == 0
+    assert len(drafter.propose([request])[0]) > 0
+
+
+@pytest.mark.parametrize("wrong", [{"width": 0}, {"children": 65}, {"max_depth": 1.5}])
+def test_a_bound_out_of_its_range_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument, match=next(iter(wrong))):
+        DraftModelConfig(**wrong)
