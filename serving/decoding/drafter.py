@@ -16,6 +16,8 @@ from serving.decoding.settings import SamplingSettings
 if TYPE_CHECKING:
     import torch
 
+    from serving.decoding.kv_cache import KVCache
+
 GREEDY = SamplingSettings()
 
 
@@ -31,6 +33,7 @@ class DraftRequest:
         settings: how the target draws.
         token_seconds: what a token costs now in plain decoding, on all requests' time; 0 if that is not known. A pass of the
             drafter's own must promise as much as it costs.
+        slot: the request's place in the target's cache.
     """
 
     request_id: int
@@ -39,6 +42,7 @@ class DraftRequest:
     prompt_tokens: int = 0
     settings: SamplingSettings = GREEDY
     token_seconds: float = 0.0
+    slot: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,4 +135,14 @@ class FeatureDrafter(Drafter, Protocol):
         They come from the prompt's first token on, in order and without gaps, also in steps in which nothing is proposed: before
         a ``propose`` those of all ``tokens`` but the last have come, which the target has not read yet. A drafter that cannot keep
         up (it has fewer) answers with an empty tree."""
+        ...
+
+
+@runtime_checkable
+class CacheDrafter(Drafter, Protocol):
+    """A drafter that reads the target's own keys and values, as early exit does."""
+
+    def attach(self, cache: KVCache) -> None:
+        """Called once, before anything is proposed. Rows behind a slot's length are free for whoever runs; ``lengths`` must be after
+        ``propose`` what they were before. When it is asked, all tokens of a request but the last are cached in its slot."""
         ...

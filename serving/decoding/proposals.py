@@ -15,8 +15,9 @@ import torch
 
 from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument
-from serving.decoding.drafter import Drafter, DraftRequest, FeatureDrafter, Proposal, SampledChain, tree_of
+from serving.decoding.drafter import CacheDrafter, Drafter, DraftRequest, FeatureDrafter, Proposal, SampledChain, tree_of
 from serving.decoding.faults import FOREIGN_FAULTS, first_line
+from serving.decoding.kv_cache import KVCache
 from serving.decoding.request import Request
 from serving.decoding.target import Target
 
@@ -47,9 +48,12 @@ class Proposals:
         faults: faults that were caught here, by kind; those that drafters caught themselves are in their ``stats``.
     """
 
-    def __init__(self, drafters: Mapping[str, Drafter], target: Target) -> None:
-        """Raises InvalidArgument if a drafter wants hidden states of layers that ``target`` has not."""
+    def __init__(self, drafters: Mapping[str, Drafter], target: Target, cache: KVCache) -> None:
+        """Attaches those that read ``cache``. Raises InvalidArgument if a drafter wants hidden states of layers that ``target`` has not."""
         self._drafters = dict(drafters)
+        for each in drafters.values():
+            if isinstance(each, CacheDrafter):
+                each.attach(cache)
         self._vocab_size = target.vocab_size
         wanted = {name: each.layers for name, each in drafters.items() if isinstance(each, FeatureDrafter)}
         for name, layers in wanted.items():
@@ -158,6 +162,7 @@ def _asked(request: Request, token_seconds: float) -> DraftRequest:
         request.stats.prompt_tokens,
         request.settings,
         token_seconds,
+        request.slot,
     )
 
 

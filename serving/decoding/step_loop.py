@@ -83,7 +83,7 @@ class StepLoop:
         if drafters and costs is None:
             costs = measure(target, slots, passes=passes)
         self.planner = None if costs is None else Planner(costs)
-        self._proposals = Proposals(drafters or {}, target)
+        self._proposals = Proposals(drafters or {}, target, self.cache)
         self._passes = Passes(target, self.cache, passes, self._proposals.layers)
         self._names = frozenset(drafters or {})
         self._running: list[Request] = []

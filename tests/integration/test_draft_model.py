@@ -17,7 +17,7 @@ from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.decoding.tree_layout import TreeLayout, lay_out
-from serving.drafters.draft_model.config import DraftModelConfig
+from serving.drafters.neural.tree_bounds import TreeBounds
 from serving.drafters.draft_model.drafter import DraftModelDrafter
 from tests.drafters import alone, eager_decoder, eager_loop, random_tree
 from tests.tiny_models import FAMILIES, VOCAB, tiny_model
@@ -26,10 +26,10 @@ FREE = CostModel([1], [1e-12])
 PROMPT = [(7 * number) % VOCAB for number in range(30)]
 
 
-def draft_model(model: Any = None, config: DraftModelConfig | None = None, **options: Any) -> DraftModelDrafter:
+def draft_model(model: Any = None, bounds: TreeBounds | None = None, **options: Any) -> DraftModelDrafter:
     """A drafter whose passes cost nothing, by default with the target's own weights."""
     target = Target.wrap(model or tiny_model())
-    return DraftModelDrafter(target, VOCAB, config=config, **({"capacity": 300, "costs": FREE} | options))
+    return DraftModelDrafter(target, VOCAB, bounds=bounds, **({"capacity": 300, "costs": FREE} | options))
 
 
 def noisy_copy(noise: float, seed: int = 1) -> Any:
@@ -68,7 +68,7 @@ def test_a_tree_read_in_two_passes_equals_one_read_at_once(family: str, attentio
 def test_the_target_s_own_weights_are_always_right(temperature: float) -> None:
     """At a temperature too: the noise is shared, so that both draw the same tokens."""
     settings = SamplingSettings(45, temperature, top_k=20, repetition_penalty=1.2, seed=3)
-    drafter = draft_model(config=DraftModelConfig(max_depth=8, width=2, children=2))
+    drafter = draft_model(bounds=TreeBounds(max_depth=8, width=2, children=2))
     target = Target.wrap(tiny_model())
     run = eager_decoder(target, drafter).generate(PROMPT, settings)
     list(run)
@@ -79,7 +79,7 @@ def test_the_target_s_own_weights_are_always_right(temperature: float) -> None:
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_each_token_is_read_once(temperature: float) -> None:
     """Accepted nodes keep their rows: a draft reads what is new and what it drafts itself, nothing twice."""
-    drafter, read = draft_model(noisy_copy(0.02), DraftModelConfig(max_depth=4, width=1, children=1)), []
+    drafter, read = draft_model(noisy_copy(0.02), TreeBounds(max_depth=4, width=1, children=1)), []
     model = drafter._model
     forward = Target.forward
 
@@ -102,7 +102,7 @@ def test_each_token_is_read_once(temperature: float) -> None:
 
 
 def test_trees_branch_and_their_scores_are_chances() -> None:
-    drafter = draft_model(config=DraftModelConfig(max_depth=3, width=4, children=3))
+    drafter = draft_model(bounds=TreeBounds(max_depth=3, width=4, children=3))
     [tree] = drafter.propose([DraftRequest(1, np.asarray(PROMPT, np.int32), 20)])
     tree.validate(VOCAB)
     assert len(tree) == 20 and tree.depths().max() == 3
@@ -154,4 +154,4 @@ def test_a_dear_draft_model_is_not_asked() -> None:
 @pytest.mark.parametrize("wrong", [{"width": 0}, {"children": 65}, {"max_depth": 1.5}])
 def test_a_bound_out_of_its_range_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match=next(iter(wrong))):
-        DraftModelConfig(**wrong)
+        TreeBounds(**wrong)

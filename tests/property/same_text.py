@@ -23,6 +23,7 @@ from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.draft_model.drafter import DraftModelDrafter
+from serving.drafters.early_exit.drafter import EarlyExitDrafter
 from serving.drafters.hybrid import HybridDrafter
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from tests.brute_force import BruteForceRetriever
@@ -30,7 +31,7 @@ from tests.drafters import MadeUpDrafter, eager_decoder, eager_loop, lying, rand
 from tests.tiny_models import VOCAB, tiny_model
 
 BATCHES = (1, 3, 8)
-NAMES = ("none", "datastore", "prompt-lookup", "hybrid", "random", "lying", "draft-model")
+NAMES = ("none", "datastore", "prompt-lookup", "hybrid", "random", "lying", "draft-model", "early-exit")
 LAWS = tuple(
     SamplingSettings(24, temperature, top_k, top_p, seed)
     for temperature in (0.0, 0.7, 1.0)
@@ -90,6 +91,7 @@ def make_drafters(cases: list[Case], seed: int) -> Mapping[str, Drafter]:
         "random": MadeUpDrafter(lambda request: random_tree(rng, int(rng.integers(0, 20)), VOCAB)),
         "lying": lying(rng, VOCAB),
         "draft-model": DraftModelDrafter(draft_model(), VOCAB, 8, 160, costs=CostModel([1], [1e-12])),
+        "early-exit": EarlyExitDrafter(target(), 1, costs=CostModel([1], [1e-12])),
     }
 
 

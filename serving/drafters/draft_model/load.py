@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datastore.errors import Unsupported
 from serving.decoding.target import Target
-from serving.drafters.draft_model.config import DraftModelConfig
+from serving.drafters.neural.tree_bounds import TreeBounds
 from serving.drafters.draft_model.drafter import DraftModelDrafter
 
 
@@ -13,7 +13,7 @@ def load_draft_model(
     target: Target,
     slots: int = 8,
     capacity: int = 4096,
-    config: DraftModelConfig | None = None,
+    bounds: TreeBounds | None = None,
     dtype: str = "auto",
 ) -> DraftModelDrafter:
     """Load a smaller model of the target's family as its drafter, on the target's device; takes seconds to measure its costs.
@@ -23,7 +23,7 @@ def load_draft_model(
     """
     model = Target.load(name, dtype, str(target.device), capacity)
     require_same_tokens(model, target)
-    return DraftModelDrafter(model, target.vocab_size, slots, capacity, config)
+    return DraftModelDrafter(model, target.vocab_size, slots, capacity, bounds)
 
 
 def require_same_tokens(model: Target, target: Target) -> None:

@@ -1,8 +1,9 @@
-"""One request as the draft model sees it: what it has read, and the tree that it grows."""
+"""One request as a drafting model sees it: what it has read, and the tree that it grows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,24 +12,28 @@ import torch
 from serving.decoding.drafter import DraftRequest
 from serving.decoding.row_contexts import RowContexts
 from serving.decoding.sampler import Sampler
+from serving.decoding.target import Target
 from serving.decoding.tree_layout import TreeLayout
 from serving.drafters.neural.growing_tree import ROOT, Floats, GrowingTree, Ints
 
 
 class Text:
-    """A request's place in the draft model's cache, and its tree, some of whose nodes have rows there. Not thread-safe.
+    """A request's place in the model's cache, and its tree, some of whose nodes have rows there. Not thread-safe.
 
     Attributes:
         request: as of the last ``begin``; ``slot``: its place in the cache.
-        pending: tokens that the draft model has not read.
+        pending: tokens that the model has not read.
         tree: grown since the last ``begin``.
         sampled: whether the target draws at a temperature above 0.
     """
 
-    def __init__(self, request: DraftRequest, slot: int, sampler: Sampler) -> None:
+    def __init__(self, request: DraftRequest, slot: int, model: Target, vocab_size: int) -> None:
+        """``vocab_size``: of the ids that ``model`` may draft."""
         self.slot = slot
         self.sampled = request.settings.temperature > 0
-        self._sampler = sampler
+        # users' functions act on the target's draws alone: here they would be called for texts that nobody drew
+        settings = replace(request.settings, processors=(), token_mask=None)
+        self._sampler = Sampler(settings, vocab_size, model.device)
         self.begin(request, 0)
 
     def begin(self, request: DraftRequest, cached: int) -> None:
@@ -48,7 +53,7 @@ class Text:
         return np.where(nodes < 0, 0, self.tree.depths[nodes] if len(self.tree) else 0) + 1
 
     def expand(self, nodes: Ints, tokens: Ints, own: Floats, chances: Floats) -> None:
-        """As ``GrowingTree.expand``; ``own``: the draft model's own probabilities."""
+        """As ``GrowingTree.expand``; ``own``: the model's own probabilities."""
         self.tree.expand(nodes, tokens, chances)
         self._own = np.concatenate([self._own, own.ravel()])
 

@@ -1,4 +1,4 @@
-"""How large a tree a draft model grows."""
+"""How large a tree a model grows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _BOUNDS = {"max_depth": 64, "width": 64, "children": 64}
 
 
 @dataclass(frozen=True, slots=True)
-class DraftModelConfig:
-    """Bounds of a tree; within them it ends where a pass of the draft model promises less than it costs.
+class TreeBounds:
+    """Bounds of a tree; within them it ends where a pass of the model promises less than it costs.
 
     Attributes:
         max_depth: tokens a draft goes ahead, and passes that it takes at most; 1..64.

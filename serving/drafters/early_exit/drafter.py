@@ -1,0 +1,104 @@
+"""Drafts by the first layers of the target, on the target's own cache."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.draft_tree import DraftTree, Source
+from serving.decoding.cost_measurement import measure
+from serving.decoding.cost_model import CostModel
+from serving.decoding.drafter import DraftRequest
+from serving.decoding.kv_cache import KVCache
+from serving.decoding.target import Target
+from serving.drafters.early_exit.shallow import shallow
+from serving.drafters.neural.pay import Pay
+from serving.drafters.neural.text import Text
+from serving.drafters.neural.tree_bounds import TreeBounds
+from serving.drafters.neural.tree_model import TreeModel
+
+log = logging.getLogger(__name__)
+
+
+class EarlyExitDrafter:
+    """Trees from the target's first layers (``tree_model.py``). It reads the keys and values that the target has cached for them, and
+    puts its own behind, where the target's next pass overwrites them. Not thread-safe; only for the loop whose cache it was given.
+    """
+
+    name = "early-exit"
+
+    def __init__(
+        self, target: Target, layers: int, bounds: TreeBounds | None = None, costs: CostModel | None = None
+    ) -> None:
+        """``layers``: how many of the target's. ``costs``: of their passes; None to measure them now, which takes seconds.
+
+        Raises:
+            InvalidArgument, Unsupported: as ``shallow``.
+        """
+        self._model = shallow(target, layers)
+        self._bounds = bounds or TreeBounds()
+        self._pay = Pay(costs or measure(self._model))
+        self._trees: TreeModel | None = None
+        self._texts: dict[int, Text] = {}
+        self._calls = 0
+        self.missed: Counter[str] = Counter()
+
+    def attach(self, cache: KVCache) -> None:
+        """See ``CacheDrafter``."""
+        self._trees = TreeModel(self._model, cache, self._model.vocab_size, self._bounds, self._pay)
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        self._calls += 1
+        trees = self._trees
+        assert trees is not None, "attach comes first"
+        texts = [self._open(request, trees.cache) for request in requests]
+        slots = [text.slot for text in texts]
+        lengths = trees.cache.lengths[slots]
+        try:
+            trees.grow([text for text in texts if self._fits(text, trees.cache)])
+        finally:
+            trees.cache.lengths[slots] = lengths  # what was put behind is the target's to overwrite
+        return [
+            text.tree.best(request.max_nodes, Source.EARLY_EXIT) for request, text in zip(requests, texts, strict=True)
+        ]
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        text = self._texts.get(request_id)
+        if text is not None and len(text.tree) and self._trees is not None:
+            self._trees.learn(text, tokens)
+
+    def release(self, request_id: int) -> None:
+        self._texts.pop(request_id, None)
+
+    def stats(self) -> dict[str, float]:
+        passes = 0 if self._trees is None else self._trees.passes
+        counters: dict[str, float] = {"calls": self._calls, "missed": self.missed.total(), "passes": passes}
+        return counters | {f"missed {reason}": count for reason, count in self.missed.items()}
+
+    def close(self) -> None:
+        self._texts.clear()
+
+    def _open(self, request: DraftRequest, cache: KVCache) -> Text:
+        text = self._texts.get(request.request_id)
+        if text is None:
+            text = Text(request, request.slot, self._model, self._model.vocab_size)
+            self._texts[request.request_id] = text
+        text.begin(request, int(cache.lengths[request.slot]))
+        return text
+
+    def _fits(self, text: Text, cache: KVCache) -> bool:
+        needed = len(text.request.tokens) + self._bounds.max_depth * self._bounds.width
+        if needed > cache.capacity:
+            if not self.missed["ResourceExhausted"]:
+                log.warning(
+                    "early exit: a request needs %d cache rows with a tree, and has %d; going on without its drafts",
+                    needed,
+                    cache.capacity,
+                )
+            self.missed["ResourceExhausted"] += 1
+            return False
+        return True

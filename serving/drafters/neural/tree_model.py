@@ -1,0 +1,126 @@
+"""Trees from a causal language model: its likeliest continuations, or those that its own noisy draw would choose.
+
+Grown by the probability of each path (EAGLE-2, Li et al. 2024, section 4; best first as SpecExec, Svirschevski et al. 2024), in
+passes over all requests.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from serving.decoding.kv_cache import KVCache
+from serving.decoding.target import PREFILL_CHUNK, Target
+from serving.decoding.tree_layout import TreeLayout, chain
+from serving.drafters.neural.confidence import Confidence
+from serving.drafters.neural.pay import Pay
+from serving.drafters.neural.text import Text
+from serving.drafters.neural.tree_bounds import TreeBounds
+
+_LEFT_OVER = 16
+"""Tokens that steps without drafts leave unread; more at once are a prompt."""
+
+
+class TreeModel:
+    """Grows the trees of texts whose tokens are in ``cache``. Each pass must promise more tokens' worth of time than it takes.
+
+    At a temperature above 0 the candidates are the best of the model's scores with the target's own noise (``keyed_noise.py``), so
+    that both draw the same token more often. Not thread-safe.
+
+    Attributes:
+        cache: keys and values of the texts; ``lengths`` are advanced by what is read.
+        passes: made so far; ``reading_seconds``: of those that read prompts.
+    """
+
+    def __init__(self, model: Target, cache: KVCache, vocab_size: int, bounds: TreeBounds, pay: Pay) -> None:
+        """``vocab_size``: of the ids that may be drafted."""
+        self.cache = cache
+        self.passes = 0
+        self.reading_seconds = 0.0
+        self._model = model
+        self._vocab_size = min(vocab_size, model.vocab_size)
+        self._bounds = bounds
+        self._pay = pay
+        self._confidence = Confidence()
+
+    def grow(self, texts: Sequence[Text]) -> None:
+        """Grow the tree of each of ``texts`` that can be read to its end now, if that pays."""
+        if texts and self._pay.begins(texts[0].request.token_seconds, len(texts), self._contexts(texts)):
+            growing = self._read(texts)
+            while growing:
+                growing = self._extend(growing)
+
+    def learn(self, text: Text, tokens: npt.NDArray[np.int32]) -> None:
+        """The target's ``tokens`` followed: which candidates were right."""
+        for own, depth, taken in text.evidence(tokens):
+            self._confidence.learn(own, np.asarray(depth), text.sampled, taken)
+            self._pay.learn(bool(taken[0]))
+
+    def _read(self, texts: Sequence[Text]) -> list[Text]:
+        """Bring texts up to date, ``PREFILL_CHUNK`` tokens in all; those that are get their first nodes."""
+        budget = PREFILL_CHUNK
+        reading, parts, wanted = [], [], []
+        for text in texts:
+            size = min(text.pending, budget)
+            if size:
+                budget -= size
+                begin = len(text.request.tokens) - text.pending
+                reading.append(text)
+                parts.append(chain(text.request.tokens[begin : begin + size].astype(np.int64)))
+                wanted.append(int(size == text.pending))
+        begin_time = time.perf_counter()
+        slots = [text.slot for text in reading]
+        logits = self._forward(slots, parts, wanted)
+        self.cache.keep(slots, [np.arange(len(part)) for part in parts])
+        if max(len(part) for part in parts) > _LEFT_OVER:
+            self.reading_seconds += time.perf_counter() - begin_time
+        ready = [text for text, whole in zip(reading, wanted, strict=True) if whole]
+        self._expand(ready, [text.root() for text in ready], logits)
+        return ready
+
+    def _extend(self, texts: Sequence[Text]) -> list[Text]:
+        """One pass for the best leaves of all trees; the texts whose trees have grown, none where a pass does not pay."""
+        bounds = self._bounds
+        leaves = [(text, text.tree.best_leaves(bounds.width, bounds.max_depth)) for text in texts]
+        growing = [text for text, nodes in leaves if len(nodes)]
+        chosen = [nodes for _, nodes in leaves if len(nodes)]
+        value = sum(float(text.tree.values[nodes].sum()) for text, nodes in zip(growing, chosen, strict=True))
+        rows = sum(map(len, chosen))
+        if not growing or not self._pay.pays(value, growing[0].request.token_seconds, rows, self._contexts(growing)):
+            return []
+        layouts = [text.lay_out(nodes) for text, nodes in zip(growing, chosen, strict=True)]
+        logits = self._forward([text.slot for text in growing], layouts, [len(layout) for layout in layouts])
+        self._expand(growing, chosen, logits)
+        return growing
+
+    def _forward(self, slots: list[int], layouts: list[TreeLayout], wanted: list[int]) -> torch.Tensor:
+        begin = time.perf_counter()
+        logits = self._model.forward(self.cache, slots, layouts, wanted).logits[:, : self._vocab_size]
+        self._model.synchronize()
+        rows = sum(len(layout) for layout in layouts)
+        self.passes += 1
+        self._pay.learn_cost(rows, self.cache.lengths[slots], time.perf_counter() - begin)
+        return logits
+
+    @torch.inference_mode()
+    def _expand(self, texts: Sequence[Text], nodes: Sequence[npt.NDArray[np.int64]], logits: torch.Tensor) -> None:
+        """Give the ``nodes`` of each text their candidates; ``logits`` float[nodes of all, vocab]."""
+        if not texts:
+            return
+        rows = torch.split(logits, [len(each) for each in nodes])
+        scores = torch.cat([text.scores(each, own) for text, each, own in zip(texts, nodes, rows, strict=True)])
+        best = scores.softmax(-1).topk(min(self._bounds.children, self._vocab_size))
+        own, tokens = best.values.double().cpu().numpy(), best.indices.cpu().numpy()
+        begin = 0
+        for text, each in zip(texts, nodes, strict=True):
+            part = slice(begin, begin + len(each))
+            begin += len(each)
+            depths = text.depths_below(each)[:, None]
+            text.expand(each, tokens[part], own[part], self._confidence.chances(own[part], depths, text.sampled))
+
+    def _contexts(self, texts: Sequence[Text]) -> npt.NDArray[np.int64]:
+        return self.cache.lengths[[text.slot for text in texts]]
