@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datastore.errors import InvalidArgument
+from serving.drafters.load import ModelSources
 from serving.transport.limits import MAX_THREADS, check_range
 
 PLAIN = "none"
@@ -25,7 +26,7 @@ class DecodingOptions:
         limit: prompts of each file; None for all.
         rounds: how often all prompts are run.
         transformers: whether transformers' own ways of generating run as well, on an untouched copy of the model.
-        draft_model: folder or hub name of a smaller model, for drafter draft-model.
+        models: drafters that are networks.
         assistant: the model that drafts for transformers' assisted generation; None to leave that out.
         control: whether plain decoding runs a second time in each turn, to show how much of a difference is noise.
         max_new_tokens, temperature, top_p, ignore_eos, seed: as in ``SamplingSettings``.
@@ -38,7 +39,7 @@ class DecodingOptions:
     model: str
     prompts: tuple[Path, ...]
     datastore: str | None = None
-    draft_model: str | None = None
+    models: ModelSources = ModelSources()
     drafters: tuple[str, ...] = ("prompt-lookup", "datastore", "hybrid")
     style: str = "both"
     limit: int | None = None

@@ -20,18 +20,19 @@ from datastore.tokenizer import fingerprint, load_tokenizer
 from serving.decoding.drafter import Drafter
 from serving.decoding.target import Target
 from serving.draft_service.client import connect
-from serving.drafters.choose import DRAFT_MODEL, make_drafter, require_match
-from serving.drafters.draft_model.load import load_draft_model
+from serving.drafters.choose import make_drafter, require_match
 from serving.drafters.limits import Limits
+from serving.drafters.load import load_models
 from serving.transport.url import is_url
 
 LIMITS = Limits()
 
 
 def require_drafters(options: DecodingOptions, retriever: Retriever | None) -> None:
-    """Nothing, unless a drafter's name is unknown, or it needs a datastore or a draft model: then InvalidArgument."""
+    """Nothing, unless a drafter's name is unknown, or it needs a datastore or a network: then InvalidArgument."""
+    kinds = options.models.kinds()
     for name in options.drafters:
-        if name != USELESS and (name != DRAFT_MODEL or options.draft_model is None):
+        if name != USELESS and name not in kinds:
             make_drafter(name, 1, [] if retriever is None else [retriever], LIMITS)
 
 
@@ -40,13 +41,11 @@ def make_drafters(
 ) -> dict[str, Drafter]:
     """The drafters to be measured, by name, for an engine of that many ``slots`` and ``capacity``.
 
-    Raises InvalidArgument as ``require_drafters``, and as ``load_draft_model``."""
+    Raises InvalidArgument as ``require_drafters``, and as ``load_models``."""
     retrievers, vocab_size = [] if retriever is None else [retriever], target.vocab_size
-    model = None
-    if DRAFT_MODEL in options.drafters and options.draft_model is not None:
-        model = load_draft_model(options.draft_model, target, slots, capacity, dtype=options.dtype)
+    models = load_models(target, options.models, slots, capacity)
     made: dict[str, Drafter | None] = {
-        name: UselessDrafter(vocab_size) if name == USELESS else make_drafter(name, vocab_size, retrievers, LIMITS, model)
+        name: UselessDrafter(vocab_size) if name == USELESS else make_drafter(name, vocab_size, retrievers, LIMITS, models)
         for name in options.drafters
     }
     return {name: drafter for name, drafter in made.items() if drafter is not None}

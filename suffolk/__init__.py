@@ -53,8 +53,7 @@ if TYPE_CHECKING:
     from serving.decoding.target import Target
     from serving.draft_service.client import RemoteDatastore
     from serving.drafters.choose import make_drafter
-    from serving.drafters.draft_model.drafter import DraftModelDrafter
-    from serving.drafters.draft_model.load import load_draft_model
+    from serving.drafters.load import ModelSources, load_models
     from serving.drafters.limits import Limits
     from serving.worker.client import connect_worker
 
@@ -62,7 +61,6 @@ __all__ = [
     "ContextIndex",
     "CostModel",
     "Datastore",
-    "DraftModelDrafter",
     "DraftRequest",
     "DraftTree",
     "Drafter",
@@ -71,6 +69,7 @@ __all__ = [
     "Generation",
     "Limits",
     "Match",
+    "ModelSources",
     "Retriever",
     "SampledChain",
     "SamplingSettings",
@@ -81,27 +80,27 @@ __all__ = [
     "__version__",
     "connect_worker",
     "find_costs",
-    "load_draft_model",
+    "load_models",
     "make_drafter",
     "open",
 ]
 
 _LAZY = {
     "CostModel": "serving.decoding.cost_model",
-    "DraftModelDrafter": "serving.drafters.draft_model.drafter",
     "DraftRequest": "serving.decoding.drafter",
     "Drafter": "serving.decoding.drafter",
     "Engine": "serving.decoding.engine",
     "FeatureDrafter": "serving.decoding.drafter",
     "Generation": "serving.decoding.generation",
     "Limits": "serving.drafters.limits",
+    "ModelSources": "serving.drafters.load",
     "SampledChain": "serving.decoding.drafter",
     "SamplingSettings": "serving.decoding.settings",
     "Step": "serving.decoding.request",
     "Target": "serving.decoding.target",
     "connect_worker": "serving.worker.client",
     "find_costs": "serving.decoding.cost_store",
-    "load_draft_model": "serving.drafters.draft_model.load",
+    "load_models": "serving.drafters.load",
     "make_drafter": "serving.drafters.choose",
 }
 """Names that torch or gRPC come with: loaded when somebody asks for them."""

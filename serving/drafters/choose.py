@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from datastore.errors import InvalidArgument, Unsupported
 from datastore.retriever import Retriever
@@ -12,11 +12,9 @@ from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
 from serving.drafters.limits import Limits
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 
-if TYPE_CHECKING:
-    from serving.drafters.draft_model.drafter import DraftModelDrafter
-
-DRAFT_MODEL = "draft-model"
-NAMES = ("none", "datastore", "prompt-lookup", "hybrid", DRAFT_MODEL)
+MODELS = {"draft-model": "--draft-model MODEL", "early-exit": "--exit-layers N or --head FOLDER"}
+"""Drafters that are networks, and how a command line names them (``load.py``)."""
+NAMES = ("none", "datastore", "prompt-lookup", "hybrid", *MODELS)
 
 
 def make_drafter(
@@ -24,21 +22,20 @@ def make_drafter(
     vocab_size: int,
     retrievers: Retriever | list[Retriever] | tuple[Retriever, ...] = (),
     limits: Limits | None = None,
-    draft_model: DraftModelDrafter | None = None,
+    models: Sequence[Drafter] = (),
 ) -> Drafter | None:
     """The drafter called ``name``; None for "none".
 
-    ``vocab_size`` is the target's; ``retrievers``, one or several, are all asked; ``draft_model`` is one that is loaded. Raises
-    InvalidArgument for an unknown name, or if it needs a retriever or a draft model and none is given.
+    ``vocab_size`` is the target's; ``retrievers``, one or several, are all asked; ``models`` are networks that are loaded. Raises
+    InvalidArgument for an unknown name, or if it needs a retriever or a network and none is given.
     """
     if name == "none":
         return None
-    if name == DRAFT_MODEL:
-        if draft_model is None:
-            raise InvalidArgument(
-                "drafter draft-model needs a model; load one with suffolk.load_draft_model (on the command line: --draft-model MODEL)"
-            )
-        return draft_model
+    if name in MODELS:
+        for model in models:
+            if model.name == name:
+                return model
+        raise InvalidArgument(f"drafter {name} needs a model that is loaded (on the command line: {MODELS[name]})")
     if name == "prompt-lookup":
         return PromptLookupDrafter(vocab_size, limits)
     if name not in NAMES:

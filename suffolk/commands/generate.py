@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 from datastore.errors import InvalidArgument, NotFound
 from serving.decoding.prompt import read_prompt
 from serving.decoding.settings import VERIFICATIONS, SamplingSettings
-from serving.drafters.choose import DRAFT_MODEL, NAMES, make_drafter
+from serving.drafters.choose import MODELS, NAMES, make_drafter
 from suffolk.commands.generate_remotely import generate_remotely
 from suffolk.commands.generation_output import choose_colours, report_lines, show
 from suffolk.commands.model_options import (
     add_device_options,
     add_draft_options,
-    load_drafting_model,
     load_target,
+    names_models,
     opened_stores,
     read_limits,
     read_max_nodes,
+    read_model_sources,
 )
 from suffolk.commands.output_file import require_folder
 
@@ -109,26 +110,37 @@ def run(args: argparse.Namespace) -> int:
         return _finish(args, generate_remotely(args, settings, prompt))
     uses_stores = args.datastore is not None and name in ("datastore", "hybrid")
     with opened_stores([args.datastore] if uses_stores else [], args.deadline_ms, limits, args.model) as stores:
-        if name != DRAFT_MODEL:
+        if name not in MODELS:
             make_drafter(name, 1, stores)  # refuse what is missing before a model is loaded
         target = load_target(args, len(prompt) // 2 + settings.max_new_tokens)
         settings = replace(settings, bad_words=_bad_words(target, args.bad_words))
         ids = _encode(target, prompt, args)
-        model = load_drafting_model(args, target, 1, len(ids) + settings.max_new_tokens + max_nodes)
-        drafter = make_drafter(name, target.vocab_size, stores, limits, model)
+        models = _load_models(args, target, len(ids) + settings.max_new_tokens + max_nodes)
+        drafter = make_drafter(name, target.vocab_size, stores, limits, models)
         return _generate(args, settings, name, drafter, max_nodes, target, ids)
 
 
 def _drafter(args: argparse.Namespace) -> str:
-    """The name of the drafter. Raises InvalidArgument for a model without its drafter, or the other way round."""
-    name = args.drafter or ("hybrid" if args.datastore else DRAFT_MODEL if args.draft_model else "prompt-lookup")
-    if args.draft_model is not None and name != DRAFT_MODEL:
-        raise InvalidArgument(
-            f"--draft-model {args.draft_model} is of no use with drafter {name}; add --drafter {DRAFT_MODEL}, or leave it out"
-        )
-    if args.worker is None and name == DRAFT_MODEL and args.draft_model is None:
-        raise InvalidArgument(f"--drafter {DRAFT_MODEL} needs a model; add --draft-model MODEL")
-    return str(name)
+    """The name of the drafter. Raises InvalidArgument if it needs a network that is not named, or one is named that it is not."""
+    kinds: list[str] = []
+    if names_models(args):
+        if args.worker is not None:
+            raise InvalidArgument(f"--worker {args.worker} has its own drafters; leave --draft-model, --exit-layers and --head out")
+        kinds = read_model_sources(args).kinds()
+    name = str(args.drafter or ("hybrid" if args.datastore else kinds[0] if kinds else "prompt-lookup"))
+    if kinds and kinds != [name]:
+        raise InvalidArgument(f"drafter {name} does not need what was given for {' and '.join(kinds)}; leave one of them out")
+    if args.worker is None and name in MODELS and not kinds:
+        raise InvalidArgument(f"--drafter {name} needs a model; add {MODELS[name]}")
+    return name
+
+
+def _load_models(args: argparse.Namespace, target: Target, capacity: int) -> list[Drafter]:
+    if not names_models(args):
+        return []
+    from serving.drafters.load import load_models
+
+    return load_models(target, read_model_sources(args), 1, capacity)
 
 
 def _verification(args: argparse.Namespace) -> dict[str, Any]:
@@ -254,7 +266,7 @@ def _add_drafting(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--drafter",
         choices=NAMES,
-        help="who proposes (default: hybrid with a datastore, draft-model with a draft model, else prompt-lookup)",
+        help="who proposes (default: hybrid with a datastore, else the network that is named, else prompt-lookup)",
     )
     add_draft_options(group)
 

@@ -17,7 +17,7 @@ from serving.transport.limits import MAX_NODES, MAX_THREADS, check_range
 
 if TYPE_CHECKING:
     from serving.decoding.target import Target
-    from serving.drafters.draft_model.drafter import DraftModelDrafter
+    from serving.drafters.load import ModelSources
 
 
 DEFAULT_NODES = 64
@@ -25,7 +25,7 @@ DEFAULT_NODES = 64
 
 def add_draft_options(group: argparse._ArgumentGroup) -> None:
     """How far drafts reach, and how long they may take."""
-    group.add_argument("--draft-model", metavar="MODEL", help="a smaller model with the same tokenizer, for draft-model")
+    add_model_drafters(group)
     group.add_argument(
         "--deadline-ms", type=float, help="time a remote draft may take (default: the URL's, else the client's)"
     )
@@ -41,6 +41,34 @@ def add_draft_options(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         help="what 'suffolk tune' measured (default: what it stored, or a quick look)",
     )
+
+
+def add_model_drafters(group: argparse._ActionsContainer) -> None:
+    """Drafters that are networks."""
+    group.add_argument("--draft-model", metavar="MODEL", help="a smaller model with the same tokenizer, which drafts")
+    group.add_argument(
+        "--exit-layers", type=int, metavar="N", help="let the model's first N layers draft, with its own output layer"
+    )
+    group.add_argument(
+        "--head",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="a trained head, which drafts; may be repeated for heads of several kinds",
+    )
+
+
+def read_model_sources(args: argparse.Namespace) -> ModelSources:
+    """The networks that the command line names."""
+    from serving.drafters.load import ModelSources
+
+    return ModelSources(args.draft_model, tuple(args.head), args.exit_layers, args.dtype)
+
+
+def names_models(args: argparse.Namespace) -> bool:
+    """Whether there are any, without loading torch."""
+    return bool(args.draft_model is not None or args.head or args.exit_layers is not None)
 
 
 def add_device_options(group: argparse._ArgumentGroup) -> None:
@@ -93,17 +121,6 @@ def load_target(args: argparse.Namespace, cache_tokens: int) -> Target:
         check_range("--threads", args.threads, 1, MAX_THREADS)
         torch.set_num_threads(args.threads)
     return Target.load(args.model, args.dtype, args.device, cache_tokens)
-
-
-def load_drafting_model(
-    args: argparse.Namespace, target: Target, slots: int, capacity: int
-) -> DraftModelDrafter | None:
-    """The model of ``--draft-model`` as the target's drafter; None if there is none. Raises as ``load_draft_model``."""
-    if args.draft_model is None:
-        return None
-    from serving.drafters.draft_model.load import load_draft_model
-
-    return load_draft_model(args.draft_model, target, slots, capacity, dtype=args.dtype)
 
 
 def _open_store(name: str, deadline_ms: float | None) -> Retriever:

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from datastore.errors import InvalidArgument, ResourceExhausted
-from serving.drafters.choose import DRAFT_MODEL, NAMES, make_drafter
+from serving.drafters.choose import MODELS, NAMES, make_drafter
 from serving.transport.limits import check_range
 from serving.transport.url import WORKER_PORT
 from suffolk.commands.model_options import (
     add_device_options,
     add_draft_options,
-    load_drafting_model,
     load_target,
     opened_stores,
     read_limits,
     read_max_nodes,
+    read_model_sources,
 )
 from suffolk.commands.server_options import add_server_options, read_server_options
 
@@ -114,11 +114,12 @@ def run(args: argparse.Namespace) -> int:
 
         from serving.decoding.cost_store import find_costs
         from serving.decoding.engine import Engine
+        from serving.drafters.load import load_models
         from serving.worker.server import WorkerServer
         from serving.worker.service import Service
 
-        model = load_drafting_model(args, target, args.slots, capacity) if DRAFT_MODEL in names else None
-        made = {name: make_drafter(name, target.vocab_size, stores, limits, model) for name in names}
+        models = load_models(target, read_model_sources(args), args.slots, capacity)
+        made = {name: make_drafter(name, target.vocab_size, stores, limits, models) for name in names}
         drafters = {name: drafter for name, drafter in made.items() if drafter is not None}
         costs = find_costs(target, args.slots, args.costs, args.passes).costs if drafters else None
         with Engine(target, drafters, costs, args.slots, capacity, args.queue, args.passes) as engine:
@@ -130,14 +131,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _drafters(args: argparse.Namespace) -> list[str]:
     """Names of the drafters to load; InvalidArgument for one that cannot run."""
-    needs = {"datastore": args.datastore, "hybrid": args.datastore, DRAFT_MODEL: args.draft_model}
-    able = [name for name in NAMES if needs.get(name, True)]
+    able = {"none", "prompt-lookup", *read_model_sources(args).kinds()}
+    able |= {"datastore", "hybrid"} if args.datastore else set()
     for name in args.drafter or []:
-        if name == DRAFT_MODEL and name not in able:
-            raise InvalidArgument(f"--drafter {name} needs a model; add --draft-model MODEL")
         if name not in able:
-            raise InvalidArgument(f"--drafter {name} needs a datastore; add --datastore PATH or grpc://HOST:PORT/NAME")
-    return list(dict.fromkeys(args.drafter or able))
+            needed = MODELS.get(name, "--datastore PATH or grpc://HOST:PORT/NAME")
+            raise InvalidArgument(f"--drafter {name} needs a {'model' if name in MODELS else 'datastore'}; add {needed}")
+    return list(dict.fromkeys(args.drafter or [name for name in NAMES if name in able]))
 
 
 def _require_room(target: Target, slots: int, capacity: int) -> None:

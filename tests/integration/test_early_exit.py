@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from datastore.errors import InvalidArgument
+from datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
 from serving.decoding.cost_model import CostModel
 from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.decoding.tree_layout import chain
+from serving.drafters.early_exit.config import ExitConfig
 from serving.drafters.early_exit.drafter import EarlyExitDrafter
+from serving.drafters.early_exit.head import ExitHead
+from serving.drafters.early_exit.load import load_exit, with_exit
 from serving.drafters.early_exit.shallow import shallow
 from serving.drafters.neural.tree_bounds import TreeBounds
+from serving.drafters.training.head import Batch
 from tests.drafters import alone, eager_decoder, eager_loop
 from tests.tiny_models import FAMILIES, VOCAB, tiny_model
 
@@ -62,7 +67,7 @@ def test_what_the_target_has_cached_serves_its_first_layers() -> None:
 def test_all_layers_are_always_right(temperature: float, passes: str) -> None:
     settings = SamplingSettings(45, temperature, top_k=20, seed=3)
     target = Target.wrap(tiny_model())
-    drafter = EarlyExitDrafter(target, target.layers, TreeBounds(max_depth=8, width=2, children=2), FREE)
+    drafter = EarlyExitDrafter(shallow(target, target.layers), TreeBounds(max_depth=8, width=2, children=2), FREE)
     loop = eager_loop(target, {"early-exit": drafter}, slots=2, passes=passes)
     requests = [Request(number, target, PROMPT[number:], settings, "early-exit", 64) for number in (1, 2)]
     for request in requests:
@@ -76,7 +81,7 @@ def test_all_layers_are_always_right(temperature: float, passes: str) -> None:
 
 def test_a_tree_that_does_not_fit_the_cache_is_left_out() -> None:
     target, settings = Target.wrap(tiny_model()), SamplingSettings(20)
-    drafter = EarlyExitDrafter(target, 1, TreeBounds(max_depth=10, width=10), FREE)
+    drafter = EarlyExitDrafter(shallow(target, 1), TreeBounds(max_depth=10, width=10), FREE)
     run = eager_decoder(target, drafter, max_nodes=4).generate(PROMPT, settings)
     list(run)
     assert run.tokens == alone(target, PROMPT, settings)
@@ -86,4 +91,57 @@ def test_a_tree_that_does_not_fit_the_cache_is_left_out() -> None:
 @pytest.mark.parametrize("layers", [0, 3])
 def test_layers_that_it_has_not_are_refused(layers: int) -> None:
     with pytest.raises(InvalidArgument, match=f"layers is {layers}; it must be between 1 and 2"):
-        EarlyExitDrafter(Target.wrap(tiny_model()), layers, costs=FREE)
+        shallow(Target.wrap(tiny_model()), layers)
+
+
+def test_a_trained_exit_is_better_than_the_shared_head_and_comes_back_from_its_folder(tmp_path: Path) -> None:
+    """Trained for a few steps on what the target says itself; the folder's exit drafts the same trees."""
+    target, config = Target.wrap(tiny_model()), ExitConfig(1, 32, 64)
+    head = ExitHead(target, config)
+    assert not {id(each) for each in head.parameters()} & {id(each) for each in target.model.parameters()}
+    texts = torch.tensor([alone(target, [number], SamplingSettings(60, 1.0, seed=number)) for number in range(24)])
+    with torch.no_grad():
+        features = tiny_model()(input_ids=texts, output_hidden_states=True).hidden_states[1][:, :, None]
+    batch = Batch(texts, torch.ones_like(texts, dtype=torch.bool), features)
+    optimizer = torch.optim.AdamW(head.parameters(), 1e-2)
+    first = head.losses(batch)
+    for _ in range(60):
+        optimizer.zero_grad()
+        head.losses(batch).loss.backward()
+        optimizer.step()
+    last = head.losses(batch)
+    assert last.loss < 0.8 * first.loss and last.hits[0] > first.hits[0]
+    head.save(tmp_path)
+    drafters = [EarlyExitDrafter(model, costs=FREE) for model in (with_exit(target, head), load_exit(tmp_path, target))]
+    runs = [eager_decoder(target, drafter).generate(PROMPT, SamplingSettings(30)) for drafter in drafters]
+    assert [list(run) for run in runs][0] and runs[0].tokens == runs[1].tokens == alone(target, PROMPT, SamplingSettings(30))
+    assert runs[0].stats.accepted == runs[1].stats.accepted
+
+
+def test_an_exit_begins_as_the_target_s_own_head() -> None:
+    target = Target.wrap(tiny_model())
+    exit_model = with_exit(target, ExitHead(target, ExitConfig(1, 32, 8)))
+    plain = shallow(target, 1).prefill(PROMPT, target.new_cache(1, 64))
+    assert torch.equal(plain, exit_model.prefill(PROMPT, target.new_cache(1, 64)))
+
+
+def test_exits_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    target = Target.wrap(tiny_model())
+    with pytest.raises(Unsupported, match="for hidden states of 16; model .* has 32"):
+        ExitHead(target, ExitConfig(1, 16, 8))
+    with pytest.raises(NotFound, match="config.json cannot be read"):
+        load_exit(tmp_path, target)
+    head = ExitHead(target, ExitConfig(1, 32, 8))
+    head.save(tmp_path)
+    with torch.no_grad():
+        head.inner.weight[0, 0] = torch.nan
+    (broken := tmp_path / "broken").mkdir()
+    head.save(broken)
+    with pytest.raises(Corruption, match="inner.weight has values that are no numbers"):
+        load_exit(broken, target)
+    (tmp_path / "config.json").write_text('{"suffolk": "early-exit", "layers": 1, "hidden_size": 32, "width": 8, "x": 1}')
+    with pytest.raises(Corruption, match="is not the config of an early exit"):
+        load_exit(tmp_path, target)
+    ExitConfig(1, 32, 9).save(tmp_path)
+    with pytest.raises(Corruption, match=r"inner.weight has shape \[8, 32\]; its config says \[9, 32\]"):
+        load_exit(tmp_path, target)

@@ -24,6 +24,7 @@ from serving.decoding.target import Target
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.draft_model.drafter import DraftModelDrafter
 from serving.drafters.early_exit.drafter import EarlyExitDrafter
+from serving.drafters.early_exit.shallow import shallow
 from serving.drafters.hybrid import HybridDrafter
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from tests.brute_force import BruteForceRetriever
@@ -91,7 +92,7 @@ def make_drafters(cases: list[Case], seed: int) -> Mapping[str, Drafter]:
         "random": MadeUpDrafter(lambda request: random_tree(rng, int(rng.integers(0, 20)), VOCAB)),
         "lying": lying(rng, VOCAB),
         "draft-model": DraftModelDrafter(draft_model(), VOCAB, 8, 160, costs=CostModel([1], [1e-12])),
-        "early-exit": EarlyExitDrafter(target(), 1, costs=CostModel([1], [1e-12])),
+        "early-exit": EarlyExitDrafter(shallow(target(), 1), costs=CostModel([1], [1e-12])),
     }
 
 

@@ -15,7 +15,6 @@ from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import DraftRequest
 from serving.decoding.kv_cache import KVCache
 from serving.decoding.target import Target
-from serving.drafters.early_exit.shallow import shallow
 from serving.drafters.neural.pay import Pay
 from serving.drafters.neural.text import Text
 from serving.drafters.neural.tree_bounds import TreeBounds
@@ -31,17 +30,12 @@ class EarlyExitDrafter:
 
     name = "early-exit"
 
-    def __init__(
-        self, target: Target, layers: int, bounds: TreeBounds | None = None, costs: CostModel | None = None
-    ) -> None:
-        """``layers``: how many of the target's. ``costs``: of their passes; None to measure them now, which takes seconds.
-
-        Raises:
-            InvalidArgument, Unsupported: as ``shallow``.
-        """
-        self._model = shallow(target, layers)
+    def __init__(self, model: Target, bounds: TreeBounds | None = None, costs: CostModel | None = None) -> None:
+        """``model``: the target's first layers (``shallow``, ``load_exit``). ``costs``: of their passes; None to measure them now,
+        which takes seconds."""
+        self._model = model
         self._bounds = bounds or TreeBounds()
-        self._pay = Pay(costs or measure(self._model))
+        self._pay = Pay(costs or measure(model))
         self._trees: TreeModel | None = None
         self._texts: dict[int, Text] = {}
         self._calls = 0

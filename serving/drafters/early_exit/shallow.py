@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +13,10 @@ from datastore.errors import InvalidArgument, Unsupported
 from serving.decoding.target import Target
 
 
-def shallow(target: Target, layers: int) -> Target:
+def shallow(target: Target, layers: int, wrap: Callable[[nn.Module], nn.Module] | None = None) -> Target:
     """``target`` without the layers behind the first ``layers``: its final norm and output layer read what leaves the last of them.
+
+    ``wrap``: makes the last of them another module, with the same arguments.
 
     Weights, configuration and attention are the target's own; its cache serves both: what the first layers cache is the same.
 
@@ -23,22 +26,28 @@ def shallow(target: Target, layers: int) -> Target:
     """
     if not 1 <= layers <= target.layers:
         raise InvalidArgument(f"layers is {layers}; it must be between 1 and {target.layers}, the model's")
-    path = _layer_list(target.model, target.layers)
-    if path is None:
-        raise Unsupported(f"model {target.name}: its {target.layers} layers stand in no list, so that none can be left out")
     model = parent = _copy(target.model)
-    *names, last = path.split(".")
+    *names, last = find_layers(target).split(".")
     for name in names:
         parent._modules[name] = child = _copy(getattr(parent, name))
         parent = child
-    parent._modules[last] = nn.ModuleList(list(getattr(parent, last))[:layers])
+    kept = list(getattr(parent, last))[:layers]
+    if wrap is not None:
+        kept[-1] = wrap(kept[-1])
+    parent._modules[last] = nn.ModuleList(kept)
     return replace(target, name=f"{target.name}, {layers} layers", model=model, compiled=[])
 
 
-def _layer_list(model: nn.Module, layers: int) -> str | None:
-    """The name of the outermost list of ``layers`` modules."""
-    found = [name for name, module in model.named_modules() if isinstance(module, nn.ModuleList) and len(module) == layers]
-    return min(found, key=lambda name: name.count("."), default=None)
+def find_layers(target: Target) -> str:
+    """The name of the target's list of layers. Raises Unsupported if there is none."""
+    found = [
+        name
+        for name, module in target.model.named_modules()
+        if isinstance(module, nn.ModuleList) and len(module) == target.layers
+    ]
+    if not found:
+        raise Unsupported(f"model {target.name}: its {target.layers} layers stand in no list, so that none can be left out")
+    return min(found, key=lambda name: name.count("."))
 
 
 def _copy(module: nn.Module) -> Any:

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from suffolk.commands.model_options import add_model_drafters, read_model_sources
+
 if TYPE_CHECKING:
     from benchmarks.decoding_options import DecodingOptions
 
@@ -20,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files, or folders of them"
     )
     parser.add_argument("--datastore", metavar="STORE", help="folder of a datastore, or grpc://HOST:PORT/NAME")
-    parser.add_argument("--draft-model", metavar="MODEL", help="a smaller model with the same tokenizer, for draft-model")
+    add_model_drafters(parser)
     parser.add_argument(
         "--drafters",
         metavar="LIST",
@@ -81,12 +83,13 @@ def read_options(args: argparse.Namespace) -> DecodingOptions:
     """What the command line asks for."""
     from benchmarks.decoding_options import DecodingOptions
 
-    possible = "prompt-lookup" + ",datastore,hybrid" * bool(args.datastore) + ",draft-model" * bool(args.draft_model)
+    models = read_model_sources(args)
+    possible = ",".join(["prompt-lookup", *(("datastore", "hybrid") if args.datastore else ()), *models.kinds()])
     return DecodingOptions(
         model=args.model,
         prompts=tuple(args.prompts),
         datastore=args.datastore,
-        draft_model=args.draft_model,
+        models=models,
         drafters=tuple(part for part in (args.drafters or possible).split(",") if part),
         style=args.style,
         limit=args.limit,

@@ -1,0 +1,29 @@
+"""A trained exit from its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from serving.decoding.target import Target
+from serving.drafters.early_exit.config import ExitConfig
+from serving.drafters.early_exit.head import ExitHead, ExitLayer
+from serving.drafters.early_exit.shallow import shallow
+from serving.drafters.neural.weights import load_weights
+
+
+def load_exit(folder: Path, target: Target) -> Target:
+    """The target's first layers with the exit that ``folder`` holds.
+
+    Raises:
+        NotFound: a file is missing.
+        Corruption: config or weights are damaged, or do not belong together.
+        Unsupported: the exit is for another model.
+    """
+    head = ExitHead(target, ExitConfig.load(folder))
+    load_weights(head, folder)
+    return with_exit(target, head)
+
+
+def with_exit(target: Target, head: ExitHead) -> Target:
+    """The target's first layers with ``head`` behind them."""
+    return shallow(target, head.config.layers, lambda layer: ExitLayer(layer, head))

@@ -1,0 +1,86 @@
+"""Drafters that are networks, by what a command line names: draft models, trained heads, the target's own layers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
+from serving.decoding.drafter import Drafter
+from serving.decoding.target import Target
+from serving.drafters.draft_model.load import load_draft_model
+from serving.drafters.early_exit.config import KIND as EARLY_EXIT
+from serving.drafters.early_exit.drafter import EarlyExitDrafter
+from serving.drafters.early_exit.load import load_exit
+from serving.drafters.early_exit.shallow import shallow
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSources:
+    """What drafting networks are made of.
+
+    Attributes:
+        draft_model: folder or hub name of a smaller model; None for none.
+        heads: folders of trained heads.
+        exit_layers: how many of the target's layers draft with its own output layer; None for none.
+        dtype: of the draft model, as in ``Target.load``.
+    """
+
+    draft_model: str | None = None
+    heads: Sequence[Path] = ()
+    exit_layers: int | None = None
+    dtype: str = "auto"
+
+    def kinds(self) -> list[str]:
+        """The names of the drafters that will be made. Raises as ``kind_of``, and InvalidArgument if two have one name."""
+        names = ["draft-model"] if self.draft_model is not None else []
+        names += [EARLY_EXIT] if self.exit_layers is not None else []
+        names += [kind_of(folder) for folder in self.heads]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidArgument(f"two drafters are called {name}; leave one of them out")
+        return names
+
+
+def load_models(target: Target, sources: ModelSources, slots: int = 8, capacity: int = 4096) -> list[Drafter]:
+    """The drafters of ``sources`` for an engine of that many ``slots`` and ``capacity``; takes seconds to measure their costs.
+
+    Raises as ``load_draft_model``, ``load_exit``, ``shallow`` and ``kind_of``.
+    """
+    sources.kinds()
+    drafters: list[Drafter] = []
+    if sources.draft_model is not None:
+        drafters.append(load_draft_model(sources.draft_model, target, slots, capacity, dtype=sources.dtype))
+    if sources.exit_layers is not None:
+        drafters.append(EarlyExitDrafter(shallow(target, sources.exit_layers)))
+    return drafters + [load_head(folder, target, slots, capacity) for folder in sources.heads]
+
+
+def load_head(folder: Path, target: Target, slots: int = 8, capacity: int = 4096) -> Drafter:
+    """The drafter of a trained head. Raises as ``kind_of``, and what its own loader raises."""
+    if kind_of(folder) == EARLY_EXIT:
+        return EarlyExitDrafter(load_exit(folder, target))
+    raise Unsupported(f"head {folder}: no drafter for its kind")
+
+
+def kind_of(folder: Path) -> str:
+    """What the head in ``folder`` is: the name of its drafter.
+
+    Raises:
+        NotFound: no config.json there.
+        Corruption: it is no JSON object.
+        Unsupported: of no kind that is known.
+    """
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise NotFound(f"head {folder}: config.json cannot be read ({error.strerror}); name a trained head's folder") from error
+    except ValueError as error:
+        raise Corruption(f"{path} is no JSON: {error}; fetch or train the head again") from error
+    kind = config.get("suffolk") if isinstance(config, dict) else None
+    if kind == EARLY_EXIT:
+        return EARLY_EXIT
+    raise Unsupported(f"head {folder}: its config.json names no kind of head that is known; known: {EARLY_EXIT}")
