@@ -45,7 +45,9 @@ def make_drafters(
     retrievers, vocab_size = [] if retriever is None else [retriever], target.vocab_size
     models = load_models(target, options.models, slots, capacity)
     made: dict[str, Drafter | None] = {
-        name: UselessDrafter(vocab_size) if name == USELESS else make_drafter(name, vocab_size, retrievers, LIMITS, models)
+        name: UselessDrafter(vocab_size)
+        if name == USELESS
+        else make_drafter(name, vocab_size, retrievers, LIMITS, models)
         for name in options.drafters
     }
     return {name: drafter for name, drafter in made.items() if drafter is not None}

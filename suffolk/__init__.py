@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from serving.decoding.target import Target
     from serving.draft_service.client import RemoteDatastore
     from serving.drafters.choose import make_drafter
-    from serving.drafters.load import ModelSources, load_models
     from serving.drafters.limits import Limits
+    from serving.drafters.load import ModelSources, load_models
     from serving.worker.client import connect_worker
 
 __all__ = [

@@ -143,6 +143,6 @@ class CacheDrafter(Drafter, Protocol):
     """A drafter that reads the target's own keys and values, as early exit does."""
 
     def attach(self, cache: KVCache) -> None:
-        """Called once, before anything is proposed. Rows behind a slot's length are free for whoever runs; ``lengths`` must be after
-        ``propose`` what they were before. When it is asked, all tokens of a request but the last are cached in its slot."""
+        """Called once, before anything is proposed. Rows behind a slot's length are free for whoever runs; ``lengths`` must be
+        after ``propose`` what they were before. When it is asked, all tokens of a request but the last are cached in its slot."""
         ...

@@ -15,7 +15,15 @@ import torch
 
 from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument
-from serving.decoding.drafter import CacheDrafter, Drafter, DraftRequest, FeatureDrafter, Proposal, SampledChain, tree_of
+from serving.decoding.drafter import (
+    CacheDrafter,
+    Drafter,
+    DraftRequest,
+    FeatureDrafter,
+    Proposal,
+    SampledChain,
+    tree_of,
+)
 from serving.decoding.faults import FOREIGN_FAULTS, first_line
 from serving.decoding.kv_cache import KVCache
 from serving.decoding.request import Request
@@ -49,7 +57,7 @@ class Proposals:
     """
 
     def __init__(self, drafters: Mapping[str, Drafter], target: Target, cache: KVCache) -> None:
-        """Attaches those that read ``cache``. Raises InvalidArgument if a drafter wants hidden states of layers that ``target`` has not."""
+        """Attaches those that read ``cache``. Raises InvalidArgument if one wants hidden states of layers that are not there."""
         self._drafters = dict(drafters)
         for each in drafters.values():
             if isinstance(each, CacheDrafter):

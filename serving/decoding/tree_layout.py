@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,8 @@ from datastore import _native
 from datastore.draft_tree import DraftTree
 
 
-NO_ROWS = np.empty(0, np.int64)
+def _no_rows() -> npt.NDArray[np.int64]:
+    return np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class TreeLayout:
     tokens: npt.NDArray[np.int64]
     depths: npt.NDArray[np.int64]
     visible: npt.NDArray[np.bool_] | None
-    earlier: npt.NDArray[np.int64] = NO_ROWS
+    earlier: npt.NDArray[np.int64] = field(default_factory=_no_rows)
 
     def __len__(self) -> int:
         return len(self.tokens)

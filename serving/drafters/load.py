@@ -77,7 +77,9 @@ def kind_of(folder: Path) -> str:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise NotFound(f"head {folder}: config.json cannot be read ({error.strerror}); name a trained head's folder") from error
+        raise NotFound(
+            f"head {folder}: config.json cannot be read ({error.strerror}); name a trained head's folder"
+        ) from error
     except ValueError as error:
         raise Corruption(f"{path} is no JSON: {error}; fetch or train the head again") from error
     kind = config.get("suffolk") if isinstance(config, dict) else None

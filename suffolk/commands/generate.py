@@ -125,11 +125,15 @@ def _drafter(args: argparse.Namespace) -> str:
     kinds: list[str] = []
     if names_models(args):
         if args.worker is not None:
-            raise InvalidArgument(f"--worker {args.worker} has its own drafters; leave --draft-model, --exit-layers and --head out")
+            raise InvalidArgument(
+                f"--worker {args.worker} has its own drafters; leave --draft-model, --exit-layers and --head out"
+            )
         kinds = read_model_sources(args).kinds()
     name = str(args.drafter or ("hybrid" if args.datastore else kinds[0] if kinds else "prompt-lookup"))
     if kinds and kinds != [name]:
-        raise InvalidArgument(f"drafter {name} does not need what was given for {' and '.join(kinds)}; leave one of them out")
+        raise InvalidArgument(
+            f"drafter {name} does not need what was given for {' and '.join(kinds)}; leave one of them out"
+        )
     if args.worker is None and name in MODELS and not kinds:
         raise InvalidArgument(f"--drafter {name} needs a model; add {MODELS[name]}")
     return name

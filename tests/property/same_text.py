@@ -16,7 +16,6 @@ from functools import cache
 import numpy as np
 import torch
 
-from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import Drafter
 from serving.decoding.request import Request, Step
 from serving.decoding.settings import SamplingSettings
@@ -28,7 +27,7 @@ from serving.drafters.early_exit.shallow import shallow
 from serving.drafters.hybrid import HybridDrafter
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from tests.brute_force import BruteForceRetriever
-from tests.drafters import MadeUpDrafter, eager_decoder, eager_loop, lying, random_tree
+from tests.drafters import Free, MadeUpDrafter, eager_decoder, eager_loop, lying, random_tree
 from tests.tiny_models import VOCAB, tiny_model
 
 BATCHES = (1, 3, 8)
@@ -91,8 +90,8 @@ def make_drafters(cases: list[Case], seed: int) -> Mapping[str, Drafter]:
         "hybrid": HybridDrafter([PromptLookupDrafter(VOCAB), store]),
         "random": MadeUpDrafter(lambda request: random_tree(rng, int(rng.integers(0, 20)), VOCAB)),
         "lying": lying(rng, VOCAB),
-        "draft-model": DraftModelDrafter(draft_model(), VOCAB, 8, 160, costs=CostModel([1], [1e-12])),
-        "early-exit": EarlyExitDrafter(shallow(target(), 1), costs=CostModel([1], [1e-12])),
+        "draft-model": DraftModelDrafter(draft_model(), VOCAB, 8, 160, costs=Free()),
+        "early-exit": EarlyExitDrafter(shallow(target(), 1), costs=Free()),
     }
 
 

@@ -23,8 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class DraftModelDrafter:
-    """Trees from a smaller model with a cache of its own (``tree_model.py``). Accepted nodes stay in the cache; a rejected one costs
-    nothing more. Not thread-safe."""
+    """Trees from a smaller model with a cache of its own (``tree_model.py``), in which accepted nodes stay. Not thread-safe."""
 
     name = "draft-model"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datastore.errors import Unsupported
 from serving.decoding.target import Target
-from serving.drafters.neural.tree_bounds import TreeBounds
 from serving.drafters.draft_model.drafter import DraftModelDrafter
+from serving.drafters.neural.tree_bounds import TreeBounds
 
 
 def load_draft_model(

@@ -1,1 +1,1 @@
-"""Drafts by the target's own first layers (self-speculation; Zhang et al., Draft & Verify, 2024; LayerSkip, Elhoushi et al. 2024)."""
+"""Drafts by the target's own first layers (Draft & Verify, Zhang et al. 2024; LayerSkip, Elhoushi et al. 2024)."""

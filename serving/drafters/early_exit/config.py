@@ -45,6 +45,8 @@ class ExitConfig:
                 raise ValueError(f"'suffolk' is not {KIND}")
             return ExitConfig(**values)
         except OSError as error:
-            raise NotFound(f"head {folder}: config.json cannot be read ({error.strerror}); name a trained head's folder") from error
+            raise NotFound(
+                f"head {folder}: config.json cannot be read ({error.strerror}); name a trained head's folder"
+            ) from error
         except (ValueError, KeyError, TypeError, AttributeError, InvalidArgument) as error:
             raise Corruption(f"{path} is not the config of an early exit: {error}; train it again") from error

@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 
 
 class EarlyExitDrafter:
-    """Trees from the target's first layers (``tree_model.py``). It reads the keys and values that the target has cached for them, and
-    puts its own behind, where the target's next pass overwrites them. Not thread-safe; only for the loop whose cache it was given.
+    """Trees from the target's first layers (``tree_model.py``). It reads the keys and values that the target has cached for them,
+    and puts its own behind, where the target's next pass overwrites them. Not thread-safe; for the loop that owns the cache.
     """
 
     name = "early-exit"

@@ -37,7 +37,10 @@ class ExitHead(nn.Module):
         self.inner = nn.Linear(config.hidden_size, config.width, bias=False)
         self.outer = nn.Linear(config.width, config.hidden_size, bias=False)
         nn.init.zeros_(self.outer.weight)
-        self._behind = (_final_norm(target), target.model.get_output_embeddings())  # a tuple: they are no part of this module
+        self._behind = (
+            _final_norm(target),
+            target.model.get_output_embeddings(),
+        )  # a tuple: they are no part of this module
         self.to(target.device, torch.float64 if target.dtype == torch.float64 else torch.float32)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -58,7 +61,9 @@ class ExitHead(nn.Module):
     def save(self, folder: Path) -> None:
         """Write config.json and model.safetensors."""
         self.config.save(folder)
-        save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, folder / "model.safetensors")
+        save_file(
+            {name: tensor.contiguous() for name, tensor in self.state_dict().items()}, folder / "model.safetensors"
+        )
 
 
 class ExitLayer(nn.Module):
@@ -91,4 +96,6 @@ def _final_norm(target: Target) -> nn.Module:
         norm = getattr(parent, name, None)
         if isinstance(norm, nn.Module) and not getattr(config, "final_logit_softcapping", None):
             return norm
-    raise Unsupported(f"model {target.name}: no exit can be trained, because more than a norm and a linear layer follows its layers")
+    raise Unsupported(
+        f"model {target.name}: no exit can be trained: more than a norm and a linear layer follows its layers"
+    )

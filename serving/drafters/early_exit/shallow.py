@@ -46,7 +46,9 @@ def find_layers(target: Target) -> str:
         if isinstance(module, nn.ModuleList) and len(module) == target.layers
     ]
     if not found:
-        raise Unsupported(f"model {target.name}: its {target.layers} layers stand in no list, so that none can be left out")
+        raise Unsupported(
+            f"model {target.name}: its {target.layers} layers stand in no list, so that none can be left out"
+        )
     return min(found, key=lambda name: name.count("."))
 
 

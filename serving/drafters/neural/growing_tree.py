@@ -1,4 +1,4 @@
-"""A draft tree that grows by the probability of each path, and is then cut to its best nodes (EAGLE-2, Li et al. 2024, section 4)."""
+"""A draft tree that grows by the probability of each path, and is then cut to its best nodes (EAGLE-2, Li et al. 2024, 4)."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class GrowingTree:
     def expand(self, nodes: Ints, tokens: Ints, chances: Floats) -> Ints:
         """Give each of ``nodes`` (``ROOT`` for the root) its children, and return these: int64[w * k], node by node.
 
-        ``tokens``: int64[w, k]. ``chances``: float64[w, k], of each child if its parent is accepted; those of one parent are brought
-        down to a sum of 1.
+        ``tokens``: int64[w, k]. ``chances``: float64[w, k], of each child if its parent is accepted; those of one parent are
+        brought down to a sum of 1.
         """
         size, (_, width) = len(self), tokens.shape
         above = np.where(nodes < 0, 1.0, self.values[nodes] if size else 1.0)
@@ -51,7 +51,7 @@ class GrowingTree:
         return np.arange(size, len(self))
 
     def best_leaves(self, count: int, max_depth: int) -> Ints:
-        """int64[k], up to ``count`` nodes without children, above ``max_depth``, of the highest value; in order of their numbers."""
+        """int64[k], up to ``count`` nodes without children, above ``max_depth``, of the highest value, rising."""
         leaves = np.flatnonzero(~self.expanded & (self.depths < max_depth))
         return np.sort(leaves[np.argsort(-self.values[leaves], kind="stable")[:count]])
 

@@ -83,8 +83,8 @@ class Text:
         return self._sampler.scores(logits, contexts).float()
 
     def evidence(self, tokens: npt.NDArray[np.int32]) -> Iterator[tuple[Floats, int, npt.NDArray[np.bool_]]]:
-        """For each node on the path of the target's ``tokens``: its children's own probabilities, best first, their depth, and which
-        of them the target took."""
+        """For each node on the path of the target's ``tokens``: its children's own probabilities, best first, their depth, and
+        which of them the target took."""
         path = [ROOT, *self.tree.follow(tokens[:-1]).tolist()]
         for depth, (node, token) in enumerate(zip(path, tokens.tolist(), strict=False), 1):
             children = np.flatnonzero(self.tree.parents == node)

@@ -51,7 +51,7 @@ class TreeModel:
         """Grow the tree of each of ``texts`` that can be read to its end now, if that pays."""
         if texts and self._pay.begins(texts[0].request.token_seconds, len(texts), self._contexts(texts)):
             growing = self._read(texts)
-            while growing:
+            for _ in range(self._bounds.max_depth - 1):
                 growing = self._extend(growing)
 
     def learn(self, text: Text, tokens: npt.NDArray[np.int32]) -> None:

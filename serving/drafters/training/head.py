@@ -42,7 +42,7 @@ class HeadLoss:
 
 
 class TrainableHead(Protocol):
-    """A ``torch.nn.Module`` whose own parameters alone are trained; of the target it keeps references that are not its parameters."""
+    """A ``torch.nn.Module`` whose own parameters alone are trained; what it needs of the target is none of them."""
 
     layers: tuple[int, ...]
     """Whose hidden states of the target it reads, as in ``FeatureDrafter``."""
