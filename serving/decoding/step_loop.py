@@ -215,8 +215,8 @@ class StepLoop:
         drafts: dict[int, Proposal] = {}
         for request, answer in zip(asking, answers, strict=True):
             assert request.account is not None
-            drafts[request.number] = draft = _cut(answer.proposal, request.room)
-            offers[request.number] = _offer(request.drafter, request.account, draft, answer)
+            drafts[request.number] = _cut(answer.proposal, request.room)
+            offers[request.number] = _offer(request.drafter, request.account, drafts[request.number], answer)
             nodes = places(tree_of(answer.proposal))
             for stats in (request.stats, self.stats):
                 stats.proposals += 1
@@ -227,7 +227,7 @@ class StepLoop:
         turns = []
         for request in decoding:
             offer = offers.get(request.number)
-            proposal = DraftTree.empty()
+            proposal: Proposal = DraftTree.empty()
             if offer is not None:
                 draft = drafts[request.number]
                 proposal = draft.head(offer.verified) if isinstance(draft, DraftTree) else draft

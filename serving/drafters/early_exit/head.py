@@ -46,7 +46,8 @@ class ExitHead(nn.Module):
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Of the shape and dtype of ``hidden``, float[..., hidden size]."""
         own = hidden.to(self.inner.weight.dtype)
-        return (own + self.outer(F.silu(self.inner(self.norm(own))))).to(hidden.dtype)
+        block: torch.Tensor = self.outer(F.silu(self.inner(self.norm(own))))
+        return (own + block).to(hidden.dtype)
 
     def losses(self, batch: Batch) -> HeadLoss:
         """Cross-entropy of the token behind each. See ``TrainableHead``."""

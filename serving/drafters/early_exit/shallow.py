@@ -40,7 +40,7 @@ def shallow(target: Target, layers: int, wrap: Callable[[nn.Module], nn.Module] 
 
 def find_layers(target: Target) -> str:
     """The name of the target's list of layers. Raises Unsupported if there is none."""
-    found = [
+    found: list[str] = [
         name
         for name, module in target.model.named_modules()
         if isinstance(module, nn.ModuleList) and len(module) == target.layers
@@ -49,7 +49,7 @@ def find_layers(target: Target) -> str:
         raise Unsupported(
             f"model {target.name}: its {target.layers} layers stand in no list, so that none can be left out"
         )
-    return min(found, key=lambda name: name.count("."))
+    return min(found, key=lambda name: str.count(name, "."))
 
 
 def _copy(module: nn.Module) -> Any:

@@ -29,7 +29,7 @@ class Confidence:
     def chances(self, own: Floats, depths: npt.NDArray[np.int64], sampled: bool) -> Floats:
         """float64 of the shape of ``own``, the drafter's probabilities; ``depths`` broadcasts against it."""
         cells = _cells(own, depths, sampled)
-        return (self._hits[cells] + _STRENGTH * own) / (self._seen[cells] + _STRENGTH)  # type: ignore[no-any-return]
+        return (self._hits[cells] + _STRENGTH * own) / (self._seen[cells] + _STRENGTH)
 
     def learn(self, own: Floats, depths: npt.NDArray[np.int64], sampled: bool, taken: npt.NDArray[np.bool_]) -> None:
         """Count candidates whose parents were accepted, and which of them were taken: arrays of one length."""
