@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
+from serving.decoding.cost_store import find_costs
 from serving.decoding.drafter import Drafter
 from serving.decoding.target import Target
 from serving.drafters.draft_model.load import load_draft_model
@@ -54,15 +55,19 @@ def load_models(target: Target, sources: ModelSources, slots: int = 8, capacity:
     if sources.draft_model is not None:
         drafters.append(load_draft_model(sources.draft_model, target, slots, capacity, dtype=sources.dtype))
     if sources.exit_layers is not None:
-        drafters.append(EarlyExitDrafter(shallow(target, sources.exit_layers)))
+        drafters.append(_early_exit(shallow(target, sources.exit_layers), slots))
     return drafters + [load_head(folder, target, slots, capacity) for folder in sources.heads]
 
 
 def load_head(folder: Path, target: Target, slots: int = 8, capacity: int = 4096) -> Drafter:
     """The drafter of a trained head. Raises as ``kind_of``, and what its own loader raises."""
     if kind_of(folder) == EARLY_EXIT:
-        return EarlyExitDrafter(load_exit(folder, target))
+        return _early_exit(load_exit(folder, target), slots)
     raise Unsupported(f"head {folder}: no drafter for its kind")
+
+
+def _early_exit(model: Target, slots: int) -> EarlyExitDrafter:
+    return EarlyExitDrafter(model, costs=find_costs(model, slots).costs)
 
 
 def kind_of(folder: Path) -> str:

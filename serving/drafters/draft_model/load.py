@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datastore.errors import Unsupported
+from serving.decoding.cost_store import find_costs
 from serving.decoding.target import Target
 from serving.drafters.draft_model.drafter import DraftModelDrafter
 from serving.drafters.neural.tree_bounds import TreeBounds
@@ -16,14 +17,15 @@ def load_draft_model(
     bounds: TreeBounds | None = None,
     dtype: str = "auto",
 ) -> DraftModelDrafter:
-    """Load a smaller model of the target's family as its drafter, on the target's device; takes seconds to measure its costs.
+    """Load a smaller model of the target's family as its drafter, on the target's device. What its passes cost is what
+    ``suffolk tune`` stored for it, or a quick look of seconds.
 
     ``slots`` and ``capacity``: the engine's, see ``DraftModelDrafter``. Raises as ``Target.load``, and Unsupported if its token
     ids do not mean what the target's do.
     """
     model = Target.load(name, dtype, str(target.device), capacity)
     require_same_tokens(model, target)
-    return DraftModelDrafter(model, target.vocab_size, slots, capacity, bounds)
+    return DraftModelDrafter(model, target.vocab_size, slots, capacity, bounds, find_costs(model, slots).costs)
 
 
 def require_same_tokens(model: Target, target: Target) -> None:

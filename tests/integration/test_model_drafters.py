@@ -1,0 +1,115 @@
+"""Drafters that are networks, as commands name them: the same text, truthful reports, and one line for what does not fit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from datastore.errors import InvalidArgument, Unsupported
+from serving.decoding.cost_measurement import measure
+from serving.decoding.cost_store import CostKey, CostStore, save_costs
+from serving.decoding.target import Target
+from serving.drafters.draft_model.load import load_draft_model
+from serving.drafters.early_exit.config import ExitConfig
+from serving.drafters.early_exit.head import ExitHead
+from serving.drafters.early_exit.shallow import shallow
+from serving.drafters.load import ModelSources, load_models
+from suffolk.cli import main
+from tests.tiny_models import save_tiny
+
+PROMPT = "abcabcabcabc"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A target, a smaller model with its tokenizer, and a head; what passes cost is measured once and kept."""
+    base = tmp_path_factory.mktemp("models")
+    model, small = save_tiny(base / "target"), save_tiny(base / "small", num_hidden_layers=1)
+    (head := base / "head").mkdir()
+    target = Target.load(str(model))
+    ExitHead(target, ExitConfig(1, 32, 8)).save(head)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        for each in (target, shallow(target, 1), Target.load(str(small))):
+            path = CostStore().path(key := CostKey.of(each))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            save_costs(measure(each, 1), key, path)
+        yield {"model": str(model), "small": str(small), "head": str(head)}
+
+
+def generate(*words: str) -> int:
+    return main(["generate", "--max-new-tokens", "24", "--temperature", "0.8", *words])
+
+
+def test_every_network_gives_the_same_text(
+    folders: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts, ways = set(), {
+        "none": ["--drafter", "none"],
+        "draft-model": ["--draft-model", folders["small"]],
+        "early-exit": ["--exit-layers", "1", "--drafter", "early-exit"],
+        "head": ["--head", folders["head"]],
+    }  # fmt: skip
+    for name, words in ways.items():
+        report = tmp_path / f"{name}.json"
+        assert generate("--model", folders["model"], *words, "--stats-json", str(report), PROMPT) == 0
+        captured = capsys.readouterr()
+        texts.add(captured.out)
+        assert json.loads(report.read_text())["drafter"] == ("early-exit" if name == "head" else name)
+        assert "0 missed" in captured.err
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--drafter", "draft-model"], "--drafter draft-model needs a model; add --draft-model MODEL"),
+        (["--drafter", "early-exit"], "--drafter early-exit needs a model; add --exit-layers N or --head FOLDER"),
+        (["--drafter", "prompt-lookup", "--exit-layers", "1"], "does not need what was given for early-exit"),
+        (
+            ["--exit-layers", "1", "--draft-model", "{small}"],
+            "does not need what was given for draft-model and early-exit",
+        ),
+        (["--exit-layers", "1", "--head", "{head}"], "two drafters are called early-exit; leave one of them out"),
+        (["--exit-layers", "3"], "layers is 3; it must be between 1 and 2, the model's"),
+        (["--head", "/nowhere"], "head /nowhere: config.json cannot be read (No such file or directory)"),
+        (["--head", "{small}"], "its config.json names no kind of head that is known"),
+        (["--draft-model", "/nowhere"], "model folder /nowhere does not exist"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(
+    folders: dict[str, str], words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert generate("--model", folders["model"], *(word.format(**folders) for word in words), PROMPT) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_a_worker_has_its_own_drafters(folders: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert generate("--worker", "grpc://127.0.0.1:1", "--draft-model", folders["small"], PROMPT) == 2
+    assert "--worker grpc://127.0.0.1:1 has its own drafters" in capsys.readouterr().err
+    assert main(["worker", "--model", folders["model"], "--drafter", "draft-model"]) == 2
+    assert "--drafter draft-model needs a model; add --draft-model MODEL" in capsys.readouterr().err
+
+
+def test_a_draft_model_with_another_tokenizer_is_refused(folders: dict[str, str]) -> None:
+    target, other = Target.load(folders["model"]), Target.load(folders["model"])
+    other.tokenizer.add_tokens(["another"])
+    with pytest.raises(
+        Unsupported, match="token 'another' is 257 here and missing there|'another' is missing there and 257 here"
+    ):
+        load_draft_model(folders["small"], other)
+    assert load_draft_model(folders["small"], target).name == "draft-model"
+
+
+def test_models_are_loaded_for_an_engine(folders: dict[str, str]) -> None:
+    target = Target.load(folders["model"])
+    sources = ModelSources(folders["small"], (), 1)
+    assert [each.name for each in load_models(target, sources, 2, 200)] == ["draft-model", "early-exit"]
+    with pytest.raises(InvalidArgument, match="two drafters are called early-exit"):
+        load_models(target, ModelSources(None, (Path(folders["head"]),), 1))
