@@ -25,7 +25,9 @@ DEFAULT_NODES = 64
 
 def add_draft_options(group: argparse._ArgumentGroup) -> None:
     """How far drafts reach, and how long they may take."""
-    group.add_argument("--draft-model", metavar="MODEL", help="a smaller model with the same tokenizer, for draft-model")
+    group.add_argument(
+        "--draft-model", metavar="MODEL", help="a smaller model with the same tokenizer, for draft-model"
+    )
     group.add_argument(
         "--deadline-ms", type=float, help="time a remote draft may take (default: the URL's, else the client's)"
     )
@@ -79,8 +81,8 @@ def opened_stores(
         yield stores
 
 
-def load_target(args: argparse.Namespace, cache_tokens: int) -> Target:
-    """The model of ``--model``, quietly. Raises as ``Target.load``."""
+def load_target(args: argparse.Namespace, cache_tokens: int, accelerate: bool = True) -> Target:
+    """The model of ``--model``, quietly; ``accelerate`` as in ``Target.wrap``. Raises as ``Target.load``."""
     import torch
     import transformers
 
@@ -92,7 +94,7 @@ def load_target(args: argparse.Namespace, cache_tokens: int) -> Target:
     if args.threads is not None:
         check_range("--threads", args.threads, 1, MAX_THREADS)
         torch.set_num_threads(args.threads)
-    return Target.load(args.model, args.dtype, args.device, cache_tokens)
+    return Target.load(args.model, args.dtype, args.device, cache_tokens, accelerate)
 
 
 def load_drafting_model(
