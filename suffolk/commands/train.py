@@ -1,9 +1,9 @@
 """Train a draft head on text, behind a model that stays as it is.
 
-The corpus is text files, or JSON lines with 'messages' (which go through the model's own chat template; the assistant's tokens alone
-count) or 'text'. With --regenerate the model writes the answers itself, which a head learns best from. Ctrl-C saves a checkpoint; the
-same command with --resume goes on, also after a kill. The folder appears when the head is whole: config.json, model.safetensors, a
-card (README.md) and the learning curve (training.json).
+The corpus is text files, or JSON lines with 'messages' (which go through the model's own chat template; only the assistant's tokens
+count) or 'text'. With --regenerate the model writes the answers itself, which a head learns best from. Ctrl-C saves a checkpoint;
+the same command with --resume goes on, also after a kill. The folder appears when the head is whole: config.json,
+model.safetensors, a card (README.md) and the learning curve (training.json).
 
 examples:
   suffolk train redrafter --model MODEL_FOLDER --corpus chats.jsonl.zst --output HEAD

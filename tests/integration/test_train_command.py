@@ -32,11 +32,15 @@ def test_a_head_is_trained(place: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert main(command(place, tmp_path / "head", *words)) == 0
     printed, notes = capsys.readouterr()
     assert "linear head of 4,160 parameters, 4 steps" in printed
-    assert "held out: loss " in printed and printed.endswith(f"wrote {tmp_path / 'head'}\n")
-    assert "60 documents" not in notes and "documents held out; 4 steps, depth 2" in notes
-    assert "saved a checkpoint after step 2" in notes and "step 4: held-out loss" in notes
+    assert "held out: loss " in printed
+    assert printed.endswith(f"wrote {tmp_path / 'head'}\n")
+    assert "60 documents" not in notes
+    assert "documents held out; 4 steps, depth 2" in notes
+    assert "saved a checkpoint after step 2" in notes
+    assert "step 4: held-out loss" in notes
     settings = json.loads((tmp_path / "head" / "training.json").read_text())["settings"]
-    assert settings["cache_bytes"] == 1 << 20 and settings["head_options"] == {"dropout": 0.1}
+    assert settings["cache_bytes"] == 1 << 20
+    assert settings["head_options"] == {"dropout": 0.1}
     assert main(command(place, tmp_path / "json", "--json", "--regenerate", "--max-new-tokens", "8")) == 0
     found = json.loads(capsys.readouterr().out)
     assert found == json.loads((tmp_path / "json" / "training.json").read_text())
@@ -62,7 +66,8 @@ def test_what_is_wrong_is_one_line_and_2(
 ) -> None:
     assert main(command(place, tmp_path / "head", *words, head=head)) == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("suffolk: ") and said in error
+    assert error.startswith("suffolk: ")
+    assert said in error
     assert not list(tmp_path.iterdir())
 
 

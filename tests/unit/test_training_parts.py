@@ -22,6 +22,7 @@ from serving.drafters.training.documents import Document, encode_row, is_held_ou
 from serving.drafters.training.feature_cache import FeatureCache
 from serving.drafters.training.head import HeadLoss
 from serving.drafters.training.options import Regeneration, TrainOptions
+from serving.drafters.training.order import batches_of
 from serving.drafters.training.rows import Row, describe_files, read_rows, reading_options
 from serving.drafters.training.schedule import learning_rate
 from serving.drafters.training.tally import Tally, expected_tokens
@@ -96,6 +97,16 @@ def test_steps_follow_from_passes() -> None:
     assert options(batch=4).count_steps(9) == 3
     assert options(steps=7).count_steps(9) == 7
     assert options(passes=0.01).count_steps(2) == 1
+
+
+def test_every_pass_sees_every_window_once_in_an_order_of_its_own() -> None:
+    steps = [list(batches_of(step, 10, 4, 2, seed=5)) for step in range(6)]  # 3 batches a pass
+    batches = [batch for step in steps for batch in step]
+    assert [len(batch) for batch in batches] == [4, 4, 2] * 4
+    passes = [sum(batches[begin : begin + 3], []) for begin in range(0, 12, 3)]
+    assert all(sorted(each) == list(range(10)) for each in passes)
+    assert len({tuple(each) for each in passes}) == 4
+    assert list(batches_of(0, 10, 4, 2, seed=6)) != steps[0]
 
 
 def test_the_rate_rises_and_then_falls_as_a_cosine() -> None:
@@ -287,7 +298,8 @@ def test_a_tally_weighs_batches_by_what_they_count() -> None:
     assert tally.acceptance == pytest.approx([0.5, 0.5])
     assert Tally.from_dict(json.loads(json.dumps(tally.to_dict()))).acceptance == tally.acceptance
     assert expected_tokens([0.5, 0.5]) == pytest.approx(0.75)
-    assert Tally().mean_loss == 0.0 and Tally().acceptance == []
+    assert Tally().mean_loss == 0.0
+    assert Tally().acceptance == []
 
 
 def window_features(number: int, tokens: int = 10) -> torch.Tensor:
@@ -301,7 +313,8 @@ def test_the_cache_keeps_features_up_to_its_limit(tmp_path: Path) -> None:
     cache.flush()
     stored = [number for number in range(12) if cache.get(number) is not None]
     assert cache.full
-    assert stored == list(range(len(stored))) and 4 <= len(stored) < 8
+    assert stored == list(range(len(stored)))
+    assert 4 <= len(stored) < 8
     files = list((tmp_path / "features").iterdir())
     assert len(files) == cache.shards > 1
     assert sum(file.stat().st_size for file in files) == cache.nbytes <= 5000

@@ -61,8 +61,8 @@ def _card(run: dict[str, Any]) -> list[str]:
     return [
         f"# A {run['head']} head for {Path(settings['model']).name}",
         "",
-        f"It drafts for `{settings['model']}`, which stays as it is. {run['parameters']:,} parameters, trained in {result['steps']:,} "
-        f"steps on {result['tokens']:,} tokens in {result['seconds']:,.0f} s; made by `suffolk train`.",
+        f"It drafts for `{settings['model']}`, which stays as it is. {run['parameters']:,} parameters, trained "
+        f"in {result['steps']:,} steps on {result['tokens']:,} tokens in {result['seconds']:,.0f} s; made by `suffolk train`.",
         "",
         "## How often it is right",
         "",

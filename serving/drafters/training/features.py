@@ -43,7 +43,7 @@ class FeatureSource:
         """
         if not layers or list(layers) != sorted(set(layers)) or not 0 <= layers[0] <= layers[-1] <= target.layers:
             raise InvalidArgument(
-                f"the head wants hidden states of layers {list(layers)}; model {target.name} has 0..{target.layers}, and they must rise"
+                f"the head wants hidden states of layers {list(layers)}; model {target.name} has 0..{target.layers}, each once"
             )
         self._target, self._windows, self._layers, self.cache = target, windows, layers, cache
         self._keys = target.new_cache(batch, max(len(window.tokens) for window in windows))

@@ -13,7 +13,17 @@ from serving.decoding.checks import number, whole_number
 
 MAX_SEED = 2**63 - 1
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
-CHANGEABLE = ("output", "learning_rate", "clip", "device", "threads", "evaluate_every", "save_every")
+CHANGEABLE = (
+    "output",
+    "learning_rate",
+    "clip",
+    "device",
+    "threads",
+    "evaluate_every",
+    "evaluate_windows",
+    "save_every",
+    "cache_bytes",
+)
 """Settings that a run may be resumed with another value of: they decide neither its data nor how many steps it has."""
 
 _WHOLE = {

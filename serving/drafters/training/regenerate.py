@@ -38,8 +38,8 @@ def regenerate(
     """One document a row: its prompt and the target's answer, which alone counts, together no longer than ``window``.
 
     The prompt is a conversation without its last answer, or the beginning of a text. Answers are kept in ``file`` as they come, in
-    order, and are not asked for again: an answer depends on its prompt, the settings and the seed alone. ``report`` is told how many
-    there are.
+    order, and are not asked for again: an answer depends on its prompt, the settings and the seed alone. ``report`` is told how
+    many there are.
 
     Raises:
         Corruption: ``file`` is of other rows. And as ``Engine`` does.

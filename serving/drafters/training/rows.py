@@ -6,17 +6,18 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from build_index.block import Lines, Texts, TokenRun
 from build_index.documents import parse_documents
-from build_index.inputs import Inputs, read_error
+from build_index.inputs import Inputs, find_inputs, read_error
 from build_index.options import BuildOptions
 from build_index.reader import read_blocks
 from datastore.errors import InvalidArgument
 from serving.drafters.training.options import TrainOptions
+from serving.drafters.training.workspace import work_folder
 
 Message = Mapping[str, Any]
 """One message of a conversation: ``role``, ``content``, and whatever else its template reads."""
@@ -49,6 +50,17 @@ class DataFile:
 def reading_options(options: TrainOptions) -> BuildOptions:
     """What the reader of corpora wants to know."""
     return BuildOptions(corpora=options.corpora, output=options.output, tokenizer=options.model)
+
+
+def find_corpus(options: TrainOptions) -> Inputs:
+    """The files of the corpora, without what a run of these options has put into a folder of theirs.
+
+    Raises:
+        NotFound, InvalidArgument: as ``find_inputs``.
+    """
+    found = find_inputs(reading_options(options))
+    own = work_folder(options.output)
+    return replace(found, files=tuple(file for file in found.files if own not in Path(file.path).absolute().parents))
 
 
 def describe_files(inputs: Inputs) -> list[DataFile]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from build_index.inputs import Inputs, find_inputs
+from build_index.inputs import Inputs
 from datastore.errors import InvalidArgument
 from serving.decoding.target import Target
 from serving.drafters.training.card import describe, write_card
@@ -24,7 +24,7 @@ from serving.drafters.training.heads import draft_depth, head_maker
 from serving.drafters.training.options import TrainOptions
 from serving.drafters.training.progress import SilentProgress, TrainProgress
 from serving.drafters.training.regenerate import regenerate
-from serving.drafters.training.rows import describe_files, read_rows, reading_options
+from serving.drafters.training.rows import describe_files, find_corpus, read_rows, reading_options
 from serving.drafters.training.trainer import Trainer
 from serving.drafters.training.workspace import Workspace, open_workspace
 
@@ -55,7 +55,7 @@ def train(
     """
     show = progress or SilentProgress()
     maker = head_maker(options.head)
-    inputs = find_inputs(reading_options(options))
+    inputs = find_corpus(options)
     files = describe_files(inputs)
     settings = options.to_dict() | {"data": [asdict(file) for file in files]}
     with open_workspace(options.output, settings, resume) as workspace, torch.random.fork_rng():
@@ -73,16 +73,16 @@ def train(
         show.note(_plan(corpus, trainer, depth))
         try:
             trainer.run()
+            found = describe(options, files, corpus, trainer.curve, sum(each.numel() for each in head.parameters()))
+            folder = workspace.new_result()
+            head.save(folder)
+            write_card(folder, found)
+            workspace.publish()
         except KeyboardInterrupt:
             show.note(
                 f"interrupted after step {trainer.step} of {trainer.steps}; the same command with --resume goes on"
             )
             raise
-        found = describe(options, files, corpus, trainer.curve, sum(each.numel() for each in head.parameters()))
-        folder = workspace.new_result()
-        head.save(folder)
-        write_card(folder, found)
-        workspace.publish()
         return found
 
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from datastore.errors import InvalidArgument
@@ -18,10 +15,12 @@ from serving.decoding.memory import memory_guard
 from serving.drafters.training.checkpoint import RandomState, load_checkpoint, save_checkpoint
 from serving.drafters.training.corpus import Corpus
 from serving.drafters.training.curve import Point, percentages
+from serving.drafters.training.evaluation import evaluate
 from serving.drafters.training.features import FeatureSource
 from serving.drafters.training.head import TrainableHead
 from serving.drafters.training.interrupts import Interrupts
 from serving.drafters.training.options import TrainOptions
+from serving.drafters.training.order import batches_of
 from serving.drafters.training.progress import TrainProgress
 from serving.drafters.training.schedule import learning_rate
 from serving.drafters.training.tally import Tally
@@ -32,8 +31,6 @@ BETAS = (0.9, 0.95)
 
 class Trainer:
     """One run, from its first step or its last checkpoint to its end. Not thread-safe; uses torch's own random generators.
-
-    Which windows a step sees depends on the seed and its number alone, so that a resumed run sees what it would have seen.
 
     Attributes:
         curve: points so far. ``step``: steps done, of ``steps``.
@@ -113,11 +110,12 @@ class Trainer:
         self._progress.note(f"saved a checkpoint after step {self.step}")
 
     def _train_step(self, interrupts: Interrupts) -> bool:
-        """One step over ``accumulate`` batches, each weighted by what is counted in it; False if it was interrupted before its end."""
+        """One step over ``accumulate`` batches, each weighted by what is counted in it; False: interrupted before its end."""
         begin = time.monotonic()
         self._optimizer.zero_grad()
         tally, tokens = Tally(), 0
-        for numbers in self._batches():
+        options, windows = self._options, self._corpus.training
+        for numbers in batches_of(self.step, len(windows), options.batch, options.accumulate, options.seed):
             if interrupts.wanted:
                 return False
             batch = self._source.batch(numbers)
@@ -125,7 +123,7 @@ class Trainer:
             tally.add(found)
             self._require_finite("loss", tally.loss)
             (found.loss * (float(found.seen[0]) * self._scale)).backward()  # type: ignore[no-untyped-call]
-            tokens += sum(len(self._corpus.training[number].tokens) for number in numbers)
+            tokens += sum(len(windows[number].tokens) for number in numbers)
         self._apply(tally.weight * self._scale)
         self.step += 1
         self._tokens += tokens
@@ -147,19 +145,6 @@ class Trainer:
 
     def _rate(self, step: int) -> float:
         return learning_rate(step, self.steps, self._options.learning_rate, self._options.warmup)
-
-    def _batches(self) -> Iterator[list[int]]:
-        """The window numbers of each batch of the next step: every pass over the text has an order of its own."""
-        size = self._options.batch
-        a_pass = math.ceil(len(self._corpus.training) / size)
-        first = self.step * self._options.accumulate
-        order, ordered = np.empty(0, np.int64), -1
-        for number in range(first, first + self._options.accumulate):
-            if number // a_pass != ordered:
-                ordered = number // a_pass
-                order = np.random.default_rng([self._options.seed, ordered]).permutation(len(self._corpus.training))
-            place = number % a_pass * size
-            yield order[place : place + size].tolist()
 
     def _measure(self) -> None:
         """A point of the curve: held-out windows with the head as it is, and training since the last point."""
@@ -184,18 +169,14 @@ class Trainer:
             )
 
     def _evaluate(self) -> Tally | None:
-        """Over the first held-out windows, without noise in common with training; None if there are none."""
-        first = len(self._corpus.training)
-        count = min(len(self._corpus.held_out), self._options.evaluate_windows)
+        """Over the first held-out windows; None if there are none."""
+        options, first = self._options, len(self._corpus.training)
+        count = min(len(self._corpus.held_out), options.evaluate_windows)
         if not count:
             return None
-        tally = Tally()
-        devices = [self._device] if self._device.type == "cuda" else []
-        with torch.random.fork_rng(devices), torch.no_grad(), _evaluating(self._head):
-            torch.manual_seed(self._options.seed)
-            for begin in range(first, first + count, self._options.batch):
-                end = min(begin + self._options.batch, first + count)
-                tally.add(self._head.losses(self._source.batch(range(begin, end))))
+        windows = range(first, first + count)
+        tally = evaluate(self._head, self._source, windows, options.batch, options.seed, self._device)
+        self._require_finite("held-out loss", tally.loss)
         return tally
 
     def _report(self, tally: Tally, speed: float) -> None:
@@ -204,24 +185,10 @@ class Trainer:
 
     def _require_finite(self, what: str, value: float) -> None:
         if not math.isfinite(value):
-            kept = (
-                f"the last checkpoint stands in {self._checkpoint.parent}"
-                if self._checkpoint.exists()
-                else "nothing was saved"
-            )
+            kept = f"the last checkpoint stands in {self._checkpoint.parent}"
+            if not self._checkpoint.exists():
+                kept = "nothing was saved"
             raise InvalidArgument(
-                f"step {self.step + 1}: the {what} is {value}; {kept}; lower the learning rate, now {self._options.learning_rate:g}, "
-                "or take a wider --dtype"
+                f"step {self.step + 1}: the {what} is {value}; {kept}; lower the learning rate, now "
+                f"{self._options.learning_rate:g}, or take a wider --dtype"
             )
-
-
-@contextmanager
-def _evaluating(head: TrainableHead) -> Iterator[None]:
-    """Inside it the head is in evaluation mode, without dropout and noise."""
-    if isinstance(head, torch.nn.Module):
-        head.eval()
-    try:
-        yield
-    finally:
-        if isinstance(head, torch.nn.Module):
-            head.train()

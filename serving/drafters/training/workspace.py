@@ -15,7 +15,10 @@ from datastore.failpoints import failpoint
 from datastore.manifest import LOCK_NAME, WriterLock, fsync_directory, write_atomically
 from serving.drafters.training.options import CHANGEABLE
 
-SUFFIX = ".training"
+
+def work_folder(output: Path) -> Path:
+    """Where the work for ``output`` lies."""
+    return output.absolute().with_name(f"{output.absolute().name}.training")
 
 
 class Workspace:
@@ -23,7 +26,7 @@ class Workspace:
 
     def __init__(self, output: Path) -> None:
         self.output = output.absolute()
-        self.folder = self.output.with_name(self.output.name + SUFFIX)
+        self.folder = work_folder(output)
         self.settings = self.folder / "settings.json"
         self.checkpoint = self.folder / "checkpoint.safetensors"
         self.answers = self.folder / "answers.jsonl"
@@ -55,7 +58,7 @@ class Workspace:
 
 @contextmanager
 def open_workspace(output: Path, settings: Mapping[str, Any], resume: bool) -> Iterator[Workspace]:
-    """The workspace of the run that makes ``output``, alone. A run that fails before there is anything to go on from leaves nothing.
+    """The workspace of the run that makes ``output``, alone. A run that fails before it has something to go on from leaves nothing.
 
     Args:
         settings: all that decides what comes out, as JSON holds it; kept, and compared by a run that resumes.
