@@ -265,8 +265,7 @@ def test_kept_features_are_computed_once_and_give_the_same_head(
     assert all(float((online[name] - kept[name]).abs().max()) < 1e-6 for name in online)
     computed.clear()
     train(options(model, corpus, tmp_path / "some", cache_bytes=200_000, **more))
-    assert min(computed.values()) == 1
-    assert max(computed.values()) > 3
+    assert set(computed.values()) == {1, 2}  # the rest goes on without it
 
 
 def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_last_checkpoint(
