@@ -15,9 +15,9 @@ import pytest
 import torch
 
 from build_index.inputs import find_inputs
-from datastore.errors import Corruption, InvalidArgument, NotFound
+from datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
 from serving.decoding.target import Target
-from serving.drafters.training.conversation import Refused, render, render_question
+from serving.drafters.training.conversation import render, render_question
 from serving.drafters.training.corpus import AHEAD, cut, make_corpus
 from serving.drafters.training.documents import Document, encode_row, is_held_out, key_of
 from serving.drafters.training.feature_cache import FeatureCache
@@ -167,7 +167,7 @@ def test_an_answer_before_any_question_does_not_count() -> None:
 def test_conversations_that_teach_nothing_are_refused(template: str, messages: Any, said: str) -> None:
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = template or None
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(InvalidArgument, match=said):
         render(tokenizer, messages)
 
 
@@ -176,7 +176,7 @@ def test_the_question_of_a_conversation_ends_where_the_answer_begins() -> None:
     tokenizer.chat_template = FORGETFUL
     expected = "[user]Hi<end>[assistant]think:"
     assert render_question(tokenizer, chat("Hi", "hm|Hello")) == render_question(tokenizer, chat("Hi")) == expected
-    with pytest.raises(Refused, match="no question"):
+    with pytest.raises(InvalidArgument, match="no question"):
         render_question(tokenizer, ())
 
 
@@ -188,7 +188,7 @@ def test_all_of_a_text_counts() -> None:
 
 def test_tokens_beyond_the_vocabulary_are_refused() -> None:
     model = Target.wrap(tiny_model(), tiny_tokenizer(), "small", accelerate=False)  # 97 ids
-    with pytest.raises(InvalidArgument, match="model small: its tokenizer gives the id .* and its vocabulary has 97"):
+    with pytest.raises(Unsupported, match="model small: its tokenizer gives the id .* and its vocabulary has 97"):
         encode_row(model, Row("x", text="\xff"))
 
 

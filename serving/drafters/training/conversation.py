@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2 import TemplateError
 
+from datastore.errors import InvalidArgument
 from serving.drafters.training.rows import Message
 
 ASSISTANT = "assistant"
@@ -22,10 +23,6 @@ class Rendered:
     answers: tuple[tuple[int, int], ...]
 
 
-class Refused(Exception):
-    """A conversation that cannot be learnt from; says why."""
-
-
 def render(tokenizer: Any, messages: Sequence[Message]) -> list[Rendered]:
     """The conversation up to its last answer, and where its answers are.
 
@@ -34,11 +31,11 @@ def render(tokenizer: Any, messages: Sequence[Message]) -> list[Rendered]:
     one more text for each such answer, which ends with it. An answer that nothing comes before is not counted.
 
     Raises:
-        Refused: no answer, no template, or the template refuses it.
+        InvalidArgument: no answer, no template, or the template refuses it.
     """
     last = max((number for number, message in enumerate(messages) if message["role"] == ASSISTANT), default=0)
     if last == 0:
-        raise Refused("no answer of an assistant behind a question")
+        raise InvalidArgument("no answer of an assistant behind a question")
     whole = _apply(tokenizer, messages[: last + 1])
     spans: dict[str, list[tuple[int, int]]] = {}
     for number in range(1, last + 1):
@@ -50,23 +47,23 @@ def render(tokenizer: Any, messages: Sequence[Message]) -> list[Rendered]:
 
 
 def render_question(tokenizer: Any, messages: Sequence[Message]) -> str:
-    """The conversation without its last answer, up to where the model begins to write it. Raises Refused as ``render`` does."""
+    """The conversation without its last answer, up to where the model begins to write it. Raises as ``render``."""
     answers = [number for number, message in enumerate(messages) if message["role"] == ASSISTANT]
     question = messages[: answers[-1]] if answers and answers[-1] == len(messages) - 1 else messages
     if not question or question[-1]["role"] == ASSISTANT:
-        raise Refused("no question to answer")
+        raise InvalidArgument("no question to answer")
     return _apply(tokenizer, question, asking=True)
 
 
 def _apply(tokenizer: Any, messages: Sequence[Message], asking: bool = False) -> str:
     if not getattr(tokenizer, "chat_template", None):
-        raise Refused("a conversation, and the model has no chat template")
+        raise InvalidArgument("a conversation, and the model has no chat template")
     try:
         written = tokenizer.apply_chat_template(
             [dict(message) for message in messages], tokenize=False, add_generation_prompt=asking
         )
     except (TemplateError, TypeError, KeyError) as error:  # the template's own, and what its expressions raise
-        raise Refused(f"the chat template refuses it ({' '.join(str(error).split())})") from error
+        raise InvalidArgument(f"the chat template refuses it ({' '.join(str(error).split())})") from error
     return str(written)
 
 

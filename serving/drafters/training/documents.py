@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from datastore.errors import InvalidArgument, Unsupported
+from datastore.errors import Unsupported
 from serving.decoding.prompt import encode_text
 from serving.decoding.target import Target
 from serving.drafters.training.conversation import Rendered, render
@@ -29,9 +29,8 @@ def encode_row(target: Target, row: Row) -> list[Document]:
     """A text as one document of which all counts, a conversation as those of ``render``, of which its answers count.
 
     Raises:
-        Refused: a conversation cannot be learnt from.
-        Unsupported: the tokenizer does not say where in a text its tokens are.
-        InvalidArgument: a token that the model has no embedding for.
+        InvalidArgument: a conversation that nothing can be learnt from; the message is the reason, without the row.
+        Unsupported: the tokenizer gives tokens that the model has not, or does not say where in a text they are.
     """
     key = key_of(row.content)
     if row.text is not None:
@@ -44,10 +43,10 @@ def encode_row(target: Target, row: Row) -> list[Document]:
 
 
 def make_document(target: Target, tokens: Any, counted: npt.NDArray[np.bool_], key: bytes) -> Document:
-    """A document with these tokens. Raises InvalidArgument: one of them is beyond the model's vocabulary."""
+    """A document with these tokens. Raises Unsupported: one of them is beyond the model's vocabulary."""
     ids = np.asarray(tokens, np.int32)
     if len(ids) and int(ids.max()) >= target.vocab_size:
-        raise InvalidArgument(
+        raise Unsupported(
             f"model {target.name}: its tokenizer gives the id {int(ids.max())}, and its vocabulary has {target.vocab_size}; "
             "use the tokenizer that belongs to it"
         )

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from datastore.errors import Corruption
+from datastore.errors import Corruption, InvalidArgument
 from serving.decoding.engine import Engine
 from serving.decoding.generation import Generation
 from serving.decoding.prompt import encode_text
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
-from serving.drafters.training.conversation import Refused, render_question
+from serving.drafters.training.conversation import render_question
 from serving.drafters.training.documents import Document, key_of, make_document
 from serving.drafters.training.options import MAX_SEED, Regeneration
 from serving.drafters.training.rows import Row
@@ -77,7 +77,7 @@ def _questions(
     for row in rows:
         try:
             text = row.text if row.messages is None else render_question(target.tokenizer, row.messages)
-        except Refused as reason:
+        except InvalidArgument as reason:
             skipped[str(reason)] += 1
             continue
         if row.messages is None:

@@ -14,7 +14,6 @@ from build_index.inputs import Inputs
 from datastore.errors import InvalidArgument
 from serving.decoding.target import Target
 from serving.drafters.training.card import describe, write_card
-from serving.drafters.training.conversation import Refused
 from serving.drafters.training.corpus import Corpus, make_corpus
 from serving.drafters.training.documents import Document, encode_row
 from serving.drafters.training.feature_cache import FeatureCache
@@ -119,7 +118,7 @@ def _documents(target: Target, rows: Iterator[Any], skipped: Counter[str]) -> It
     for row in rows:
         try:
             yield from encode_row(target, row)
-        except Refused as reason:
+        except InvalidArgument as reason:
             skipped[f"rows: {reason}"] += 1
 
 

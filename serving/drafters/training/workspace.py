@@ -80,16 +80,16 @@ def open_workspace(output: Path, settings: Mapping[str, Any], resume: bool) -> I
             f"{workspace.folder} holds an interrupted run; add --resume to go on with it, or remove that folder to start again"
         )
     _make(workspace.folder)
-    try:
-        with WriterLock(workspace.folder):
-            if resume and workspace.settings.exists():
-                _require_same(workspace, settings)
+    with WriterLock(workspace.folder):
+        if resume and workspace.settings.exists():
+            _require_same(workspace, settings)
+        try:
             write_atomically(workspace.settings, json.dumps(settings, indent=1).encode())
             yield workspace
-    except BaseException:
-        if not workspace.holds_work():
-            shutil.rmtree(workspace.folder, ignore_errors=True)
-        raise
+        except BaseException:
+            if not workspace.holds_work():
+                shutil.rmtree(workspace.folder, ignore_errors=True)
+            raise
 
 
 def _require_output(workspace: Workspace) -> None:
