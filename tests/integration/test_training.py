@@ -409,7 +409,10 @@ def test_the_target_answers_by_itself(model: str, tmp_path: Path) -> None:
 
 def test_of_conversations_the_answers_alone_are_learnt(corpus: str, tmp_path: Path) -> None:
     folder, tokenizer = save_tiny(tmp_path / "chatting"), tiny_tokenizer()
-    tokenizer.chat_template = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
+    tokenizer.chat_template = (
+        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}[assistant]{% endif %}"
+    )
     tokenizer.save_pretrained(folder)
     question, answer = {"role": "user", "content": "Go on: abc"}, {"role": "assistant", "content": "defghijkl"}
     rows = [[question | {"content": f"Go on: {number}"}, answer] for number in range(30)] + [[question]]
@@ -420,11 +423,8 @@ def test_of_conversations_the_answers_alone_are_learnt(corpus: str, tmp_path: Pa
     assert found["counted_tokens"] == 9 * found["documents"]
     assert found["skipped"] == {"rows: no answer of an assistant behind a question": 1}
     assert "Left out: 1 rows: no answer" in (tmp_path / "head" / "README.md").read_text()
-    with pytest.raises(
-        InvalidArgument, match="nothing to learn from .30 rows: a conversation, and the model has no chat template"
-    ):
-        chats.write_text("".join(json.dumps({"messages": row}) + "\n" for row in rows[:30]))
-        (folder / "chat_template.jinja").unlink()
+    (folder / "chat_template.jinja").unlink()
+    with pytest.raises(InvalidArgument, match="30 rows: a conversation, and the model has no chat template"):
         run.train(options(str(folder), str(chats), tmp_path / "other"))
 
 
