@@ -360,6 +360,7 @@ def test_folders_that_hold_other_things_are_left_alone(model: str, corpus: str, 
     (tmp_path / "file").write_text("x")
     refused("file", "is a file")
     refused("none/head", "there is no folder", NotFound)
+    refused("/proc", "is a mount point")
     refused("head", "nothing to go on with; leave --resume out", NotFound, resume=True)
     (tmp_path / "head.training").mkdir()
     (tmp_path / "head.training" / "notes.txt").write_text("mine")

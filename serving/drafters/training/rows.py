@@ -60,7 +60,7 @@ def find_corpus(options: TrainOptions) -> Inputs:
     """
     found = find_inputs(reading_options(options))
     own = work_folder(options.output)
-    return replace(found, files=tuple(file for file in found.files if own not in Path(file.path).absolute().parents))
+    return replace(found, files=tuple(file for file in found.files if own not in Path(file.path).resolve().parents))
 
 
 def describe_files(inputs: Inputs) -> list[DataFile]:

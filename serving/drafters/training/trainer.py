@@ -27,6 +27,7 @@ from serving.drafters.training.tally import Tally
 
 BETAS = (0.9, 0.95)
 """Of AdamW, as EAGLE (Li et al. 2024) has them."""
+_SMALLER = "give fewer windows in a pass (--batch, and more to --accumulate), a smaller --window, or a smaller dtype (bfloat16)"
 
 
 class Trainer:
@@ -76,7 +77,7 @@ class Trainer:
             KeyboardInterrupt: Ctrl-C; a checkpoint is saved before.
             ResourceExhausted: no memory, or no room on the disk.
         """
-        with Interrupts() as interrupts, memory_guard("training"):
+        with Interrupts() as interrupts, memory_guard("training", _SMALLER):
             if not self.curve:
                 self._measure()
             while self.step < self.steps:

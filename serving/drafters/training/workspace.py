@@ -18,14 +18,15 @@ from serving.drafters.training.options import CHANGEABLE
 
 def work_folder(output: Path) -> Path:
     """Where the work for ``output`` lies."""
-    return output.absolute().with_name(f"{output.absolute().name}.training")
+    whole = output.resolve()
+    return whole.with_name(f"{whole.name}.training")
 
 
 class Workspace:
     """The files of one run. Made by ``open_workspace``, which holds the lock."""
 
     def __init__(self, output: Path) -> None:
-        self.output = output.absolute()
+        self.output = output.resolve()
         self.folder = work_folder(output)
         self.settings = self.folder / "settings.json"
         self.checkpoint = self.folder / "checkpoint.safetensors"
@@ -98,6 +99,8 @@ def _require_output(workspace: Workspace) -> None:
         raise NotFound(f"output {output}: there is no folder {output.parent}; name one in a folder that exists")
     if output.exists() and not output.is_dir():
         raise InvalidArgument(f"output {output} is a file; name a new or empty folder")
+    if output.is_mount():  # nothing can be renamed to it
+        raise InvalidArgument(f"output {output} is a mount point; name a new folder in it")
     names = sorted(path.name for path in output.iterdir()) if output.exists() else []
     if "training.json" in names:
         if workspace.settings.exists() and not workspace.result.exists():  # killed between its last two acts
