@@ -30,7 +30,7 @@ class LinearHead(torch.nn.Module):
         super().__init__()
         if unknown := sorted(options.keys() - {"dropout", "breaks_at"}):
             raise InvalidArgument(f"linear head: {unknown[0]!r} is unknown; use dropout, breaks_at")
-        self.layers: tuple[int, ...] = (target.layers,)
+        self.layers = (target.layers,)
         self.options = dict(options)
         self.batches = 0
         self._shared = (

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError
+from serving.decoding.engine import Engine
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.drafters.training import run
@@ -303,6 +304,21 @@ def test_a_run_may_go_on_with_another_rate_but_no_other_data(model: str, corpus:
         options(model, corpus, tmp_path / "head", learning_rate=0.001, **more), resume=True
     )  # 5 batches to go
     assert found["result"]["steps"] == 8
+
+
+def test_answers_are_kept_for_other_settings(model: str, corpus: str, tmp_path: Path) -> None:
+    """Hours of answering are not to be lost to a wrong setting of what comes after."""
+    more: dict[str, Any] = {"regenerate": Regeneration(0.0, 8, 8), "steps": 2}
+    with pytest.raises(InvalidArgument, match="leaves none of 60"):
+        train(options(model, corpus, tmp_path / "head", held_out=0.0001, **more))
+    answers = tmp_path / "head.training" / "answers.jsonl"
+    assert len(answers.read_text().splitlines()) == 60
+    with pytest.raises(InvalidArgument, match="seed: 1 now, and 0 in the run to resume"):
+        train(options(model, corpus, tmp_path / "head", seed=1, **more), resume=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Engine, "generate", lambda *words: pytest.fail("asked again"))
+        found = train(options(model, corpus, tmp_path / "head", batch=2, **more), resume=True)
+    assert found["corpus"]["documents"] + found["corpus"]["held_out_documents"] == 60
 
 
 def test_a_damaged_checkpoint_is_refused(model: str, corpus: str, tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ CHANGEABLE = (
     "cache_bytes",
 )
 """Settings that a run may be resumed with another value of: they decide neither its data nor how many steps it has."""
+ANSWERING = ("model", "corpora", "data", "window", "dtype", "seed", "regenerate")
+"""Those that the target's answers depend on: before the first checkpoint all others may change."""
 
 _WHOLE = {
     "window": (8, 1 << 20),

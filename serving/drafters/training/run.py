@@ -23,7 +23,7 @@ from serving.drafters.training.heads import draft_depth, head_maker
 from serving.drafters.training.options import TrainOptions
 from serving.drafters.training.progress import SilentProgress, TrainProgress
 from serving.drafters.training.regenerate import regenerate
-from serving.drafters.training.rows import describe_files, find_corpus, read_rows, reading_options
+from serving.drafters.training.rows import Row, describe_files, find_corpus, read_rows, reading_options
 from serving.drafters.training.trainer import Trainer
 from serving.drafters.training.workspace import Workspace, open_workspace
 
@@ -114,7 +114,7 @@ def _read_corpus(
         raise
 
 
-def _documents(target: Target, rows: Iterator[Any], skipped: Counter[str]) -> Iterator[Document]:
+def _documents(target: Target, rows: Iterator[Row], skipped: Counter[str]) -> Iterator[Document]:
     for row in rows:
         try:
             yield from encode_row(target, row)

@@ -13,7 +13,7 @@ from typing import Any
 from datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied
 from datastore.failpoints import failpoint
 from datastore.manifest import LOCK_NAME, WriterLock, fsync_directory, write_atomically
-from serving.drafters.training.options import CHANGEABLE
+from serving.drafters.training.options import ANSWERING, CHANGEABLE
 
 
 def work_folder(output: Path) -> Path:
@@ -139,7 +139,8 @@ def _require_same(workspace: Workspace, settings: Mapping[str, Any]) -> None:
         ) from error
     now = json.loads(json.dumps(settings))
     for name in sorted(names):
-        if name not in CHANGEABLE and before.get(name) != now.get(name):
+        fixed = name not in CHANGEABLE if workspace.checkpoint.exists() else name in ANSWERING
+        if fixed and before.get(name) != now.get(name):
             raise InvalidArgument(
                 f"{name.replace('_', ' ')}: {_short(now.get(name))} now, and {_short(before.get(name))} in the run to resume in "
                 f"{workspace.folder}; give the same, or remove that folder to start again"
