@@ -25,6 +25,7 @@ COMMANDS = {
     "generate": "generate text with drafts",
     "worker": "decode for many callers over gRPC",
     "tune": "measure what a model's passes cost on this device",
+    "train": "train a draft head on text, behind a model that stays as it is",
     "bench": "measure retrieval and decoding",
 }
 """Subcommand -> one line of help. Each is a module of suffolk.commands with ``add_arguments(parser)`` and ``run(args) -> int``."""

@@ -6,6 +6,7 @@ own because a process that has run threads cannot be forked safely.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -32,12 +33,20 @@ class Ending:
 
 
 class ForkServer:
-    """Context manager; one command at a time."""
+    """Context manager; one command at a time. ``modules`` are imported before any fork."""
+
+    def __init__(self, *modules: str) -> None:
+        self._modules = modules
 
     def __enter__(self) -> ForkServer:
-        quiet = {"OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": str(ROOT)}
+        quiet = {
+            "OPENBLAS_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            "PYTHONPATH": str(ROOT),
+        }
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.fork_server"],
+            [sys.executable, "-m", "tests.fork_server", *self._modules],
             cwd=ROOT,
             env={**os.environ, **quiet},
             stdin=subprocess.PIPE,
@@ -67,6 +76,8 @@ def serve() -> None:
     import suffolk.commands.build  # noqa: F401
     import suffolk.commands.delete  # noqa: F401
 
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line))), flush=True)
 

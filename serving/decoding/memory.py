@@ -63,17 +63,18 @@ def cache_bytes(config: Any, tokens: int, itemsize: int) -> int:
     return int(2 * getattr(config, "num_hidden_layers", 0) * kv_heads * width * itemsize * tokens)
 
 
+_ADVICE = "use a smaller dtype (bfloat16), less capacity (slots, prompt, new tokens), or a smaller model"
+
+
 @contextmanager
-def memory_guard(what: str) -> Iterator[None]:
-    """Turns torch's out-of-memory errors, which have several types, into ResourceExhausted."""
+def memory_guard(what: str, advice: str = _ADVICE) -> Iterator[None]:
+    """Turns torch's out-of-memory errors, which have several types, into ResourceExhausted, whose message ends with ``advice``."""
     try:
         yield
     except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
-        raise ResourceExhausted(
-            f"{what}: out of memory; use a smaller dtype (bfloat16), less capacity (slots, prompt, new tokens), or a smaller model"
-        ) from error
+        raise ResourceExhausted(f"{what}: out of memory; {advice}") from error
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

@@ -107,8 +107,8 @@ def opened_stores(
         yield stores
 
 
-def load_target(args: argparse.Namespace, cache_tokens: int) -> Target:
-    """The model of ``--model``, quietly. Raises as ``Target.load``."""
+def load_target(args: argparse.Namespace, cache_tokens: int, accelerate: bool = True) -> Target:
+    """The model of ``--model``, quietly; ``accelerate`` as in ``Target.wrap``. Raises as ``Target.load``."""
     import torch
     import transformers
 
@@ -120,7 +120,7 @@ def load_target(args: argparse.Namespace, cache_tokens: int) -> Target:
     if args.threads is not None:
         check_range("--threads", args.threads, 1, MAX_THREADS)
         torch.set_num_threads(args.threads)
-    return Target.load(args.model, args.dtype, args.device, cache_tokens)
+    return Target.load(args.model, args.dtype, args.device, cache_tokens, accelerate)
 
 
 def _open_store(name: str, deadline_ms: float | None) -> Retriever:

@@ -109,6 +109,7 @@ def test_a_trained_exit_is_better_than_the_shared_head_and_comes_back_from_its_f
         optimizer.zero_grad()
         head.losses(batch).loss.backward()
         optimizer.step()
+    assert all(each.grad is None for each in target.model.parameters())  # which stay as they are
     last = head.losses(batch)
     assert last.loss < 0.8 * first.loss
     assert last.hits[0] > first.hits[0]

@@ -9,11 +9,12 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
+from torch.func import functional_call
 
 from datastore.errors import Unsupported
 from serving.decoding.target import Target
 from serving.drafters.early_exit.config import ExitConfig
-from serving.drafters.early_exit.shallow import find_layers
+from serving.drafters.early_exit.shallow import find_layers, require_layers
 from serving.drafters.training.head import Batch, HeadLoss
 
 _NORMS = ("norm", "ln_f", "final_layer_norm", "final_layernorm")
@@ -24,9 +25,10 @@ class ExitHead(nn.Module):
     ``TrainableHead``."""
 
     def __init__(self, target: Target, config: ExitConfig) -> None:
-        """Raises Unsupported if the target's hidden size is another, or what follows its layers is more than a norm and a linear
-        layer."""
+        """Raises InvalidArgument if the target has fewer layers, Unsupported if its hidden size is another, or what follows its layers
+        is more than a norm and a linear layer."""
         super().__init__()
+        require_layers(target, config.layers)
         if config.hidden_size != _hidden_size(target):
             raise Unsupported(
                 f"the exit is for hidden states of {config.hidden_size}; model {target.name} has {_hidden_size(target)}"
@@ -53,8 +55,12 @@ class ExitHead(nn.Module):
         """Cross-entropy of the token behind each. See ``TrainableHead``."""
         wanted = batch.counted[:, 1:]
         hidden, tokens = batch.features[:, :-1, 0][wanted], batch.tokens[:, 1:][wanted]
-        norm, output = self._behind
-        logits = output(norm(self(hidden))).float()
+        logits = self(hidden)
+        for module in self._behind:
+            logits = functional_call(
+                module, {name: each.detach() for name, each in module.named_parameters()}, (logits,)
+            )
+        logits = logits.float()
         loss = F.cross_entropy(logits, tokens)
         hits = (logits.argmax(-1) == tokens).double().sum()
         return HeadLoss(loss, hits[None], torch.full_like(hits, len(tokens))[None])

@@ -24,8 +24,7 @@ def shallow(target: Target, layers: int, wrap: Callable[[nn.Module], nn.Module] 
         InvalidArgument: ``layers`` is not 1..layers of the target.
         Unsupported: the model does not keep its layers in one list.
     """
-    if not 1 <= layers <= target.layers:
-        raise InvalidArgument(f"layers is {layers}; it must be between 1 and {target.layers}, the model's")
+    require_layers(target, layers)
     model = parent = _copy(target.model)
     *names, last = find_layers(target).split(".")
     for name in names:
@@ -36,6 +35,12 @@ def shallow(target: Target, layers: int, wrap: Callable[[nn.Module], nn.Module] 
         kept[-1] = wrap(kept[-1])
     parent._modules[last] = nn.ModuleList(kept)
     return replace(target, name=f"{target.name}, {layers} layers", model=model, compiled=[])
+
+
+def require_layers(target: Target, layers: int) -> None:
+    """Raises InvalidArgument if the target has not so many."""
+    if not 1 <= layers <= target.layers:
+        raise InvalidArgument(f"layers is {layers}; it must be between 1 and {target.layers}, the model's")
 
 
 def find_layers(target: Target) -> str:

@@ -44,8 +44,10 @@ class HeadLoss:
 class TrainableHead(Protocol):
     """A ``torch.nn.Module`` whose own parameters alone are trained; what it needs of the target is none of them."""
 
-    layers: tuple[int, ...]
-    """Whose hidden states of the target it reads, as in ``FeatureDrafter``."""
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Whose hidden states of the target it reads, as in ``FeatureDrafter``; an attribute will do."""
+        ...
 
     def losses(self, batch: Batch) -> HeadLoss:
         """The loss and the acceptance by depth of a batch; differentiable in its parameters."""

@@ -1,0 +1,124 @@
+"""What a trained head's folder says about it: ``README.md`` for people, ``training.json`` for programs."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from datastore.version import __version__
+from serving.drafters.training.corpus import Corpus
+from serving.drafters.training.curve import Point, percentages
+from serving.drafters.training.options import TrainOptions
+from serving.drafters.training.rows import DataFile
+from serving.drafters.training.tally import expected_tokens
+
+
+def describe(
+    options: TrainOptions, files: Sequence[DataFile], corpus: Corpus, curve: Sequence[Point], parameters: int
+) -> dict[str, Any]:
+    """All that is known of a run, as JSON holds it."""
+    last = curve[-1]
+    return {
+        "head": options.head,
+        "parameters": parameters,
+        "settings": options.to_dict(),
+        "data": [asdict(file) for file in files],
+        "corpus": corpus.to_dict(),
+        "versions": {
+            "suffolk": __version__,
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "python": platform.python_version(),
+        },
+        "result": {
+            "steps": last.step,
+            "tokens": last.tokens,
+            "seconds": last.seconds,
+            "held_out_loss": last.held_out_loss,
+            "held_out_acceptance": last.held_out_acceptance,
+            "expected_tokens": None if last.held_out_acceptance is None else expected_tokens(last.held_out_acceptance),
+        },
+        "curve": [point.to_dict() for point in curve],
+    }
+
+
+def write_card(folder: Path, run: dict[str, Any]) -> None:
+    """Write ``training.json`` and ``README.md`` of a run as ``describe`` gives it."""
+    (folder / "training.json").write_text(json.dumps(run, indent=1) + "\n")
+    (folder / "README.md").write_text("\n".join(_card(run)) + "\n")
+
+
+def _card(run: dict[str, Any]) -> list[str]:
+    settings, corpus, result = run["settings"], run["corpus"], run["result"]
+    versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
+    return [
+        f"# A {run['head']} head for {Path(settings['model']).name}",
+        "",
+        f"It drafts for `{settings['model']}`, which stays as it is. {run['parameters']:,} parameters, trained "
+        f"in {result['steps']:,} steps on {result['tokens']:,} tokens in {result['seconds']:,.0f} s; made by `suffolk train`.",
+        "",
+        "## How often it is right",
+        "",
+        *_acceptance(result),
+        "",
+        "## Learning curve",
+        "",
+        "| step | tokens | learning rate | loss | acceptance by depth | held-out loss | held-out acceptance by depth |",
+        "|---:|---:|---:|---:|---|---:|---|",
+        *map(_row, run["curve"]),
+        "",
+        "## Data",
+        "",
+        f"{corpus['documents']:,} documents in {corpus['windows']:,} windows: {corpus['tokens']:,} tokens, of which "
+        f"{corpus['counted_tokens']:,} count. Held out: {corpus['held_out_documents']:,} documents in "
+        f"{corpus['held_out_windows']:,} windows. " + _origin(settings),
+        "",
+        *(f"Left out: {count:,} {reason}.  " for reason, count in corpus["skipped"].items()),
+        "",
+        "| file | bytes | SHA-256 |",
+        "|---|---:|---|",
+        *(f"| `{file['path']}` | {file['bytes']:,} | `{file['sha256']}` |" for file in run["data"]),
+        "",
+        "## Settings",
+        "",
+        *(f"- {name.replace('_', ' ')}: `{json.dumps(value)}`" for name, value in settings.items()),
+        f"- versions: {versions}",
+    ]
+
+
+def _acceptance(result: dict[str, Any]) -> list[str]:
+    shares = result["held_out_acceptance"]
+    if shares is None:
+        return ["No documents were held out, so this is not known."]
+    return [
+        "Of held-out tokens whose predecessors in the draft were right, the share that the head's best candidate hits:",
+        "",
+        "| depth | " + " | ".join(str(depth) for depth in range(1, len(shares) + 1)) + " |",
+        "|---|" + "---:|" * len(shares),
+        "| acceptance | " + " | ".join(f"{share:.1%}" for share in shares) + " |",
+        "",
+        f"A draft with one candidate a depth would have {result['expected_tokens']:.2f} tokens accepted on average. The text is "
+        "compared with what was written, not with what the target would say, unless it wrote the answers itself.",
+    ]
+
+
+def _row(point: dict[str, Any]) -> str:
+    loss, held_out = ("-" if value is None else f"{value:.4f}" for value in (point["loss"], point["held_out_loss"]))
+    return (
+        f"| {point['step']:,} | {point['tokens']:,} | {point['learning_rate']:.2e} | {loss} | {percentages(point['acceptance'])} "
+        f"| {held_out} | {percentages(point['held_out_acceptance'])} |"
+    )
+
+
+def _origin(settings: dict[str, Any]) -> str:
+    regenerate = settings["regenerate"]
+    if regenerate is None:
+        return "Answers are the corpus's own."
+    return f"Answers were written by the target itself, at temperature {regenerate['temperature']:g}."

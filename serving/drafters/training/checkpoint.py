@@ -1,0 +1,121 @@
+"""A run's state in one file, replaced whole: a process killed at any time leaves the last one."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from datastore.errors import Corruption, PermissionDenied, ResourceExhausted
+from datastore.failpoints import failpoint
+from datastore.manifest import fsync_directory
+
+_FORMAT = 1
+_DEVICE_STATE = "random.cuda"
+
+
+@dataclass(frozen=True, slots=True)
+class RandomState:
+    """Where torch's generators stand: uint8 tensors of the CPU's, and of the CUDA device's if there is one."""
+
+    cpu: torch.Tensor
+    device: torch.Tensor | None
+
+    @staticmethod
+    def take(device: torch.device) -> RandomState:
+        return RandomState(torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None)
+
+    def restore(self, device: torch.device) -> None:
+        torch.set_rng_state(self.cpu)
+        if self.device is not None and device.type == "cuda":
+            torch.cuda.set_rng_state(self.device, device)
+
+
+def save_checkpoint(
+    path: Path,
+    parameters: Iterable[torch.nn.Parameter],
+    optimizer: torch.optim.Optimizer,
+    random: RandomState,
+    facts: dict[str, Any],
+) -> None:
+    """Write parameters, the optimizer's state, random state and ``facts`` (JSON) to ``path``.
+
+    Raises:
+        ResourceExhausted: the disk is full. PermissionDenied: the folder cannot be written to.
+    """
+    tensors = {f"head.{number}": each.detach().contiguous() for number, each in enumerate(parameters)}
+    for number, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{number}.{name}": each.contiguous() for name, each in state.items()}
+    tensors["random.cpu"] = random.cpu
+    if random.device is not None:
+        tensors[_DEVICE_STATE] = random.device
+    temporary = path.with_name(f"{path.name}.tmp")
+    try:
+        save_file(tensors, str(temporary), {"format": str(_FORMAT), "facts": json.dumps(facts)})
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        failpoint("checkpoint.written")
+        os.replace(temporary, path)
+        failpoint("checkpoint.renamed")
+        fsync_directory(path.parent)
+    except (OSError, SafetensorError) as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise PermissionDenied(
+                f"checkpoint {path}: cannot be written ({error}); choose another --output"
+            ) from error
+        raise ResourceExhausted(
+            f"checkpoint {path}: cannot be written ({error}); free disk space and go on with --resume"
+        ) from error
+
+
+def load_checkpoint(
+    path: Path, parameters: Iterable[torch.nn.Parameter], optimizer: torch.optim.Optimizer, device: torch.device
+) -> dict[str, Any]:
+    """Set all as it was when it was saved; the ``facts``.
+
+    Raises:
+        Corruption: the file is damaged, or does not fit the head.
+    """
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            words = file.metadata()
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+        if words["format"] != str(_FORMAT):
+            raise ValueError(f"format {words['format']}, not {_FORMAT}")
+        facts: dict[str, Any] = json.loads(words["facts"])
+        with torch.no_grad():
+            for number, parameter in enumerate(parameters):
+                saved = tensors.pop(f"head.{number}")
+                if saved.shape != parameter.shape or saved.dtype != parameter.dtype:
+                    raise ValueError(f"parameter {number} is {_form(saved)}, and the head's is {_form(parameter)}")
+                parameter.copy_(saved)
+        random = RandomState(tensors.pop("random.cpu"), tensors.pop(_DEVICE_STATE, None))
+        groups = optimizer.state_dict()["param_groups"]
+        optimizer.load_state_dict({"state": _optimizer_state(tensors), "param_groups": groups})
+        random.restore(device)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise Corruption(
+            f"checkpoint {path}: cannot be used ({' '.join(str(error).split())}); remove the folder {path.parent} and start again"
+        ) from error
+    return facts
+
+
+def _optimizer_state(tensors: dict[str, torch.Tensor]) -> dict[int, dict[str, torch.Tensor]]:
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for name, tensor in tensors.items():
+        _, number, key = name.split(".", 2)
+        state.setdefault(int(number), {})[key] = tensor
+    return state
+
+
+def _form(tensor: torch.Tensor) -> str:
+    return f"{tensor.dtype} {list(tensor.shape)}"

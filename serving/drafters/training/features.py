@@ -1,0 +1,88 @@
+"""What the frozen target makes of windows of text, as the decoding loop would tell a drafter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from datastore.errors import InvalidArgument
+from serving.decoding.target import Target
+from serving.decoding.tree_layout import chain
+from serving.drafters.training.corpus import Window
+from serving.drafters.training.feature_cache import FeatureCache
+from serving.drafters.training.head import Batch
+
+
+class FeatureSource:
+    """Batches of windows with the target's hidden states. Not thread-safe.
+
+    They come from ``Target.forward``, the pass that decoding makes, so that a head is trained on the layers, numbered as in
+    ``FeatureDrafter``, that it is given later. The windows of a batch lie one behind the other in one pass, without padding.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        windows: Sequence[Window],
+        layers: tuple[int, ...],
+        batch: int,
+        cache: FeatureCache | None = None,
+    ) -> None:
+        """Takes room for keys and values of ``batch`` windows.
+
+        Args:
+            layers: 0 for the embedding, k for what leaves the k-th layer, the last as the output layer reads it; rising.
+            batch: the most windows in a pass.
+            cache: what is in it is not computed again; None to compute all.
+
+        Raises:
+            InvalidArgument: layers that the target has not.
+            ResourceExhausted: no memory for keys and values.
+        """
+        if not layers or list(layers) != sorted(set(layers)) or not 0 <= layers[0] <= layers[-1] <= target.layers:
+            raise InvalidArgument(
+                f"the head wants hidden states of layers {list(layers)}; model {target.name} has 0..{target.layers}, each once"
+            )
+        self._target, self._windows, self._layers, self.cache = target, windows, layers, cache
+        self._keys = target.new_cache(batch, max(len(window.tokens) for window in windows))
+
+    def batch(self, numbers: Sequence[int]) -> Batch:
+        """The windows of these numbers on the target's device, filled up behind their ends with tokens that do not count.
+
+        Features are of the target's dtype. Raises ResourceExhausted: no memory for the pass.
+        """
+        windows = [self._windows[number] for number in numbers]
+        shape = len(windows), max(len(window.tokens) for window in windows)
+        tokens, counted = np.zeros(shape, np.int64), np.zeros(shape, np.bool_)
+        for row, window in enumerate(windows):
+            tokens[row, : len(window.tokens)] = window.tokens
+            counted[row, : len(window.tokens)] = window.counted
+        found = self._find(numbers)
+        width = next(iter(found.values())).shape[-1]
+        device = self._target.device
+        features = torch.zeros((*shape, len(self._layers), width), dtype=self._target.dtype, device=device)
+        for row, number in enumerate(numbers):
+            features[row, : len(windows[row].tokens)] = found[number].to(device)
+        return Batch(torch.from_numpy(tokens).to(device), torch.from_numpy(counted).to(device), features)
+
+    def _find(self, numbers: Sequence[int]) -> Mapping[int, torch.Tensor]:
+        """float[n, layers, width] of each window, kept or computed; all that is missing in one pass."""
+        kept = {} if self.cache is None else {number: self.cache.get(number) for number in numbers}
+        found = {number: each for number, each in kept.items() if each is not None}
+        missing = [number for number in dict.fromkeys(numbers) if number not in found]
+        if missing:
+            computed = self._compute(missing)
+            if self.cache is not None:
+                self.cache.put(computed)
+            found |= computed
+        return found
+
+    def _compute(self, numbers: Sequence[int]) -> dict[int, torch.Tensor]:
+        layouts = [chain(self._windows[number].tokens.astype(np.int64)) for number in numbers]
+        slots = range(len(numbers))
+        features = self._target.forward(self._keys, slots, layouts, [0] * len(numbers), self._layers).features
+        assert features is not None  # layers were asked for
+        parts = torch.split(features, [len(layout) for layout in layouts])
+        return dict(zip(numbers, parts, strict=True))

@@ -1,0 +1,60 @@
+"""The kinds of heads that can be trained, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from datastore.errors import InvalidArgument
+from serving.decoding.target import Target
+from serving.drafters.training.head import Batch, TrainableHead
+
+HeadMaker = Callable[[Target, Mapping[str, Any]], TrainableHead]
+"""(the target, the head's own settings) -> a head with fresh weights on the target's device. It refuses settings that it does not
+know, and imports what it needs when it is called."""
+
+
+def make_exit(target: Target, options: Mapping[str, Any]) -> TrainableHead:
+    """An exit behind the layer that the option ``layers`` names, by default the middle one; ``width`` of its own layer, by default
+    the target's hidden size."""
+    from serving.drafters.early_exit.config import ExitConfig
+    from serving.drafters.early_exit.head import ExitHead
+
+    require_known("early-exit", options, ("layers", "width"))
+    hidden = int(target.model.config.get_text_config(decoder=True).hidden_size)
+    middle = max(1, target.layers // 2)
+    return ExitHead(target, ExitConfig(options.get("layers", middle), hidden, options.get("width", hidden)))
+
+
+HEADS: dict[str, HeadMaker] = {"early-exit": make_exit}
+"""Name -> how such a head is made. A new kind is one more line."""
+
+_PROBED_TOKENS = 128
+
+
+def head_maker(name: str) -> HeadMaker:
+    """How a head of that name is made. Raises InvalidArgument: there is none of that name."""
+    if name not in HEADS:
+        raise InvalidArgument(f"head {name!r} is unknown; use {', '.join(sorted(HEADS)) or 'none: there are none yet'}")
+    return HEADS[name]
+
+
+def require_known(name: str, options: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Raises InvalidArgument if there are ``options`` that a head of that name has not."""
+    unknown = sorted(options.keys() - set(known))
+    if unknown:
+        raise InvalidArgument(f"head {name} has no option {unknown[0]}; it has {', '.join(known)}")
+
+
+def draft_depth(head: TrainableHead, target: Target) -> int:
+    """How many tokens ahead ``head`` drafts, as its losses on a batch of zeros have it."""
+    width = target.model.config.get_text_config(decoder=True).hidden_size
+    batch = Batch(
+        torch.zeros((1, _PROBED_TOKENS), dtype=torch.int64, device=target.device),
+        torch.ones((1, _PROBED_TOKENS), dtype=torch.bool, device=target.device),
+        torch.zeros((1, _PROBED_TOKENS, len(head.layers), width), dtype=target.dtype, device=target.device),
+    )
+    with torch.no_grad():
+        return len(head.losses(batch).seen)

@@ -1,0 +1,36 @@
+"""Ctrl-C that waits until it can be heeded."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class Interrupts:
+    """Context manager: inside it the first SIGINT is only noted, and ``wanted`` tells of it; the second interrupts as ever.
+
+    In other threads than the main one, and where SIGINT is ignored or handled by someone else, it changes nothing.
+    """
+
+    def __init__(self) -> None:
+        self.wanted = False
+        self._before: Any = None
+
+    def __enter__(self) -> Interrupts:
+        usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if usual and threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.wanted:
+            raise KeyboardInterrupt
+        self.wanted = True

@@ -1,0 +1,132 @@
+"""Answers by the target itself: a head then learns from what its target says, not from what others wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from datastore.errors import Corruption, InvalidArgument
+from serving.decoding.engine import Engine
+from serving.decoding.generation import Generation
+from serving.decoding.prompt import encode_text
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.target import Target
+from serving.drafters.training.conversation import render_question
+from serving.drafters.training.documents import Document, key_of, make_document
+from serving.drafters.training.options import MAX_SEED, Regeneration
+from serving.drafters.training.rows import Row
+
+Question = tuple[bytes, list[int]]
+"""The key of a prompt, and its tokens."""
+
+
+def regenerate(
+    target: Target,
+    rows: Iterable[Row],
+    regeneration: Regeneration,
+    window: int,
+    seed: int,
+    file: Path,
+    skipped: Counter[str],
+    report: Callable[[int], None],
+) -> Iterator[Document]:
+    """One document a row: its prompt and the target's answer, which alone counts, together no longer than ``window``.
+
+    The prompt is a conversation without its last answer, or the beginning of a text. Answers are kept in ``file`` as they come, in
+    order, and are not asked for again: an answer depends on its prompt, the settings and the seed alone. ``report`` is told how
+    many there are.
+
+    Raises:
+        Corruption: ``file`` is of other rows. And as ``Engine`` does.
+    """
+    kept = _read_kept(file)
+    waiting: deque[tuple[Question, Generation]] = deque()
+    questions = _questions(target, rows, regeneration, window, skipped)
+    done = 0
+    for answer in kept:
+        question = next(questions, None)
+        if question is None or question[0].hex() != answer[0]:
+            raise Corruption(
+                f"{file}: its answer {done + 1} is to another prompt; remove {file.parent} and start again"
+            )
+        done += 1
+        report(done)
+        yield _document(target, question, answer[1])
+    slots = regeneration.slots
+    with Engine(target, None, slots=slots, capacity=window + 1, queue=slots) as engine, file.open("a") as stream:
+        for question in questions:
+            if len(waiting) == 2 * slots:
+                done += 1
+                report(done)
+                yield _take(target, waiting, stream.fileno())
+            waiting.append((question, engine.generate(question[1], _settings(question, regeneration, window, seed))))
+        while waiting:
+            done += 1
+            report(done)
+            yield _take(target, waiting, stream.fileno())
+
+
+def _questions(
+    target: Target, rows: Iterable[Row], regeneration: Regeneration, window: int, skipped: Counter[str]
+) -> Iterator[Question]:
+    for row in rows:
+        try:
+            text = row.text if row.messages is None else render_question(target.tokenizer, row.messages)
+        except InvalidArgument as reason:
+            skipped[str(reason)] += 1
+            continue
+        if row.messages is None:
+            tokens = encode_text(target, text or "")[: regeneration.prompt_tokens]
+        else:
+            tokens = list(target.tokenizer(text, add_special_tokens=False)["input_ids"])
+        if not tokens:
+            skipped["empty prompts"] += 1
+        elif len(tokens) >= window:
+            skipped[f"prompts that leave no room in a window of {window} tokens"] += 1
+        else:
+            yield key_of(json.dumps(tokens)), tokens
+
+
+def _settings(question: Question, regeneration: Regeneration, window: int, seed: int) -> SamplingSettings:
+    key, tokens = question
+    return SamplingSettings(
+        max_new_tokens=min(regeneration.max_new_tokens, window - len(tokens)),
+        temperature=regeneration.temperature,
+        seed=(int.from_bytes(key[:8], "big") ^ seed) & MAX_SEED,
+    )
+
+
+def _take(target: Target, waiting: deque[tuple[Question, Generation]], descriptor: int) -> Document:
+    """The oldest answer, once it is whole; kept before it is used."""
+    question, generation = waiting.popleft()
+    for _ in generation:
+        pass
+    line = json.dumps({"prompt": question[0].hex(), "answer": generation.tokens}) + "\n"
+    os.write(descriptor, line.encode())
+    return _document(target, question, generation.tokens)
+
+
+def _document(target: Target, question: Question, answer: list[int]) -> Document:
+    key, tokens = question
+    counted = np.arange(len(tokens) + len(answer)) >= len(tokens)
+    return make_document(target, tokens + answer, counted, key)
+
+
+def _read_kept(file: Path) -> list[tuple[str, list[int]]]:
+    """The answers of an earlier run; a last line that a kill has cut off is removed."""
+    if not file.exists():
+        return []
+    content = file.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    if len(whole) < len(content):
+        os.truncate(file, len(whole))
+    try:
+        lines = [json.loads(line) for line in whole.splitlines()]
+        return [(str(line["prompt"]), [int(token) for token in line["answer"]]) for line in lines]
+    except (ValueError, KeyError, TypeError) as error:
+        raise Corruption(f"{file}: damaged ({error}); remove {file.parent} and start again") from error

@@ -1,0 +1,154 @@
+"""The rows of a corpus: texts and conversations, with where they come from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from build_index.block import Lines, Texts, TokenRun
+from build_index.documents import parse_documents
+from build_index.inputs import Inputs, find_inputs, read_error
+from build_index.options import BuildOptions
+from build_index.reader import read_blocks
+from datastore.errors import InvalidArgument
+from serving.drafters.training.options import TrainOptions
+from serving.drafters.training.workspace import work_folder
+
+Message = Mapping[str, Any]
+"""One message of a conversation: ``role``, ``content``, and whatever else its template reads."""
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A text, or a conversation; the other is None. ``source``: the file, and the line in it."""
+
+    source: str
+    text: str | None = None
+    messages: tuple[Message, ...] | None = None
+
+    @property
+    def content(self) -> str:
+        """What it says, whatever it is called: equal for copies."""
+        return self.text if self.text is not None else json.dumps(self.messages, sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file that was learnt from; ``sha256`` of its bytes, in hexadecimal."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+def reading_options(options: TrainOptions) -> BuildOptions:
+    """What the reader of corpora wants to know."""
+    return BuildOptions(corpora=options.corpora, output=options.output, tokenizer=options.model)
+
+
+def find_corpus(options: TrainOptions) -> Inputs:
+    """The files of the corpora, without what a run of these options has put into a folder of theirs.
+
+    Raises:
+        NotFound, InvalidArgument: as ``find_inputs``.
+    """
+    found = find_inputs(reading_options(options))
+    own = work_folder(options.output)
+    return replace(found, files=tuple(file for file in found.files if own not in Path(file.path).resolve().parents))
+
+
+def describe_files(inputs: Inputs) -> list[DataFile]:
+    """Sizes and digests of all files. Raises NotFound or InvalidArgument: one cannot be read."""
+    return [DataFile(file.path, file.size, _digest(file.path)) for file in inputs.files]
+
+
+def read_rows(
+    inputs: Inputs, options: BuildOptions, skipped: Counter[str], report: Callable[[float], None]
+) -> Iterator[Row]:
+    """All rows in order; files that are left out are counted in ``skipped``, the share that is read goes to ``report``.
+
+    Raises:
+        InvalidArgument: token arrays, or a line without text or messages; the message names file and line.
+        NotFound, Corruption: a file is gone or damaged.
+    """
+    for block in read_blocks(inputs, options, "u16", skipped):
+        if isinstance(block.payload, TokenRun):
+            raise InvalidArgument(
+                f"corpus {block.payload.path}: holds token ids; heads learn from text, name text files"
+            )
+        if isinstance(block.payload, Lines):
+            yield from _read_lines(block.payload, options)
+        else:
+            yield from _cut(block.payload, options)
+        report(block.bytes_read / max(1, inputs.size))
+
+
+def _read_lines(lines: Lines, options: BuildOptions) -> Iterator[Row]:
+    for number, line in enumerate(lines.data.split(b"\n"), lines.first_line):
+        if not line or line.isspace():
+            continue
+        place = f"{lines.path}:{number}"
+        record = _parse(line, place)
+        if "messages" in record:
+            yield Row(place, messages=_messages(record["messages"], place))
+        elif isinstance(record.get("text"), str):
+            yield from _cut(Texts(((place, record["text"]),)), options)
+        else:
+            fields = ", ".join(sorted(record)[:12]) or "none"
+            raise InvalidArgument(f"{place}: neither 'messages' nor a text in 'text'; the line has the fields {fields}")
+
+
+def _cut(texts: Texts, options: BuildOptions) -> Iterator[Row]:
+    """Each text as one row, or as several if it has more than a million characters."""
+    found = parse_documents(texts, options)
+    for source, text in zip(found.sources, found.texts, strict=True):
+        yield Row(source, text=text)
+
+
+def _parse(line: bytes, place: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line.decode(errors="replace"))
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(
+            f"{place}: not a JSON value ({error}); every line of a .jsonl file is one JSON object"
+        ) from error
+    if not isinstance(record, dict):
+        raise InvalidArgument(f"{place}: a JSON {type(record).__name__}; every line of a .jsonl file is one object")
+    return record
+
+
+def _messages(value: object, place: str) -> tuple[Message, ...]:
+    if not isinstance(value, list):
+        raise InvalidArgument(f"{place}: 'messages' is of type {type(value).__name__}; it must be a list of objects")
+    return tuple(_message(message, f"{place}: message {number}") for number, message in enumerate(value))
+
+
+def _message(value: object, place: str) -> Message:
+    if not isinstance(value, dict) or not isinstance(value.get("role"), str):
+        raise InvalidArgument(f"{place}: is no object with a 'role'; write it as {{'role': ..., 'content': ...}}")
+    content = value.get("content")
+    if content is not None and not isinstance(content, str):
+        raise InvalidArgument(f"{place}: its 'content' is of type {type(content).__name__}; it must be text")
+    return value | ({} if content is None else {"content": _whole(content)})
+
+
+def _whole(text: str) -> str:
+    """``text`` with U+FFFD for half characters, which JSON may spell and no tokenizer takes."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _digest(path: str) -> str:
+    digest = hashlib.sha256()
+    try:
+        with Path(path).open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    except OSError as error:
+        raise read_error(path, error) from error
+    return digest.hexdigest()

@@ -1,0 +1,153 @@
+"""A training run from its corpus to a folder with a head."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from build_index.inputs import Inputs
+from datastore.errors import InvalidArgument
+from serving.decoding.target import Target
+from serving.drafters.training.card import describe, write_card
+from serving.drafters.training.corpus import Corpus, make_corpus
+from serving.drafters.training.documents import Document, encode_row
+from serving.drafters.training.feature_cache import FeatureCache
+from serving.drafters.training.features import FeatureSource
+from serving.drafters.training.head import TrainableHead
+from serving.drafters.training.heads import draft_depth, head_maker
+from serving.drafters.training.options import TrainOptions
+from serving.drafters.training.progress import SilentProgress, TrainProgress
+from serving.drafters.training.regenerate import regenerate
+from serving.drafters.training.rows import Row, describe_files, find_corpus, read_rows, reading_options
+from serving.drafters.training.trainer import Trainer
+from serving.drafters.training.workspace import Workspace, open_workspace
+
+
+def load_frozen(options: TrainOptions) -> Target:
+    """The target of a run. Raises as ``Target.load``."""
+    return Target.load(options.model, options.dtype, options.device, options.batch * options.window, accelerate=False)
+
+
+def train(
+    options: TrainOptions,
+    progress: TrainProgress | None = None,
+    resume: bool = False,
+    load: Callable[[TrainOptions], Target] = load_frozen,
+) -> dict[str, Any]:
+    """Train a head and write its folder; what ``training.json`` in it holds.
+
+    A run that was interrupted, at any point and in any way, goes on from its last checkpoint with ``resume``; on a CPU the head is
+    then, bit for bit, that of a run that was not.
+
+    Args:
+        load: gives the target, which is frozen here. Its linear layers must be torch's own (``accelerate=False``), for gradients
+            may go through the output layer.
+
+    Raises:
+        SuffolkError: a file, setting or folder cannot be used; the message says what to do.
+        KeyboardInterrupt: Ctrl-C; what was done is kept.
+    """
+    show = progress or SilentProgress()
+    maker = head_maker(options.head)
+    inputs = find_corpus(options)
+    files = describe_files(inputs)
+    settings = options.to_dict() | {"data": [asdict(file) for file in files]}
+    with open_workspace(options.output, settings, resume) as workspace, torch.random.fork_rng():
+        target = load(options)
+        if target.context_length is not None and options.window > target.context_length:
+            raise InvalidArgument(
+                f"window is {options.window}; model {target.name} takes {target.context_length} tokens, so give that or less"
+            )
+        target.model.requires_grad_(False)
+        torch.manual_seed(options.seed)
+        head = maker(target, options.head_options)
+        depth = draft_depth(head, target)
+        corpus = _read_corpus(options, inputs, target, depth, workspace, show)
+        trainer = _trainer(head, target, corpus, options, workspace, show)
+        show.note(_plan(corpus, trainer, depth))
+        try:
+            trainer.run()
+            found = describe(options, files, corpus, trainer.curve, sum(each.numel() for each in head.parameters()))
+            folder = workspace.new_result()
+            head.save(folder)
+            write_card(folder, found)
+            workspace.publish()
+        except KeyboardInterrupt:
+            show.note(
+                f"interrupted after step {trainer.step} of {trainer.steps}; the same command with --resume goes on"
+            )
+            raise
+        return found
+
+
+def _read_corpus(
+    options: TrainOptions, inputs: Inputs, target: Target, depth: int, workspace: Workspace, show: TrainProgress
+) -> Corpus:
+    skipped: Counter[str] = Counter(inputs.skipped)
+    read, answered = 0.0, 0
+
+    def report(share: float) -> None:
+        nonlocal read
+        read = share
+        show.advance("reading", read, "")
+
+    def count(answers: int) -> None:
+        nonlocal answered
+        answered = answers
+        show.advance("reading", read, f"{answered:,} answers")
+
+    rows = read_rows(inputs, reading_options(options), skipped, report)
+    if options.regenerate is None:
+        return make_corpus(_documents(target, rows, skipped), options, depth, skipped)
+    documents = regenerate(
+        target, rows, options.regenerate, options.window, options.seed, workspace.answers, skipped, count
+    )
+    try:
+        return make_corpus(documents, options, depth, skipped)
+    except KeyboardInterrupt:
+        show.note(f"interrupted after {answered} answers, which are kept; the same command with --resume goes on")
+        raise
+
+
+def _documents(target: Target, rows: Iterator[Row], skipped: Counter[str]) -> Iterator[Document]:
+    for row in rows:
+        try:
+            yield from encode_row(target, row)
+        except InvalidArgument as reason:
+            skipped[f"rows: {reason}"] += 1
+
+
+def _trainer(
+    head: TrainableHead,
+    target: Target,
+    corpus: Corpus,
+    options: TrainOptions,
+    workspace: Workspace,
+    show: TrainProgress,
+) -> Trainer:
+    """A trainer at its beginning, or at the last checkpoint if there is one."""
+    torch.manual_seed(options.seed)
+    resumed = workspace.checkpoint.exists()
+    if not resumed:
+        shutil.rmtree(workspace.features, ignore_errors=True)
+    cache = FeatureCache(workspace.features, options.cache_bytes) if options.cache_bytes else None
+    source = FeatureSource(target, corpus.windows, head.layers, options.batch, cache)
+    trainer = Trainer(head, source, corpus, options, workspace.checkpoint, show, target.device)
+    if resumed:
+        trainer.resume()
+        show.note(f"going on after step {trainer.step} of {trainer.steps}")
+    return trainer
+
+
+def _plan(corpus: Corpus, trainer: Trainer, depth: int) -> str:
+    left_out = ", ".join(f"{count:,} {reason}" for reason, count in corpus.skipped.items() if count)
+    return (
+        f"{corpus.documents:,} documents, {len(corpus.training):,} windows, {corpus.tokens:,} tokens ({corpus.counted:,} count), "
+        f"{corpus.held_out_documents:,} documents held out; {trainer.steps:,} steps, depth {depth}"
+        + (f"; left out: {left_out}" if left_out else "")
+    )

@@ -1,0 +1,195 @@
+"""The loop: steps of AdamW on a head, measured on held-out windows, saved from time to time."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from datastore.errors import InvalidArgument
+from datastore.failpoints import failpoint
+from serving.decoding.memory import memory_guard
+from serving.drafters.training.checkpoint import RandomState, load_checkpoint, save_checkpoint
+from serving.drafters.training.corpus import Corpus
+from serving.drafters.training.curve import Point, percentages
+from serving.drafters.training.evaluation import evaluate
+from serving.drafters.training.features import FeatureSource
+from serving.drafters.training.head import TrainableHead
+from serving.drafters.training.interrupts import Interrupts
+from serving.drafters.training.options import TrainOptions
+from serving.drafters.training.order import batches_of
+from serving.drafters.training.progress import TrainProgress
+from serving.drafters.training.schedule import learning_rate
+from serving.drafters.training.tally import Tally
+
+BETAS = (0.9, 0.95)
+"""Of AdamW, as EAGLE (Li et al. 2024) has them."""
+_SMALLER = "give fewer windows in a pass (--batch, and more to --accumulate), a smaller --window, or a smaller dtype (bfloat16)"
+
+
+class Trainer:
+    """One run, from its first step or its last checkpoint to its end. Not thread-safe; uses torch's own random generators.
+
+    Attributes:
+        curve: points so far. ``step``: steps done, of ``steps``.
+    """
+
+    def __init__(
+        self,
+        head: TrainableHead,
+        source: FeatureSource,
+        corpus: Corpus,
+        options: TrainOptions,
+        checkpoint: Path,
+        progress: TrainProgress,
+        device: torch.device,
+    ) -> None:
+        self._head, self._source, self._corpus, self._options = head, source, corpus, options
+        self._checkpoint, self._progress, self._device = checkpoint, progress, device
+        self._parameters = list(head.parameters())
+        self._optimizer = torch.optim.AdamW(
+            self._parameters, lr=options.learning_rate, betas=BETAS, weight_decay=options.weight_decay
+        )
+        self.steps = options.count_steps(len(corpus.training))
+        self.step = self._tokens = 0
+        self._seconds = 0.0
+        self._scale = 1.0 / (options.batch * options.window)  # weighted losses stay small: gradients may be of fp16
+        self._tally = Tally()
+        self.curve: list[Point] = []
+
+    def resume(self) -> None:
+        """Go back to where the checkpoint was saved. Raises Corruption: it is damaged or does not fit."""
+        facts = load_checkpoint(self._checkpoint, self._parameters, self._optimizer, self._device)
+        self.step, self._tokens, self._seconds = facts["step"], facts["tokens"], facts["seconds"]
+        self._tally = Tally.from_dict(facts["tally"])
+        self.curve = [Point(**point) for point in facts["curve"]]
+        if self._source.cache is not None:
+            self._source.cache.take_over(facts["shards"], facts["cache_full"])
+
+    def run(self) -> None:
+        """Train to the last step.
+
+        Raises:
+            InvalidArgument: the loss or its gradient is no finite number; the last checkpoint stands.
+            KeyboardInterrupt: Ctrl-C; a checkpoint is saved before.
+            ResourceExhausted: no memory, or no room on the disk.
+        """
+        with Interrupts() as interrupts, memory_guard("training", _SMALLER):
+            if not self.curve:
+                self._measure()
+            while self.step < self.steps:
+                random = RandomState.take(self._device)
+                if self._train_step(interrupts):
+                    random = RandomState.take(self._device)
+                    if self.step % self._options.evaluate_every == 0 or self.step == self.steps:
+                        self._measure()
+                if interrupts.wanted:
+                    self.save(random)
+                    raise KeyboardInterrupt
+                if self.step % self._options.save_every == 0 or self.step == self.steps:
+                    self.save(random)
+                failpoint("train.step")
+
+    def save(self, random: RandomState) -> None:
+        """Write a checkpoint, with what a resumed run is to find of the cache of features."""
+        cache = self._source.cache
+        if cache is not None:
+            cache.flush()
+        facts: dict[str, Any] = {
+            "step": self.step,
+            "tokens": self._tokens,
+            "seconds": self._seconds,
+            "tally": self._tally.to_dict(),
+            "curve": [point.to_dict() for point in self.curve],
+            "shards": 0 if cache is None else cache.shards,
+            "cache_full": cache is not None and cache.full,
+        }
+        save_checkpoint(self._checkpoint, self._parameters, self._optimizer, random, facts)
+        self._progress.note(f"saved a checkpoint after step {self.step}")
+
+    def _train_step(self, interrupts: Interrupts) -> bool:
+        """One step over ``accumulate`` batches, each weighted by what is counted in it; False: interrupted before its end."""
+        begin = time.monotonic()
+        self._optimizer.zero_grad()
+        tally, tokens = Tally(), 0
+        options, windows = self._options, self._corpus.training
+        for numbers in batches_of(self.step, len(windows), options.batch, options.accumulate, options.seed):
+            if interrupts.wanted:
+                return False
+            batch = self._source.batch(numbers)
+            found = self._head.losses(batch)
+            tally.add(found)
+            self._require_finite("loss", tally.loss)
+            (found.loss * (float(found.seen[0]) * self._scale)).backward()  # type: ignore[no-untyped-call]
+            tokens += sum(len(windows[number].tokens) for number in numbers)
+        self._apply(tally.weight * self._scale)
+        self.step += 1
+        self._tokens += tokens
+        self._tally.merge(tally)
+        self._seconds += time.monotonic() - begin
+        self._report(tally, tokens / max(time.monotonic() - begin, 1e-9))
+        return True
+
+    def _apply(self, weight: float) -> None:
+        """One step of the optimizer with the mean gradient."""
+        for parameter in self._parameters:
+            if parameter.grad is not None:
+                parameter.grad /= max(weight, self._scale)
+        norm = torch.nn.utils.clip_grad_norm_(self._parameters, self._options.clip or math.inf)
+        self._require_finite("gradient", float(norm))
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._rate(self.step)
+        self._optimizer.step()
+
+    def _rate(self, step: int) -> float:
+        return learning_rate(step, self.steps, self._options.learning_rate, self._options.warmup)
+
+    def _measure(self) -> None:
+        """A point of the curve: held-out windows with the head as it is, and training since the last point."""
+        held_out = self._evaluate()
+        trained = self._tally if self._tally.weight else None
+        self.curve.append(
+            Point(
+                step=self.step,
+                tokens=self._tokens,
+                seconds=round(self._seconds, 3),
+                learning_rate=self._rate(self.step - 1) if self.step else 0.0,
+                loss=trained.mean_loss if trained else None,
+                acceptance=trained.acceptance if trained else None,
+                held_out_loss=held_out.mean_loss if held_out else None,
+                held_out_acceptance=held_out.acceptance if held_out else None,
+            )
+        )
+        self._tally = Tally()
+        if held_out is not None:
+            self._progress.note(
+                f"step {self.step}: held-out loss {held_out.mean_loss:.4f}, acceptance {percentages(held_out.acceptance)}"
+            )
+
+    def _evaluate(self) -> Tally | None:
+        """Over the first held-out windows; None if there are none."""
+        options, first = self._options, len(self._corpus.training)
+        count = min(len(self._corpus.held_out), options.evaluate_windows)
+        if not count:
+            return None
+        windows = range(first, first + count)
+        tally = evaluate(self._head, self._source, windows, options.batch, options.seed, self._device)
+        self._require_finite("held-out loss", tally.loss)
+        return tally
+
+    def _report(self, tally: Tally, speed: float) -> None:
+        facts = f"loss {tally.mean_loss:.4f}, acceptance {percentages(tally.acceptance)}, {speed:,.0f} tokens/s"
+        self._progress.advance("training", self.step / self.steps, f"step {self.step} of {self.steps}, {facts}")
+
+    def _require_finite(self, what: str, value: float) -> None:
+        if not math.isfinite(value):
+            kept = f"the last checkpoint stands in {self._checkpoint.parent}"
+            if not self._checkpoint.exists():
+                kept = "nothing was saved"
+            raise InvalidArgument(
+                f"step {self.step + 1}: the {what} is {value}; {kept}; lower the learning rate, now "
+                f"{self._options.learning_rate:g}, or take a wider --dtype"
+            )

@@ -1,0 +1,152 @@
+"""Where a run keeps its work until the head is whole: ``OUTPUT.training``, beside the folder that is made."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied
+from datastore.failpoints import failpoint
+from datastore.manifest import LOCK_NAME, WriterLock, fsync_directory, write_atomically
+from serving.drafters.training.options import ANSWERING, CHANGEABLE
+
+
+def work_folder(output: Path) -> Path:
+    """Where the work for ``output`` lies."""
+    whole = output.resolve()
+    return whole.with_name(f"{whole.name}.training")
+
+
+class Workspace:
+    """The files of one run. Made by ``open_workspace``, which holds the lock."""
+
+    def __init__(self, output: Path) -> None:
+        self.output = output.resolve()
+        self.folder = work_folder(output)
+        self.settings = self.folder / "settings.json"
+        self.checkpoint = self.folder / "checkpoint.safetensors"
+        self.answers = self.folder / "answers.jsonl"
+        self.features = self.folder / "features"
+        self.result = self.folder / "result"
+
+    def holds_work(self) -> bool:
+        """Whether there is something to go on from."""
+        return self.checkpoint.exists() or (self.answers.exists() and self.answers.stat().st_size > 0)
+
+    def new_result(self) -> Path:
+        """An empty folder for the head and its card."""
+        shutil.rmtree(self.result, ignore_errors=True)
+        self.result.mkdir()
+        return self.result
+
+    def publish(self) -> None:
+        """Make ``result`` the output, whole or not at all, and remove the rest."""
+        for path in self.result.iterdir():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        fsync_directory(self.result)
+        failpoint("publish.written")
+        os.rename(self.result, self.output)  # an empty folder of that name gives way
+        failpoint("publish.renamed")
+        fsync_directory(self.output.parent)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def open_workspace(output: Path, settings: Mapping[str, Any], resume: bool) -> Iterator[Workspace]:
+    """The workspace of the run that makes ``output``, alone. A run that fails before it has something to go on from leaves nothing.
+
+    Args:
+        settings: all that decides what comes out, as JSON holds it; kept, and compared by a run that resumes.
+        resume: go on with an interrupted run.
+
+    Raises:
+        InvalidArgument: the output holds other things, there is an interrupted run that was not to be resumed, or the settings
+            are not those of the run to resume.
+        NotFound: nothing to resume, or no folder for the output.
+        Unavailable: another process works there.
+    """
+    workspace = Workspace(output)
+    _require_output(workspace)
+    if resume and not workspace.folder.exists():
+        raise NotFound(f"{workspace.folder}: there is no such folder, so nothing to go on with; leave --resume out")
+    _require_ours(workspace)
+    if workspace.holds_work() and not resume:
+        raise InvalidArgument(
+            f"{workspace.folder} holds an interrupted run; add --resume to go on with it, or remove that folder to start again"
+        )
+    _make(workspace.folder)
+    with WriterLock(workspace.folder):
+        if resume and workspace.settings.exists():
+            _require_same(workspace, settings)
+        try:
+            write_atomically(workspace.settings, json.dumps(settings, indent=1).encode())
+            yield workspace
+        except BaseException:
+            if not workspace.holds_work():
+                shutil.rmtree(workspace.folder, ignore_errors=True)
+            raise
+
+
+def _require_output(workspace: Workspace) -> None:
+    output = workspace.output
+    if not output.parent.is_dir():
+        raise NotFound(f"output {output}: there is no folder {output.parent}; name one in a folder that exists")
+    if output.exists() and not output.is_dir():
+        raise InvalidArgument(f"output {output} is a file; name a new or empty folder")
+    if output.is_mount():  # nothing can be renamed to it
+        raise InvalidArgument(f"output {output} is a mount point; name a new folder in it")
+    names = sorted(path.name for path in output.iterdir()) if output.exists() else []
+    if "training.json" in names:
+        if workspace.settings.exists() and not workspace.result.exists():  # killed between its last two acts
+            shutil.rmtree(workspace.folder, ignore_errors=True)
+        raise InvalidArgument(f"output {output} holds a trained head already; name another folder, or remove it")
+    if names:
+        raise InvalidArgument(f"output {output} holds {names[0]!r}; name a new or empty folder")
+
+
+def _require_ours(workspace: Workspace) -> None:
+    """Keep out of a folder of the user's that happens to have the name."""
+    if not workspace.folder.exists():
+        return
+    names = {path.name for path in workspace.folder.iterdir()} if workspace.folder.is_dir() else {"no folder"}
+    unknown = names - {LOCK_NAME, f"{workspace.settings.name}.tmp"}
+    if unknown and workspace.settings.name not in names:
+        raise InvalidArgument(
+            f"{workspace.folder} is where the work would lie, and holds {min(unknown)!r}; name another --output"
+        )
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise PermissionDenied(f"{folder}: cannot be made ({error.strerror}); choose another --output") from error
+
+
+def _require_same(workspace: Workspace, settings: Mapping[str, Any]) -> None:
+    try:
+        before = json.loads(workspace.settings.read_text())
+        names = list(before.keys() | settings.keys())
+    except (OSError, ValueError, AttributeError) as error:
+        raise Corruption(
+            f"{workspace.settings}: cannot be read ({error}); remove {workspace.folder} and start again"
+        ) from error
+    now = json.loads(json.dumps(settings))
+    for name in sorted(names):
+        fixed = name not in CHANGEABLE if workspace.checkpoint.exists() else name in ANSWERING
+        if fixed and before.get(name) != now.get(name):
+            raise InvalidArgument(
+                f"{name.replace('_', ' ')}: {_short(now.get(name))} now, and {_short(before.get(name))} in the run to resume in "
+                f"{workspace.folder}; give the same, or remove that folder to start again"
+            )
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."
