@@ -9,10 +9,11 @@ import numpy.typing as npt
 import torch
 
 from serving.decoding.drafter import DraftRequest
-from serving.decoding.row_contexts import RowContexts
 from serving.decoding.sampler import Sampler
 from serving.decoding.tree_layout import TreeLayout
+from serving.drafters.neural.evidence import evidence
 from serving.drafters.neural.growing_tree import ROOT, Floats, GrowingTree, Ints
+from serving.drafters.neural.own_draws import scores
 
 
 class Text:
@@ -68,23 +69,13 @@ class Text:
 
     def scores(self, nodes: Ints, logits: torch.Tensor) -> torch.Tensor:
         """float[nodes, vocab], what the request's own way to draw makes of ``logits``, its noise included."""
-        if self._sampler.is_plain_greedy:
-            return logits.float()
-        depths = self.depths_below(nodes) - 1
-        paths = np.full((len(nodes), int(depths.max())), -1, np.int64)
-        for row, path in enumerate(self.tree.ancestors(nodes)):
-            paths[row, : len(path)] = self.tree.tokens[path[::-1]]
-        contexts = RowContexts(self.request.tokens, self.request.prompt_tokens, paths, depths)
-        return self._sampler.scores(logits, contexts).float()
+        paths = [self.tree.tokens[path[::-1]] for path in self.tree.ancestors(nodes)]
+        return scores(self._sampler, self.request, paths, logits)
 
     def evidence(self, tokens: npt.NDArray[np.int32]) -> Iterator[tuple[Floats, int, npt.NDArray[np.bool_]]]:
         """For each node on the path of the target's ``tokens``: its children's own probabilities, best first, their depth, and which
         of them the target took."""
-        path = [ROOT, *self.tree.follow(tokens[:-1]).tolist()]
-        for depth, (node, token) in enumerate(zip(path, tokens.tolist(), strict=False), 1):
-            children = np.flatnonzero(self.tree.parents == node)
-            if len(children):
-                yield self._own[children], depth, self.tree.tokens[children] == token
+        return evidence(self.tree.tokens, self.tree.parents, self._own, tokens)
 
     def kept_rows(self, tokens: npt.NDArray[np.int32]) -> Ints:
         """Which rows behind the text's the target's ``tokens`` make part of it."""
