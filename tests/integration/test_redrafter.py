@@ -17,6 +17,8 @@ from datastore.errors import Corruption, NotFound, SuffolkError, Unsupported
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import DraftRequest, FeatureDrafter, SampledChain, tree_of
 from serving.decoding.request import Request
+from serving.decoding.row_contexts import RowContexts
+from serving.decoding.sampler import Sampler
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.drafters.redrafter.config import LossConfig
@@ -147,6 +149,7 @@ def test_the_tree_is_that_of_a_plain_beam_search(target: Target) -> None:
     head = random_head(target)
     tree = tree_behind(drafter_of(head, target, width=3, length=3), PROMPT, max_nodes=50)
     feature = last_states(torch.tensor([PROMPT[:-1]]))[0, -1, 0]
+    head.requires_grad_(False)
     beams: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
     for _ in range(3):
         grown = []
@@ -163,6 +166,22 @@ def test_the_tree_is_that_of_a_plain_beam_search(target: Target) -> None:
     assert set(texts) == {text[:size] for text, _ in beams for size in (1, 2, 3)}
     scores = dict(zip(texts, tree.scores.tolist(), strict=True))
     assert [scores[text] for text, _ in beams] == pytest.approx([total for _, total in beams], rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_best_beam_is_what_the_target_s_noise_would_draw(target: Target, seed: int) -> None:
+    head = random_head(target)
+    settings = SamplingSettings(temperature=1.3, top_k=50, repetition_penalty=1.1, seed=seed)
+    drafter = drafter_of(head, target, length=2)
+    follow(drafter, PROMPT)
+    tokens = np.asarray(PROMPT, np.int32)
+    [proposal] = drafter.propose([DraftRequest(1, tokens, 20, len(PROMPT) - 1, settings)])
+    best = tree_of(proposal).tokens[tree_of(proposal).parents == -1][0]
+    with torch.inference_mode():
+        state = head.initial_state(torch.tensor(PROMPT[-2:-1]))
+        logits, _ = head(last_states(torch.tensor([PROMPT[:-1]]))[0, -1], state, torch.tensor(PROMPT[-1:]))
+        drawn = Sampler(settings, VOCAB, target.device).draw(logits, RowContexts.of_text(tokens, len(PROMPT) - 1))
+    assert best == drawn.item()
 
 
 def test_a_draft_keeps_to_the_request_s_bounds(target: Target) -> None:

@@ -21,7 +21,7 @@ from tests.tiny_models import tiny_model
 
 FEW = 5
 PROMPT = [3, 1, 4, 1, 0, 2]
-RUNS = 1500
+RUNS = 1000
 SETTINGS = [SamplingSettings(temperature=1.5), SamplingSettings(temperature=1.2, top_k=4, frequency_penalty=0.5)]
 
 
