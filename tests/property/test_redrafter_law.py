@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -11,11 +12,13 @@ import torch
 
 from serving.decoding.drafter import DraftRequest, SampledChain
 from serving.decoding.keyed_noise import KeyedUniforms
+from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.decoding.verification import verify_chain
 from serving.drafters.redrafter.beams import BeamSearch, take
 from serving.drafters.redrafter.model import RedrafterHead
+from tests.drafters import eager_loop
 from tests.heads import drafter_of, last_states, random_head
 from tests.tiny_models import tiny_model
 
@@ -48,10 +51,9 @@ def laws_of_target(settings: SamplingSettings) -> npt.NDArray[np.float64]:
     return (rows / settings.temperature).softmax(-1).numpy()
 
 
-def differs(texts: list[tuple[int, int]], laws: npt.NDArray[np.float64]) -> bool:
-    """Whether the texts' counts are beyond what the law explains (G-test)."""
-    expected = len(texts) * (laws[FEW][:, None] * laws[:FEW]).ravel()
-    counts = np.bincount([first * FEW + second for first, second in texts], minlength=FEW**2)
+def differs(counts: npt.NDArray[np.int64], law: npt.NDArray[np.float64]) -> bool:
+    """Whether ``counts`` are beyond what ``law`` explains (G-test, cells that expect less than 5 taken together)."""
+    expected = counts.sum() * law
     assert not counts[expected == 0].any()
     rare = expected < 5
     counts, expected = np.append(counts[~rare], counts[rare].sum()), np.append(expected[~rare], expected[rare].sum())
@@ -59,6 +61,12 @@ def differs(texts: list[tuple[int, int]], laws: npt.NDArray[np.float64]) -> bool
     difference = 2 * (counts[seen] * np.log(counts[seen] / expected[seen])).sum()
     freedom = len(counts) - 1
     return bool(difference > freedom + 4 * math.sqrt(2 * freedom) + 4)
+
+
+def pairs_differ(texts: list[tuple[int, int]], laws: npt.NDArray[np.float64]) -> bool:
+    """The same of two tokens each, by their ``laws_of_target``."""
+    counts = np.bincount([first * FEW + second for first, second in texts], minlength=FEW**2)
+    return differs(counts, (laws[FEW][:, None] * laws[:FEW]).ravel())
 
 
 def text_of(
@@ -107,9 +115,36 @@ def test_drawn_chains_leave_the_law_alone(target: Target, head: RedrafterHead, s
     assert np.abs(drafted - laws[FEW]).sum() > 0.2  # the head is no copy of the target
     assert np.abs(counts / RUNS - drafted).max() < 0.04  # drawn from the law that it tells
     found = [text_of(chain.tree.tokens.tolist(), chain.law, laws, seed) for seed, chain in enumerate(chains)]
-    assert not differs([text for text, _ in found], laws)
+    assert not pairs_differ([text for text, _ in found], laws)
     accepted = sum(number > 0 for _, number in found) / RUNS
     assert accepted == pytest.approx(np.minimum(drafted, laws[FEW]).sum(), abs=0.04)  # 1 - total variation: the optimum
+
+
+def test_texts_of_several_drafts_follow_the_law() -> None:
+    """Through the step loop: what is drawn again behind a rejected token must not know what was rejected."""
+    few, length = 3, 4
+    target = Target.wrap(tiny_model(vocab_size=few))
+    drafter = drafter_of(random_head(target, 2), target, length=2)
+    loop = eager_loop(target, {"redrafter": drafter}, slots=50, capacity=30)
+    settings = [
+        SamplingSettings(length + 1, 2.0, seed=seed, verification="rejection", ignore_eos=True) for seed in range(RUNS)
+    ]
+    waiting = [Request(number, target, [0, 1, 2], each, "redrafter", 8) for number, each in enumerate(settings)]
+    requests = list(waiting)
+    while waiting or loop.running:
+        while waiting and loop.free:
+            loop.join(waiting.pop())
+        loop.step()
+    texts = np.array(list(itertools.product(range(few), repeat=length)))
+    with torch.no_grad():
+        inputs = torch.tensor([[0, 1, 2, *text] for text in texts.tolist()])
+        laws = (tiny_model(vocab_size=few)(inputs).logits[:, 2:-1] / 2.0).softmax(-1).numpy()
+    law = np.take_along_axis(laws, texts[..., None], 2)[..., 0].prod(1)
+    powers = few ** np.arange(length)[::-1]
+    counts = np.bincount([int(request.generated[:length] @ powers) for request in requests], minlength=len(law))
+    assert not differs(counts, law)
+    steps, accepted = (sum(getattr(request.stats, name) for request in requests) for name in ("steps", "accepted"))
+    assert 0.3 * steps < accepted < 1.7 * steps  # some of the two are rejected, and some are not
 
 
 def test_the_ratio_test_on_the_best_beam_is_found(target: Target, head: RedrafterHead) -> None:
@@ -126,4 +161,4 @@ def test_the_ratio_test_on_the_best_beam_is_found(target: Target, head: Redrafte
         assert take(states, origins).shape == (1, 3, 32)
     best = search.tokens[0, 0].tolist()
     texts = [text_of(best, log_law[0].exp(), laws, seed)[0] for seed in range(RUNS)]
-    assert differs(texts, laws)
+    assert pairs_differ(texts, laws)
