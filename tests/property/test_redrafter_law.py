@@ -35,7 +35,15 @@ def target() -> Target:
 
 @pytest.fixture(scope="module")
 def head(target: Target) -> RedrafterHead:
-    return random_head(target, 1)
+    return decided_head(target, 3)
+
+
+def decided_head(target: Target, seed: int) -> RedrafterHead:
+    """Random, with clear preferences: its law is far from uniform, and from the target's."""
+    head = random_head(target, seed)
+    with torch.no_grad():
+        head.get_parameter("output.weight").mul_(6)
+    return head
 
 
 def laws_of_target(settings: SamplingSettings) -> npt.NDArray[np.float64]:
@@ -124,7 +132,7 @@ def test_texts_of_several_drafts_follow_the_law() -> None:
     """Through the step loop: what is drawn again behind a rejected token must not know what was rejected."""
     few, length = 3, 4
     target = Target.wrap(tiny_model(vocab_size=few))
-    drafter = drafter_of(random_head(target, 2), target, length=2)
+    drafter = drafter_of(decided_head(target, 2), target, length=2)
     loop = eager_loop(target, {"redrafter": drafter}, slots=50, capacity=30)
     settings = [
         SamplingSettings(length + 1, 2.0, seed=seed, verification="rejection", ignore_eos=True) for seed in range(RUNS)
