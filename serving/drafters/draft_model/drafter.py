@@ -100,7 +100,7 @@ class DraftModelDrafter:
             if not self._free:
                 self._miss("ResourceExhausted", f"all {self._cache.slots} slots are taken")
                 return None
-            text = Text(request, self._free.pop(), self._model, self._vocab_size)
+            text = Text(request, self._free.pop(), self._vocab_size, self._model.device)
             self._texts[request.request_id] = text
         cached = min(int(self._cache.lengths[text.slot]), len(request.tokens) - 1)
         self._cache.lengths[text.slot] = cached

@@ -79,7 +79,7 @@ class EarlyExitDrafter:
     def _open(self, request: DraftRequest, cache: KVCache) -> Text:
         text = self._texts.get(request.request_id)
         if text is None:
-            text = Text(request, request.slot, self._model, self._model.vocab_size)
+            text = Text(request, request.slot, self._model.vocab_size, self._model.device)
             self._texts[request.request_id] = text
         text.begin(request, int(cache.lengths[request.slot]))
         return text

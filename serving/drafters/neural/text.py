@@ -1,39 +1,36 @@
-"""One request as a drafting model sees it: what it has read, and the tree that it grows."""
+"""One request as a neural drafter sees it: what it has read, and the tree that it grows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from serving.decoding.drafter import DraftRequest
-from serving.decoding.row_contexts import RowContexts
-from serving.decoding.sampler import Sampler
-from serving.decoding.target import Target
 from serving.decoding.tree_layout import TreeLayout
+from serving.drafters.neural.confidence import Confidence
+from serving.drafters.neural.evidence import evidence
 from serving.drafters.neural.growing_tree import ROOT, Floats, GrowingTree, Ints
+from serving.drafters.neural.own_draws import own_sampler, scores
 
 
 class Text:
-    """A request's place in the model's cache, and its tree, some of whose nodes have rows there. Not thread-safe.
+    """A request's place in the drafter's cache, and its tree, some of whose nodes have rows there. Not thread-safe.
 
     Attributes:
         request: as of the last ``begin``; ``slot``: its place in the cache.
-        pending: tokens that the model has not read.
+        pending: tokens that the drafter has not read.
         tree: grown since the last ``begin``.
         sampled: whether the target draws at a temperature above 0.
     """
 
-    def __init__(self, request: DraftRequest, slot: int, model: Target, vocab_size: int) -> None:
-        """``vocab_size``: of the ids that ``model`` may draft."""
+    def __init__(self, request: DraftRequest, slot: int, vocab_size: int, device: torch.device) -> None:
+        """``vocab_size``: of the ids that may be drafted; ``device``: of the drafter's logits."""
         self.slot = slot
         self.sampled = request.settings.temperature > 0
-        # users' functions act on the target's draws alone: here they would be called for texts that nobody drew
-        settings = replace(request.settings, processors=(), token_mask=None)
-        self._sampler = Sampler(settings, vocab_size, model.device)
+        self._sampler = own_sampler(request.settings, vocab_size, device)
         self.begin(request, 0)
 
     def begin(self, request: DraftRequest, cached: int) -> None:
@@ -53,7 +50,7 @@ class Text:
         return np.where(nodes < 0, 0, self.tree.depths[nodes] if len(self.tree) else 0) + 1
 
     def expand(self, nodes: Ints, tokens: Ints, own: Floats, chances: Floats) -> None:
-        """As ``GrowingTree.expand``; ``own``: the model's own probabilities."""
+        """As ``GrowingTree.expand``; ``own``: the drafter's own probabilities."""
         self.tree.expand(nodes, tokens, chances)
         self._own = np.concatenate([self._own, own.ravel()])
 
@@ -71,25 +68,18 @@ class Text:
         self._drafted += nodes.tolist()
         return layout
 
+    def rows_of(self, nodes: Ints) -> Ints:
+        """Which of the rows behind the text's, counted from 0, passes have read ``nodes`` into; -1 for ``ROOT``."""
+        return np.array([-1 if node == ROOT else self._drafted.index(node) for node in nodes.tolist()], np.int64)
+
     def scores(self, nodes: Ints, logits: torch.Tensor) -> torch.Tensor:
         """float[nodes, vocab], what the request's own way to draw makes of ``logits``, its noise included."""
-        if self._sampler.is_plain_greedy:
-            return logits.float()
-        depths = self.depths_below(nodes) - 1
-        paths = np.full((len(nodes), int(depths.max())), -1, np.int64)
-        for row, path in enumerate(self.tree.ancestors(nodes)):
-            paths[row, : len(path)] = self.tree.tokens[path[::-1]]
-        contexts = RowContexts(self.request.tokens, self.request.prompt_tokens, paths, depths)
-        return self._sampler.scores(logits, contexts).float()
+        paths = [self.tree.tokens[path[::-1]] for path in self.tree.ancestors(nodes)]
+        return scores(self._sampler, self.request, paths, logits)
 
     def evidence(self, tokens: npt.NDArray[np.int32]) -> Iterator[tuple[Floats, int, npt.NDArray[np.bool_]]]:
-        """For each node on the path of the target's ``tokens``: its children's own probabilities, best first, their depth, and
-        which of them the target took."""
-        path = [ROOT, *self.tree.follow(tokens[:-1]).tolist()]
-        for depth, (node, token) in enumerate(zip(path, tokens.tolist(), strict=False), 1):
-            children = np.flatnonzero(self.tree.parents == node)
-            if len(children):
-                yield self._own[children], depth, self.tree.tokens[children] == token
+        """As ``evidence``, of the tree and the drafter's own probabilities, best first."""
+        return evidence(self.tree.tokens, self.tree.parents, self._own, tokens)
 
     def kept_rows(self, tokens: npt.NDArray[np.int32]) -> Ints:
         """Which rows behind the text's the target's ``tokens`` make part of it."""
@@ -99,3 +89,22 @@ class Text:
                 break
             rows.append(self._drafted.index(node))
         return np.asarray(rows, np.int64)
+
+
+@torch.inference_mode()
+def add_children(
+    texts: Sequence[Text], nodes: Sequence[Ints], logits: torch.Tensor, children: int, confidence: Confidence
+) -> None:
+    """Give the ``nodes`` of each text their ``children`` best candidates; ``logits`` float[nodes of all, vocab]."""
+    if not texts:
+        return
+    rows = torch.split(logits, [len(each) for each in nodes])
+    found = torch.cat([text.scores(each, own) for text, each, own in zip(texts, nodes, rows, strict=True)])
+    best = found.softmax(-1).topk(min(children, logits.shape[1]))
+    own, tokens = best.values.double().cpu().numpy(), best.indices.cpu().numpy()
+    begin = 0
+    for text, each in zip(texts, nodes, strict=True):
+        part = slice(begin, begin + len(each))
+        begin += len(each)
+        depths = text.depths_below(each)[:, None]
+        text.expand(each, tokens[part], own[part], confidence.chances(own[part], depths, text.sampled))

@@ -18,7 +18,7 @@ from serving.decoding.target import PREFILL_CHUNK, Target
 from serving.decoding.tree_layout import TreeLayout, chain
 from serving.drafters.neural.confidence import Confidence
 from serving.drafters.neural.pay import Pay
-from serving.drafters.neural.text import Text
+from serving.drafters.neural.text import Text, add_children
 from serving.drafters.neural.tree_bounds import TreeBounds
 
 _LEFT_OVER = 16
@@ -79,7 +79,7 @@ class TreeModel:
         if max(len(part) for part in parts) > _LEFT_OVER:
             self.reading_seconds += time.perf_counter() - begin_time
         ready = [text for text, whole in zip(reading, wanted, strict=True) if whole]
-        self._expand(ready, [text.root() for text in ready], logits)
+        add_children(ready, [text.root() for text in ready], logits, self._bounds.children, self._confidence)
         return ready
 
     def _extend(self, texts: Sequence[Text]) -> list[Text]:
@@ -94,7 +94,7 @@ class TreeModel:
             return []
         layouts = [text.lay_out(nodes) for text, nodes in zip(growing, chosen, strict=True)]
         logits = self._forward([text.slot for text in growing], layouts, [len(layout) for layout in layouts])
-        self._expand(growing, chosen, logits)
+        add_children(growing, chosen, logits, bounds.children, self._confidence)
         return growing
 
     def _forward(self, slots: list[int], layouts: list[TreeLayout], wanted: list[int]) -> torch.Tensor:
@@ -105,22 +105,6 @@ class TreeModel:
         self.passes += 1
         self._pay.learn_cost(rows, self.cache.lengths[slots], time.perf_counter() - begin)
         return logits
-
-    @torch.inference_mode()
-    def _expand(self, texts: Sequence[Text], nodes: Sequence[npt.NDArray[np.int64]], logits: torch.Tensor) -> None:
-        """Give the ``nodes`` of each text their candidates; ``logits`` float[nodes of all, vocab]."""
-        if not texts:
-            return
-        rows = torch.split(logits, [len(each) for each in nodes])
-        scores = torch.cat([text.scores(each, own) for text, each, own in zip(texts, nodes, rows, strict=True)])
-        best = scores.softmax(-1).topk(min(self._bounds.children, self._vocab_size))
-        own, tokens = best.values.double().cpu().numpy(), best.indices.cpu().numpy()
-        begin = 0
-        for text, each in zip(texts, nodes, strict=True):
-            part = slice(begin, begin + len(each))
-            begin += len(each)
-            depths = text.depths_below(each)[:, None]
-            text.expand(each, tokens[part], own[part], self._confidence.chances(own[part], depths, text.sampled))
 
     def _contexts(self, texts: Sequence[Text]) -> npt.NDArray[np.int64]:
         return self.cache.lengths[[text.slot for text in texts]]

@@ -1,0 +1,51 @@
+"""A recurrent head by its folder, found to fit the target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from serving.decoding.cost_model import CostModel
+from serving.decoding.memory import memory_guard
+from serving.decoding.row_linear import accelerate
+from serving.decoding.target import Target
+from serving.drafters.redrafter.checkpoint import read_checkpoint
+from serving.drafters.redrafter.config import BeamConfig, LossConfig
+from serving.drafters.redrafter.drafter import RedrafterDrafter
+from serving.drafters.redrafter.model import RedrafterHead
+
+
+def load_redrafter(
+    folder: str | Path,
+    target: Target,
+    slots: int = 8,
+    config: BeamConfig | None = None,
+    costs: CostModel | None = None,
+) -> RedrafterDrafter:
+    """Load a head as the target's drafter, on its device and in its dtype; our format or Apple's (``checkpoint.py``).
+
+    ``slots``: the engine's, see ``RedrafterDrafter``, which keeps no cache and so needs no capacity. Raises as ``load_head``.
+    """
+    head = load_head(folder, target).eval()
+    accelerate(head)
+    return RedrafterDrafter(head, target, slots, config, costs)
+
+
+def load_head(
+    folder: str | Path, target: Target, dtype: torch.dtype | None = None, loss: LossConfig | None = None
+) -> RedrafterHead:
+    """Load a head, to be trained further; ``dtype`` and ``loss`` as in ``RedrafterHead``.
+
+    Raises:
+        NotFound: no such folder or file.
+        Corruption: a file is damaged; a tensor is missing, unexpected, of another shape, or not finite.
+        Unsupported: it is no recurrent head, or one of another hidden size or vocabulary than the target's.
+        ResourceExhausted: no memory for it.
+    """
+    path = Path(folder).expanduser()
+    with memory_guard(f"head {path}"):
+        checkpoint = read_checkpoint(path)
+        head = RedrafterHead(checkpoint.config, target, dtype, loss)
+        head.load_state_dict(checkpoint.fit(head.state_dict()))
+    return head

@@ -1,0 +1,163 @@
+"""Steps of a recurrent head over all requests: beams that are searched, and chains that are drawn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from datastore.draft_tree import Source
+from serving.decoding.cost_model import CostModel
+from serving.drafters.neural.confidence import Confidence
+from serving.drafters.neural.evidence import evidence
+from serving.drafters.neural.pay import Pay
+from serving.drafters.redrafter.beams import PAD, BeamSearch, pack, take
+from serving.drafters.redrafter.config import BeamConfig
+from serving.drafters.redrafter.model import RedrafterHead
+from serving.drafters.redrafter.text import Floats, Text
+
+_CHAIN_PRIOR = 0.6
+"""A drawn token's chance until more is known, the same for all tokens: a chain's scores must not tell which were drawn."""
+_ROUNDS = 5
+
+
+class Steps:
+    """Drafts for texts whose features have come. Each step must promise more tokens' worth of time than it takes. Not thread-safe.
+
+    Attributes:
+        count: steps of the head so far.
+    """
+
+    def __init__(self, head: RedrafterHead, eos_ids: frozenset[int], config: BeamConfig, costs: CostModel) -> None:
+        self.count = 0
+        self._head = head
+        self._config = config
+        self._eos_ids = sorted(eos_ids)
+        self._pay = Pay(costs)
+        self._beams, self._chains = Confidence(), Confidence()
+
+    @torch.inference_mode()
+    def draft(self, texts: Sequence[Text]) -> None:
+        """Draft behind each of ``texts`` if that pays: a tree, or a chain where that is how it is verified."""
+        if not texts or not self._pay.begins(texts[0].request.token_seconds, len(texts), _contexts(len(texts))):
+            return
+        searched = [text for text in texts if not text.is_chain]
+        drawn = [text for text in texts if text.is_chain]
+        if searched:
+            self._search(searched)
+        if drawn:
+            self._draw(drawn)
+
+    def learn(self, text: Text, tokens: npt.NDArray[np.int32]) -> None:
+        """The target's ``tokens`` followed the last draft: what of it was right."""
+        own = np.full(len(text.tree), _CHAIN_PRIOR) if text.is_chain else text.own
+        confidence = self._chains if text.is_chain else self._beams
+        for each, depth, taken in evidence(text.tree.tokens, text.tree.parents, own, tokens):
+            confidence.learn(each, np.asarray(depth), text.sampled, taken)
+            self._pay.learn(bool(taken[0]))
+
+    def _search(self, texts: Sequence[Text]) -> None:
+        features, states, tokens = self._begin(texts)
+        features, states, tokens = features[:, None], states[:, None], tokens[:, None]
+        search = BeamSearch(self._tensor([text.room for text in texts]), self._config.width, self._ends(texts))
+        going = True
+        while going:
+            begin = time.perf_counter()
+            logits, states = self._head(features.expand(-1, tokens.shape[1], -1), states, tokens)
+            best = self._scores(texts, search, logits).log_softmax(-1).topk(min(self._config.width, logits.shape[-1]))
+            origins = search.grow(best.values.double(), best.indices)
+            states, tokens = take(states, origins), search.tokens[..., -1].clamp(min=0)
+            own, live = search.log_probs.exp().cpu().numpy(), search.open.cpu().numpy()
+            chances = self._chances(texts, own)
+            self._learn_cost(logits.shape[0] * logits.shape[1], begin)
+            going = bool(live.any()) and self._pays(texts, float(chances.prod(2)[live].sum()), live.size)
+        trees = pack(search.tokens.cpu(), torch.from_numpy(chances), Source.REDRAFTER)
+        for text, packed, each in zip(texts, trees, own, strict=True):
+            text.take(packed, each.ravel())
+
+    def _draw(self, texts: Sequence[Text]) -> None:
+        features, states, tokens = self._begin(texts)
+        going = list(texts)
+        chances = self._chain_chances()
+        while going:
+            begin = time.perf_counter()
+            logits, states = self._head(features, states, tokens)
+            drawn = [text.draw(row[None]) for text, row in zip(going, logits, strict=True)]
+            self._learn_cost(len(going), begin)
+            kept = [row for row, token in enumerate(drawn) if token is not None and not self._ended(going[row], token)]
+            going = [going[row] for row in kept]
+            value = sum(float(chances[: len(text.chain)].prod()) for text in going)
+            if not going or not self._pays(going, value, len(going)):
+                break
+            features, states, tokens = features[kept], states[kept], self._tensor([text.chain[-1] for text in going])
+        for text in texts:
+            text.finish_chain(chances)
+
+    def _begin(self, texts: Sequence[Text]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """For each text its feature, the head's first state, and the first token to feed: the last, not read by the target."""
+        last = self._tensor([text.request.tokens[-2:] for text in texts])
+        return torch.stack([text.feature for text in texts]), self._head.initial_state(last[:, 0]), last[:, 1]
+
+    def _scores(self, texts: Sequence[Text], search: BeamSearch, logits: torch.Tensor) -> torch.Tensor:
+        """float32[requests, beams, vocab], what each request's own draw makes of ``logits``."""
+        if all(text.is_plain for text in texts):
+            return logits.float()
+        paths, live = search.tokens.cpu().numpy(), search.open.cpu().numpy()
+        return torch.stack([text.scores(*each) for text, *each in zip(texts, logits, paths, live, strict=True)])
+
+    def _chances(self, texts: Sequence[Text], own: Floats) -> Floats:
+        """float64 of the shape of ``own`` [requests, beams, length], the head's own probabilities."""
+        depths = np.arange(1, own.shape[2] + 1)
+        chances = [self._beams.chances(each, depths, text.sampled) for text, each in zip(texts, own, strict=True)]
+        return np.minimum(np.stack(chances), 1.0)
+
+    def _chain_chances(self) -> Floats:
+        """float64[length], by depth alone."""
+        own = np.full(self._config.length, _CHAIN_PRIOR)
+        return np.minimum(self._chains.chances(own, np.arange(1, len(own) + 1), True), 1.0)
+
+    def _ended(self, text: Text, token: int) -> bool:
+        return len(text.chain) >= text.room or (token in self._eos_ids and not text.request.settings.ignore_eos)
+
+    def _ends(self, texts: Sequence[Text]) -> torch.Tensor:
+        none = [PAD] * len(self._eos_ids)
+        rows = [none if text.request.settings.ignore_eos else self._eos_ids for text in texts]
+        return self._tensor(rows)
+
+    def _pays(self, texts: Sequence[Text], value: float, rows: int) -> bool:
+        return self._pay.pays(value, texts[0].request.token_seconds, rows, _contexts(len(texts)))
+
+    def _learn_cost(self, rows: int, begin: float) -> None:
+        self.count += 1
+        self._pay.learn_cost(rows, _contexts(rows), time.perf_counter() - begin)
+
+    def _tensor(self, values: Sequence[object]) -> torch.Tensor:
+        device = next(self._head.parameters()).device
+        return torch.from_numpy(np.asarray(values, np.int64)).to(device)
+
+
+@torch.inference_mode()
+def measure_steps(head: RedrafterHead, rows: int) -> CostModel:
+    """What a step of ``head`` over 1, 2, 4 ... ``rows`` rows takes: the fastest of a few; milliseconds for most heads."""
+    sizes = sorted({min(2**power, rows) for power in range(rows.bit_length() + 1)})
+    weight = next(head.parameters())
+    seconds = []
+    for size in sizes:
+        tokens = torch.zeros(size, dtype=torch.int64, device=weight.device)
+        states = head.initial_state(tokens)
+        times = []
+        for _ in range(_ROUNDS):
+            begin = time.perf_counter()
+            logits, _ = head(states, states, tokens)
+            logits.log_softmax(-1).amax(-1).cpu()
+            times.append(time.perf_counter() - begin)
+        seconds.append(min(times))
+    return CostModel(sizes, seconds)
+
+
+def _contexts(requests: int) -> npt.NDArray[np.int64]:
+    """Cached tokens, of which a head has none."""
+    return np.zeros(requests, np.int64)
