@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from datastore import _native
 from datastore.draft_tree import DraftTree
-
 
 NO_ROWS = np.empty(0, np.int64)
 
@@ -30,7 +29,7 @@ class TreeLayout:
     tokens: npt.NDArray[np.int64]
     depths: npt.NDArray[np.int64]
     visible: npt.NDArray[np.bool_] | None
-    earlier: npt.NDArray[np.int64] = NO_ROWS
+    earlier: npt.NDArray[np.int64] = field(default_factory=lambda: NO_ROWS)
 
     def __len__(self) -> int:
         return len(self.tokens)

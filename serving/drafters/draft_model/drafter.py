@@ -6,7 +6,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +15,12 @@ from datastore.draft_tree import DraftTree, Source
 from serving.decoding.cost_measurement import measure
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import DraftRequest
-from serving.decoding.sampler import Sampler
 from serving.decoding.target import PREFILL_CHUNK, Target
 from serving.decoding.tree_layout import TreeLayout, chain
 from serving.drafters.draft_model.config import DraftModelConfig
-from serving.drafters.draft_model.text import Text
 from serving.drafters.neural.confidence import Confidence
 from serving.drafters.neural.pay import Pay
+from serving.drafters.neural.text import Text, add_children
 
 log = logging.getLogger(__name__)
 
@@ -112,10 +110,8 @@ class DraftModelDrafter:
             if not self._free:
                 self._miss("ResourceExhausted", f"all {self._cache.slots} slots are taken")
                 return None
-            # its own view of the settings: what users' functions forbid the target's draws will tell
-            settings = replace(request.settings, processors=(), token_mask=None)
-            sampler = Sampler(settings, self._vocab_size, self._model.device)
-            text = self._texts[request.request_id] = Text(request, self._free.pop(), sampler)
+            text = Text(request, self._free.pop(), self._vocab_size, self._model.device)
+            self._texts[request.request_id] = text
         cached = min(int(self._cache.lengths[text.slot]), len(request.tokens) - 1)
         self._cache.lengths[text.slot] = cached
         text.begin(request, cached)
@@ -148,7 +144,7 @@ class DraftModelDrafter:
         if sum(len(part) for part in parts) > 2 * len(parts) + 16:  # more than what a step left behind
             self._reading_seconds += time.perf_counter() - begin_time
         ready = [text for text, whole in zip(reading, wanted, strict=True) if whole]
-        self._expand(ready, [text.root() for text in ready], logits)
+        add_children(ready, [text.root() for text in ready], logits, self._config.children, self._confidence)
         return ready
 
     def _grow(self, texts: Sequence[Text]) -> list[Text]:
@@ -163,7 +159,7 @@ class DraftModelDrafter:
             return []
         layouts = [text.lay_out(nodes) for text, nodes in chosen]
         logits = self._forward([text.slot for text in growing], layouts, [len(layout) for layout in layouts])
-        self._expand(growing, [nodes for _, nodes in chosen], logits)
+        add_children(growing, [nodes for _, nodes in chosen], logits, config.children, self._confidence)
         return growing
 
     def _forward(self, slots: list[int], layouts: list[TreeLayout], wanted: list[int]) -> torch.Tensor:
@@ -174,22 +170,6 @@ class DraftModelDrafter:
         self._passes += 1
         self._pay.learn_cost(rows, self._cache.lengths[slots], time.perf_counter() - begin)
         return logits
-
-    @torch.inference_mode()
-    def _expand(self, texts: Sequence[Text], nodes: Sequence[npt.NDArray[np.int64]], logits: torch.Tensor) -> None:
-        """Give the ``nodes`` of each text their candidates; ``logits`` float[nodes of all, vocab]."""
-        if not texts:
-            return
-        rows = torch.split(logits, [len(each) for each in nodes])
-        scores = torch.cat([text.scores(each, own) for text, each, own in zip(texts, nodes, rows, strict=True)])
-        best = scores.softmax(-1).topk(min(self._config.children, self._vocab_size))
-        own, tokens = best.values.double().cpu().numpy(), best.indices.cpu().numpy()
-        begin = 0
-        for text, each in zip(texts, nodes, strict=True):
-            part = slice(begin, begin + len(each))
-            begin += len(each)
-            depths = text.depths_below(each)[:, None]
-            text.expand(each, tokens[part], own[part], self._confidence.chances(own[part], depths, text.sampled))
 
     def _contexts(self, texts: Sequence[Text]) -> npt.NDArray[np.int64]:
         return self._cache.lengths[[text.slot for text in texts]]

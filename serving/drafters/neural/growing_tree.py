@@ -50,9 +50,17 @@ class GrowingTree:
         self.expanded = np.concatenate([self.expanded, np.zeros(tokens.size, np.bool_)])
         return np.arange(size, len(self))
 
-    def best_leaves(self, count: int, max_depth: int) -> Ints:
-        """int64[k], up to ``count`` nodes without children, above ``max_depth``, of the highest value; in order of their numbers."""
+    def best_leaves(self, count: int, max_depth: int, deepest: bool = False, kept: int | None = None) -> Ints:
+        """int64[k], up to ``count`` nodes without children, above ``max_depth``, of the highest value; in order of their numbers.
+
+        ``deepest``: of the last level alone, as in EAGLE-2. ``kept``: without those whose children cannot be among the best so many
+        nodes, as no child is worth more than its parent.
+        """
         leaves = np.flatnonzero(~self.expanded & (self.depths < max_depth))
+        if deepest and len(leaves):
+            leaves = leaves[self.depths[leaves] == self.depths.max()]
+        if kept is not None and len(self) >= kept > 0:
+            leaves = leaves[self.values[leaves] > np.partition(self.values, -kept)[-kept]]
         return np.sort(leaves[np.argsort(-self.values[leaves], kind="stable")[:count]])
 
     def best(self, max_nodes: int, source: Source) -> DraftTree:

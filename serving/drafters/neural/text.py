@@ -1,8 +1,9 @@
-"""One request as the draft model sees it: what it has read, and the tree that it grows."""
+"""One request as a neural drafter sees it: what it has read, and the tree that it grows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,23 +13,27 @@ from serving.decoding.drafter import DraftRequest
 from serving.decoding.row_contexts import RowContexts
 from serving.decoding.sampler import Sampler
 from serving.decoding.tree_layout import TreeLayout
+from serving.drafters.neural.confidence import Confidence
 from serving.drafters.neural.growing_tree import ROOT, Floats, GrowingTree, Ints
 
 
 class Text:
-    """A request's place in the draft model's cache, and its tree, some of whose nodes have rows there. Not thread-safe.
+    """A request's place in the drafter's cache, and its tree, some of whose nodes have rows there. Not thread-safe.
 
     Attributes:
         request: as of the last ``begin``; ``slot``: its place in the cache.
-        pending: tokens that the draft model has not read.
+        pending: tokens that the drafter has not read.
         tree: grown since the last ``begin``.
         sampled: whether the target draws at a temperature above 0.
     """
 
-    def __init__(self, request: DraftRequest, slot: int, sampler: Sampler) -> None:
+    def __init__(self, request: DraftRequest, slot: int, vocab_size: int, device: torch.device) -> None:
+        """``vocab_size``: of the ids that may be drafted; ``device``: of the drafter's logits."""
         self.slot = slot
         self.sampled = request.settings.temperature > 0
-        self._sampler = sampler
+        # users' functions act on the target's draws alone: here they would be called for texts that nobody drew
+        settings = replace(request.settings, processors=(), token_mask=None)
+        self._sampler = Sampler(settings, vocab_size, device)
         self.begin(request, 0)
 
     def begin(self, request: DraftRequest, cached: int) -> None:
@@ -48,7 +53,7 @@ class Text:
         return np.where(nodes < 0, 0, self.tree.depths[nodes] if len(self.tree) else 0) + 1
 
     def expand(self, nodes: Ints, tokens: Ints, own: Floats, chances: Floats) -> None:
-        """As ``GrowingTree.expand``; ``own``: the draft model's own probabilities."""
+        """As ``GrowingTree.expand``; ``own``: the drafter's own probabilities."""
         self.tree.expand(nodes, tokens, chances)
         self._own = np.concatenate([self._own, own.ravel()])
 
@@ -65,6 +70,10 @@ class Text:
         )
         self._drafted += nodes.tolist()
         return layout
+
+    def rows_of(self, nodes: Ints) -> Ints:
+        """Which of the rows behind the text's, counted from 0, passes have read ``nodes`` into; -1 for ``ROOT``."""
+        return np.array([-1 if node == ROOT else self._drafted.index(node) for node in nodes.tolist()], np.int64)
 
     def scores(self, nodes: Ints, logits: torch.Tensor) -> torch.Tensor:
         """float[nodes, vocab], what the request's own way to draw makes of ``logits``, its noise included."""
@@ -94,3 +103,22 @@ class Text:
                 break
             rows.append(self._drafted.index(node))
         return np.asarray(rows, np.int64)
+
+
+@torch.inference_mode()
+def add_children(
+    texts: Sequence[Text], nodes: Sequence[Ints], logits: torch.Tensor, children: int, confidence: Confidence
+) -> None:
+    """Give the ``nodes`` of each text their ``children`` best candidates; ``logits`` float[nodes of all, vocab]."""
+    if not texts:
+        return
+    rows = torch.split(logits, [len(each) for each in nodes])
+    scores = torch.cat([text.scores(each, own) for text, each, own in zip(texts, nodes, rows, strict=True)])
+    best = scores.softmax(-1).topk(min(children, logits.shape[1]))
+    own, tokens = best.values.double().cpu().numpy(), best.indices.cpu().numpy()
+    begin = 0
+    for text, each in zip(texts, nodes, strict=True):
+        part = slice(begin, begin + len(each))
+        begin += len(each)
+        depths = text.depths_below(each)[:, None]
+        text.expand(each, tokens[part], own[part], confidence.chances(own[part], depths, text.sampled))
