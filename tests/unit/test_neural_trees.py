@@ -102,3 +102,66 @@ def test_a_draft_that_never_pays_is_tried_now_and_then() -> None:
     pay, contexts = Pay(CostModel([1], [1.0])), np.array([10])
     begun = [pay.begins(0.5, 1, contexts) for _ in range(303)]
     assert [number for number, each in enumerate(begun) if each] == [100, 201, 302]
+
+
+def test_the_example_of_eagle_2_is_grown_as_its_figure_7_shows() -> None:
+    """Expand the best 2 of each level, rerank, keep the best 8, of which the context's last word is one."""
+    words = ["is", "has", "a", "the", "to", "good", "nice", "be", "do"]
+    confidences = {
+        "It": {"is": 0.6, "has": 0.2},
+        "is": {"a": 0.8, "the": 0.1},
+        "has": {"to": 0.7, "a": 0.1},
+        "a": {"good": 0.7, "nice": 0.1},
+        "to": {"be": 0.6, "do": 0.2},
+    }
+    tree = GrowingTree()
+    nodes = np.array([ROOT])
+    expanded = []
+    for _ in range(3):
+        names = ["It" if node == ROOT else words[tree.tokens[node]] for node in nodes.tolist()]
+        expanded.append(names)
+        children = [confidences[name] for name in names]
+        tokens = np.array([[words.index(child) for child in each] for each in children])
+        tree.expand(nodes, tokens, np.array([list(each.values()) for each in children]))
+        nodes = tree.best_leaves(2, 20, deepest=True)
+    assert expanded == [["It"], ["is", "has"], ["a", "to"]]
+    assert tree.values.round(2).tolist() == [0.6, 0.2, 0.48, 0.06, 0.14, 0.02, 0.34, 0.05, 0.08, 0.03]
+    best = tree.best(7, Source.EAGLE)
+    drafted = [
+        (words[token], -1 if at < 0 else words[best.tokens[at]])
+        for token, at in zip(best.tokens, best.parents, strict=True)
+    ]
+    assert sorted(drafted, key=str) == sorted(
+        [("is", -1), ("has", -1), ("a", "is"), ("the", "is"), ("to", "has"), ("good", "a"), ("be", "to")], key=str
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_cannot_be_kept_is_not_expanded(seed: int) -> None:
+    """The best nodes are the same, for fewer passes' rows."""
+    trees, rows = [], []
+    for kept in (None, 12):
+        tree, nodes, read = GrowingTree(), np.array([ROOT]), 0
+        for level in range(6):
+            rng = np.random.default_rng(seed + level)
+            table = rng.random((200, 3)) ** 2  # a node's chances, by its token
+            own = tree.tokens[nodes] if level else np.array([0])
+            read += len(nodes)
+            tree.expand(nodes, (own[:, None] * 7 + np.arange(3)) % 200, table[own])
+            nodes = tree.best_leaves(4, 20, deepest=True, kept=kept)
+            if not len(nodes):
+                break
+        trees.append(tree.best(12, Source.EAGLE))
+        rows.append(read)
+    assert np.array_equal(trees[0].tokens, trees[1].tokens)
+    assert np.array_equal(trees[0].parents, trees[1].parents)
+    assert rows[1] < rows[0]
+
+
+def test_only_the_last_level_is_expanded_if_asked_for() -> None:
+    tree = GrowingTree()
+    tree.expand(np.array([ROOT]), np.array([[1, 2]]), np.array([[0.5, 0.4]]))
+    tree.expand(np.array([0]), np.array([[3, 4]]), np.array([[0.1, 0.2]]))
+    assert tree.best_leaves(1, 9).tolist() == [1]
+    assert tree.best_leaves(1, 9, deepest=True).tolist() == [3]
+    assert tree.best_leaves(5, 2, deepest=True).tolist() == []  # as deep as may be

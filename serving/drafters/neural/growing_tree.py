@@ -35,8 +35,8 @@ class GrowingTree:
     def expand(self, nodes: Ints, tokens: Ints, chances: Floats) -> Ints:
         """Give each of ``nodes`` (``ROOT`` for the root) its children, and return these: int64[w * k], node by node.
 
-        ``tokens``: int64[w, k]. ``chances``: float64[w, k], of each child if its parent is accepted; those of one parent are
-        brought down to a sum of 1.
+        ``tokens``: int64[w, k]. ``chances``: float64[w, k], of each child if its parent is accepted; those of one parent are brought
+        down to a sum of 1.
         """
         size, (_, width) = len(self), tokens.shape
         above = np.where(nodes < 0, 1.0, self.values[nodes] if size else 1.0)
@@ -50,9 +50,17 @@ class GrowingTree:
         self.expanded = np.concatenate([self.expanded, np.zeros(tokens.size, np.bool_)])
         return np.arange(size, len(self))
 
-    def best_leaves(self, count: int, max_depth: int) -> Ints:
-        """int64[k], up to ``count`` nodes without children, above ``max_depth``, of the highest value, rising."""
+    def best_leaves(self, count: int, max_depth: int, deepest: bool = False, kept: int | None = None) -> Ints:
+        """int64[k], up to ``count`` nodes without children, above ``max_depth``, of the highest value; in order of their numbers.
+
+        ``deepest``: of the last level alone, as in EAGLE-2. ``kept``: without those whose children cannot be among the best so many
+        nodes, as no child is worth more than its parent.
+        """
         leaves = np.flatnonzero(~self.expanded & (self.depths < max_depth))
+        if deepest and len(leaves):
+            leaves = leaves[self.depths[leaves] == self.depths.max()]
+        if kept is not None and len(self) >= kept > 0:
+            leaves = leaves[self.values[leaves] > np.partition(self.values, -kept)[-kept]]
         return np.sort(leaves[np.argsort(-self.values[leaves], kind="stable")[:count]])
 
     def best(self, max_nodes: int, source: Source) -> DraftTree:

@@ -1,0 +1,70 @@
+"""Keys and values of an EAGLE head's one layer, a slot per request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from datastore.errors import Internal
+from serving.decoding.memory import memory_guard
+from serving.decoding.transfer import to_device
+from serving.decoding.tree_attention import PackedRows, Span, Terms
+from serving.decoding.tree_layout import TreeLayout
+from serving.drafters.eagle.config import EagleConfig
+from serving.drafters.eagle.layer import Attend
+
+
+class HeadCache:
+    """Row i of slot s is row s * capacity + i. What a pass has put behind a slot's kept rows is dropped unless ``keep`` follows:
+    keys of drafted nodes were made of predicted hidden states, so accepted tokens are read again with the true ones. Not
+    thread-safe.
+
+    Attributes:
+        lengths: int64[slots], rows kept per slot.
+    """
+
+    def __init__(
+        self, config: EagleConfig, slots: int, capacity: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        """Raises ResourceExhausted: no memory for it."""
+        self.slots, self.capacity = slots, capacity
+        self.lengths = np.zeros(slots, np.int64)
+        self._terms = Terms(config.head_width**-0.5, None, None)
+        self._device = device
+        shape = (slots * capacity, config.key_value_heads, config.head_width)
+        with memory_guard(f"EAGLE head's cache for {slots} x {capacity} tokens"):
+            self._keys = torch.zeros(shape, dtype=dtype, device=device)
+            self._values = torch.zeros(shape, dtype=dtype, device=device)
+
+    def place(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> tuple[torch.Tensor, Attend]:
+        """Where the rows of the next pass stand, int64[rows], and how they attend."""
+        spans, places, positions = [], [], []
+        begin = 0
+        for slot, layout in zip(slots, layouts, strict=True):
+            first, kept, size = slot * self.capacity, int(self.lengths[slot]), len(layout)
+            taken = kept + len(layout.earlier)
+            if taken + size > self.capacity:
+                raise Internal(f"slot {slot}: {taken} rows taken and {size} new ones; it has {self.capacity}")
+            spans.append(Span(layout, begin, first, kept))
+            places.append(np.arange(first + taken, first + taken + size))
+            positions.append(kept + layout.depths)
+            begin += size
+        both = to_device(np.stack([np.concatenate(positions), np.concatenate(places)]), self._device)
+        packed = PackedRows(spans)
+
+        def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+            self._keys.index_copy_(0, both[1], key[0].transpose(0, 1))
+            self._values.index_copy_(0, both[1], value[0].transpose(0, 1))
+            return packed.attend(query, self._keys, self._values, self._terms)
+
+        return both[0], attend
+
+    def keep(self, slot: int, rows: int) -> None:
+        """Keep the first ``rows`` rows that the last pass put behind a slot's kept ones."""
+        self.lengths[slot] += rows
+
+    def clear(self, slot: int) -> None:
+        """Forget a slot's rows; the memory stays."""
+        self.lengths[slot] = 0

@@ -1,0 +1,129 @@
+"""An EAGLE head by its folder, found to fit the target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from datastore.errors import NotFound, SuffolkError, Unsupported
+from serving.decoding.cost_model import CostModel
+from serving.decoding.row_linear import accelerate
+from serving.decoding.target import Target
+from serving.drafters.eagle.checkpoint import read_checkpoint
+from serving.drafters.eagle.config import EagleConfig, EagleTreeConfig
+from serving.drafters.eagle.drafter import EagleDrafter
+from serving.drafters.eagle.loss import causal
+from serving.drafters.eagle.model import EagleHead
+from serving.drafters.eagle.target_ends import TargetEnds
+from serving.drafters.neural.canary import check_fit
+
+
+def load_eagle(
+    folder: str | Path,
+    target: Target,
+    slots: int = 8,
+    capacity: int = 4096,
+    tree: EagleTreeConfig | None = None,
+    costs: CostModel | None = None,
+    canary: bool = True,
+) -> EagleDrafter:
+    """Load an EAGLE head as a drafter for ``target``, on its device and in its dtype.
+
+    Args:
+        folder: our own (``EagleHead.save``), original EAGLE (1, 2, 3), or speculators'.
+        slots, capacity, tree, costs: as for ``EagleDrafter``.
+        canary: whether to try the head on a text of the target's own; takes as long as some hundred tokens.
+
+    Raises:
+        NotFound, Corruption, InvalidArgument: the folder's files are missing, damaged or no EAGLE head.
+        Unsupported: a head for another target, or one that reads the target wrongly.
+        ResourceExhausted: no memory for the cache.
+    """
+    head = load_head(folder, target)
+    if canary:
+        check_head(head, target, str(folder))
+    accelerate(head)
+    return EagleDrafter(head, slots, capacity, tree, costs)
+
+
+def load_head(folder: str | Path, target: Target) -> EagleHead:
+    """The head in ``folder``; raises as ``load_eagle``."""
+    path = Path(folder).expanduser()
+    if not path.is_dir():
+        raise NotFound(f"EAGLE head {folder}: there is no such folder; name one with config.json and weights")
+    try:
+        return _build(path, target)
+    except SuffolkError as error:
+        raise type(error)(f"EAGLE head {folder}: {error}") from error
+
+
+def new_head(target: Target, noise: float = 0.2) -> EagleHead:
+    """A head to be trained for ``target``: of version 1, with random weights, shaped as the target's own layers are. It is on the
+    target's device, in fp32, or fp64 if the target is. ``noise``: as in ``EagleHead``."""
+    form, ends = target.model.config.get_text_config(decoder=True), TargetEnds.of(target)
+    heads = form.num_attention_heads
+    rotary = getattr(form, "rope_parameters", None) or {}
+    config = EagleConfig(
+        version=1,
+        hidden_size=ends.hidden_size,
+        heads=heads,
+        key_value_heads=getattr(form, "num_key_value_heads", None) or heads,
+        head_width=getattr(form, "head_dim", None) or ends.hidden_size // heads,
+        intermediate_size=getattr(form, "intermediate_size", None) or 4 * ends.hidden_size,
+        vocab_size=target.vocab_size,
+        layers=(target.layers,),
+        rms_eps=getattr(form, "rms_norm_eps", 1e-6),
+        rope_theta=float(rotary.get("rope_theta") or 10000.0),
+    )
+    dtype = torch.float64 if target.dtype == torch.float64 else torch.float32
+    return EagleHead(config, ends, noise).to(target.device, dtype)
+
+
+def check_head(head: EagleHead, target: Target, name: str) -> float:
+    """``check_fit`` for a head: its acceptance on a text of the target's own."""
+
+    def states_of(features: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        positions = torch.arange(len(tokens), device=tokens.device)
+        return head.step(tokens[None], head.fuse(features)[None], positions, causal)[0]
+
+    def predict(features: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        return head.logits(states_of(features, tokens)).argmax(-1)
+
+    def predict_ids(features: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        return head.d2t[head.draft_logits(states_of(features, tokens)).argmax(-1)]
+
+    others = {}
+    if head.config.version == 3 and _are_ids(head.d2t, head.config.vocab_size):
+        others["d2t looks like token ids, not offsets"] = predict_ids
+    return check_fit(f"EAGLE head {name}", target, head.layers, predict, others)
+
+
+def _build(folder: Path, target: Target) -> EagleHead:
+    checkpoint = read_checkpoint(folder, target)
+    config, tensors = checkpoint.config, checkpoint.tensors
+    if config.layers[0] < 0 or config.layers[-1] > target.layers:
+        raise Unsupported(f"it reads layers {list(config.layers)}; model {target.name} has 0..{target.layers}")
+    with torch.device("meta"):  # what its config says need not fit into memory
+        head = EagleHead(config, TargetEnds.of(target))
+        if "embed_tokens" in tensors:
+            head.embed_tokens = torch.empty(config.vocab_size, config.hidden_size)
+    expected = head.state_dict()
+    if missing := sorted(expected.keys() - tensors.keys()):
+        raise Unsupported(f"tensor {missing[0]} is missing; use a complete EAGLE head of version 1, 2 or 3")
+    if unexpected := sorted(tensors.keys() - expected.keys()):
+        raise Unsupported(f"tensor {unexpected[0]} is unexpected; heads with this part cannot be read")
+    for name, tensor in expected.items():
+        if tensors[name].shape != tensor.shape:
+            raise Unsupported(
+                f"tensor {name} has shape {list(tensors[name].shape)}, its config says {list(tensor.shape)}; fetch both again"
+            )
+        kind = target.dtype if tensor.is_floating_point() else tensor.dtype
+        tensors[name] = tensors[name].to(target.device, kind, copy=True)  # out of the file's own memory
+    head.load_state_dict(tensors, assign=True)
+    return head.eval()
+
+
+def _are_ids(offsets: torch.Tensor, vocab_size: int) -> bool:
+    """Whether ``offsets`` could be token ids by mistake."""
+    return int(offsets.min()) >= 0 and int(offsets.max()) < vocab_size
