@@ -12,7 +12,9 @@ from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
 from serving.drafters.limits import Limits
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 
-MODELS = {"draft-model": "--draft-model MODEL", "early-exit": "--exit-layers N or --head FOLDER"}
+MODELS = {"draft-model": "--draft-model MODEL", "early-exit": "--exit-layers N or --head FOLDER"} | dict.fromkeys(
+    ("redrafter", "eagle"), "--head FOLDER"
+)
 """Drafters that are networks, and how a command line names them (``load.py``)."""
 NAMES = ("none", "datastore", "prompt-lookup", "hybrid", *MODELS)
 

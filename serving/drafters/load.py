@@ -12,10 +12,16 @@ from serving.decoding.cost_store import find_costs
 from serving.decoding.drafter import Drafter
 from serving.decoding.target import Target
 from serving.drafters.draft_model.load import load_draft_model
+from serving.drafters.eagle.load import load_eagle
 from serving.drafters.early_exit.config import KIND as EARLY_EXIT
 from serving.drafters.early_exit.drafter import EarlyExitDrafter
 from serving.drafters.early_exit.load import load_exit
 from serving.drafters.early_exit.shallow import shallow
+from serving.drafters.redrafter.checkpoint import APPLE_TYPE
+from serving.drafters.redrafter.config import FORMAT as REDRAFTER
+from serving.drafters.redrafter.load import load_redrafter
+
+EAGLE = "eagle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ class ModelSources:
 def load_models(target: Target, sources: ModelSources, slots: int = 8, capacity: int = 4096) -> list[Drafter]:
     """The drafters of ``sources`` for an engine of that many ``slots`` and ``capacity``; takes seconds to measure their costs.
 
-    Raises as ``load_draft_model``, ``load_exit``, ``shallow`` and ``kind_of``.
+    Raises as ``load_draft_model``, ``shallow`` and ``load_head``.
     """
     sources.kinds()
     drafters: list[Drafter] = []
@@ -61,22 +67,22 @@ def load_models(target: Target, sources: ModelSources, slots: int = 8, capacity:
 
 def load_head(folder: Path, target: Target, slots: int = 8, capacity: int = 4096) -> Drafter:
     """The drafter of a trained head. Raises as ``kind_of``, and what its own loader raises."""
-    if kind_of(folder) == EARLY_EXIT:
-        return _early_exit(load_exit(folder, target), slots)
-    raise Unsupported(f"head {folder}: no drafter for its kind")
-
-
-def _early_exit(model: Target, slots: int) -> EarlyExitDrafter:
-    return EarlyExitDrafter(model, costs=find_costs(model, slots).costs)
+    kind = kind_of(folder)
+    if kind == REDRAFTER:
+        return load_redrafter(folder, target, slots)
+    if kind == EAGLE:
+        return load_eagle(folder, target, slots, capacity)
+    return _early_exit(load_exit(folder, target), slots)
 
 
 def kind_of(folder: Path) -> str:
-    """What the head in ``folder`` is: the name of its drafter.
+    """What the head in ``folder`` is: the name of its drafter. Folders of others that are no Apple ReDrafter are taken for EAGLE's,
+    which have no mark of their own: its loader says what is wrong with them.
 
     Raises:
         NotFound: no config.json there.
         Corruption: it is no JSON object.
-        Unsupported: of no kind that is known.
+        Unsupported: one of ours, of no kind that is known.
     """
     path = folder / "config.json"
     try:
@@ -87,7 +93,15 @@ def kind_of(folder: Path) -> str:
         ) from error
     except ValueError as error:
         raise Corruption(f"{path} is no JSON: {error}; fetch or train the head again") from error
-    kind = config.get("suffolk") if isinstance(config, dict) else None
-    if kind == EARLY_EXIT:
-        return EARLY_EXIT
-    raise Unsupported(f"head {folder}: its config.json names no kind of head that is known; known: {EARLY_EXIT}")
+    if not isinstance(config, dict):
+        raise Corruption(f"{path} is no JSON object; fetch or train the head again")
+    if "suffolk" not in config:
+        return REDRAFTER if config.get("model_type") == APPLE_TYPE else EAGLE
+    kind = config["suffolk"]
+    if kind not in (EARLY_EXIT, REDRAFTER, EAGLE):
+        raise Unsupported(f"head {folder}: its kind is {kind!r}; known are {EARLY_EXIT}, {REDRAFTER} and {EAGLE}")
+    return str(kind)
+
+
+def _early_exit(model: Target, slots: int) -> EarlyExitDrafter:
+    return EarlyExitDrafter(model, costs=find_costs(model, slots).costs)

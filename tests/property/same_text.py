@@ -22,16 +22,33 @@ from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.draft_model.drafter import DraftModelDrafter
+from serving.drafters.eagle.drafter import EagleDrafter
+from serving.drafters.eagle.load import new_head
+from serving.drafters.eagle.model import EagleHead
 from serving.drafters.early_exit.drafter import EarlyExitDrafter
 from serving.drafters.early_exit.shallow import shallow
 from serving.drafters.hybrid import HybridDrafter
 from serving.drafters.prompt_lookup import PromptLookupDrafter
+from serving.drafters.redrafter.config import RedrafterConfig
+from serving.drafters.redrafter.drafter import RedrafterDrafter
+from serving.drafters.redrafter.model import RedrafterHead
 from tests.brute_force import BruteForceRetriever
 from tests.drafters import Free, MadeUpDrafter, eager_decoder, eager_loop, lying, random_tree
 from tests.tiny_models import VOCAB, tiny_model
 
 BATCHES = (1, 3, 8)
-NAMES = ("none", "datastore", "prompt-lookup", "hybrid", "random", "lying", "draft-model", "early-exit")
+NAMES = (
+    "none",
+    "datastore",
+    "prompt-lookup",
+    "hybrid",
+    "random",
+    "lying",
+    "draft-model",
+    "early-exit",
+    "redrafter",
+    "eagle",
+)
 LAWS = tuple(
     SamplingSettings(24, temperature, top_k, top_p, seed)
     for temperature in (0.0, 0.7, 1.0)
@@ -66,6 +83,20 @@ def draft_model() -> Target:
     return Target.wrap(model)
 
 
+@cache
+def redrafter() -> RedrafterHead:
+    """With random weights: hardly ever right."""
+    torch.manual_seed(2)
+    return RedrafterHead(RedrafterConfig(VOCAB, 32, 64, output="target"), target()).eval()
+
+
+@cache
+def eagle() -> EagleHead:
+    """With random weights: hardly ever right."""
+    torch.manual_seed(3)
+    return new_head(target()).eval()
+
+
 def make_cases(prompts: int, seed: int) -> list[Case]:
     """``prompts`` random prompts, each at every temperature; cuts and seeds take turns."""
     rng = np.random.default_rng(seed)
@@ -91,6 +122,8 @@ def make_drafters(cases: list[Case], seed: int) -> Mapping[str, Drafter]:
         "random": MadeUpDrafter(lambda request: random_tree(rng, int(rng.integers(0, 20)), VOCAB)),
         "lying": lying(rng, VOCAB),
         "draft-model": DraftModelDrafter(draft_model(), VOCAB, 8, 160, costs=Free()),
+        "redrafter": RedrafterDrafter(redrafter(), target(), costs=Free()),
+        "eagle": EagleDrafter(eagle(), 8, 160, costs=Free()),
         "early-exit": EarlyExitDrafter(shallow(target(), 1), costs=Free()),
     }
 

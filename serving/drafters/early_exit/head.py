@@ -25,8 +25,8 @@ class ExitHead(nn.Module):
     ``TrainableHead``."""
 
     def __init__(self, target: Target, config: ExitConfig) -> None:
-        """Raises InvalidArgument if the target has fewer layers, Unsupported if its hidden size is another, or if more than a norm and a
-        linear layer follows its layers."""
+        """Raises InvalidArgument if the target has fewer layers, Unsupported if its hidden size is another, or if more than a norm
+        and a linear layer follows its layers."""
         super().__init__()
         require_layers(target, config.layers)
         if config.hidden_size != _hidden_size(target):

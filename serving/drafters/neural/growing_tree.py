@@ -35,8 +35,8 @@ class GrowingTree:
     def expand(self, nodes: Ints, tokens: Ints, chances: Floats) -> Ints:
         """Give each of ``nodes`` (``ROOT`` for the root) its children, and return these: int64[w * k], node by node.
 
-        ``tokens``: int64[w, k]. ``chances``: float64[w, k], of each child if its parent is accepted; those of one parent are brought
-        down to a sum of 1.
+        ``tokens``: int64[w, k]. ``chances``: float64[w, k], of each child if its parent is accepted; those of one parent are
+        brought down to a sum of 1.
         """
         size, (_, width) = len(self), tokens.shape
         above = np.where(nodes < 0, 1.0, self.values[nodes] if size else 1.0)

@@ -28,7 +28,31 @@ def make_exit(target: Target, options: Mapping[str, Any]) -> TrainableHead:
     return ExitHead(target, ExitConfig(options.get("layers", middle), hidden, options.get("width", hidden)))
 
 
-HEADS: dict[str, HeadMaker] = {"early-exit": make_exit}
+def make_redrafter(target: Target, options: Mapping[str, Any]) -> TrainableHead:
+    """A recurrent head; its options are those of ``LossConfig``, and of ``RedrafterConfig`` but for what the target decides.
+    By default the target's output layer is its own."""
+    from serving.drafters.redrafter.config import LossConfig, RedrafterConfig
+    from serving.drafters.redrafter.model import RedrafterHead
+
+    shape = ("exit_dim", "blocks", "initial_state", "output", "recurrent")
+    require_known("redrafter", options, (*shape, "tokens", "distillation"))
+    hidden = int(target.model.config.get_text_config(decoder=True).hidden_size)
+    chosen = {"exit_dim": 2 * hidden, "output": "target"} | {name: options[name] for name in shape if name in options}
+    config = RedrafterConfig(vocab_size=target.vocab_size, hidden_size=hidden, **chosen)
+    loss = LossConfig(**{name: value for name, value in options.items() if name not in shape})
+    dtype = torch.float64 if target.dtype == torch.float64 else torch.float32
+    return RedrafterHead(config, target, dtype, loss)
+
+
+def make_eagle(target: Target, options: Mapping[str, Any]) -> TrainableHead:
+    """A head of EAGLE-1, shaped as the target's layers; ``noise`` on its features while it is trained."""
+    from serving.drafters.eagle.load import new_head
+
+    require_known("eagle", options, ("noise",))
+    return new_head(target, **options)
+
+
+HEADS: dict[str, HeadMaker] = {"early-exit": make_exit, "redrafter": make_redrafter, "eagle": make_eagle}
 """Name -> how such a head is made. A new kind is one more line."""
 
 _PROBED_TOKENS = 128
