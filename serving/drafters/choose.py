@@ -12,9 +12,13 @@ from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
 from serving.drafters.limits import Limits
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 
-MODELS = {"draft-model": "--draft-model MODEL", "early-exit": "--exit-layers N or --head FOLDER"} | dict.fromkeys(
-    ("redrafter", "eagle"), "--head FOLDER"
-)
+_HEAD = "--head FOLDER"
+MODELS = {
+    "draft-model": "--draft-model MODEL",
+    "early-exit": f"--exit-layers N or {_HEAD}",
+    "redrafter": _HEAD,
+    "eagle": _HEAD,
+}
 """Drafters that are networks, and how a command line names them (``load.py``)."""
 NAMES = ("none", "datastore", "prompt-lookup", "hybrid", *MODELS)
 

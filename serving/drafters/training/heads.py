@@ -37,7 +37,9 @@ def make_redrafter(target: Target, options: Mapping[str, Any]) -> TrainableHead:
     shape = ("exit_dim", "blocks", "initial_state", "output", "recurrent")
     require_known("redrafter", options, (*shape, "tokens", "distillation"))
     hidden = int(target.model.config.get_text_config(decoder=True).hidden_size)
-    chosen = {"exit_dim": 2 * hidden, "output": "target"} | {name: options[name] for name in shape if name in options}
+    chosen: dict[str, Any] = {"exit_dim": 2 * hidden, "output": "target"} | {
+        name: options[name] for name in shape if name in options
+    }
     config = RedrafterConfig(vocab_size=target.vocab_size, hidden_size=hidden, **chosen)
     loss = LossConfig(**{name: value for name, value in options.items() if name not in shape})
     dtype = torch.float64 if target.dtype == torch.float64 else torch.float32
