@@ -21,10 +21,12 @@ from serving.decoding.row_contexts import RowContexts
 from serving.decoding.sampler import Sampler
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
+from serving.drafters.neural.canary import own_text
 from serving.drafters.redrafter.config import LossConfig
 from serving.drafters.redrafter.drafter import RedrafterDrafter
 from serving.drafters.redrafter.load import load_head, load_redrafter
 from serving.drafters.redrafter.model import RedrafterHead
+from serving.drafters.training.head import Batch
 from tests.drafters import alone, eager_decoder, eager_loop
 from tests.heads import FREE, drafter_of, last_states, random_head, texts_of, train
 from tests.tiny_models import VOCAB, tiny_model
@@ -408,3 +410,24 @@ def test_what_is_missing_in_apple_s_files_is_named_as_there(target: Target, tmp_
 def test_a_head_is_not_saved_into_a_folder_that_is_not_there(target: Target, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="does not exist; make it first"):
         random_head(target).save(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("shift", "words"), [(0, ""), (1, "tokens look one step too early"), (-1, "tokens look one step too late")]
+)
+def test_the_canary_finds_hidden_states_of_another_token(
+    target: Target, tmp_path: Path, shift: int, words: str
+) -> None:
+    """By a head that knows the canary's text by heart, from the hidden states of the token before or behind."""
+    tokens, _ = own_text(target)
+    texts = torch.from_numpy(tokens)[None]
+    shifted = last_states(texts).roll(shift, 1)
+    batch = Batch(texts, torch.ones_like(texts, dtype=torch.bool), shifted)
+    head = random_head(target, 4, LossConfig(1), initial_state="zero", recurrent=False)
+    train(head, batch, 200).save(tmp_path)
+    if not words:
+        load_redrafter(tmp_path, target, costs=FREE)
+        return
+    with pytest.raises(Unsupported, match=rf"{words} against features: acceptance \d+% instead of \d+%"):
+        load_redrafter(tmp_path, target, costs=FREE)
+    assert load_redrafter(tmp_path, target, costs=FREE, canary=False).name == "redrafter"

@@ -41,7 +41,7 @@ def check_fit(
     Raises:
         Unsupported: one of them is right more than five times as often as the loaded way; the message tells which.
     """
-    tokens, begin = _own_text(target)
+    tokens, begin = own_text(target)
     wanted = {step: [layer + step for layer in layers] for step in (-1, 0, 1)}
     wanted = {step: each for step, each in wanted.items() if each[0] >= 0 and each[-1] <= target.layers}
     union = sorted({layer for each in wanted.values() for layer in each})
@@ -71,7 +71,7 @@ def check_fit(
     return rate
 
 
-def _own_text(target: Target) -> tuple[np.ndarray, int]:
+def own_text(target: Target) -> tuple[np.ndarray, int]:
     """int64[n], a fixed start and what the target says behind it, and where that begins."""
     if target.tokenizer is None:
         start = (np.arange(8) * 7919 + 17) % target.vocab_size

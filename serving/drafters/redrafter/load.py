@@ -10,6 +10,7 @@ from serving.decoding.cost_model import CostModel
 from serving.decoding.memory import memory_guard
 from serving.decoding.row_linear import accelerate
 from serving.decoding.target import Target
+from serving.drafters.neural.canary import check_fit
 from serving.drafters.redrafter.checkpoint import read_checkpoint
 from serving.drafters.redrafter.config import BeamConfig, LossConfig
 from serving.drafters.redrafter.drafter import RedrafterDrafter
@@ -22,12 +23,17 @@ def load_redrafter(
     slots: int = 8,
     config: BeamConfig | None = None,
     costs: CostModel | None = None,
+    canary: bool = True,
 ) -> RedrafterDrafter:
     """Load a head as the target's drafter, on its device and in its dtype; our format or Apple's (``checkpoint.py``).
 
-    ``slots``: the engine's, see ``RedrafterDrafter``, which keeps no cache and so needs no capacity. Raises as ``load_head``.
+    ``slots``: the engine's, see ``RedrafterDrafter``, which keeps no cache and so needs no capacity. ``canary``: whether to try the
+    head on a text of the target's own; takes as long as some hundred tokens. Raises as ``load_head``, and Unsupported for a head
+    that reads the target wrongly.
     """
     head = load_head(folder, target).eval()
+    if canary:
+        check_head(head, target, str(folder))
     accelerate(head)
     return RedrafterDrafter(head, target, slots, config, costs)
 
@@ -49,3 +55,16 @@ def load_head(
         head = RedrafterHead(checkpoint.config, target, dtype, loss)
         head.load_state_dict(checkpoint.fit(head.state_dict()))
     return head
+
+
+def check_head(head: RedrafterHead, target: Target, name: str) -> float:
+    """``check_fit`` for a head: its acceptance on a text of the target's own."""
+
+    def predict(features: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        read = torch.cat(
+            [tokens[:1], tokens[:-1]]
+        )  # the text's first token is not told; its own prediction does not count
+        states = head.advance(head.initial_state(read), tokens)
+        return head.logits(features[:, 0], states).argmax(-1)
+
+    return check_fit(f"ReDrafter head {name}", target, head.layers, predict)
