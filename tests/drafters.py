@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
 from datastore.errors import Unavailable
+from serving.decoding.account import Account
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import Drafter, DraftRequest
 from serving.decoding.planner import Offer, Planner
@@ -59,6 +61,9 @@ class EveryNode(Planner):
 
     def __init__(self) -> None:
         super().__init__(CostModel([1], [1.0]))
+
+    def draft_stake(self, account: Account) -> float:
+        return math.inf
 
     def choose(self, offers: Sequence[Offer], requests: int, rows: int, context: float) -> None:
         for offer in offers:

@@ -14,6 +14,7 @@ _WEALTH = 20.0
 _LINE = 2.0
 _REPAID = 0.1
 _LONGEST_PAUSE = 200
+_BACKED = 0.1
 _INSTALMENT = 0.03
 """Of a debt, per step that proposes."""
 
@@ -30,6 +31,11 @@ class Purse:
     def __init__(self) -> None:
         self._balance = _GRACE
         self.lends = True
+
+    @property
+    def balance(self) -> float:
+        """Tokens in it, -20..40."""
+        return self._balance
 
     @property
     def rich(self) -> bool:
@@ -61,6 +67,11 @@ class Account:
         self._lost = 0.0
         self._debt = 0.0
         self._waiting = 0
+
+    @property
+    def backing(self) -> float:
+        """Tokens that a draft may lose: its own savings, and a part of what its drafter has."""
+        return self.balance + _BACKED * max(0.0, self._purse.balance)
 
     def should_propose(self) -> bool:
         """Whether to ask for a draft in this step; counts the step."""

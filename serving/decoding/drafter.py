@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -33,6 +34,7 @@ class DraftRequest:
         settings: how the target draws.
         token_seconds: what a token costs now in plain decoding, on all requests' time; 0 if that is not known. A pass of the
             drafter's own must promise as much as it costs.
+        most_seconds: what the draft may take of a drafter's own passes: it grows with what the request's drafts have earned.
         slot: the request's place in the target's cache.
     """
 
@@ -42,6 +44,7 @@ class DraftRequest:
     prompt_tokens: int = 0
     settings: SamplingSettings = GREEDY
     token_seconds: float = 0.0
+    most_seconds: float = math.inf
     slot: int = -1
 
 

@@ -72,6 +72,10 @@ class Planner:
         """The account of a new request of ``drafter``."""
         return self._purses[drafter].open()
 
+    def draft_stake(self, account: Account) -> float:
+        """Tokens' worth of time that a draft for ``account`` may take: half of what a pass may risk, and what backs it."""
+        return _STAKE / 2 + account.backing
+
     def choose(self, offers: Sequence[Offer], requests: int, rows: int, context: float) -> None:
         """Set how many of each offer's nodes to verify, in a pass that has ``rows`` rows without them, prompts' included.
 

@@ -4,6 +4,7 @@ never raised."""
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -74,10 +75,13 @@ class Proposals:
         self._columns = {name: [self.layers.index(layer) for layer in layers] for name, layers in wanted.items()}
         self.faults: Counter[str] = Counter()
 
-    def ask(self, requests: Sequence[Request], token_seconds: float = 0.0) -> list[Answer]:
+    def ask(
+        self, requests: Sequence[Request], token_seconds: float = 0.0, stakes: Sequence[float] = ()
+    ) -> list[Answer]:
         """An answer for each of ``requests``, one call per drafter.
 
-        ``token_seconds``: what a token costs in plain decoding, for drafters that weigh their own passes against it.
+        ``token_seconds``: what a token costs in plain decoding, for drafters that weigh their own passes against it. ``stakes``:
+        how many of them each request's draft may take; none if that is not limited.
         A sampled chain comes with its law only where the request verifies by it; elsewhere it is a tree like any other.
         """
         answers: list[Answer] = [Answer(DraftTree.empty())] * len(requests)
@@ -86,7 +90,8 @@ class Proposals:
             groups[request.drafter].append(at)
         for name, members in groups.items():
             read, begin = self._reading_seconds(name), time.perf_counter()
-            found = self._propose(name, [requests[at] for at in members], token_seconds)
+            most = [token_seconds * stakes[at] if len(stakes) else math.inf for at in members]
+            found = self._propose(name, [requests[at] for at in members], token_seconds, most)
             seconds = time.perf_counter() - begin
             reading = min(seconds, max(0.0, self._reading_seconds(name) - read))
             for at, proposal in zip(members, found, strict=True):
@@ -119,9 +124,11 @@ class Proposals:
         except FOREIGN_FAULTS as error:
             self._miss(request.drafter, [request], error)
 
-    def _propose(self, name: str, requests: list[Request], token_seconds: float) -> list[Proposal]:
+    def _propose(
+        self, name: str, requests: list[Request], token_seconds: float, most: Sequence[float]
+    ) -> list[Proposal]:
         drafter = self._drafters[name]
-        asked = [_asked(request, token_seconds) for request in requests]
+        asked = [_asked(request, token_seconds, seconds) for request, seconds in zip(requests, most, strict=True)]
         try:
             before = _missed(drafter)
             proposals = drafter.propose(asked)
@@ -162,7 +169,7 @@ class Proposals:
             request.stats.missed[reason] += 1
 
 
-def _asked(request: Request, token_seconds: float) -> DraftRequest:
+def _asked(request: Request, token_seconds: float, most_seconds: float) -> DraftRequest:
     return DraftRequest(
         request.number,
         request.tokens[: request.length],
@@ -170,6 +177,7 @@ def _asked(request: Request, token_seconds: float) -> DraftRequest:
         request.stats.prompt_tokens,
         request.settings,
         token_seconds,
+        most_seconds,
         request.slot,
     )
 

@@ -209,7 +209,8 @@ class StepLoop:
             and request.account.should_propose()
         ]  # fmt: skip
         clock.lap("draft")
-        answers = self._proposals.ask(asking, self._token_seconds(decoding))
+        stakes = [self.planner.draft_stake(each.account) for each in asking if each.account and self.planner]
+        answers = self._proposals.ask(asking, self._token_seconds(decoding), stakes)
         clock.lap("wait")
         offers: dict[int, Offer] = {}
         drafts: dict[int, Proposal] = {}

@@ -158,3 +158,22 @@ def test_a_dear_draft_model_is_not_asked() -> None:
 def test_a_bound_out_of_its_range_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match=next(iter(wrong))):
         TreeBounds(**wrong)
+
+
+@pytest.mark.parametrize(("most", "depth"), [(0.5, 1), (2.5, 2), (3.5, 3), (100.0, 4)])
+def test_a_draft_takes_no_more_than_it_may(most: float, depth: int) -> None:
+    """Each pass takes 1, the first one included; what a token costs makes all of them worth it."""
+    drafter = draft_model(bounds=TreeBounds(max_depth=4, width=1, children=1), costs=Priced())
+    request = DraftRequest(1, np.asarray(PROMPT, np.int32), 8, token_seconds=1e9, most_seconds=most)
+    [tree] = drafter.propose([request])
+    assert len(tree) == depth
+
+
+class Priced(CostModel):
+    """Every pass takes a second, whatever the clock says."""
+
+    def __init__(self) -> None:
+        super().__init__([1], [1.0])
+
+    def update(self, rows: int, requests: int, context: float, seconds: float) -> None:
+        pass

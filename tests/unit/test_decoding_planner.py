@@ -283,3 +283,32 @@ def test_scores_that_promise_too_much_are_believed_less() -> None:
     for _ in range(2000):
         learn(0)
     assert chosen(planner, scores) > 0
+
+
+def test_reading_a_text_is_paid_little_by_little_and_the_rest_at_the_end() -> None:
+    """A draft model that read a prompt in ten tokens' time was once never asked again."""
+    purse = Purse()
+    account = purse.open()
+    account.borrow(10.0)
+    assert account.should_propose()
+    for _ in range(20):
+        account.book(1.0)
+        assert account.should_propose()
+    paid = 10 * (1 - 0.97**20)
+    before = purse.balance
+    savings = account.balance
+    account.close()
+    assert purse.balance - before == pytest.approx(savings - (10 - paid))
+
+
+def test_a_draft_may_take_more_the_more_its_drafter_has_earned() -> None:
+    planner, purse = Planner(costs_of("steep")), Purse()
+    account = purse.open()
+    first = planner.draft_stake(account)
+    account.book(4.0)
+    second = planner.draft_stake(account)
+    purse.put(20.0)
+    third = planner.draft_stake(account)
+    assert 0 < first < second < third < 10
+    purse.put(-100.0)
+    assert planner.draft_stake(account) >= account.balance

@@ -98,6 +98,21 @@ def test_a_pass_pays_while_it_promises_more_than_it_takes() -> None:
     assert not pay.pays(0.5, 3.0, 8, contexts)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_pass_asks_behind_the_nodes_that_bring_most_above_its_time(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pay, contexts, values = Pay(CostModel([1, 4, 8], [1.0, 1.2, 3.0])), np.array([10, 20]), rng.random(8)
+    chosen = pay.choose(values, 2.0, contexts)
+    gain = {
+        each: pay.share * 2.0 * values[list(each)].sum() - pay.costs.time(len(each), 2, 15.0)
+        for size in range(1, 9)
+        for each in itertools.combinations(range(8), size)
+    }
+    assert tuple(np.flatnonzero(chosen).tolist()) == max(gain, key=lambda each: gain[each])
+    assert not pay.choose(values, 0.1, contexts).any()
+    assert pay.choose(values, 0.0, contexts).all()
+
+
 def test_a_draft_that_never_pays_is_tried_now_and_then() -> None:
     pay, contexts = Pay(CostModel([1], [1.0])), np.array([10])
     begun = [pay.begins(0.5, 1, contexts) for _ in range(303)]

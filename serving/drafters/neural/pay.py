@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -37,8 +39,31 @@ class Pay:
         worth = value * self.share * token_seconds
         return not token_seconds or worth >= self.costs.time(rows, len(contexts), float(contexts.mean()))
 
+    def choose(
+        self,
+        values: npt.NDArray[np.float64],
+        token_seconds: float,
+        contexts: npt.NDArray[np.int64],
+        most_seconds: float = math.inf,
+    ) -> npt.NDArray[np.bool_]:
+        """Which of the nodes of these ``values``, a row each, to ask what follows them, in one pass of at most ``most_seconds`` for
+        requests with ``contexts`` cached tokens: those that bring most above what the pass takes; none if nothing does. All if a
+        token's seconds are not known.
+        """
+        if not token_seconds:
+            return np.ones(len(values), np.bool_)
+        order = np.argsort(-values, kind="stable")
+        worth = np.cumsum(values[order]) * self.share * token_seconds
+        rows = np.arange(1, len(values) + 1, dtype=np.float64)
+        costs = self.costs.times(rows, len(contexts), float(contexts.mean()))
+        gains = np.where(costs <= most_seconds, worth - costs, -np.inf)
+        chosen = np.zeros(len(values), np.bool_)
+        if len(gains) and gains.max() >= 0:
+            chosen[order[: int(np.argmax(gains)) + 1]] = True
+        return chosen
+
     def begins(self, token_seconds: float, rows: int, contexts: npt.NDArray[np.int64]) -> bool:
-        """The same of the first pass of a draft, behind the texts themselves; now and then yes in any case."""
+        """Whether to begin a draft, by its first pass, behind the texts themselves; now and then yes in any case."""
         if self.pays(len(contexts), token_seconds, rows, contexts) or self._refused >= _RETRY:
             self._refused = 0
             return True

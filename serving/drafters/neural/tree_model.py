@@ -50,9 +50,11 @@ class TreeModel:
     def grow(self, texts: Sequence[Text]) -> None:
         """Grow the tree of each of ``texts`` that can be read to its end now, if that pays."""
         if texts and self._pay.begins(texts[0].request.token_seconds, len(texts), self._contexts(texts)):
+            most = sum(text.request.most_seconds for text in texts) - self._seconds(len(texts), texts)
             growing = self._read(texts)
             for _ in range(self._bounds.max_depth - 1):
-                growing = self._extend(growing)
+                growing, rows = self._extend(growing, most)
+                most -= self._seconds(rows, growing)
 
     def learn(self, text: Text, tokens: npt.NDArray[np.int32]) -> None:
         """The target's ``tokens`` followed: which candidates were right."""
@@ -82,20 +84,26 @@ class TreeModel:
         add_children(ready, [text.root() for text in ready], logits, self._bounds.children, self._confidence)
         return ready
 
-    def _extend(self, texts: Sequence[Text]) -> list[Text]:
-        """One pass for the best leaves of all trees; the texts whose trees have grown, none where a pass does not pay."""
+    def _extend(self, texts: Sequence[Text], most_seconds: float) -> tuple[list[Text], int]:
+        """One pass for the best leaves of all trees; the texts whose trees have grown, none where a pass does not pay, and its
+        rows."""
+        if not texts:
+            return [], 0
         bounds = self._bounds
-        leaves = [(text, text.tree.best_leaves(bounds.width, bounds.max_depth)) for text in texts]
-        growing = [text for text, nodes in leaves if len(nodes)]
-        chosen = [nodes for _, nodes in leaves if len(nodes)]
-        value = sum(float(text.tree.values[nodes].sum()) for text, nodes in zip(growing, chosen, strict=True))
-        rows = sum(map(len, chosen))
-        if not growing or not self._pay.pays(value, growing[0].request.token_seconds, rows, self._contexts(growing)):
-            return []
+        leaves = [text.tree.best_leaves(bounds.width, bounds.max_depth) for text in texts]
+        values = np.concatenate([text.tree.values[nodes] for text, nodes in zip(texts, leaves, strict=True)])
+        if not len(values):
+            return [], 0
+        worth = self._pay.choose(values, texts[0].request.token_seconds, self._contexts(texts), most_seconds)
+        parts = np.split(worth, np.cumsum([len(nodes) for nodes in leaves])[:-1])
+        kept = [(text, nodes[part]) for text, nodes, part in zip(texts, leaves, parts, strict=True) if part.any()]
+        growing, chosen = [text for text, _ in kept], [nodes for _, nodes in kept]
+        if not growing:
+            return [], 0
         layouts = [text.lay_out(nodes) for text, nodes in zip(growing, chosen, strict=True)]
         logits = self._forward([text.slot for text in growing], layouts, [len(layout) for layout in layouts])
         add_children(growing, chosen, logits, bounds.children, self._confidence)
-        return growing
+        return growing, sum(map(len, chosen))
 
     def _forward(self, slots: list[int], layouts: list[TreeLayout], wanted: list[int]) -> torch.Tensor:
         begin = time.perf_counter()
@@ -105,6 +113,10 @@ class TreeModel:
         self.passes += 1
         self._pay.learn_cost(rows, self.cache.lengths[slots], time.perf_counter() - begin)
         return logits
+
+    def _seconds(self, rows: int, texts: Sequence[Text]) -> float:
+        """What a pass of ``rows`` rows for ``texts`` should take."""
+        return self._pay.costs.time(rows, len(texts), float(self._contexts(texts).mean())) if rows else 0.0
 
     def _contexts(self, texts: Sequence[Text]) -> npt.NDArray[np.int64]:
         return self.cache.lengths[[text.slot for text in texts]]
