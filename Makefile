@@ -1,5 +1,5 @@
 # make demo   build a datastore, serve it, decode with it, print the comparison with plain decoding
-# make test   all tests        make lint    ruff        make types    mypy, strict
+# make test   all tests, in two processes (TEST_ARGS="-x tests/unit": in place of that)        make lint    ruff        make types    mypy, strict
 # Everything sets itself up in .venv from constraints.txt; PYTHON=python3.12 takes another interpreter.
 PYTHON ?= python3
 PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -9,8 +9,9 @@ NATIVE := $(shell find csrc -name '*.cc' -o -name '*.h' 2>/dev/null) CMakeLists.
 demo: .venv/ready
 	.venv/bin/python -m demo $(DEMO_ARGS)
 
+TEST_ARGS ?= -n 2 --dist loadfile
 test: .venv/ready
-	.venv/bin/python -m pytest $(TEST_ARGS)
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest $(TEST_ARGS)
 
 lint: .venv/ready
 	.venv/bin/ruff check . && .venv/bin/ruff format --check .

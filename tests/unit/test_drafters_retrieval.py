@@ -12,13 +12,13 @@ import pytest
 from datastore.draft_tree import DraftTree
 from datastore.errors import DeadlineExceeded, InvalidArgument, Unavailable, Unsupported
 from serving.decoding.drafter import DraftRequest
-from serving.drafters.choose import NAMES, make_drafter, require_match
+from serving.drafters.choose import MODELS, NAMES, make_drafter, require_match
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.limits import Limits
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from tests import oracle
 from tests.brute_force import BruteForceRetriever
-from tests.drafters import tree
+from tests.drafters import MadeUpDrafter, tree
 
 VOCAB = 6
 LIMITS = Limits(max_match=4, min_match=1, max_depth=3)
@@ -117,10 +117,21 @@ def test_a_fault_costs_the_draft_is_counted_and_logged_once(
     assert len(caplog.records) == 1
 
 
+def named(name: str) -> MadeUpDrafter:
+    drafter = MadeUpDrafter(lambda request: DraftTree.empty())
+    drafter.name = name
+    return drafter
+
+
 def test_drafters_by_name() -> None:
     store = BruteForceRetriever([[1, 2, 3]], VOCAB)
-    made = [make_drafter(name, VOCAB, [store]) for name in NAMES]
+    models = [named(name) for name in MODELS]
+    made = [make_drafter(name, VOCAB, [store], models=models) for name in NAMES]
     assert [None if drafter is None else drafter.name for drafter in made] == [None, *NAMES[1:]]
+    with pytest.raises(
+        InvalidArgument, match="drafter eagle needs a model that is loaded .on the command line: --head FOLDER"
+    ):
+        make_drafter("eagle", VOCAB, [store], models=models[:1])
     with pytest.raises(
         InvalidArgument, match="drafter hybrid needs a datastore; open one .on the command line: --datastore"
     ):
