@@ -145,6 +145,7 @@ def test_killed_hung_and_back(store: Path) -> None:
         until(lambda: len(soft.draft([1, 2])) == len(expected))
         before = soft.missed().get("DeadlineExceeded", 0)
         server.process.send_signal(signal.SIGSTOP)  # hung: the port is open and nobody answers
+        until(lambda: len(soft.draft([1, 2])) == 0)  # threads on other cores may answer once more
         for _ in range(30):
             assert len(soft.draft([1, 2])) == 0
         missed = soft.missed()
