@@ -130,10 +130,10 @@ def _drafter(args: argparse.Namespace) -> str:
             )
         kinds = read_model_sources(args).kinds()
     name = str(args.drafter or ("hybrid" if args.datastore else kinds[0] if kinds else "prompt-lookup"))
+    if len(kinds) > 1:
+        raise InvalidArgument(f"one network drafts for a text, and {', '.join(kinds)} are given; leave all but one out")
     if kinds and kinds != [name]:
-        raise InvalidArgument(
-            f"drafter {name} does not need what was given for {' and '.join(kinds)}; leave one of them out"
-        )
+        raise InvalidArgument(f"drafter {name} does not need what was given for {kinds[0]}; leave one of them out")
     if args.worker is None and name in MODELS and not kinds:
         raise InvalidArgument(f"--drafter {name} needs a model; add {MODELS[name]}")
     return name
@@ -281,8 +281,9 @@ def _add_verification(group: argparse._ArgumentGroup) -> None:
         choices=VERIFICATIONS,
         default="match",
         help="which drafted tokens are accepted. match: those that the model draws itself, so that drafts never change the text. "
-        "rejection: speculative sampling, whose text is another of the same law; acts on drafters that sample chains, which "
-        f"none of {', '.join(NAMES[1:])} does: with them it is match. typical: LOSSY, all that are likely enough, so that the "
+        "rejection: speculative sampling, whose text is another of the same law; acts on drafters that sample chains: of "
+        f"{', '.join(NAMES[1:])} redrafter alone, "
+        "the others' trees are verified as by match. typical: LOSSY, all that are likely enough, so that the "
         "text depends on drafts and is not the model's law (default: %(default)s)",
     )
     group.add_argument(

@@ -33,7 +33,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``suffolk train``."""
-    parser.add_argument("head", metavar="NAME", help="kind of head, such as redrafter or eagle")
+    parser.add_argument("head", metavar="NAME", help="kind of head: redrafter, eagle or early-exit")
     parser.add_argument("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
     parser.add_argument(
         "--corpus", required=True, nargs="+", metavar="CORPUS", help="file, folder or pattern to learn from"

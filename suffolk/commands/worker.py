@@ -75,7 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         choices=NAMES,
         help="what requests may choose from; may be repeated (default: all that can run); the default of a request is "
-        "the first of hybrid, datastore and prompt-lookup that is there",
+        "the first of hybrid, datastore and prompt-lookup that is there; callers name networks "
+        "(suffolk generate --worker URL --drafter eagle)",
     )
     add_draft_options(drafting)
     device = parser.add_argument_group("device")

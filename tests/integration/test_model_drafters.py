@@ -71,7 +71,7 @@ def test_every_network_gives_the_same_text(
         (["--drafter", "prompt-lookup", "--exit-layers", "1"], "does not need what was given for early-exit"),
         (
             ["--exit-layers", "1", "--draft-model", "{small}"],
-            "does not need what was given for draft-model and early-exit",
+            "one network drafts for a text, and draft-model, early-exit are given; leave all but one out",
         ),
         (["--exit-layers", "1", "--head", "{head}"], "two drafters are called early-exit; leave one of them out"),
         (["--exit-layers", "3"], "layers is 3; it must be between 1 and 2, the model's"),
@@ -113,3 +113,15 @@ def test_models_are_loaded_for_an_engine(folders: dict[str, str]) -> None:
     assert [each.name for each in load_models(target, sources, 2, 200)] == ["draft-model", "early-exit"]
     with pytest.raises(InvalidArgument, match="two drafters are called early-exit"):
         load_models(target, ModelSources(None, (Path(folders["head"]),), 1))
+
+
+def test_a_measurement_with_a_head_is_written(
+    folders: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The folder of a head in the options once ended a run with a traceback, after all of it."""
+    (tmp_path / "prompts.jsonl").write_text('{"prompt": "abcabc"}\n')
+    words = ["--model", folders["model"], "--prompts", str(tmp_path / "prompts.jsonl"), "--head", folders["head"]]
+    words += ["--drafters", "early-exit", "--max-new-tokens", "4", "--json", str(tmp_path / "decode.json")]
+    assert main(["bench", "decode", *words]) == 0
+    assert json.loads((tmp_path / "decode.json").read_text())["settings"]["models"]["heads"] == [folders["head"]]
+    assert "early-exit" in capsys.readouterr().out
