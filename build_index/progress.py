@@ -95,15 +95,20 @@ def show_progress(stream: TextIO | None = None) -> Iterator[BuildProgress]:
     if not stream.isatty():
         yield PlainProgress(stream)
         return
+    with bars(stream, "rates") as progress:
+        yield TerminalProgress(progress)
+
+
+def bars(stream: TextIO, field: str) -> Progress:
+    """Bars on a terminal: what is done, its share, the task's ``field``, and the time left."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
-        TextColumn("{task.fields[rates]}"),
+        TextColumn(f"{{task.fields[{field}]}}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(file=stream), transient=True) as progress:
-        yield TerminalProgress(progress)
+    return Progress(*columns, console=Console(file=stream), transient=True)
 
 
 def _rates(text_bytes: int, tokens: int, seconds: float) -> str:

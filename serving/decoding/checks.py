@@ -14,6 +14,14 @@ def whole_number(name: str, value: object) -> int:
     return int(value)
 
 
+def whole_within(name: str, value: object, least: int, most: int) -> int:
+    """``value`` as an int. Raises InvalidArgument as ``whole_number``, and if it is out of its range."""
+    found = whole_number(name, value)
+    if not least <= found <= most:
+        raise InvalidArgument(f"{name} is {found}; it must be between {least} and {most}")
+    return found
+
+
 def number(name: str, value: object) -> float:
     """``value`` as a float. Raises InvalidArgument if it is no number, or one that no float holds."""
     if isinstance(value, bool) or not isinstance(value, Real):

@@ -14,14 +14,14 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.cache_utils import DynamicCache
 
-from datastore.errors import Corruption, Internal, InvalidArgument, NotFound, Unsupported
+from datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
 from serving.decoding import memory, tree_attention
 from serving.decoding.kv_cache import KVCache, LayerShape, Shapes
 from serving.decoding.pass_result import PassResult
 from serving.decoding.row_linear import accelerate as accelerate_layers
 from serving.decoding.split_attention import measure_split
 from serving.decoding.transfer import to_device
-from serving.decoding.tree_attention import PackedRows, Span
+from serving.decoding.tree_attention import PackedRows, find_places
 from serving.decoding.tree_layout import TreeLayout, chain
 
 if TYPE_CHECKING:
@@ -186,21 +186,11 @@ class Target:
         """Where the rows of the next pass stand: int64[3, rows] (token ids, positions, cache rows, of which the cache is told), and
         what they see.
         """
-        spans, places, positions = [], [], []
-        begin = 0
-        for slot, layout in zip(slots, layouts, strict=True):
-            first, cached, size = slot * cache.capacity, int(cache.lengths[slot]), len(layout)
-            taken = cached + len(layout.earlier)
-            if taken + size > cache.capacity:
-                raise Internal(f"slot {slot}: {taken} rows taken and {size} new ones; it has {cache.capacity}")
-            spans.append(Span(layout, begin, first, cached, cached >= self.split_from))
-            places.append(np.arange(first + taken, first + taken + size))
-            positions.append(cached + layout.depths)
-            begin += size
+        found = find_places(cache.lengths, cache.capacity, slots, layouts, self.split_from)
         ids = np.concatenate([layout.tokens for layout in layouts])
-        packed = to_device(np.stack([ids, np.concatenate(positions), np.concatenate(places)]), self.device)
+        packed = to_device(np.stack([ids, found.positions, found.rows]), self.device)
         cache.place(packed[2])
-        return packed, PackedRows(spans)
+        return packed, PackedRows(found.spans)
 
     def prefill(
         self, tokens: Sequence[int] | npt.NDArray[np.integer[Any]], cache: KVCache, slot: int = 0

@@ -7,6 +7,7 @@ told apart: a row sees its own slot's cached tokens, its ancestors in its own tr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -17,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from transformers import AttentionInterface
 
-from datastore.errors import Unsupported
+from datastore.errors import Internal, Unsupported
 from serving.decoding.split_attention import split_attention
 from serving.decoding.transfer import to_device
 from serving.decoding.tree_layout import TreeLayout
@@ -125,6 +126,37 @@ class PackedRows:
     def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
         outputs = [_attend_span(query, key, value, span, terms) for span in self.spans]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)
+
+
+class Places(NamedTuple):
+    """Where the rows of a pass stand: ``spans``; int64[rows] each: ``positions`` in their texts, and ``rows`` of the cache."""
+
+    spans: list[Span]
+    positions: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]
+
+
+def find_places(
+    lengths: npt.NDArray[np.int64],
+    capacity: int,
+    slots: Sequence[int],
+    layouts: Sequence[TreeLayout],
+    split_from: float = math.inf,
+) -> Places:
+    """The places of ``layouts`` behind the ``lengths`` kept tokens of their ``slots`` of ``capacity`` rows; attention is split
+    from so many kept tokens on. Raises Internal if one does not fit."""
+    spans, rows, positions = [], [], []
+    begin = 0
+    for slot, layout in zip(slots, layouts, strict=True):
+        first, kept, size = slot * capacity, int(lengths[slot]), len(layout)
+        taken = kept + len(layout.earlier)
+        if taken + size > capacity:
+            raise Internal(f"slot {slot}: {taken} rows taken and {size} new ones; it has {capacity}")
+        spans.append(Span(layout, begin, first, kept, kept >= split_from))
+        rows.append(np.arange(first + taken, first + taken + size))
+        positions.append(kept + layout.depths)
+        begin += size
+    return Places(spans, np.concatenate(positions), np.concatenate(rows))
 
 
 def attend(

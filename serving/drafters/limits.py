@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from datastore.errors import InvalidArgument
 from datastore.retriever import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH
-from serving.decoding.checks import whole_number
+from serving.decoding.checks import whole_within
 
 MAX_TOKENS = 4096
 """Longer matches and deeper drafts than any that pay."""
@@ -26,9 +26,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in ("max_match", "min_match", "max_depth"):
-            value = whole_number(name, getattr(self, name))
-            if not 1 <= value <= MAX_TOKENS:
-                raise InvalidArgument(f"{name} is {value}; it must be between 1 and {MAX_TOKENS}")
+            whole_within(name, getattr(self, name), 1, MAX_TOKENS)
         if self.min_match > self.max_match:
             raise InvalidArgument(f"min_match is {self.min_match}; it must not be above max_match, {self.max_match}")
 

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from datastore.errors import Internal
 from serving.decoding.memory import memory_guard
 from serving.decoding.transfer import to_device
-from serving.decoding.tree_attention import PackedRows, Span, Terms
+from serving.decoding.tree_attention import PackedRows, Terms, find_places
 from serving.decoding.tree_layout import TreeLayout
 from serving.drafters.eagle.config import EagleConfig
 from serving.drafters.eagle.layer import Attend
@@ -40,19 +39,9 @@ class HeadCache:
 
     def place(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> tuple[torch.Tensor, Attend]:
         """Where the rows of the next pass stand, int64[rows], and how they attend."""
-        spans, places, positions = [], [], []
-        begin = 0
-        for slot, layout in zip(slots, layouts, strict=True):
-            first, kept, size = slot * self.capacity, int(self.lengths[slot]), len(layout)
-            taken = kept + len(layout.earlier)
-            if taken + size > self.capacity:
-                raise Internal(f"slot {slot}: {taken} rows taken and {size} new ones; it has {self.capacity}")
-            spans.append(Span(layout, begin, first, kept))
-            places.append(np.arange(first + taken, first + taken + size))
-            positions.append(kept + layout.depths)
-            begin += size
-        both = to_device(np.stack([np.concatenate(positions), np.concatenate(places)]), self._device)
-        packed = PackedRows(spans)
+        found = find_places(self.lengths, self.capacity, slots, layouts)
+        both = to_device(np.stack([found.positions, found.rows]), self._device)
+        packed = PackedRows(found.spans)
 
         def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
             self._keys.index_copy_(0, both[1], key[0].transpose(0, 1))

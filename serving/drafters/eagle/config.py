@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from datastore.errors import InvalidArgument, Unsupported
-from serving.decoding.checks import listed, number, whole_number
+from serving.decoding.checks import listed, number, whole_number, whole_within
 
 FORMAT = "eagle"
 """What our own config.json says under "suffolk"."""
@@ -43,7 +43,7 @@ class RopeScaling:
             raise InvalidArgument(
                 f"low and high of rope_scaling are {self.low} and {self.high}; they must rise from above 0"
             )
-        _between("original of rope_scaling", self.original, 1, 1 << 24)
+        whole_within("original of rope_scaling", self.original, 1, 1 << 24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class EagleConfig:
         if whole_number("version", self.version) not in (1, 3):
             raise InvalidArgument(f"version is {self.version}; it must be 1 (EAGLE and EAGLE-2) or 3 (EAGLE-3)")
         for name, most in _SIZES.items():
-            _between(name, getattr(self, name), 1, most)
+            whole_within(name, getattr(self, name), 1, most)
         if self.heads % self.key_value_heads:
             raise InvalidArgument(f"key_value_heads is {self.key_value_heads}; it must divide heads, {self.heads}")
         if self.head_width % 2:
@@ -95,7 +95,7 @@ class EagleConfig:
         if not layers or layers != sorted(set(layers)) or layers[0] < 0 or (self.version == 1 and len(layers) > 1):
             raise InvalidArgument(f"layers is {layers}; they must rise from 0 or more, and be one for version 1")
         least, most = (0, 0) if self.version == 1 else (1, self.vocab_size)
-        _between("draft_vocab_size", self.draft_vocab_size, least, most)
+        whole_within("draft_vocab_size", self.draft_vocab_size, least, most)
         if not 0 < number("rms_eps", self.rms_eps) < 1:
             raise InvalidArgument(f"rms_eps is {self.rms_eps}; it must be between 0 and 1")
         if not 1 < number("rope_theta", self.rope_theta) < 1e12:
@@ -152,9 +152,4 @@ class EagleTreeConfig:
 
     def __post_init__(self) -> None:
         for name, most in _TREE_BOUNDS.items():
-            _between(name, getattr(self, name), 1, most)
-
-
-def _between(name: str, value: object, least: int, most: int) -> None:
-    if not least <= whole_number(name, value) <= most:
-        raise InvalidArgument(f"{name} is {value}; it must be between {least} and {most}")
+            whole_within(name, getattr(self, name), 1, most)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from datastore.errors import Corruption, InvalidArgument, NotFound
-from serving.decoding.checks import whole_number
+from serving.decoding.checks import whole_within
 
 KIND = "early-exit"
 _MOST = {"layers": 1024, "hidden_size": 1 << 20, "width": 1 << 20}
@@ -27,9 +27,7 @@ class ExitConfig:
 
     def __post_init__(self) -> None:
         for name, most in _MOST.items():
-            value = whole_number(name, getattr(self, name))
-            if not 1 <= value <= most:
-                raise InvalidArgument(f"{name} is {value}; it must be between 1 and {most}")
+            whole_within(name, getattr(self, name), 1, most)
 
     def save(self, folder: Path) -> None:
         """Write config.json."""

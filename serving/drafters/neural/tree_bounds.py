@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from datastore.errors import InvalidArgument
-from serving.decoding.checks import whole_number
+from serving.decoding.checks import whole_within
 
 _BOUNDS = {"max_depth": 64, "width": 64, "children": 64}
 
@@ -29,6 +28,4 @@ class TreeBounds:
 
     def __post_init__(self) -> None:
         for name, most in _BOUNDS.items():
-            value = whole_number(name, getattr(self, name))
-            if not 1 <= value <= most:
-                raise InvalidArgument(f"{name} is {value}; it must be between 1 and {most}")
+            whole_within(name, getattr(self, name), 1, most)

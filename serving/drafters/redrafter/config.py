@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
 from datastore.errors import InvalidArgument
-from serving.decoding.checks import whole_number
+from serving.decoding.checks import whole_within
 
 FORMAT = "redrafter"
 """What the key ``suffolk`` says in the config.json of a head."""
@@ -122,9 +122,7 @@ class LossConfig:
 
 def _check_whole(config: object, bounds: Mapping[str, tuple[int, int]]) -> None:
     for name, (least, most) in bounds.items():
-        value = whole_number(name, getattr(config, name))
-        if not least <= value <= most:
-            raise InvalidArgument(f"{name} is {value}; it must be between {least} and {most}")
+        whole_within(name, getattr(config, name), least, most)
 
 
 def _check_switch(name: str, value: object) -> None:

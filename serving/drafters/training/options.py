@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from datastore.errors import InvalidArgument
-from serving.decoding.checks import number, whole_number
+from serving.decoding.checks import number, whole_within
 
 MAX_SEED = 2**63 - 1
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
@@ -70,7 +70,7 @@ class Regeneration:
         if not 0.0 <= number("temperature", self.temperature) <= 100.0:
             raise InvalidArgument(f"temperature is {self.temperature}; it must be between 0 (greedy) and 100")
         for name, most in (("max_new_tokens", 1 << 20), ("prompt_tokens", 1 << 20), ("slots", 1024)):
-            _require_whole(name, getattr(self, name), 1, most)
+            whole_within(name, getattr(self, name), 1, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class TrainOptions:
         if not self.corpora:
             raise InvalidArgument("corpora: none given; name at least one file, folder or pattern to learn from")
         for name, (low, high) in _WHOLE.items():
-            _require_whole(name, getattr(self, name), low, high)
+            whole_within(name, getattr(self, name), low, high)
         for name, (least, most, words) in _NUMBERS.items():
             value = number(name, getattr(self, name))
             if not least <= value <= most:  # also refuses NaN
@@ -140,7 +140,7 @@ class TrainOptions:
         if self.steps is not None and self.passes is not None:
             raise InvalidArgument(f"steps {self.steps} and passes {self.passes} are both given; give one of them")
         if self.steps is not None:
-            _require_whole("steps", self.steps, 1, 1 << 40)
+            whole_within("steps", self.steps, 1, 1 << 40)
         if self.passes is not None and not 0 < number("passes", self.passes) <= 10_000:
             raise InvalidArgument(f"passes is {self.passes}; it must be above 0 and at most 10000")
 
@@ -158,8 +158,3 @@ class TrainOptions:
             "output": str(self.output),
             "head_options": dict(self.head_options),
         }
-
-
-def _require_whole(name: str, value: object, least: int, most: int) -> None:
-    if not least <= whole_number(name, value) <= most:
-        raise InvalidArgument(f"{name} is {value}; it must be between {least} and {most}")

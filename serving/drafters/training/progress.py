@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol, TextIO
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress, TaskID
 
-from build_index.progress import PLAIN_SECONDS
+from build_index.progress import PLAIN_SECONDS, bars
 
 
 class TrainProgress(Protocol):
@@ -82,12 +81,5 @@ def show_progress(stream: TextIO | None = None) -> Iterator[TrainProgress]:
     if not stream.isatty():
         yield PlainProgress(stream)
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[facts]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(file=stream), transient=True) as progress:
+    with bars(stream, "facts") as progress:
         yield TerminalProgress(progress)
