@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
+from datastore.draft_tree import DraftTree
 from serving.decoding.cost_model import CostModel
+from serving.decoding.drafter import DraftRequest, tree_of
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.drafters.redrafter.config import BeamConfig, LossConfig, RedrafterConfig
@@ -56,3 +59,18 @@ def train(head: RedrafterHead, batch: Batch, steps: int, rate: float = 0.01) -> 
         head.losses(batch).loss.backward()
         optimizer.step()
     return head
+
+
+def request_for(tokens: list[int], max_nodes: int = 20, **settings: Any) -> DraftRequest:
+    return DraftRequest(1, np.asarray(tokens, np.int32), max_nodes, len(tokens) - 1, SamplingSettings(**settings))
+
+
+def follow(drafter: RedrafterDrafter, tokens: list[int], request_id: int = 1) -> None:
+    drafter.follow(request_id, last_states(torch.tensor([tokens[:-1]]))[0])
+
+
+def tree_behind(drafter: RedrafterDrafter, tokens: list[int], **options: Any) -> DraftTree:
+    follow(drafter, tokens)
+    [proposal] = drafter.propose([request_for(tokens, **options)])
+    drafter.release(1)
+    return tree_of(proposal)
