@@ -148,7 +148,7 @@ def train_head(target: Target, texts: torch.Tensor, version: int = 1, steps: int
         optimiser.zero_grad()
         part = torch.randint(len(texts), (min(40, len(texts)),))
         some = Batch(batch.tokens[part], batch.counted[part], batch.features[part])
-        torch.autograd.backward((head_loss if version == 1 else _token_loss)(head, some))
+        torch.autograd.backward(head_loss(head, some).loss if version == 1 else _token_loss(head, some))
         optimiser.step()
     return head.eval()
 

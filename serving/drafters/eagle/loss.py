@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
-from serving.drafters.training.head import Batch
+from serving.drafters.training.head import Batch, HeadLoss
 
 if TYPE_CHECKING:
     from serving.drafters.eagle.model import EagleHead
@@ -20,9 +20,10 @@ def causal(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch
     return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
 
 
-def head_loss(head: EagleHead, batch: Batch) -> torch.Tensor:
+def head_loss(head: EagleHead, batch: Batch) -> HeadLoss:
     """Smooth L1 between predicted and true hidden states, plus 0.1 times the cross-entropy between what the output layer makes of
-    either; means over the pairs whose outcome tells of a counted token. In training mode the head's inputs get their noise."""
+    either; means over the pairs whose outcome tells of a counted token, for the cross-entropy only of those where a draft is begun.
+    In training mode the head's inputs get their noise. Acceptance is that of the first depth, for which there are logits."""
     tokens, features = batch.tokens, head.fuse(batch.features)
     given = features
     if head.training and head.noise:
@@ -30,10 +31,12 @@ def head_loss(head: EagleHead, batch: Batch) -> torch.Tensor:
     positions = torch.arange(tokens.shape[1] - 1, device=tokens.device)
     predicted = head.step(tokens[:, 1:], given[:, :-1], positions, causal)
     counted = batch.counted[:, 2:]
-    found, true = predicted[:, :-1][counted], features[:, 1:-1][counted]
+    predicted, true = predicted[:, :-1], features[:, 1:-1]
+    distance = F.smooth_l1_loss(predicted[counted], true[counted], reduction="sum") / max(1, true[counted].numel())
+    begun = counted & batch.starts[:, :-2]
     with torch.no_grad():
-        law = head.logits(true).float().softmax(-1)
-    count = max(1, len(found))
-    likely = head.logits(found).float().log_softmax(-1)
-    distance = F.smooth_l1_loss(found, true, reduction="sum") / (count * found.shape[-1])
-    return distance - _TOKEN_WEIGHT * (law * likely).sum() / count
+        law = head.logits(true[begun]).float().softmax(-1)
+    likely = head.logits(predicted[begun]).float().log_softmax(-1)
+    hits = (likely.argmax(-1) == tokens[:, 2:][begun]).sum()
+    loss = distance - _TOKEN_WEIGHT * (law * likely).sum() / max(1, len(likely))
+    return HeadLoss(loss, hits[None], torch.full_like(hits, len(likely))[None])

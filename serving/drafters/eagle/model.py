@@ -101,15 +101,15 @@ class EagleHead(torch.nn.Module):
         return torch.arange(len(self.d2t), device=self.d2t.device) + self.d2t
 
     def losses(self, batch: Batch) -> HeadLoss:
-        """As ``TrainableHead.losses``; acceptance for depths 1..5.
+        """As ``TrainableHead.losses``; acceptance for depths 1..5, or in training mode for the first.
 
         Raises:
             Unsupported: an EAGLE-3 head, which is run but not trained here.
         """
         if self.config.version != 1:
             raise Unsupported("EAGLE-3 heads are run, not trained, by this version; train an EAGLE head of version 1")
-        hits, seen = acceptance(self, batch)
-        return HeadLoss(head_loss(self, batch), hits, seen)
+        found = head_loss(self, batch)
+        return found if self.training else HeadLoss(found.loss, *acceptance(self, batch))
 
     def save(self, folder: Path) -> None:
         """Write config.json and model.safetensors into an existing folder."""

@@ -53,7 +53,7 @@ class ExitHead(nn.Module):
 
     def losses(self, batch: Batch) -> HeadLoss:
         """Cross-entropy of the token behind each. See ``TrainableHead``."""
-        wanted = batch.counted[:, 1:]
+        wanted = batch.counted[:, 1:] & batch.starts[:, :-1]
         hidden, tokens = batch.features[:, :-1, 0][wanted], batch.tokens[:, 1:][wanted]
         logits = self(hidden)
         for module in self._behind:

@@ -18,26 +18,27 @@ if TYPE_CHECKING:
 
 
 def head_loss(head: RedrafterHead, batch: Batch, config: LossConfig) -> HeadLoss:
-    """The sum over ``config.tokens`` depths of the mean cross-entropy of counted tokens.
+    """The sum over ``config.tokens`` depths of the mean cross-entropy of counted tokens in the drafts that are begun.
 
     With ``distillation`` the aim at depth d is not the text's token i + 1 + d but the target's own law of it, from the feature of
     token i + d (knowledge distillation; the same tokens are fed). Windows too short for a depth add nothing to it.
     """
-    tokens, features = batch.tokens, batch.features[:, :, 0]
+    tokens, (rows, places) = batch.tokens, batch.starts.nonzero(as_tuple=True)
     zeros = torch.zeros(config.tokens, dtype=torch.float64, device=tokens.device)
     hits, seen = zeros.clone(), zeros
     loss = torch.zeros((), device=tokens.device)
-    states = head.initial_state(tokens)
-    right = torch.ones_like(tokens, dtype=torch.bool)  # all tokens drafted before
+    states = head.initial_state(tokens[rows, places])
+    right = torch.ones_like(rows, dtype=torch.bool)  # all tokens drafted before
     for depth in range(1, config.tokens + 1):
-        count = tokens.shape[1] - depth - 1  # features with a token at this depth
-        if count < 1:
+        reach = places + depth + 1 < tokens.shape[1]  # drafts with a token at this depth
+        rows, places, states, right = rows[reach], places[reach], states[reach], right[reach]
+        if not len(rows):
             break
-        logits, states = head(features[:, :count], states[:, :count], tokens[:, depth : depth + count])
-        labels, counted = tokens[:, depth + 1 :], batch.counted[:, depth + 1 :]
-        law = head.target_logits(features[:, depth : depth + count]) if config.distillation else None
+        logits, states = head(batch.features[rows, places, 0], states, tokens[rows, places + depth])
+        labels, counted = tokens[rows, places + depth + 1], batch.counted[rows, places + depth + 1]
+        law = head.target_logits(batch.features[rows, places + depth, 0]) if config.distillation else None
         loss = loss + _mean(_cross_entropy(logits, labels, law), counted)
-        hit, right = logits.argmax(-1) == labels, right[:, :count]
+        hit = logits.argmax(-1) == labels
         seen[depth - 1] = (counted & right).sum()
         hits[depth - 1] = (counted & right & hit).sum()
         right = right & hit
@@ -45,7 +46,7 @@ def head_loss(head: RedrafterHead, batch: Batch, config: LossConfig) -> HeadLoss
 
 
 def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, aim: torch.Tensor | None) -> torch.Tensor:
-    """float[windows, n], of ``logits`` [windows, n, vocab] against ``labels``, or against the law of the logits ``aim``."""
+    """float[drafts], of ``logits`` [drafts, vocab] against ``labels``, or against the law of the logits ``aim``."""
     log_law = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
     if aim is None:
         return -log_law.gather(-1, labels[..., None])[..., 0]

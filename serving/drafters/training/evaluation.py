@@ -21,7 +21,7 @@ def evaluate(
     """
     tally = Tally()
     devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices), torch.no_grad(), _evaluation_mode(head):
+    with torch.random.fork_rng(devices), torch.no_grad(), evaluation_mode(head):
         torch.manual_seed(seed)
         for begin in range(0, len(windows), batch):
             tally.add(head.losses(source.batch(windows[begin : begin + batch])))
@@ -29,7 +29,7 @@ def evaluate(
 
 
 @contextmanager
-def _evaluation_mode(head: TrainableHead) -> Iterator[None]:
+def evaluation_mode(head: TrainableHead) -> Iterator[None]:
     """Inside it the head is without dropout and noise."""
     assert isinstance(head, torch.nn.Module)  # as TrainableHead says
     head.eval()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -19,11 +19,25 @@ class Batch:
         counted: bool[windows, n], the tokens whose prediction is trained: answers, not prompts or padding.
         features: float[windows, n, layers, width], the target's hidden states of the layers that the head wants: those of token
             i have read tokens 0..i.
+        begun: bool[windows, n], the hidden states behind which a draft is begun; None: all of them. Logits are made for these
+            drafts alone.
     """
 
     tokens: torch.Tensor
     counted: torch.Tensor
     features: torch.Tensor
+    begun: torch.Tensor | None = None
+
+    @property
+    def starts(self) -> torch.Tensor:
+        """``begun``, written out: bool[windows, n]."""
+        return torch.ones_like(self.counted) if self.begun is None else self.begun
+
+    def thin(self, share: float) -> Batch:
+        """The batch with only that share of its drafts, drawn at random from those whose first token counts: the token behind the
+        one that follows the hidden state."""
+        first = torch.nn.functional.pad(self.counted[:, 2:], (0, 2))
+        return replace(self, begun=first & (torch.rand(first.shape, device=first.device) < share))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +47,8 @@ class HeadLoss:
     Attributes:
         loss: scalar, to be minimised; a mean over what was counted.
         hits, seen: float64[depth]: of the counted tokens whose predecessors in the draft were all right, how many the head's best
-            candidate hits at each depth, and how many there were. hits / seen is the acceptance by depth.
+            candidate hits at each depth, and how many there were. hits / seen is the acceptance by depth. In training it may be
+            that of the first depths alone, where more would cost time.
     """
 
     loss: torch.Tensor

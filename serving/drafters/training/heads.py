@@ -9,6 +9,7 @@ import torch
 
 from datastore.errors import InvalidArgument
 from serving.decoding.target import Target
+from serving.drafters.training.evaluation import evaluation_mode
 from serving.drafters.training.head import Batch, TrainableHead
 
 HeadMaker = Callable[[Target, Mapping[str, Any]], TrainableHead]
@@ -82,5 +83,5 @@ def draft_depth(head: TrainableHead, target: Target) -> int:
         torch.ones((1, _PROBED_TOKENS), dtype=torch.bool, device=target.device),
         torch.zeros((1, _PROBED_TOKENS, len(head.layers), width), dtype=target.dtype, device=target.device),
     )
-    with torch.no_grad():
+    with torch.no_grad(), evaluation_mode(head):
         return len(head.losses(batch).seen)

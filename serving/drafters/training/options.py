@@ -39,6 +39,7 @@ _WHOLE = {
     "cache_bytes": (0, 1 << 50),
 }
 _NUMBERS = {
+    "draft_share": (math.ulp(0.0), 1.0, "above 0 and at most 1"),
     "learning_rate": (math.ulp(0.0), 1.0, "above 0 and at most 1"),
     "warmup": (0.0, 1.0, "between 0 (none) and 1"),
     "weight_decay": (0.0, 1.0, "between 0 (none) and 1"),
@@ -84,6 +85,8 @@ class TrainOptions:
         output: the folder to make; while it is made the work lies beside it, in ``OUTPUT.training``.
         window: tokens of a document that the target and the head see together; 8..2^20.
         batch: windows in a pass; 1..4096. ``accumulate``: passes in a step; 1..4096.
+        draft_share: of the drafts that could be begun in a window, how many each pass trains, chosen at random anew; above 0, at
+            most 1. Where the target's vocabulary is large, logits cost more than all else, and fewer of them more text.
         learning_rate: its highest value; above 0, at most 1. It rises over the first ``warmup`` (a share) of the steps and then
             falls to 0 as a cosine does.
         steps: how many; or ``passes`` over the text, if steps is None. One of them; one pass if both are None.
@@ -109,6 +112,7 @@ class TrainOptions:
     window: int = 1024
     batch: int = 4
     accumulate: int = 1
+    draft_share: float = 1.0
     learning_rate: float = 3e-4
     warmup: float = 0.02
     steps: int | None = None

@@ -120,7 +120,7 @@ class Trainer:
             if interrupts.wanted:
                 return False
             batch = self._source.batch(numbers)
-            found = self._head.losses(batch)
+            found = self._head.losses(batch if options.draft_share == 1 else batch.thin(options.draft_share))
             tally.add(found)
             self._require_finite("loss", tally.loss)
             (found.loss * (float(found.seen[0]) * self._scale)).backward()  # type: ignore[no-untyped-call]
