@@ -53,7 +53,8 @@ class LinearHead(torch.nn.Module):
             )
             state = state + F.silu(each(both))
             logits, wanted = output(state[:, : size - depth - 1]), batch.tokens[:, depth + 1 :]
-            counted, right = batch.counted[:, depth + 1 :], right[:, : size - depth - 1]
+            left = size - depth - 1
+            counted, right = batch.counted[:, depth + 1 :] & batch.starts[:, :left], right[:, :left]
             lost = F.cross_entropy(logits.transpose(1, 2), wanted, reduction="none")
             losses.append((lost * counted).sum() / counted.sum().clamp(min=1))
             found = logits.argmax(-1) == wanted

@@ -89,7 +89,9 @@ def _lines(found: dict[str, Any], output: Path) -> list[str]:
 def _add_data(group: argparse._ArgumentGroup) -> None:
     _number(group, "--window", int, "N", "tokens that model and head see together; longer documents become several")
     _number(group, "--batch", int, "N", "windows in a pass")
-    _number(group, "--draft-share", float, "SHARE", "of the drafts of a window, how many a pass trains; fewer are faster")
+    _number(
+        group, "--draft-share", float, "SHARE", "of the drafts of a window, how many a pass trains; fewer are faster"
+    )
     _number(group, "--held-out", float, "SHARE", "documents that measure the head and are not trained on; 0: none")
     _number(group, "--evaluate-windows", int, "N", "most held-out windows in an evaluation")
     group.add_argument(
@@ -137,8 +139,9 @@ def _number(group: argparse._ArgumentGroup, flag: str, kind: type, name: str, wo
 
 def _options(args: argparse.Namespace) -> TrainOptions:
     same = (
-        "head", "model", "output", "window", "batch", "accumulate", "draft_share", "learning_rate", "warmup", "steps", "passes", "weight_decay",
-        "clip", "dtype", "device", "threads", "seed", "held_out", "evaluate_every", "evaluate_windows", "save_every",
+        "head", "model", "output", "window", "batch", "accumulate", "draft_share", "learning_rate", "warmup", "steps", "passes",
+        "weight_decay", "clip", "dtype", "device", "threads", "seed", "held_out", "evaluate_every", "evaluate_windows",
+        "save_every",
     )  # fmt: skip
     return TrainOptions(
         **{name: getattr(args, name) for name in same},

@@ -30,7 +30,10 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(write_corpus(tmp_path_factory.mktemp("corpus") / "letters.jsonl"))
 
 
-@pytest.mark.parametrize("more", [{}, {"head_options": {"dropout": 0.3}}, {"cache_bytes": 1 << 20}, {"accumulate": 3}])
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"head_options": {"dropout": 0.3}}, {"draft_share": 0.5}, {"cache_bytes": 1 << 20}, {"accumulate": 3}],
+)
 def test_an_interrupted_run_ends_with_the_same_head(
     model: str, corpus: str, tmp_path: Path, more: dict[str, Any]
 ) -> None:

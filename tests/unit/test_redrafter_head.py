@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -74,8 +75,10 @@ def naive_losses(head: RedrafterHead, batch: Batch, config: LossConfig) -> HeadL
     hits, seen, loss = [0.0] * config.tokens, [0.0] * config.tokens, 0.0
     for depth in range(1, config.tokens + 1):
         terms = []
-        for text, counted, features in zip(batch.tokens.tolist(), batch.counted, batch.features[:, :, 0], strict=True):
-            for at in range(len(text) - 1 - depth):
+        for text, counted, begun, features in zip(
+            batch.tokens.tolist(), batch.counted, batch.starts, batch.features[:, :, 0], strict=True
+        ):
+            for at in np.flatnonzero(begun[: len(text) - 1 - depth].numpy()).tolist():
                 laws = [reference(head, features[at], text[at], text[at + 1 : at + 1 + k]) for k in range(1, depth + 1)]
                 right = [int(law.argmax()) == text[at + 1 + k] for k, law in enumerate(laws, 1)]
                 label = at + 1 + depth
@@ -94,7 +97,10 @@ def naive_losses(head: RedrafterHead, batch: Batch, config: LossConfig) -> HeadL
 
 @pytest.mark.parametrize("distillation", [False, True])
 @pytest.mark.parametrize("initial_state", ["embedding", "zero"])
-def test_losses_are_those_of_each_feature_and_depth(target: Target, distillation: bool, initial_state: str) -> None:
+@pytest.mark.parametrize("begun", [None, [[1, 0, 1, 1, 0, 1], [0, 1, 1, 0, 1, 0]]])
+def test_losses_are_those_of_each_feature_and_depth(
+    target: Target, distillation: bool, initial_state: str, begun: list[list[int]] | None
+) -> None:
     config = LossConfig(4, distillation)
     head = random_head(target, loss=config, initial_state=initial_state)
     torch.manual_seed(1)
@@ -102,6 +108,7 @@ def test_losses_are_those_of_each_feature_and_depth(target: Target, distillation
         torch.randint(0, 3, (2, 6)),
         torch.tensor([[0, 0, 0, 1, 1, 1], [1, 1, 1, 1, 0, 1]]).bool(),
         torch.randn(2, 6, 1, 32, dtype=torch.float64),
+        None if begun is None else torch.tensor(begun).bool(),
     )
     with torch.no_grad():
         head.output.weight[3:] -= 5.0  # type: ignore[index, operator]  # so that some guesses are right

@@ -21,7 +21,7 @@ from serving.drafters.training.conversation import render, render_question
 from serving.drafters.training.corpus import AHEAD, cut, make_corpus
 from serving.drafters.training.documents import Document, encode_row, is_held_out, key_of
 from serving.drafters.training.feature_cache import FeatureCache
-from serving.drafters.training.head import HeadLoss
+from serving.drafters.training.head import Batch, HeadLoss
 from serving.drafters.training.options import Regeneration, TrainOptions
 from serving.drafters.training.order import batches_of
 from serving.drafters.training.rows import Row, describe_files, read_rows, reading_options
@@ -70,6 +70,7 @@ def counted_text(model: Target, document: Document) -> list[str]:
     [
         ({"window": 7}, "window is 7; it must be between 8"),
         ({"batch": 1.5}, "batch is 1.5, of type float"),
+        ({"draft_share": 0.0}, "draft_share is 0.0; it must be above 0 and at most 1"),
         ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be above 0"),
         ({"learning_rate": math.nan}, "learning_rate is nan"),
         ({"held_out": 0.6}, "held_out is 0.6; it must be between 0"),
@@ -288,6 +289,19 @@ def test_a_corpus_of_nothing_is_refused(documents: list[Document], more: dict[st
 def test_a_window_shorter_than_a_draft_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="window is 8; a head of depth 7 needs 9 tokens"):
         make_corpus([document(30)], options(window=8), 7, Counter())
+
+
+def test_a_thinned_batch_begins_a_share_of_the_drafts_whose_first_token_counts() -> None:
+    counted = torch.arange(1000).expand(8, 1000) % 10 < 5
+    batch = Batch(torch.zeros(8, 1000, dtype=torch.int64), counted, torch.zeros(8, 1000, 1, 4))
+    assert batch.starts.all()
+    torch.manual_seed(0)
+    first, second = batch.thin(0.25).starts, batch.thin(0.25).starts
+    assert not (first[:, :-2] & ~counted[:, 2:]).any()
+    assert not first[:, -2:].any()
+    assert 0.22 < float(first.sum() / counted[:, 2:].sum()) < 0.28
+    assert not torch.equal(first, second)
+    assert torch.equal(batch.thin(1.0).starts[:, :-2], counted[:, 2:])
 
 
 def test_a_tally_weighs_batches_by_what_they_count() -> None:

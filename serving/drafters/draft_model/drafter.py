@@ -15,6 +15,7 @@ from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import DraftRequest
 from serving.decoding.target import Target
 from serving.drafters.neural.pay import Pay
+from serving.drafters.neural.prospect import Prospect
 from serving.drafters.neural.text import Text
 from serving.drafters.neural.tree_bounds import TreeBounds
 from serving.drafters.neural.tree_model import TreeModel
@@ -52,17 +53,22 @@ class DraftModelDrafter:
         self._vocab_size = min(vocab_size, model.vocab_size)
         self._bounds = bounds or TreeBounds()
         cache = model.new_cache(slots, capacity)
-        self._trees = TreeModel(model, cache, self._vocab_size, self._bounds, Pay(costs or measure(model, slots)))
+        pay = Pay(costs or measure(model, slots))
+        self._trees = TreeModel(model, cache, self._vocab_size, self._bounds, pay)
+        self._prospect = Prospect(pay, self._bounds.max_depth)
         self._cache = cache
         self._free = list(range(slots))
         self._texts: dict[int, Text] = {}
+        self._read: dict[int, bool] = {}  # whether a text is read at all
         self._calls = 0
         self.missed: Counter[str] = Counter()
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         self._calls += 1
         texts = [self._open(request) for request in requests]
-        self._trees.grow([text for text in texts if text is not None and self._fits(text)])
+        self._trees.grow(
+            [text for text in texts if text is not None and self._fits(text) and self._reads(text, len(requests))]
+        )
         return [
             DraftTree.empty() if text is None else text.tree.best(request.max_nodes, Source.DRAFT_MODEL)
             for request, text in zip(requests, texts, strict=True)
@@ -77,6 +83,8 @@ class DraftModelDrafter:
     def release(self, request_id: int) -> None:
         text = self._texts.pop(request_id, None)
         if text is not None:
+            self._prospect.learn(len(text.request.tokens) - text.request.prompt_tokens)
+            self._read.pop(request_id, None)
             self._cache.clear(text.slot)
             self._free.append(text.slot)
 
@@ -86,6 +94,7 @@ class DraftModelDrafter:
             "missed": self.missed.total(),
             "passes": self._trees.passes,
             "reading_seconds": self._trees.reading_seconds,
+            "unread": self._prospect.refused,
         }
         return counters | {f"missed {reason}": count for reason, count in self.missed.items()}
 
@@ -114,6 +123,13 @@ class DraftModelDrafter:
             self._miss("ResourceExhausted", f"a text has {len(tokens)} tokens, and {limit} fit with a tree")
             return False
         return bool(tokens[-text.pending :].max() < self._model.vocab_size)
+
+    def _reads(self, text: Text, requests: int) -> bool:
+        """Whether to read the text: decided once, when all of it is new."""
+        number = text.request.request_id
+        if number not in self._read:
+            self._read[number] = self._prospect.repays(text.request, text.pending, requests)
+        return self._read[number]
 
     def _miss(self, reason: str, message: str) -> None:
         if not self.missed[reason]:

@@ -19,7 +19,8 @@ _CHUNK = 512
 
 @torch.no_grad()
 def acceptance(head: EagleHead, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-    """``HeadLoss.hits`` and ``seen``: a greedy chain behind every pair where a draft is begun, each fed with its own states, all at once."""
+    """``HeadLoss.hits`` and ``seen``: greedy chains behind the pairs where drafts are begun, each fed with its own states, all at
+    once."""
     tokens, size = batch.tokens, batch.tokens.shape[1]
     hits, seen = (torch.zeros(DEPTHS, dtype=torch.float64, device=tokens.device) for _ in range(2))
     chains = max(0, size - 1)

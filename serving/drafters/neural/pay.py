@@ -70,6 +70,14 @@ class Pay:
         self._refused += 1
         return False
 
+    def saving(self, depth: int, token_seconds: float, requests: int, context: float) -> float:
+        """Tokens' time that drafts should save per token of an answer: those of the best chain of up to ``depth`` tokens, of one of
+        ``requests`` requests with ``context`` cached tokens; 0 if none pays."""
+        lengths = np.arange(1, depth + 1)
+        accepted = np.cumsum(self.share**lengths)
+        taken = lengths * self.costs.time(requests, requests, context) / requests / token_seconds
+        return max(0.0, float(np.max((accepted - taken) / (1 + accepted))))
+
     def learn(self, taken: bool) -> None:
         """Whether the target took the best candidate behind a node of its path."""
         self._hits = _DECAY * self._hits + taken

@@ -1,0 +1,51 @@
+"""Whether a text is worth reading for a drafter that would have to: what drafts can save in the rest of the answer."""
+
+from __future__ import annotations
+
+from serving.decoding.drafter import DraftRequest
+from serving.drafters.neural.pay import Pay
+
+_PRIOR_TOKENS = 128.0
+_STRENGTH = 4.0
+_DECAY = 0.95
+_RETRY = 20
+"""After so many refusals a text is read all the same, so that a wrong opinion does not last for ever."""
+
+
+class Prospect:
+    """Weighs the reading of a prompt against the answer to come, as long as answers commonly are. Not thread-safe.
+
+    Attributes:
+        refused: texts that were left unread.
+    """
+
+    def __init__(self, pay: Pay, depth: int) -> None:
+        """``depth``: of the deepest drafts."""
+        self.refused = self._refusals = 0
+        self._pay, self._depth = pay, depth
+        self._tokens, self._answers = 0.0, 0.0
+
+    @property
+    def answer_tokens(self) -> float:
+        """How long answers were of late."""
+        return (self._tokens + _STRENGTH * _PRIOR_TOKENS) / (self._answers + _STRENGTH)
+
+    def learn(self, tokens: int) -> None:
+        """An answer ended after so many tokens."""
+        self._tokens = _DECAY * self._tokens + tokens
+        self._answers = _DECAY * self._answers + 1
+
+    def repays(self, request: DraftRequest, unread: int, requests: int) -> bool:
+        """Whether to read ``unread`` tokens of a request, one of ``requests``; to be asked once for a text."""
+        if not request.token_seconds:
+            return True
+        written = len(request.tokens) - request.prompt_tokens
+        left = min(request.settings.max_new_tokens, self.answer_tokens) - written
+        saved = left * self._pay.saving(self._depth, request.token_seconds, requests, float(len(request.tokens)))
+        if saved * request.token_seconds >= self._pay.costs.time(unread, 1, unread / 2):
+            return True
+        self._refusals += 1
+        if self._refusals % _RETRY == 0:
+            return True
+        self.refused += 1
+        return False

@@ -1,0 +1,56 @@
+"""Whether a prompt is read by a drafter: what drafts can save in the rest of the answer, against the reading."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from serving.decoding.cost_model import CostModel
+from serving.decoding.drafter import DraftRequest
+from serving.decoding.settings import SamplingSettings
+from serving.drafters.neural.pay import Pay
+from serving.drafters.neural.prospect import Prospect
+
+ROW_SECONDS = CostModel([1, 2], [1.0, 1.1])
+"""A pass of one row takes a second, each further one a tenth."""
+
+
+def request(room: int, prompt: int = 100, written: int = 1, token_seconds: float = 10.0) -> DraftRequest:
+    tokens = np.zeros(prompt + written, np.int32)
+    return DraftRequest(1, tokens, 8, prompt, SamplingSettings(room), token_seconds)
+
+
+def test_what_drafts_save_is_that_of_the_best_chain() -> None:
+    pay = Pay(ROW_SECONDS)
+    shares = [pay.share**depth for depth in (1, 2, 3)]
+    chains = [(sum(shares[:depth]) - 0.1 * depth) / (1 + sum(shares[:depth])) for depth in (1, 2, 3)]
+    assert pay.saving(3, 10.0, 1, 50.0) == pytest.approx(max(chains))
+    assert pay.saving(1, 10.0, 1, 50.0) == pytest.approx(chains[0])
+    assert pay.saving(3, 1.5, 1, 50.0) == 0  # none of its passes is worth its time
+
+
+def test_a_prompt_is_read_for_an_answer_that_can_win_the_time_back() -> None:
+    """At a saving of three tenths, twenty tokens are a minute's worth; 500 tokens take 51 seconds to read."""
+    prospect = Prospect(Pay(ROW_SECONDS), 1)
+    assert prospect.repays(request(20), 500, 1)
+    assert not prospect.repays(request(10), 500, 1)
+    assert not prospect.repays(request(20, written=12), 500, 1)  # of which most is written
+    assert prospect.repays(request(10), 100, 1)
+    assert prospect.repays(request(10, token_seconds=0.0), 500, 1)  # nobody knows
+    assert prospect.refused == 2
+
+
+def test_answers_end_before_their_limit() -> None:
+    prospect = Prospect(Pay(ROW_SECONDS), 1)
+    assert prospect.answer_tokens == 128
+    assert prospect.repays(request(4096), 2000, 1)
+    for _ in range(40):
+        prospect.learn(5)
+    assert 5 < prospect.answer_tokens < 35
+    assert not prospect.repays(request(4096), 2000, 1)
+
+
+def test_a_prompt_is_read_all_the_same_now_and_then() -> None:
+    prospect = Prospect(Pay(ROW_SECONDS), 1)
+    read = [prospect.repays(request(2), 500, 1) for _ in range(60)]
+    assert [number for number, each in enumerate(read) if each] == [19, 39, 59]
