@@ -22,6 +22,7 @@ class DecodingOptions:
         prompts: .jsonl files, or folders of them.
         datastore: folder or URL, for the drafters that need one.
         drafters: names of serving.drafters.choose, or useless; each is compared with plain decoding.
+        slowed_ms: milliseconds that every call for drafts is made to take longer; 0..60,000.
         style: chat, prefill or both, for rows that have a prefill.
         limit: prompts of each file; None for all.
         rounds: how often all prompts are run.
@@ -41,6 +42,7 @@ class DecodingOptions:
     datastore: str | None = None
     models: ModelSources = ModelSources()
     drafters: tuple[str, ...] = ("prompt-lookup", "datastore", "hybrid")
+    slowed_ms: float = 0.0
     style: str = "both"
     limit: int | None = None
     rounds: int = 1
@@ -61,6 +63,8 @@ class DecodingOptions:
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise InvalidArgument(f"rounds is {self.rounds}; it must be 1 or more")
+        if not 0 <= self.slowed_ms <= 60_000:
+            raise InvalidArgument(f"--slowed is {self.slowed_ms}; it must be between 0 and 60000 milliseconds")
         if self.threads is not None:
             check_range("--threads", self.threads, 1, MAX_THREADS)
         if len(set(self.drafters)) != len(self.drafters):

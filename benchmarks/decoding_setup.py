@@ -11,6 +11,7 @@ import transformers
 
 from benchmarks.decoding_options import DecodingOptions
 from benchmarks.prompts import Prompt, encode_prompt
+from benchmarks.slowed_drafter import slow_down
 from benchmarks.useless_drafter import NAME as USELESS
 from benchmarks.useless_drafter import UselessDrafter
 from datastore.datastore import open_datastore
@@ -50,7 +51,11 @@ def make_drafters(
         else make_drafter(name, vocab_size, retrievers, LIMITS, models)
         for name in options.drafters
     }
-    return {name: drafter for name, drafter in made.items() if drafter is not None}
+    found = {name: drafter for name, drafter in made.items() if drafter is not None}
+    if options.slowed_ms:
+        for drafter in found.values():
+            slow_down(drafter, options.slowed_ms / 1e3)
+    return found
 
 
 @contextlib.contextmanager

@@ -29,6 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="separated by commas (default: all that can run); useless: drafts that are never right",
     )
     parser.add_argument(
+        "--slowed",
+        type=float,
+        default=0.0,
+        metavar="MS",
+        help="let every call for drafts take so much longer, to see that they are given up (default: %(default)s)",
+    )
+    parser.add_argument(
         "--style", choices=("chat", "prefill", "both"), default="both", help="for rows with a prefill (default: both)"
     )
     parser.add_argument("--limit", type=int, metavar="N", help="prompts of each file, chosen at random (default: all)")
@@ -91,6 +98,7 @@ def read_options(args: argparse.Namespace) -> DecodingOptions:
         datastore=args.datastore,
         models=models,
         drafters=tuple(part for part in (args.drafters or possible).split(",") if part),
+        slowed_ms=args.slowed,
         style=args.style,
         limit=args.limit,
         rounds=args.rounds,

@@ -1,0 +1,19 @@
+"""Makes a drafter slower than it is: what a loop that notices may lose."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from serving.decoding.drafter import Drafter, DraftRequest, Proposal
+
+
+def slow_down(drafter: Drafter, seconds: float) -> None:
+    """Let every call for drafts take so much longer."""
+    propose = drafter.propose
+
+    def proposing(requests: Sequence[DraftRequest]) -> Sequence[Proposal]:
+        time.sleep(seconds)
+        return propose(requests)
+
+    setattr(drafter, "propose", proposing)  # noqa: B010 - a wrapper would hide what else the drafter can do
