@@ -90,6 +90,26 @@ def test_what_does_not_fit_is_one_line(
     assert captured.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("option", ["--model", "--head", "--draft-model", "--datastore"])
+@pytest.mark.parametrize("command", [["generate"], ["worker"], ["bench", "decode", "--prompts", "x"]])
+def test_names_that_are_empty_are_refused(command: list[str], option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([*command, option, ""])
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert f"argument {option}: it is empty; give a name or a folder" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [["generate"], ["worker"], ["bench", "decode"], ["bench", "batch"]])
+def test_help_shows_how_networks_draft(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([*command, "--help"])
+    examples = capsys.readouterr().out.partition("examples:")[2]
+    for option in ("--head HEAD_FOLDER", "--draft-model SMALLER_MODEL_FOLDER"):
+        assert f"suffolk {' '.join(command)} --model MODEL_FOLDER {option}" in examples
+
+
 def test_a_worker_has_its_own_drafters(folders: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert generate("--worker", "grpc://127.0.0.1:1", "--draft-model", folders["small"], PROMPT) == 2
     assert "--worker grpc://127.0.0.1:1 has its own drafters" in capsys.readouterr().err
