@@ -10,7 +10,7 @@ from pathlib import Path
 from datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
 from serving.decoding.cost_store import find_costs
 from serving.decoding.drafter import Drafter
-from serving.decoding.target import Target
+from serving.decoding.target import Target, find_folder
 from serving.drafters.draft_model.load import load_draft_model
 from serving.drafters.eagle.load import load_eagle
 from serving.drafters.early_exit.config import KIND as EARLY_EXIT
@@ -41,7 +41,10 @@ class ModelSources:
     dtype: str = "auto"
 
     def kinds(self) -> list[str]:
-        """The names of the drafters that will be made. Raises as ``kind_of``, and InvalidArgument if two have one name."""
+        """The names of the drafters that will be made. Raises as ``kind_of``, NotFound if the draft model is a folder that does
+        not exist, and InvalidArgument if two have one name."""
+        if self.draft_model is not None:
+            find_folder(self.draft_model)
         names = ["draft-model"] if self.draft_model is not None else []
         names += [EARLY_EXIT] if self.exit_layers is not None else []
         names += [kind_of(folder) for folder in self.heads]

@@ -164,6 +164,19 @@ def test_what_cannot_be_trained_is_refused_and_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("scaling", [{}, {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}])
+def test_a_window_beyond_the_model_is_refused_by_its_config_alone(
+    corpus: str, tmp_path: Path, scaling: dict[str, Any]
+) -> None:
+    """No weights and no tokenizer are there to be read."""
+    config = {"model_type": "llama", "max_position_embeddings": 2048} | scaling
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InvalidArgument, match="window is 2049; model .* takes 2048 tokens, so give that or less"):
+        run.train(options(str(tmp_path), corpus, tmp_path / "head", window=2049))
+    with pytest.raises(NotFound, match="model"):
+        run.train(options(str(tmp_path), corpus, tmp_path / "head", window=2048))
+
+
 @pytest.mark.parametrize(
     ("texts", "said"),
     [
