@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from datastore.errors import InvalidArgument, ResourceExhausted
-from serving.drafters.choose import MODELS, NAMES, make_drafter
+from serving.drafters.choose import MODELS, NAMES, READERS, make_drafter
 from serving.transport.limits import check_range
 from serving.transport.url import WORKER_PORT
 from suffolk.commands.filled import filled
@@ -146,7 +146,14 @@ def _drafters(args: argparse.Namespace) -> list[str]:
             raise InvalidArgument(
                 f"--drafter {name} needs a {'model' if name in MODELS else 'datastore'}; add {needed}"
             )
-    return list(dict.fromkeys(args.drafter or [name for name in NAMES if name in able]))
+    names = list(dict.fromkeys(args.drafter or [name for name in NAMES if name in able]))
+    readers = [name for name in names if name in READERS]
+    if args.passes == "compiled" and readers:
+        raise InvalidArgument(
+            f"--passes compiled gives no hidden states, which drafter {readers[0]} reads; leave its --head out, or use packed "
+            "passes"
+        )
+    return names
 
 
 def _require_room(target: Target, slots: int, capacity: int) -> None:

@@ -44,7 +44,7 @@ class EagleHead(torch.nn.Module):
         super().__init__()
         if (config.hidden_size, config.vocab_size) != (ends.hidden_size, ends.vocab_size):
             raise Unsupported(
-                f"EAGLE head: it has hidden states of {config.hidden_size} and {config.vocab_size} tokens, the target has "
+                f"it has hidden states of {config.hidden_size} and {config.vocab_size} tokens, the target has "
                 f"{ends.hidden_size} and {ends.vocab_size}; use a head that was trained for this target"
             )
         if not 0 <= noise <= 10:

@@ -8,6 +8,7 @@ from serving.decoding.target import Target
 from serving.drafters.early_exit.config import ExitConfig
 from serving.drafters.early_exit.head import ExitHead, ExitLayer
 from serving.drafters.early_exit.shallow import shallow
+from serving.drafters.neural.head_folder import naming
 from serving.drafters.neural.weights import load_weights
 
 
@@ -19,8 +20,9 @@ def load_exit(folder: Path, target: Target) -> Target:
         Corruption: config or weights are damaged, or do not belong together.
         Unsupported: the exit is for another model.
     """
-    head = ExitHead(target, ExitConfig.load(folder))
-    load_weights(head, folder)
+    with naming(folder):
+        head = ExitHead(target, ExitConfig.load(folder))
+        load_weights(head, folder)
     return with_exit(target, head)
 
 

@@ -20,13 +20,12 @@ know, and imports what it needs when it is called."""
 def make_exit(target: Target, options: Mapping[str, Any]) -> TrainableHead:
     """An exit behind the layer that the option ``layers`` names, by default the middle one; ``width`` of its own layer, by default
     the target's hidden size."""
-    from serving.drafters.early_exit.config import ExitConfig
-    from serving.drafters.early_exit.head import ExitHead
+    from serving.drafters.early_exit.head import new_head
 
     require_known("early-exit", options, ("layers", "width"))
     hidden = int(target.model.config.get_text_config(decoder=True).hidden_size)
     middle = max(1, target.layers // 2)
-    return ExitHead(target, ExitConfig(options.get("layers", middle), hidden, options.get("width", hidden)))
+    return new_head(target, options.get("layers", middle), options.get("width", hidden))
 
 
 def make_redrafter(target: Target, options: Mapping[str, Any]) -> TrainableHead:

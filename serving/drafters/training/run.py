@@ -45,8 +45,8 @@ def train(
     then, bit for bit, that of a run that was not.
 
     Args:
-        load: gives the target, of the model that ``options`` name; it is frozen here. Its linear layers must be torch's own (``accelerate=False``), for gradients
-            may go through the output layer.
+        load: gives the target, of the model that ``options`` name; it is frozen here. Its linear layers must be torch's own
+            (``accelerate=False``), for gradients may go through the output layer.
 
     Raises:
         SuffolkError: a file, setting or folder cannot be used; the message says what to do.
