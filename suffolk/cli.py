@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not _open_streams():
         return 2
-    parser = Parser()
+    parser: argparse.ArgumentParser = Parser()
     try:
         parser = build_parser(arguments[0] if arguments else None)
         if not arguments:

@@ -150,8 +150,9 @@ def _number(group: argparse._ArgumentGroup, flag: str, kind: type, name: str, wo
 
 def _options(args: argparse.Namespace) -> TrainOptions:
     same = (
-        "head", "model", "output", "window", "batch", "accumulate", "draft_share", "learning_rate", "warmup", "steps", "passes", "weight_decay",
-        "clip", "dtype", "device", "threads", "seed", "held_out", "evaluate_every", "evaluate_windows", "save_every",
+        "head", "model", "output", "window", "batch", "accumulate", "draft_share", "learning_rate", "warmup", "steps", "passes",
+        "weight_decay", "clip", "dtype", "device", "threads", "seed", "held_out", "evaluate_every", "evaluate_windows",
+        "save_every",
     )  # fmt: skip
     return TrainOptions(
         **{name: getattr(args, name) for name in same},
