@@ -102,7 +102,13 @@ def _add_data(group: argparse._ArgumentGroup) -> None:
     _number(
         group, "--draft-share", float, "SHARE", "of the drafts of a window, how many a pass trains; fewer are faster"
     )
-    _number(group, "--held-out", float, "SHARE", "documents that measure the head and are not trained on; 0: none")
+    _number(
+        group,
+        "--held-out",
+        float,
+        "SHARE",
+        "documents that measure the head and are not trained on, at least one; 0: none",
+    )
     _number(group, "--evaluate-windows", int, "N", "most held-out windows in an evaluation")
     group.add_argument(
         "--cache",

@@ -66,7 +66,7 @@ def train(
         depth = draft_depth(head, target)
         corpus = _read_corpus(options, inputs, target, depth, workspace, show)
         trainer = _trainer(head, target, corpus, options, workspace, show)
-        show.note(_plan(corpus, trainer, depth))
+        show.note(_plan(corpus, trainer, depth, options.held_out))
         try:
             trainer.run()
             found = describe(options, files, corpus, trainer.curve, sum(each.numel() for each in head.parameters()))
@@ -150,10 +150,13 @@ def _trainer(
     return trainer
 
 
-def _plan(corpus: Corpus, trainer: Trainer, depth: int) -> str:
+def _plan(corpus: Corpus, trainer: Trainer, depth: int, share: float) -> str:
+    total = corpus.documents + corpus.held_out_documents
     left_out = ", ".join(f"{count:,} {reason}" for reason, count in corpus.skipped.items() if count)
     return (
         f"{corpus.documents:,} documents, {len(corpus.training):,} windows, {corpus.tokens:,} tokens ({corpus.counted:,} count), "
-        f"{corpus.held_out_documents:,} documents held out; {trainer.steps:,} steps, depth {depth}"
+        f"{corpus.held_out_documents:,} documents held out"
+        + (f" ({share:g} of {total} would be none)" if 0 < share * total < 1 else "")
+        + f"; {trainer.steps:,} steps, depth {depth}"
         + (f"; left out: {left_out}" if left_out else "")
     )
