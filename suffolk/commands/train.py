@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datastore.errors import InvalidArgument
+from serving.drafters.training.head_options import HEAD_OPTIONS, option_lines
 from serving.drafters.training.options import Regeneration, TrainOptions
 from suffolk.commands.filled import filled, filled_path
 from suffolk.commands.model_options import add_device_options, load_target, silence_transformers
@@ -34,7 +35,8 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``suffolk train``."""
-    parser.add_argument("head", metavar="NAME", help="kind of head: redrafter, eagle or early-exit")
+    parser.epilog = "\n  ".join(["settings of heads (--head-option NAME=VALUE):", *option_lines()])
+    parser.add_argument("head", metavar="NAME", help=f"kind of head: {', '.join(HEAD_OPTIONS)}")
     parser.add_argument(
         "--model", type=filled, required=True, help="model folder in the Hugging Face layout, or hub name"
     )
@@ -54,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a setting of the head's own, its value as JSON; may be repeated",
+        help="a setting of the head's own, listed below, its value as JSON; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="print what training.json holds")
     _add_data(parser.add_argument_group("data"))
