@@ -161,7 +161,7 @@ def test_exits_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         head.inner.weight[0, 0] = torch.nan
     (broken := tmp_path / "broken").mkdir()
     head.save(broken)
-    with pytest.raises(Corruption, match="inner.weight has values that are no numbers"):
+    with pytest.raises(Corruption, match="inner.weight holds NaN or infinity"):
         load_exit(broken, target)
     whole = json.loads((tmp_path / "config.json").read_text())
     changes: list[tuple[dict[str, Any], str]] = [
@@ -175,5 +175,5 @@ def test_exits_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         with pytest.raises(Corruption, match=f"is not the config of an early exit: {said}"):
             load_exit(tmp_path, target)
     replace(head.config, width=9).save(tmp_path)
-    with pytest.raises(Corruption, match=r"inner.weight has shape \[8, 32\]; its config says \[9, 32\]"):
+    with pytest.raises(Corruption, match=r"inner.weight has shape \[8, 32\], its config.json says \[9, 32\]"):
         load_exit(tmp_path, target)

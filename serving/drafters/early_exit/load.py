@@ -9,7 +9,7 @@ from serving.drafters.early_exit.config import ExitConfig
 from serving.drafters.early_exit.head import ExitHead, ExitLayer
 from serving.drafters.early_exit.shallow import shallow
 from serving.drafters.neural.head_folder import naming
-from serving.drafters.neural.weights import load_weights
+from serving.drafters.neural.weights import FILE, fit, read_tensors
 
 
 def load_exit(folder: Path, target: Target) -> Target:
@@ -22,7 +22,7 @@ def load_exit(folder: Path, target: Target) -> Target:
     """
     with naming(folder):
         head = ExitHead(target, ExitConfig.load(folder))
-        load_weights(head, folder)
+        head.load_state_dict(fit(read_tensors(folder / FILE), head.state_dict()))
     return with_exit(target, head)
 
 
