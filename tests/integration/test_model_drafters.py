@@ -12,12 +12,17 @@ from datastore.errors import InvalidArgument, Unsupported
 from serving.decoding.cost_measurement import measure
 from serving.decoding.cost_store import CostKey, CostStore, save_costs
 from serving.decoding.target import Target
+from serving.drafters.choose import MODELS, READERS
+from serving.drafters.draft_model.drafter import DraftModelDrafter
 from serving.drafters.draft_model.load import load_draft_model
+from serving.drafters.eagle.drafter import EagleDrafter
 from serving.drafters.eagle.load import new_head as eagle_head
+from serving.drafters.early_exit.drafter import EarlyExitDrafter
 from serving.drafters.early_exit.head import new_head
 from serving.drafters.early_exit.shallow import shallow
 from serving.drafters.load import ModelSources, load_models
 from serving.drafters.redrafter.config import RedrafterConfig
+from serving.drafters.redrafter.drafter import RedrafterDrafter
 from serving.drafters.redrafter.model import RedrafterHead
 from suffolk.cli import main
 from tests.tiny_models import save_tiny, tiny_model
@@ -142,6 +147,12 @@ def test_compiled_passes_and_what_they_cannot_do_are_refused_before_a_model_is_l
     error = capsys.readouterr().err
     assert error.startswith(f"suffolk: --passes compiled gives no hidden states, which drafter {kind} reads; leave its")
     assert error.count("\n") == 1
+
+
+def test_drafters_that_read_hidden_states_are_known_by_name() -> None:
+    classes = (DraftModelDrafter, EarlyExitDrafter, RedrafterDrafter, EagleDrafter)
+    assert {each.name for each in classes} == MODELS.keys()
+    assert {each.name for each in classes if hasattr(each, "follow")} == set(READERS)
 
 
 @pytest.mark.parametrize("words", [["--exit-layers", "2"], ["--draft-model", "/nowhere"]])
