@@ -10,9 +10,9 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from datastore.errors import Corruption, NotFound
+from datastore.hub import cached_file, is_path, list_files, short_reason
 
 TOKENIZER_FILE = "tokenizer.json"
-HUB_TIMEOUT_S = 10.0
 SLOW_FILES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.json", "vocab.txt", "tekken.json")
 
 
@@ -90,25 +90,27 @@ def _load_folder(path: Path) -> Tokenizer:
 
 
 def _load_hub(name: str) -> Tokenizer:
-    if name.count("/") > 1 or name.startswith((".", "/", "~")) or name.endswith(".json"):
+    if is_path(name) or name.endswith(".json"):
         raise NotFound(
             f"tokenizer {name}: no such file or folder; give a Hugging Face folder, a tokenizer.json or a hub name"
         )
-    from huggingface_hub import HfApi, hf_hub_download, try_to_load_from_cache
+    from huggingface_hub import hf_hub_download
 
-    cached = try_to_load_from_cache(name, TOKENIZER_FILE)
-    if isinstance(cached, str):
+    cached = cached_file(name, TOKENIZER_FILE)
+    if cached is not None:
         return _load_file(Path(cached))
+    advice = "give the path of a Hugging Face folder or tokenizer.json"
     try:
-        files = {entry.rfilename for entry in HfApi().model_info(name, timeout=HUB_TIMEOUT_S).siblings or ()}
-        file = hf_hub_download(name, TOKENIZER_FILE) if TOKENIZER_FILE in files else None
+        files = list_files(name)
+    except NotFound as error:
+        raise NotFound(f"tokenizer {error}; {advice}") from error
+    if TOKENIZER_FILE not in files:
+        return _convert(name)
+    try:
+        file = hf_hub_download(name, TOKENIZER_FILE)
     except Exception as error:  # the hub client lets its HTTP library's own errors through
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise NotFound(
-            f"tokenizer {name}: no file or folder of that name, and the hub did not give it ({reason[:160]}); "
-            "give the path of a Hugging Face folder or tokenizer.json"
-        ) from error
-    return _load_file(Path(file)) if file is not None else _convert(name)
+        raise NotFound(f"tokenizer {name}: the hub did not give it ({short_reason(error)}); {advice}") from error
+    return _load_file(Path(file))
 
 
 def _convert(name: str) -> Tokenizer:
@@ -118,9 +120,8 @@ def _convert(name: str) -> Tokenizer:
     try:
         backend = AutoTokenizer.from_pretrained(name).backend_tokenizer
     except Exception as error:  # converters raise whatever their format's parser raises
-        reason = " ".join(str(error).split())[:160]
         raise NotFound(
-            f"tokenizer {name}: no {TOKENIZER_FILE}, and its slow tokenizer cannot be converted ({reason}); "
+            f"tokenizer {name}: no {TOKENIZER_FILE}, and its slow tokenizer cannot be converted ({short_reason(error)}); "
             f"save it with save_pretrained to get a {TOKENIZER_FILE}"
         ) from error
     if not isinstance(backend, Tokenizer):

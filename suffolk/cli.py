@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from datastore.errors import SuffolkError
 from datastore.version import __version__
+from suffolk.option_names import name_options
 
 COMMANDS = {
     "build": "build a datastore from corpora",
@@ -53,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not _open_streams():
         return 2
+    parser: argparse.ArgumentParser = Parser()
     try:
         parser = build_parser(arguments[0] if arguments else None)
         if not arguments:
@@ -63,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except SuffolkError as error:
-        print(f"suffolk: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"suffolk: {name_options(' '.join(str(error).split()), parser)}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("suffolk: interrupted", file=sys.stderr)

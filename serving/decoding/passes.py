@@ -56,6 +56,7 @@ class Passes:
         """
         if kind not in KINDS:
             raise InvalidArgument(f"passes are {kind!r}; they must be one of {', '.join(KINDS)}")
+        require_states(target, kind, layers)
         self._target, self._cache, self._kind, self._layers = target, cache, kind, tuple(layers)
         self._special: _SpecialPasses | None = None
         if kind != "packed" and (kind != "auto" or target.device.type == "cuda"):
@@ -67,7 +68,7 @@ class Passes:
 
     def _make(self, cache: KVCache) -> _SpecialPasses:
         if self._kind == "compiled":
-            return _CompiledPasses(self._target, cache, self._layers)
+            return _CompiledPasses(self._target, cache)
         return _StaticPasses(self._target, cache, self._layers)
 
     @property
@@ -105,6 +106,15 @@ class Passes:
         self._special = None
 
 
+def require_states(target: Target, kind: str, layers: Sequence[int]) -> None:
+    """Raises Unsupported if passes of that ``kind`` give no hidden states, and those of ``layers`` are wanted."""
+    if kind == "compiled" and layers:
+        raise Unsupported(
+            f"model {target.name}: its passes cannot be compiled (compiled passes give no hidden states, which a drafter asks "
+            "for); use packed passes"
+        )
+
+
 def bucket_for(cache: KVCache, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> Bucket:
     """The smallest bucket for these rows: powers of two, the cache's own sizes where they are smaller."""
     sizes = np.asarray([len(layout) for layout in layouts])
@@ -126,9 +136,7 @@ class _SpecialPasses(Protocol):
 class _CompiledPasses:
     """Passes of the target's graph over one cache."""
 
-    def __init__(self, target: Target, cache: KVCache, layers: tuple[int, ...]) -> None:
-        if layers:
-            raise Unsupported("compiled passes give no hidden states, which a drafter asks for")
+    def __init__(self, target: Target, cache: KVCache) -> None:
         self._cache, self._pass = cache, CompiledPass.of(target)
 
     def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> None:

@@ -21,7 +21,7 @@ from serving.decoding.cost_model import CostModel
 from serving.decoding.draft_counts import places
 from serving.decoding.drafter import Drafter, Proposal, SampledChain, tree_of
 from serving.decoding.memory import memory_guard
-from serving.decoding.passes import Passes
+from serving.decoding.passes import Passes, require_states
 from serving.decoding.planner import Offer, Planner
 from serving.decoding.proposals import Answer, Proposals
 from serving.decoding.request import Request, Step
@@ -80,10 +80,11 @@ class StepLoop:
         self.target = target
         self.cache = target.new_cache(slots, capacity)
         self.stats = LoopStats()
+        self._proposals = Proposals(drafters or {}, target, self.cache)
+        require_states(target, passes, self._proposals.layers)
         if drafters and costs is None:
             costs = measure(target, slots, passes=passes)
         self.planner = None if costs is None else Planner(costs)
-        self._proposals = Proposals(drafters or {}, target, self.cache)
         self._passes = Passes(target, self.cache, passes, self._proposals.layers)
         self._names = frozenset(drafters or {})
         self._running: list[Request] = []

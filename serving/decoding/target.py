@@ -15,6 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.cache_utils import DynamicCache
 
 from datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
+from datastore.hub import cached_file, is_path, list_files
 from serving.decoding import memory, tree_attention
 from serving.decoding.kv_cache import KVCache, LayerShape, Shapes
 from serving.decoding.pass_result import PassResult
@@ -84,8 +85,8 @@ class Target:
             Unsupported: not a causal LM, or one whose cache or attention cannot hold draft trees.
         """
         place, kind = _device(device), _dtype(dtype)
-        folder = _folder(name)
-        config = _from_pretrained(AutoConfig, name)
+        folder, source = find_folder(name), _source(name)
+        config = _from_pretrained(AutoConfig, name, **source)
         if folder is not None:
             loaded = kind or getattr(config, "dtype", None)
             itemsize = (loaded or torch.float32).itemsize
@@ -93,8 +94,8 @@ class Target:
             needed = memory.weight_bytes(folder, loaded), memory.cache_bytes(config, cached, itemsize)
             memory.require_memory(name, *needed, memory.available_memory(place), place)
         with memory.memory_guard(f"model {name}"):
-            model = _from_pretrained(AutoModelForCausalLM, name, dtype=kind or "auto").to(place)
-            return Target.wrap(model, _from_pretrained(AutoTokenizer, name), name, accelerate, attention)
+            model = _from_pretrained(AutoModelForCausalLM, name, dtype=kind or "auto", **source).to(place)
+            return Target.wrap(model, _from_pretrained(AutoTokenizer, name, **source), name, accelerate, attention)
 
     @staticmethod
     def wrap(
@@ -229,6 +230,24 @@ class Target:
         return PassResult.of(output, layers, self.vocab_size)
 
 
+def find_folder(name: str) -> Path | None:
+    """The model's folder if ``name`` is a path, None if it can be a hub name. Raises NotFound: a path, and no model's."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise NotFound(f"model folder {name}: it has no config.json; name a folder in the Hugging Face layout")
+        return path
+    if is_path(name) or path.exists():
+        raise NotFound(f"model folder {name} does not exist; name a folder in the Hugging Face layout, or a hub name")
+    return None
+
+
+def read_context_length(name: str) -> int | None:
+    """The ``context_length`` of the model of that name, of which only the config is read. Raises as ``Target.load``."""
+    config = _from_pretrained(AutoConfig, name, **_source(name))
+    return getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+
+
 def _split_from(model: Any, shapes: Shapes) -> float:
     """What ``measure_split`` says of the model's first layer with a cache."""
     config = model.config.get_text_config(decoder=True)
@@ -265,16 +284,18 @@ def _dtype(name: str) -> torch.dtype | None:
     return DTYPES.get(name)
 
 
-def _folder(name: str) -> Path | None:
-    """The model's folder if ``name`` is a path, None if it can be a hub name."""
-    path = Path(name).expanduser()
-    if path.is_dir():
-        if not (path / "config.json").is_file():
-            raise NotFound(f"model folder {name}: it has no config.json; name a folder in the Hugging Face layout")
-        return path
-    if name.startswith((".", "/", "~")) or name.count("/") > 1 or path.exists():
-        raise NotFound(f"model folder {name} does not exist; name a folder in the Hugging Face layout, or a hub name")
-    return None
+def _source(name: str) -> dict[str, bool]:
+    """What ``from_pretrained`` needs besides: transformers asks a hub that does not answer again and again, for each file, so it is
+    asked once before. Raises NotFound: no such folder, and neither the hub nor its cache has the model."""
+    if find_folder(name) is not None:
+        return {}
+    try:
+        list_files(name)
+    except NotFound as error:
+        if cached_file(name, "config.json") is None:
+            raise NotFound(f"model {error}; give the path of a folder in the Hugging Face layout") from error
+        return {"local_files_only": True}
+    return {}
 
 
 def _from_pretrained(loader: Any, name: str, **options: Any) -> Any:

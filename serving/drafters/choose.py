@@ -20,6 +20,8 @@ MODELS = {
     "eagle": _HEAD,
 }
 """Drafters that are networks, and how a command line names them (``load.py``)."""
+READERS = ("redrafter", "eagle")
+"""Those that read the model's hidden states, which compiled passes do not give."""
 NAMES = ("none", "datastore", "prompt-lookup", "hybrid", *MODELS)
 
 

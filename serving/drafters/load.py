@@ -6,14 +6,18 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
 
 from datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
 from serving.decoding.cost_store import find_costs
 from serving.decoding.drafter import Drafter
-from serving.decoding.target import Target
+from serving.decoding.target import Target, find_folder
 from serving.drafters.draft_model.load import load_draft_model
 from serving.drafters.eagle.load import load_eagle
 from serving.drafters.early_exit.config import KIND as EARLY_EXIT
+from serving.drafters.early_exit.config import require_exit
 from serving.drafters.early_exit.drafter import EarlyExitDrafter
 from serving.drafters.early_exit.load import load_exit
 from serving.drafters.early_exit.shallow import shallow
@@ -31,7 +35,7 @@ class ModelSources:
     Attributes:
         draft_model: folder or hub name of a smaller model; None for none.
         heads: folders of trained heads.
-        exit_layers: how many of the target's layers draft with its own output layer; None for none.
+        exit_layers: how many of the target's layers, fewer than all, draft with its own output layer; None for none.
         dtype: of the draft model, as in ``Target.load``.
     """
 
@@ -41,7 +45,10 @@ class ModelSources:
     dtype: str = "auto"
 
     def kinds(self) -> list[str]:
-        """The names of the drafters that will be made. Raises as ``kind_of``, and InvalidArgument if two have one name."""
+        """The names of the drafters that will be made. Raises as ``kind_of``, NotFound if the draft model is a folder that does
+        not exist, and InvalidArgument if two have one name."""
+        if self.draft_model is not None:
+            find_folder(self.draft_model)
         names = ["draft-model"] if self.draft_model is not None else []
         names += [EARLY_EXIT] if self.exit_layers is not None else []
         names += [kind_of(folder) for folder in self.heads]
@@ -54,9 +61,11 @@ class ModelSources:
 def load_models(target: Target, sources: ModelSources, slots: int = 8, capacity: int = 4096) -> list[Drafter]:
     """The drafters of ``sources`` for an engine of that many ``slots`` and ``capacity``; takes seconds to measure their costs.
 
-    Raises as ``load_draft_model``, ``shallow`` and ``load_head``.
+    Raises as ``load_draft_model``, ``shallow`` and ``load_head``, and InvalidArgument if ``exit_layers`` are none or all.
     """
     sources.kinds()
+    if sources.exit_layers is not None:
+        require_exit("exit_layers", sources.exit_layers, target.layers)
     drafters: list[Drafter] = []
     if sources.draft_model is not None:
         drafters.append(load_draft_model(sources.draft_model, target, slots, capacity, dtype=sources.dtype))
@@ -82,7 +91,7 @@ def kind_of(folder: Path) -> str:
     Raises:
         NotFound: no config.json there.
         Corruption: it is no JSON object.
-        Unsupported: one of ours, of no kind that is known.
+        Unsupported: one of ours, of no kind that is known, or a language model.
     """
     path = folder / "config.json"
     try:
@@ -96,11 +105,31 @@ def kind_of(folder: Path) -> str:
     if not isinstance(config, dict):
         raise Corruption(f"{path} is no JSON object; fetch or train the head again")
     if "suffolk" not in config:
+        if _is_language_model(folder, config):
+            raise Unsupported(f"head {folder}: it is a language model and no head; --draft-model takes it")
         return REDRAFTER if config.get("model_type") == APPLE_TYPE else EAGLE
     kind = config["suffolk"]
     if kind not in (EARLY_EXIT, REDRAFTER, EAGLE):
         raise Unsupported(f"head {folder}: its kind is {kind!r}; known are {EARLY_EXIT}, {REDRAFTER} and {EAGLE}")
     return str(kind)
+
+
+def _is_language_model(folder: Path, config: dict[str, Any]) -> bool:
+    """EAGLE heads too are configured as language models, but all have a layer that fuses their two inputs."""
+    names = _tensor_names(folder)
+    return "architectures" in config and bool(names) and not names & {"fc.weight", "fusion_fc.weight"}
+
+
+def _tensor_names(folder: Path) -> set[str]:
+    """Of the weights in ``folder``; none where they cannot be told without reading them, or at all."""
+    try:
+        index = folder / "model.safetensors.index.json"
+        if index.is_file():
+            return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
+        with safe_open(folder / "model.safetensors", "pt") as file:
+            return set(file.keys())
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError):
+        return set()
 
 
 def _early_exit(model: Target, slots: int) -> EarlyExitDrafter:

@@ -15,6 +15,7 @@ from datastore.errors import InvalidArgument, NotFound
 from serving.decoding.prompt import read_prompt
 from serving.decoding.settings import VERIFICATIONS, SamplingSettings
 from serving.drafters.choose import MODELS, NAMES, make_drafter
+from suffolk.commands.filled import filled
 from suffolk.commands.generate_remotely import generate_remotely
 from suffolk.commands.generation_output import choose_colours, report_lines, show
 from suffolk.commands.model_options import (
@@ -41,6 +42,7 @@ EPILOG = """examples:
   suffolk generate --model MODEL_FOLDER --datastore STORE --compare-plain < prompt.txt
   suffolk generate --model MODEL_FOLDER --datastore grpc://127.0.0.1:7700/STORE --temperature 0.7 --seed 1 "A poem."
   suffolk generate --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER "Write a sort function."
+  suffolk generate --model MODEL_FOLDER --head HEAD_FOLDER --compare-plain "Write a sort function."
   suffolk generate --worker grpc://127.0.0.1:7710 "Write a sort function."
 """
 
@@ -50,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument("prompt", nargs="?", metavar="PROMPT", help="the prompt (default: read from stdin)")
     place = parser.add_mutually_exclusive_group(required=True)
-    place.add_argument("--model", help="model folder in the Hugging Face layout, or hub name")
+    place.add_argument("--model", type=filled, help="model folder in the Hugging Face layout, or hub name")
     place.add_argument("--worker", metavar="URL", help="let 'suffolk worker' at grpc://HOST:PORT do it")
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
@@ -266,7 +268,9 @@ def _write_json(path: Path, report: dict[str, Any]) -> None:
 
 
 def _add_drafting(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--datastore", metavar="STORE", help="folder of a datastore, or grpc://HOST:PORT/NAME")
+    group.add_argument(
+        "--datastore", type=filled, metavar="STORE", help="folder of a datastore, or grpc://HOST:PORT/NAME"
+    )
     group.add_argument(
         "--drafter",
         choices=NAMES,

@@ -14,6 +14,7 @@ from datastore.tokenizer import fingerprint, load_tokenizer
 from serving.drafters.choose import require_match
 from serving.drafters.limits import Limits
 from serving.transport.limits import MAX_NODES, MAX_THREADS, check_range
+from suffolk.commands.filled import filled, filled_path
 
 if TYPE_CHECKING:
     from serving.decoding.target import Target
@@ -45,13 +46,15 @@ def add_draft_options(group: argparse._ArgumentGroup) -> None:
 
 def add_model_drafters(group: argparse._ActionsContainer) -> None:
     """Drafters that are networks."""
-    group.add_argument("--draft-model", metavar="MODEL", help="a smaller model with the same tokenizer, which drafts")
+    group.add_argument(
+        "--draft-model", type=filled, metavar="MODEL", help="a smaller model with the same tokenizer, which drafts"
+    )
     group.add_argument(
         "--exit-layers", type=int, metavar="N", help="let the model's first N layers draft, with its own output layer"
     )
     group.add_argument(
         "--head",
-        type=Path,
+        type=filled_path,
         action="append",
         default=[],
         metavar="FOLDER",
@@ -107,16 +110,22 @@ def opened_stores(
         yield stores
 
 
-def load_target(args: argparse.Namespace, cache_tokens: int, accelerate: bool = True) -> Target:
-    """The model of ``--model``, quietly; ``accelerate`` as in ``Target.wrap``. Raises as ``Target.load``."""
-    import torch
+def silence_transformers() -> None:
+    """Let its notes and progress bars stay out of what commands print."""
     import transformers
-
-    from serving.decoding.target import Target
 
     messages: Any = transformers.utils.logging
     messages.disable_progress_bar()
     messages.set_verbosity_error()
+
+
+def load_target(args: argparse.Namespace, cache_tokens: int, accelerate: bool = True) -> Target:
+    """The model of ``--model``, quietly; ``accelerate`` as in ``Target.wrap``. Raises as ``Target.load``."""
+    import torch
+
+    from serving.decoding.target import Target
+
+    silence_transformers()
     if args.threads is not None:
         check_range("--threads", args.threads, 1, MAX_THREADS)
         torch.set_num_threads(args.threads)

@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datastore.errors import InvalidArgument
+from serving.drafters.training.head_options import HEAD_OPTIONS, option_lines
 from serving.drafters.training.options import Regeneration, TrainOptions
-from suffolk.commands.model_options import add_device_options, load_target
+from suffolk.commands.filled import filled, filled_path
+from suffolk.commands.model_options import add_device_options, load_target, silence_transformers
 
 if TYPE_CHECKING:
     from serving.decoding.target import Target
@@ -33,19 +35,28 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``suffolk train``."""
-    parser.add_argument("head", metavar="NAME", help="kind of head: redrafter, eagle or early-exit")
-    parser.add_argument("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
+    parser.epilog = "\n  ".join(["settings of heads (--head-option NAME=VALUE):", *option_lines()])
+    parser.add_argument("head", metavar="NAME", help=f"kind of head: {', '.join(HEAD_OPTIONS)}")
     parser.add_argument(
-        "--corpus", required=True, nargs="+", metavar="CORPUS", help="file, folder or pattern to learn from"
+        "--model", type=filled, required=True, help="model folder in the Hugging Face layout, or hub name"
     )
-    parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="folder to make; new or empty")
+    parser.add_argument(
+        "--corpus",
+        dest="corpora",
+        type=filled,
+        required=True,
+        nargs="+",
+        metavar="CORPUS",
+        help="file, folder or pattern to learn from",
+    )
+    parser.add_argument("--output", required=True, type=filled_path, metavar="DIR", help="folder to make; new or empty")
     parser.add_argument("--resume", action="store_true", help="go on with the interrupted run that was to make DIR")
     parser.add_argument(
         "--head-option",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a setting of the head's own, its value as JSON; may be repeated",
+        help="a setting of the head's own, listed below, its value as JSON; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="print what training.json holds")
     _add_data(parser.add_argument_group("data"))
@@ -67,6 +78,7 @@ def run(args: argparse.Namespace) -> int:
     def load(options: TrainOptions) -> Target:
         return load_target(args, options.batch * options.window, accelerate=False)
 
+    silence_transformers()
     with show_progress() as progress:
         found = train(options, progress, args.resume, load)
     print(json.dumps(found) if args.json else "\n".join(_lines(found, options.output)))
@@ -92,10 +104,17 @@ def _add_data(group: argparse._ArgumentGroup) -> None:
     _number(
         group, "--draft-share", float, "SHARE", "of the drafts of a window, how many a pass trains; fewer are faster"
     )
-    _number(group, "--held-out", float, "SHARE", "documents that measure the head and are not trained on; 0: none")
+    _number(
+        group,
+        "--held-out",
+        float,
+        "SHARE",
+        "documents that measure the head and are not trained on, at least one; 0: none",
+    )
     _number(group, "--evaluate-windows", int, "N", "most held-out windows in an evaluation")
     group.add_argument(
         "--cache",
+        dest="cache_bytes",
         default="0",
         metavar="BYTES",
         help="keep the model's hidden states beside DIR, up to so many bytes (K, M, G, T), for several passes (default: off)",
@@ -145,9 +164,9 @@ def _options(args: argparse.Namespace) -> TrainOptions:
     )  # fmt: skip
     return TrainOptions(
         **{name: getattr(args, name) for name in same},
-        corpora=tuple(args.corpus),
+        corpora=tuple(args.corpora),
         head_options=_head_options(args.head_option),
-        cache_bytes=_bytes(args.cache),
+        cache_bytes=_bytes(args.cache_bytes),
         regenerate=_regeneration(args),
     )
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datastore.errors import InvalidArgument
+from suffolk.commands.filled import filled
 from suffolk.commands.model_options import add_device_options, load_target
 from suffolk.commands.output_file import require_folder
 
@@ -36,7 +37,9 @@ PLAIN_SECONDS = 30.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``suffolk tune``."""
-    parser.add_argument("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
+    parser.add_argument(
+        "--model", type=filled, required=True, help="model folder in the Hugging Face layout, or hub name"
+    )
     parser.add_argument(
         "--slots", type=int, default=8, metavar="N", help="most requests at once (default: %(default)s)"
     )

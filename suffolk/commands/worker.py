@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from datastore.errors import InvalidArgument, ResourceExhausted
-from serving.drafters.choose import MODELS, NAMES, make_drafter
+from serving.drafters.choose import MODELS, NAMES, READERS, make_drafter
 from serving.transport.limits import check_range
 from serving.transport.url import WORKER_PORT
+from suffolk.commands.filled import filled
 from suffolk.commands.model_options import (
     add_device_options,
     add_draft_options,
@@ -34,6 +35,8 @@ LOG = logging.getLogger("suffolk.worker")
 EPILOG = """examples:
   suffolk worker --model MODEL_FOLDER                         gRPC on 127.0.0.1:7710, HTTP on 127.0.0.1:7711
   suffolk worker --model MODEL_FOLDER --datastore code/ --datastore grpc://127.0.0.1:7700/wiki --slots 16
+  suffolk worker --model MODEL_FOLDER --head HEAD_FOLDER --datastore code/
+  suffolk worker --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --slots 4
   suffolk worker --model MODEL_FOLDER --listen 0.0.0.0:7710 --tls-cert server.pem --tls-key server.key
   suffolk generate --worker grpc://127.0.0.1:7710 "Write a sort function."
   curl http://127.0.0.1:7711/metrics"""
@@ -42,7 +45,9 @@ GIB = 1 << 30
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
+    parser.add_argument(
+        "--model", type=filled, required=True, help="model folder in the Hugging Face layout, or hub name"
+    )
     add_server_options(parser, WORKER_PORT, "/metrics and /healthz", grace=30.0)
     room = parser.add_argument_group("room")
     room.add_argument(
@@ -65,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drafting = parser.add_argument_group("drafting")
     drafting.add_argument(
         "--datastore",
+        type=filled,
         action="append",
         default=[],
         metavar="STORE",
@@ -140,7 +146,14 @@ def _drafters(args: argparse.Namespace) -> list[str]:
             raise InvalidArgument(
                 f"--drafter {name} needs a {'model' if name in MODELS else 'datastore'}; add {needed}"
             )
-    return list(dict.fromkeys(args.drafter or [name for name in NAMES if name in able]))
+    names = list(dict.fromkeys(args.drafter or [name for name in NAMES if name in able]))
+    readers = [name for name in names if name in READERS]
+    if args.passes == "compiled" and readers:
+        raise InvalidArgument(
+            f"--passes compiled gives no hidden states, which drafter {readers[0]} reads; leave its --head out, or use packed "
+            "passes"
+        )
+    return names
 
 
 def _require_room(target: Target, slots: int, capacity: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,11 @@ from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.decoding.tree_layout import chain
-from serving.drafters.early_exit.config import ExitConfig
 from serving.drafters.early_exit.drafter import EarlyExitDrafter
-from serving.drafters.early_exit.head import ExitHead
+from serving.drafters.early_exit.head import new_head
 from serving.drafters.early_exit.load import load_exit, with_exit
 from serving.drafters.early_exit.shallow import shallow
+from serving.drafters.load import ModelSources, load_models
 from serving.drafters.neural.tree_bounds import TreeBounds
 from serving.drafters.training.head import Batch
 from tests.drafters import Free, alone, eager_decoder, eager_loop
@@ -96,8 +98,8 @@ def test_layers_that_it_has_not_are_refused(layers: int) -> None:
 
 def test_a_trained_exit_is_better_than_the_shared_head_and_comes_back_from_its_folder(tmp_path: Path) -> None:
     """Trained for a few steps on what the target says itself; the folder's exit drafts the same trees."""
-    target, config = Target.wrap(tiny_model()), ExitConfig(1, 32, 64)
-    head = ExitHead(target, config)
+    target = Target.wrap(tiny_model())
+    head = new_head(target, 1, 64)
     assert not {id(each) for each in head.parameters()} & {id(each) for each in target.model.parameters()}
     texts = torch.tensor([alone(target, [number], SamplingSettings(60, 1.0, seed=number)) for number in range(24)])
     with torch.no_grad():
@@ -125,30 +127,53 @@ def test_a_trained_exit_is_better_than_the_shared_head_and_comes_back_from_its_f
 
 def test_an_exit_begins_as_the_target_s_own_head() -> None:
     target = Target.wrap(tiny_model())
-    exit_model = with_exit(target, ExitHead(target, ExitConfig(1, 32, 8)))
+    exit_model = with_exit(target, new_head(target, 1, 8))
     plain = shallow(target, 1).prefill(PROMPT, target.new_cache(1, 64))
     assert torch.equal(plain, exit_model.prefill(PROMPT, target.new_cache(1, 64)))
 
 
+@pytest.mark.parametrize("other", [{"num_hidden_layers": 3}, {"vocab_size": 96}, {"hidden_size": 16}])
+def test_an_exit_of_another_model_is_refused(other: dict[str, int], tmp_path: Path) -> None:
+    new_head(Target.wrap(tiny_model(**other)), 1, 8).save(tmp_path)
+    said = "the exit is for a model of . layers, hidden size .. and .. tokens; model .* has 2, 32 and 97; use a head"
+    with pytest.raises(Unsupported, match=f"^head {tmp_path}: {said}"):
+        load_exit(tmp_path, Target.wrap(tiny_model()))
+
+
+@pytest.mark.parametrize("layers", [0, 2, 3])
+def test_an_exit_behind_no_layer_or_all_is_refused(layers: int) -> None:
+    target = Target.wrap(tiny_model())
+    with pytest.raises(InvalidArgument, match=f"layers is {layers}; it must be 1 or more, and fewer than the 2 of"):
+        new_head(target, layers, 8)
+    with pytest.raises(
+        InvalidArgument, match=f"exit_layers is {layers}; it must be 1 or more, and fewer than the 2 of"
+    ):
+        load_models(target, ModelSources(exit_layers=layers))
+
+
 def test_exits_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     target = Target.wrap(tiny_model())
-    with pytest.raises(Unsupported, match="for hidden states of 16; model .* has 32"):
-        ExitHead(target, ExitConfig(1, 16, 8))
     with pytest.raises(NotFound, match="config.json cannot be read"):
         load_exit(tmp_path, target)
-    head = ExitHead(target, ExitConfig(1, 32, 8))
+    head = new_head(target, 1, 8)
     head.save(tmp_path)
     with torch.no_grad():
         head.inner.weight[0, 0] = torch.nan
     (broken := tmp_path / "broken").mkdir()
     head.save(broken)
-    with pytest.raises(Corruption, match="inner.weight has values that are no numbers"):
+    with pytest.raises(Corruption, match="inner.weight holds NaN or infinity"):
         load_exit(broken, target)
-    (tmp_path / "config.json").write_text(
-        '{"suffolk": "early-exit", "layers": 1, "hidden_size": 32, "width": 8, "x": 1}'
-    )
-    with pytest.raises(Corruption, match="is not the config of an early exit"):
-        load_exit(tmp_path, target)
-    ExitConfig(1, 32, 9).save(tmp_path)
-    with pytest.raises(Corruption, match=r"inner.weight has shape \[8, 32\]; its config says \[9, 32\]"):
+    whole = json.loads((tmp_path / "config.json").read_text())
+    changes: list[tuple[dict[str, Any], str]] = [
+        (whole | {"x": 1}, "x is unknown"),
+        ({name: whole[name] for name in whole if name != "vocab_size"}, "vocab_size is missing"),
+        (whole | {"layers": 2}, "layers is 2; it must be 1 or more, and fewer than the 2 of the model"),
+        (whole | {"layers": "1"}, "layers is '1', of type str"),
+    ]
+    for values, said in changes:
+        (tmp_path / "config.json").write_text(json.dumps(values))
+        with pytest.raises(Corruption, match=f"is not the config of an early exit: {said}"):
+            load_exit(tmp_path, target)
+    replace(head.config, width=9).save(tmp_path)
+    with pytest.raises(Corruption, match=r"inner.weight has shape \[8, 32\], its config.json says \[9, 32\]"):
         load_exit(tmp_path, target)

@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from datastore.draft_tree import DraftTree
-from datastore.errors import InvalidArgument
+from datastore.errors import InvalidArgument, Unsupported
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import DraftRequest
 from serving.decoding.engine import Engine
 from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
+from serving.decoding.step_loop import StepLoop
 from serving.decoding.target import Target
 from tests.drafters import MadeUpDrafter, alone, eager_loop, random_tree
 from tests.tiny_models import VOCAB, tiny_model
@@ -43,6 +44,13 @@ class Follower(MadeUpDrafter):
         roots = np.flatnonzero(tree.parents == -1)
         tree.tokens[roots[-1]] = (self._texts.get(request.request_id, []) + [0] * length)[length]
         return tree
+
+
+def test_compiled_passes_give_none_and_nothing_is_compiled_to_find_out() -> None:
+    target = Target.wrap(tiny_model())
+    with pytest.raises(Unsupported, match="compiled passes give no hidden states, which a drafter asks for"):
+        StepLoop(target, {"follower": Follower()}, passes="compiled")
+    assert not target.compiled
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,20 @@ from datastore.errors import InvalidArgument, Unsupported
 from serving.decoding.cost_measurement import measure
 from serving.decoding.cost_store import CostKey, CostStore, save_costs
 from serving.decoding.target import Target
+from serving.drafters.choose import MODELS, READERS
+from serving.drafters.draft_model.drafter import DraftModelDrafter
 from serving.drafters.draft_model.load import load_draft_model
-from serving.drafters.early_exit.config import ExitConfig
-from serving.drafters.early_exit.head import ExitHead
+from serving.drafters.eagle.drafter import EagleDrafter
+from serving.drafters.eagle.load import new_head as eagle_head
+from serving.drafters.early_exit.drafter import EarlyExitDrafter
+from serving.drafters.early_exit.head import new_head
 from serving.drafters.early_exit.shallow import shallow
 from serving.drafters.load import ModelSources, load_models
+from serving.drafters.redrafter.config import RedrafterConfig
+from serving.drafters.redrafter.drafter import RedrafterDrafter
+from serving.drafters.redrafter.model import RedrafterHead
 from suffolk.cli import main
-from tests.tiny_models import save_tiny
+from tests.tiny_models import save_tiny, tiny_model
 
 PROMPT = "abcabcabcabc"
 
@@ -30,14 +37,24 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     model, small = save_tiny(base / "target"), save_tiny(base / "small", num_hidden_layers=1)
     (head := base / "head").mkdir()
     target = Target.load(str(model))
-    ExitHead(target, ExitConfig(1, 32, 8)).save(head)
+    new_head(target, 1, 8).save(head)
+    (redrafter := base / "redrafter").mkdir()
+    RedrafterHead(RedrafterConfig(257, 16, 32), Target.wrap(tiny_model(vocab_size=257, hidden_size=16))).save(redrafter)
+    (eagle := base / "eagle").mkdir()
+    eagle_head(Target.wrap(tiny_model(vocab_size=257, hidden_size=16))).save(eagle)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         for each in (target, shallow(target, 1), Target.load(str(small))):
             path = CostStore().path(key := CostKey.of(each))
             path.parent.mkdir(parents=True, exist_ok=True)
             save_costs(measure(each, 1), key, path)
-        yield {"model": str(model), "small": str(small), "head": str(head)}
+        yield {
+            "model": str(model),
+            "small": str(small),
+            "head": str(head),
+            "redrafter": str(redrafter),
+            "eagle": str(eagle),
+        }
 
 
 def generate(*words: str) -> int:
@@ -74,9 +91,14 @@ def test_every_network_gives_the_same_text(
             "one network drafts for a text, and draft-model, early-exit are given; leave all but one out",
         ),
         (["--exit-layers", "1", "--head", "{head}"], "two drafters are called early-exit; leave one of them out"),
-        (["--exit-layers", "3"], "layers is 3; it must be between 1 and 2, the model's"),
+        (
+            ["--exit-layers", "2"],
+            "suffolk: --exit-layers is 2; it must be 1 or more, and fewer than the 2 of the model",
+        ),
         (["--head", "/nowhere"], "head /nowhere: config.json cannot be read (No such file or directory)"),
-        (["--head", "{small}"], "EAGLE head {small}: "),
+        (["--head", "{small}"], "suffolk: head {small}: it is a language model and no head; --draft-model takes it"),
+        (["--head", "{redrafter}"], "suffolk: head {redrafter}: the head's hidden size is 16, but the embedding of"),
+        (["--head", "{eagle}"], "suffolk: EAGLE head {eagle}: it has hidden states of 16 and 257 tokens, the target"),
         (["--draft-model", "/nowhere"], "model folder /nowhere does not exist"),
     ],
 )
@@ -90,11 +112,55 @@ def test_what_does_not_fit_is_one_line(
     assert captured.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("option", ["--model", "--head", "--draft-model", "--datastore"])
+@pytest.mark.parametrize("command", [["generate"], ["worker"], ["bench", "decode", "--prompts", "x"]])
+def test_names_that_are_empty_are_refused(command: list[str], option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([*command, option, ""])
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert f"argument {option}: it is empty; give a name or a folder" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [["generate"], ["worker"], ["bench", "decode"], ["bench", "batch"]])
+def test_help_shows_how_networks_draft(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([*command, "--help"])
+    examples = capsys.readouterr().out.partition("examples:")[2]
+    for option in ("--head HEAD_FOLDER", "--draft-model SMALLER_MODEL_FOLDER"):
+        assert f"suffolk {' '.join(command)} --model MODEL_FOLDER {option}" in examples
+
+
 def test_a_worker_has_its_own_drafters(folders: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert generate("--worker", "grpc://127.0.0.1:1", "--draft-model", folders["small"], PROMPT) == 2
     assert "--worker grpc://127.0.0.1:1 has its own drafters" in capsys.readouterr().err
     assert main(["worker", "--model", folders["model"], "--drafter", "draft-model"]) == 2
     assert "--drafter draft-model needs a model; add --draft-model MODEL" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["redrafter", "eagle"])
+def test_compiled_passes_and_what_they_cannot_do_are_refused_before_a_model_is_loaded(
+    folders: dict[str, str], kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["worker", "--model", "/nowhere", "--passes", "compiled", "--head", folders[kind]]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"suffolk: --passes compiled gives no hidden states, which drafter {kind} reads; leave its")
+    assert error.count("\n") == 1
+
+
+def test_drafters_that_read_hidden_states_are_known_by_name() -> None:
+    classes = (DraftModelDrafter, EarlyExitDrafter, RedrafterDrafter, EagleDrafter)
+    assert {each.name for each in classes} == MODELS.keys()
+    assert {each.name for each in classes if hasattr(each, "follow")} == set(READERS)
+
+
+@pytest.mark.parametrize("words", [["--exit-layers", "2"], ["--draft-model", "/nowhere"]])
+def test_networks_that_cannot_be_had_are_refused_before_passes_are_compiled(
+    folders: dict[str, str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["worker", "--model", folders["model"], "--slots", "1", "--passes", "compiled", *words]) == 2
+    assert "compiling" not in capsys.readouterr().err
 
 
 def test_a_draft_model_with_another_tokenizer_is_refused(folders: dict[str, str]) -> None:

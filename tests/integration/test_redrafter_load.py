@@ -132,17 +132,17 @@ BAD: list[tuple[Callable[[Path], Any], type[SuffolkError], str]] = [
     (
         lambda folder: change_tensors(folder, lambda tensors: tensors.update({"output.weight": torch.ones(97, 3)})),
         Corruption,
-        r"output.weight has shape \[97, 3\]; by its config.json it is \[97, 64\]",
+        r"output.weight has shape \[97, 3\], its config.json says \[97, 64\]",
     ),
     (
         lambda folder: change_tensors(folder, lambda tensors: tensors["blocks.0.bias"][3:].fill_(torch.nan)),
         Corruption,
-        "blocks.0.bias has values that are not finite",
+        "blocks.0.bias holds NaN or infinity",
     ),
     (
         lambda folder: change_tensors(folder, lambda tensors: tensors["output.weight"].fill_(torch.inf)),
         Corruption,
-        "output.weight has values that are not finite",
+        "output.weight holds NaN or infinity",
     ),
 ]
 
@@ -156,6 +156,7 @@ def test_a_bad_folder_is_refused_in_one_line(
     with pytest.raises(error, match=message) as caught:
         load_redrafter(folder, target)
     assert "\n" not in str(caught.value)
+    assert str(folder) in str(caught.value)
 
 
 def test_what_is_missing_in_apple_s_files_is_named_as_there(target: Target, tmp_path: Path) -> None:

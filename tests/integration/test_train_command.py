@@ -70,9 +70,16 @@ def test_a_trained_exit_drafts(place: Path, tmp_path: Path, capsys: pytest.Captu
     ("words", "head", "said"),
     [
         (["--head-option", "depth=2"], "early-exit", "head early-exit has no option depth; it has layers, width"),
-        (["--head-option", "layers=9"], "early-exit", "layers is 9; it must be between 1 and 2, the model's"),
+        (["--head-option", "layers=9"], "early-exit", "layers is 9; it must be 1 or more, and fewer than the 2 of"),
         ([], "medusa", "head 'medusa' is unknown; use "),
-        (["--window", "3"], "linear", "window is 3; it must be between 8"),
+        (["--window", "3"], "linear", "--window is 3; it must be between 8"),
+        (["--held-out", "2"], "linear", "--held-out is 2.0; it must be between 0 (none) and 0.5"),
+        (
+            ["--regenerate", "--max-new-tokens", "0"],
+            "linear",
+            "--max-new-tokens is 0; it must be between 1 and 1048576",
+        ),
+        (["--cache", "9999T"], "linear", "--cache is 10994016766132224; it must be between 0"),
         (["--cache", "lots"], "linear", "--cache 'lots' is no size; give bytes, such as 500M"),
         (["--temperature", "1"], "linear", "--temperature 1.0 is of answers by the model; add --regenerate"),
         (["--head-option", "x"], "linear", "--head-option 'x': write it as NAME=VALUE"),

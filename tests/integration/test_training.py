@@ -24,7 +24,7 @@ from serving.drafters.training.rows import Row
 from tests.drafters import alone
 from tests.linear_head import DEPTH, LinearHead, weights, write_corpus
 from tests.tiny_models import VOCAB, save_tiny, tiny_model, tiny_tokenizer
-from tests.training_runs import load, options, train
+from tests.training_runs import Listening, load, options, train
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +152,6 @@ def test_batches_count_by_their_tokens_when_they_are_added_up(model: str, tmp_pa
         ({"head": "medusa"}, "head 'medusa' is unknown; use .*linear"),
         ({"head_options": {"width": 3}}, "linear head: 'width' is unknown"),
         ({"window": 5000}, "window is 5000; model .* takes 4096 tokens"),
-        ({"held_out": 0.0001}, "held_out is 0.0001: that leaves none of 60 documents"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_and_leaves_nothing(
@@ -164,10 +163,31 @@ def test_what_cannot_be_trained_is_refused_and_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_share_that_would_hold_nothing_out_holds_out_one_document(model: str, corpus: str, tmp_path: Path) -> None:
+    listening = Listening()
+    found = train(options(model, corpus, tmp_path / "head", held_out=0.0001, steps=1), listening)
+    assert (found["corpus"]["documents"], found["corpus"]["held_out_documents"]) == (59, 1)
+    assert any("1 documents held out (0.0001 of 60 would be none); 1 steps" in note for note in listening.notes)
+
+
+@pytest.mark.parametrize("scaling", [{}, {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}])
+def test_a_window_beyond_the_model_is_refused_by_its_config_alone(
+    corpus: str, tmp_path: Path, scaling: dict[str, Any]
+) -> None:
+    """No weights and no tokenizer are there to be read."""
+    config = {"model_type": "llama", "max_position_embeddings": 2048} | scaling
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InvalidArgument, match="window is 2049; model .* takes 2048 tokens, so give that or less"):
+        run.train(options(str(tmp_path), corpus, tmp_path / "head", window=2049))
+    with pytest.raises(NotFound, match="model"):
+        run.train(options(str(tmp_path), corpus, tmp_path / "head", window=2048))
+
+
 @pytest.mark.parametrize(
     ("texts", "said"),
     [
         (["a", "bcd"], f"2 documents of fewer than {DEPTH + 2} tokens.*the longest has 3"),
+        (["abcdefgh"], "it is one document, so none can be held out"),
         ([], "nothing to learn from .no documents at all"),
     ],
 )

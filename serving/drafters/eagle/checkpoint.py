@@ -11,14 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
 from serving.decoding.target import Target
 from serving.drafters.eagle.config import EagleConfig, RopeScaling
-
-Tensors = dict[str, torch.Tensor]
+from serving.drafters.neural.weights import Tensors, read_tensors
 
 _PREFIXES = {
     "midlayer.": "layer.",
@@ -28,7 +25,6 @@ _PREFIXES = {
     "embed_tokens.weight": "embed_tokens",
 }
 _UNREADABLE = (
-    SafetensorError,
     pickle.UnpicklingError,
     zipfile.BadZipFile,
     RuntimeError,
@@ -39,7 +35,7 @@ _UNREADABLE = (
     LookupError,
     AttributeError,
 )
-"""What readers of weights raise for files that hold none."""
+"""What torch raises for files that hold no weights."""
 _COPIES = ("rotary_emb.inv_freq", "verifier_lm_head.weight", "verifier_norm.weight")
 """What some folders hold beside the head's own weights."""
 _UNKNOWN_PARTS = ("norm_before_fc", "fc_norm", "norm_output", "layernorms")
@@ -58,7 +54,7 @@ def read_checkpoint(folder: Path, target: Target) -> Checkpoint:
 
     Raises:
         NotFound: the folder, its config.json or its weights are missing.
-        Corruption: a file cannot be read, or a weight is not finite.
+        Corruption: a file cannot be read.
         InvalidArgument: a value of its config is out of its range.
         Unsupported: a part that heads of ours have not.
     """
@@ -72,9 +68,6 @@ def read_checkpoint(folder: Path, target: Target) -> Checkpoint:
         config = _foreign_config(values, tensors, target)
         _check_vocabulary(tensors, config)
         tensors = _without_target(tensors, config, target)
-    for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            raise Corruption(f"tensor {name} holds NaN or infinity; fetch or train the head again")
     return Checkpoint(config, tensors)
 
 
@@ -102,9 +95,9 @@ def _read_tensors(folder: Path) -> Tensors:
 
 
 def _read_file(file: Path) -> Tensors:
+    if file.suffix == ".safetensors":
+        return read_tensors(file)
     try:
-        if file.suffix == ".safetensors":
-            return load_file(file)
         found = torch.load(file, map_location="cpu", weights_only=True)
     except _UNREADABLE as error:
         line = (str(error).splitlines() or [type(error).__name__])[0]

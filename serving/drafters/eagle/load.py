@@ -17,6 +17,7 @@ from serving.drafters.eagle.loss import causal
 from serving.drafters.eagle.model import EagleHead
 from serving.drafters.eagle.target_ends import TargetEnds
 from serving.drafters.neural.canary import check_fit
+from serving.drafters.neural.weights import fit
 
 
 def load_eagle(
@@ -109,15 +110,10 @@ def _build(folder: Path, target: Target) -> EagleHead:
         if "embed_tokens" in tensors:
             head.embed_tokens = torch.empty(config.vocab_size, config.hidden_size)
     expected = head.state_dict()
-    if missing := sorted(expected.keys() - tensors.keys()):
-        raise Unsupported(f"tensor {missing[0]} is missing; use a complete EAGLE head of version 1, 2 or 3")
     if unexpected := sorted(tensors.keys() - expected.keys()):
         raise Unsupported(f"tensor {unexpected[0]} is unexpected; heads with this part cannot be read")
+    tensors = fit(tensors, expected)
     for name, tensor in expected.items():
-        if tensors[name].shape != tensor.shape:
-            raise Unsupported(
-                f"tensor {name} has shape {list(tensors[name].shape)}, its config says {list(tensor.shape)}; fetch both again"
-            )
         kind = target.dtype if tensor.is_floating_point() else tensor.dtype
         tensors[name] = tensors[name].to(target.device, kind, copy=True)  # out of the file's own memory
     head.load_state_dict(tensors, assign=True)

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from datastore.errors import InvalidArgument, Unsupported
+from serving.decoding.checks import number
 from serving.drafters.eagle.acceptance import acceptance
 from serving.drafters.eagle.config import EagleConfig
 from serving.drafters.eagle.layer import Attend, EagleLayer
@@ -44,10 +45,10 @@ class EagleHead(torch.nn.Module):
         super().__init__()
         if (config.hidden_size, config.vocab_size) != (ends.hidden_size, ends.vocab_size):
             raise Unsupported(
-                f"EAGLE head: it has hidden states of {config.hidden_size} and {config.vocab_size} tokens, the target has "
+                f"it has hidden states of {config.hidden_size} and {config.vocab_size} tokens, the target has "
                 f"{ends.hidden_size} and {ends.vocab_size}; use a head that was trained for this target"
             )
-        if not 0 <= noise <= 10:
+        if not 0 <= number("noise", noise) <= 10:
             raise InvalidArgument(f"noise is {noise}; it must be between 0 and 10")
         self.config, self.layers, self.noise = config, config.layers, noise
         self._ends = ends

@@ -14,7 +14,7 @@ from torch.func import functional_call
 from datastore.errors import Unsupported
 from serving.decoding.target import Target
 from serving.drafters.early_exit.config import ExitConfig
-from serving.drafters.early_exit.shallow import find_layers, require_layers
+from serving.drafters.early_exit.shallow import find_layers
 from serving.drafters.training.head import Batch, HeadLoss
 
 _NORMS = ("norm", "ln_f", "final_layer_norm", "final_layernorm")
@@ -25,14 +25,10 @@ class ExitHead(nn.Module):
     ``TrainableHead``."""
 
     def __init__(self, target: Target, config: ExitConfig) -> None:
-        """Raises InvalidArgument if the target has fewer layers, Unsupported if its hidden size is another, or if more than a norm
-        and a linear layer follows its layers."""
+        """Raises Unsupported if the target has other layers, another hidden size or vocabulary, or if more than a norm and a
+        linear layer follows its layers."""
         super().__init__()
-        require_layers(target, config.layers)
-        if config.hidden_size != _hidden_size(target):
-            raise Unsupported(
-                f"the exit is for hidden states of {config.hidden_size}; model {target.name} has {_hidden_size(target)}"
-            )
+        _require_fit(config, target)
         self.config = config
         self.layers = (config.layers,)
         self.norm = nn.RMSNorm(config.hidden_size, 1e-6)
@@ -73,6 +69,12 @@ class ExitHead(nn.Module):
         )
 
 
+def new_head(target: Target, layers: int, width: int) -> ExitHead:
+    """An exit to be trained behind the first ``layers`` of the target's, with a layer of ``width``. Raises InvalidArgument if they
+    are none or all; else as ``ExitHead``."""
+    return ExitHead(target, ExitConfig(layers, width, target.layers, _hidden_size(target), target.vocab_size))
+
+
 class ExitLayer(nn.Module):
     """A layer of the target with an exit behind it; for all else it is that layer."""
 
@@ -89,6 +91,16 @@ class ExitLayer(nn.Module):
     def forward(self, *args: Any, **options: Any) -> Any:
         output = self.layer(*args, **options)
         return (self.head(output[0]), *output[1:]) if isinstance(output, tuple) else self.head(output)
+
+
+def _require_fit(config: ExitConfig, target: Target) -> None:
+    wanted = (config.target_layers, config.hidden_size, config.vocab_size)
+    found = (target.layers, _hidden_size(target), target.vocab_size)
+    if wanted != found:
+        raise Unsupported(
+            f"the exit is for a model of {wanted[0]} layers, hidden size {wanted[1]} and {wanted[2]} tokens; model {target.name} "
+            f"has {found[0]}, {found[1]} and {found[2]}; use a head that was trained for this model"
+        )
 
 
 def _hidden_size(target: Target) -> int:

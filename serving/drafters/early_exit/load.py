@@ -8,7 +8,8 @@ from serving.decoding.target import Target
 from serving.drafters.early_exit.config import ExitConfig
 from serving.drafters.early_exit.head import ExitHead, ExitLayer
 from serving.drafters.early_exit.shallow import shallow
-from serving.drafters.neural.weights import load_weights
+from serving.drafters.neural.head_folder import naming
+from serving.drafters.neural.weights import FILE, fit, read_tensors
 
 
 def load_exit(folder: Path, target: Target) -> Target:
@@ -19,8 +20,9 @@ def load_exit(folder: Path, target: Target) -> Target:
         Corruption: config or weights are damaged, or do not belong together.
         Unsupported: the exit is for another model.
     """
-    head = ExitHead(target, ExitConfig.load(folder))
-    load_weights(head, folder)
+    with naming(folder):
+        head = ExitHead(target, ExitConfig.load(folder))
+        head.load_state_dict(fit(read_tensors(folder / FILE), head.state_dict()))
     return with_exit(target, head)
 
 

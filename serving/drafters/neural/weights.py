@@ -2,46 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import nn
 
 from datastore.errors import Corruption, NotFound
 
 FILE = "model.safetensors"
+Tensors = dict[str, torch.Tensor]
 
 
-def load_weights(head: nn.Module, folder: Path) -> None:
-    """Fill ``head`` with the tensors of the folder's model.safetensors.
+def read_tensors(path: Path) -> Tensors:
+    """All tensors of a safetensors file, on the CPU.
 
     Raises:
         NotFound: there is no such file.
-        Corruption: it is damaged, lacks a tensor or has another, or one has another shape or values that are no numbers.
+        Corruption: it is damaged.
     """
-    path = folder / FILE
     if not path.is_file():
-        raise NotFound(f"head {folder}: {FILE} is missing; name a trained head's folder")
+        raise NotFound(f"{path} does not exist; a head needs its weights there")
     try:
-        tensors = load_file(path)
+        return load_file(path)
     except SafetensorError as error:
-        raise Corruption(f"{path} is damaged ({error}); fetch or train it again") from error
-    fill(head, tensors, str(path))
+        raise Corruption(f"{path}: its weights are damaged ({error}); fetch or train the head again") from error
 
 
-def fill(head: nn.Module, tensors: dict[str, torch.Tensor], source: str) -> None:
-    """Fill ``head`` with ``tensors``, by name. Raises Corruption as ``load_weights``."""
-    own = head.state_dict()
-    for name in sorted(own.keys() | tensors.keys()):
+def fit(tensors: Tensors, wanted: Mapping[str, torch.Tensor], names: Mapping[str, str] | None = None) -> Tensors:
+    """``tensors`` by the names of ``wanted``, a head's ``state_dict``, whose shapes alone are read.
+
+    ``names``: what each of these is called in ``tensors``; None if they are called the same.
+
+    Raises:
+        Corruption: one is missing, unexpected, of another shape than wanted, or has values that are not finite.
+    """
+    called = {name: name for name in wanted} if names is None else names
+    for own, name in called.items():
         if name not in tensors:
-            raise Corruption(f"{source}: tensor {name} is missing; the head is not whole")
-        if name not in own:
-            raise Corruption(f"{source}: tensor {name} belongs to no part of the head that its config describes")
-        found, expected = tensors[name], own[name]
-        if found.shape != expected.shape:
-            raise Corruption(f"{source}: {name} has shape {list(found.shape)}; its config says {list(expected.shape)}")
-        if found.is_floating_point() and not bool(found.isfinite().all()):
-            raise Corruption(f"{source}: {name} has values that are no numbers (NaN or infinity); train the head again")
-    head.load_state_dict(tensors)
+            raise Corruption(f"tensor {name} is missing; its config.json asks for it, so fetch or train the head again")
+        found, shape = list(tensors[name].shape), list(wanted[own].shape)
+        if found != shape:
+            raise Corruption(f"tensor {name} has shape {found}, its config.json says {shape}; fetch both again")
+    for name in sorted(tensors.keys() - set(called.values())):
+        raise Corruption(
+            f"tensor {name} is unexpected; its config.json asks for none of that name, so fetch both again"
+        )
+    for name, tensor in tensors.items():
+        if not bool(tensor.isfinite().all()):
+            raise Corruption(f"tensor {name} holds NaN or infinity; fetch or train the head again")
+    return {own: tensors[name] for own, name in called.items()}

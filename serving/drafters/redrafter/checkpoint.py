@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
+from serving.drafters.neural.weights import FILE, fit, read_tensors
 from serving.drafters.redrafter.config import FORMAT, RedrafterConfig
 
 APPLE_TYPE = "recurrent_drafting_drafter"
-_CONFIG, _WEIGHTS = "config.json", "model.safetensors"
+_CONFIG = "config.json"
 _APPLE_KEYS = {
     "vocab_size": "vocab_size",
     "hidden_size": "hidden_size",
@@ -39,37 +39,18 @@ class Checkpoint:
     """What a folder holds.
 
     Attributes:
-        path: the file of the weights.
         config: the head's shape.
         tensors: on the CPU, named as in the file; ``apple``: whether they are Apple's.
     """
 
-    path: Path
     config: RedrafterConfig
     tensors: dict[str, torch.Tensor]
     apple: bool
 
     def fit(self, wanted: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """The tensors by the names of ``wanted``, a head's ``state_dict``.
-
-        Raises:
-            Corruption: one is missing, unexpected, of another shape than wanted, or has values that are not finite.
-        """
+        """The tensors by the names of ``wanted``, a head's ``state_dict``. Raises as ``weights.fit``."""
         names = {name: _apple_name(name, self.config.blocks) if self.apple else name for name in wanted}
-        for own, name in names.items():
-            if name not in self.tensors:
-                raise Corruption(f"{self.path}: tensor {name} is missing; its config.json asks for it")
-            found, shape = list(self.tensors[name].shape), list(wanted[own].shape)
-            if found != shape:
-                raise Corruption(f"{self.path}: tensor {name} has shape {found}; by its config.json it is {shape}")
-        for name, tensor in self.tensors.items():
-            if name not in names.values():
-                raise Corruption(
-                    f"{self.path}: tensor {name} is unexpected; its config.json asks for none of that name"
-                )
-            if not bool(tensor.isfinite().all()):
-                raise Corruption(f"{self.path}: tensor {name} has values that are not finite; train or fetch it again")
-        return {own: self.tensors[name] for own, name in names.items()}
+        return fit(self.tensors, wanted, names)
 
 
 def write_checkpoint(folder: Path, config: RedrafterConfig, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -77,7 +58,7 @@ def write_checkpoint(folder: Path, config: RedrafterConfig, tensors: Mapping[str
     if not folder.is_dir():
         raise NotFound(f"folder {folder} does not exist; make it first")
     (folder / _CONFIG).write_text(json.dumps(config.to_json(), indent=2) + "\n")
-    save_file({name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}, folder / _WEIGHTS)
+    save_file({name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}, folder / FILE)
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -100,7 +81,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         config = _apple_config(values) if apple else RedrafterConfig.from_json(values)
     except InvalidArgument as error:
         raise Corruption(f"{path}: {error}") from error
-    return Checkpoint(folder / _WEIGHTS, config, _read_tensors(folder / _WEIGHTS), apple)
+    return Checkpoint(config, read_tensors(folder / FILE), apple)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -113,15 +94,6 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise Corruption(f"{path}: it holds a {type(values).__name__}, no object; write or fetch it again")
     return values
-
-
-def _read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    if not path.is_file():
-        raise NotFound(f"{path} does not exist; a head needs its weights in this one file")
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise Corruption(f"{path}: its weights are damaged ({error}); fetch them again") from error
 
 
 def _apple_config(values: Mapping[str, Any]) -> RedrafterConfig:

@@ -11,6 +11,7 @@ from serving.decoding.memory import memory_guard
 from serving.decoding.row_linear import accelerate
 from serving.decoding.target import Target
 from serving.drafters.neural.canary import check_fit
+from serving.drafters.neural.head_folder import naming
 from serving.drafters.redrafter.checkpoint import read_checkpoint
 from serving.drafters.redrafter.config import BeamConfig, LossConfig
 from serving.drafters.redrafter.drafter import RedrafterDrafter
@@ -50,7 +51,7 @@ def load_head(
         ResourceExhausted: no memory for it.
     """
     path = Path(folder).expanduser()
-    with memory_guard(f"head {path}"):
+    with naming(path), memory_guard(f"head {path}"):
         checkpoint = read_checkpoint(path)
         head = RedrafterHead(checkpoint.config, target, dtype, loss)
         head.load_state_dict(checkpoint.fit(head.state_dict()))

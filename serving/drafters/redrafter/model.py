@@ -134,12 +134,12 @@ def _require_fit(config: RedrafterConfig, target: Target, embedding: Any, output
     for name, width in widths.items():
         if width != config.hidden_size:
             raise Unsupported(
-                f"head: its hidden size is {config.hidden_size}, but the {name} of model {target.name} has {width}; "
+                f"the head's hidden size is {config.hidden_size}, but the {name} of model {target.name} has {width}; "
                 "use a head trained for this model"
             )
     sizes = {target.vocab_size, output.weight.shape[0]}
     if config.vocab_size not in sizes:
         raise Unsupported(
-            f"head: its vocabulary has {config.vocab_size} tokens, that of model {target.name} has {target.vocab_size}; "
+            f"the head's vocabulary has {config.vocab_size} tokens, that of model {target.name} has {target.vocab_size}; "
             "use a head trained for this model"
         )

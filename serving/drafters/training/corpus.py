@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datastore.errors import InvalidArgument
+from serving.drafters.training.advice import nothing_to_learn
 from serving.drafters.training.documents import Document, is_held_out
 from serving.drafters.training.options import TrainOptions
 
@@ -71,28 +72,27 @@ def make_corpus(documents: Iterable[Document], options: TrainOptions, depth: int
     needed = depth + AHEAD
     if options.window < needed:
         raise InvalidArgument(f"window is {options.window}; a head of depth {depth} needs {needed} tokens or more")
-    sides: tuple[list[Window], list[Window]] = [], []
-    used = [0, 0]
+    used: list[tuple[bytes, list[Window]]] = []
     longest = 0
     for document in documents:
         longest = max(longest, len(document.tokens))
-        side = int(is_held_out(document.key, options.held_out))
         windows = list(cut(document, options.window, needed))
         if not windows:
             short = len(document.tokens) < needed
             skipped[f"documents of fewer than {needed} tokens" if short else "documents in which nothing counts"] += 1
             continue
-        used[side] += 1
-        sides[side].extend(windows)
-    training, held_out = sides
-    if not training and not held_out:
-        raise InvalidArgument(_nothing(options, needed, longest, skipped))
-    _require_both(options, used)
+        used.append((document.key, windows))
+    if not used:
+        raise InvalidArgument(nothing_to_learn(options, needed, longest, skipped))
+    chosen = _choose_held_out({key for key, _ in used}, options)
+    training = [window for key, windows in used if key not in chosen for window in windows]
+    held_out = [window for key, windows in used if key in chosen for window in windows]
+    held_out_documents = sum(key in chosen for key, _ in used)
     return Corpus(
         training=tuple(training),
         held_out=tuple(held_out),
-        documents=used[0],
-        held_out_documents=used[1],
+        documents=len(used) - held_out_documents,
+        held_out_documents=held_out_documents,
         tokens=sum(len(window.tokens) for window in training),
         counted=sum(int(window.counted.sum()) for window in training),
         skipped=skipped,
@@ -109,22 +109,15 @@ def cut(document: Document, size: int, needed: int) -> Iterator[Window]:
             yield window
 
 
-def _require_both(options: TrainOptions, used: list[int]) -> None:
-    total = sum(used)
-    if not used[0]:
+def _choose_held_out(keys: set[bytes], options: TrainOptions) -> set[bytes]:
+    """The keys of the documents that are not trained on: the lowest share of all that there could be; at least the lowest that
+    there is, and never the highest. Raises InvalidArgument: there is only one."""
+    if not options.held_out:
+        return set()
+    if len(keys) == 1:
         raise InvalidArgument(
-            f"held_out is {options.held_out}: that takes all {total} documents of the corpus; give more text, or a smaller share"
+            f"corpus {' '.join(options.corpora)}: it is one document, so none can be held out to measure with; give more text, or "
+            "held_out 0 to train without a measure"
         )
-    if options.held_out and not used[1]:
-        raise InvalidArgument(
-            f"held_out is {options.held_out}: that leaves none of {total} documents to measure with; give more text, a larger "
-            "share, or 0 to train without a measure"
-        )
-
-
-def _nothing(options: TrainOptions, needed: int, longest: int, skipped: Counter[str]) -> str:
-    reasons = ", ".join(f"{count} {reason}" for reason, count in skipped.items() if count) or "no documents at all"
-    return (
-        f"corpus {' '.join(options.corpora)}: nothing to learn from ({reasons}); a document needs {needed} tokens, two more than "
-        f"the head's depth, and the longest has {longest}; give longer texts"
-    )
+    share = {key for key in keys if is_held_out(key, options.held_out)}
+    return (share | {min(keys)}) - {max(keys)}

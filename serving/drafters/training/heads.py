@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from datastore.errors import InvalidArgument
 from serving.decoding.target import Target
 from serving.drafters.training.evaluation import evaluation_mode
 from serving.drafters.training.head import Batch, TrainableHead
+from serving.drafters.training.head_options import require_known
 
 HeadMaker = Callable[[Target, Mapping[str, Any]], TrainableHead]
 """(the target, the head's own settings) -> a head with fresh weights on the target's device. It refuses settings that it does not
@@ -20,13 +21,12 @@ know, and imports what it needs when it is called."""
 def make_exit(target: Target, options: Mapping[str, Any]) -> TrainableHead:
     """An exit behind the layer that the option ``layers`` names, by default the middle one; ``width`` of its own layer, by default
     the target's hidden size."""
-    from serving.drafters.early_exit.config import ExitConfig
-    from serving.drafters.early_exit.head import ExitHead
+    from serving.drafters.early_exit.head import new_head
 
-    require_known("early-exit", options, ("layers", "width"))
+    require_known("early-exit", options)
     hidden = int(target.model.config.get_text_config(decoder=True).hidden_size)
     middle = max(1, target.layers // 2)
-    return ExitHead(target, ExitConfig(options.get("layers", middle), hidden, options.get("width", hidden)))
+    return new_head(target, options.get("layers", middle), options.get("width", hidden))
 
 
 def make_redrafter(target: Target, options: Mapping[str, Any]) -> TrainableHead:
@@ -36,7 +36,7 @@ def make_redrafter(target: Target, options: Mapping[str, Any]) -> TrainableHead:
     from serving.drafters.redrafter.model import RedrafterHead
 
     shape = ("exit_dim", "blocks", "initial_state", "output", "recurrent")
-    require_known("redrafter", options, (*shape, "tokens", "distillation"))
+    require_known("redrafter", options)
     hidden = int(target.model.config.get_text_config(decoder=True).hidden_size)
     chosen: dict[str, Any] = {"exit_dim": 2 * hidden, "output": "target"} | {
         name: options[name] for name in shape if name in options
@@ -51,12 +51,12 @@ def make_eagle(target: Target, options: Mapping[str, Any]) -> TrainableHead:
     """A head of EAGLE-1, shaped as the target's layers; ``noise`` on its features while it is trained."""
     from serving.drafters.eagle.load import new_head
 
-    require_known("eagle", options, ("noise",))
+    require_known("eagle", options)
     return new_head(target, **options)
 
 
 HEADS: dict[str, HeadMaker] = {"early-exit": make_exit, "redrafter": make_redrafter, "eagle": make_eagle}
-"""Name -> how such a head is made. A new kind is one more line."""
+"""Name -> how such a head is made. A new kind is one more line, and one in ``HEAD_OPTIONS``."""
 
 _PROBED_TOKENS = 128
 
@@ -66,13 +66,6 @@ def head_maker(name: str) -> HeadMaker:
     if name not in HEADS:
         raise InvalidArgument(f"head {name!r} is unknown; use {', '.join(sorted(HEADS)) or 'none: there are none yet'}")
     return HEADS[name]
-
-
-def require_known(name: str, options: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Raises InvalidArgument if there are ``options`` that a head of that name has not."""
-    unknown = sorted(options.keys() - set(known))
-    if unknown:
-        raise InvalidArgument(f"head {name} has no option {unknown[0]}; it has {', '.join(known)}")
 
 
 def draft_depth(head: TrainableHead, target: Target) -> int:

@@ -94,7 +94,8 @@ class TrainOptions:
         dtype, device: of the target, as in ``Target.load``. ``threads``: of the CPU, for the record; None: torch's choice.
         seed: of the head's first weights, the order of windows, noise in training, and regeneration; 0..2^63-1.
         held_out: share of documents that are never trained on and measure the head; 0..0.5. They are chosen by a hash of their
-            content, so that copies of a document are all on one side, whatever the seed and the order.
+            content, so that copies of a document are all on one side, whatever the seed and the order. Above 0 it is at least the
+            document whose hash is the smallest, and never all.
         evaluate_every, save_every: steps between two evaluations, and two checkpoints; 1 or more.
         evaluate_windows: how many held-out windows an evaluation sees at most.
         cache_bytes: the target's hidden states are kept on disk, up to so many bytes; 0: computed anew in each pass.

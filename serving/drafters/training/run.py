@@ -12,7 +12,7 @@ import torch
 
 from build_index.inputs import Inputs
 from datastore.errors import InvalidArgument
-from serving.decoding.target import Target
+from serving.decoding.target import Target, read_context_length
 from serving.drafters.training.card import describe, write_card
 from serving.drafters.training.corpus import Corpus, make_corpus
 from serving.drafters.training.documents import Document, encode_row
@@ -45,8 +45,8 @@ def train(
     then, bit for bit, that of a run that was not.
 
     Args:
-        load: gives the target, which is frozen here. Its linear layers must be torch's own (``accelerate=False``), for gradients
-            may go through the output layer.
+        load: gives the target, of the model that ``options`` name; it is frozen here. Its linear layers must be torch's own
+            (``accelerate=False``), for gradients may go through the output layer.
 
     Raises:
         SuffolkError: a file, setting or folder cannot be used; the message says what to do.
@@ -54,22 +54,19 @@ def train(
     """
     show = progress or SilentProgress()
     maker = head_maker(options.head)
+    _require_window(options)
     inputs = find_corpus(options)
     files = describe_files(inputs)
     settings = options.to_dict() | {"data": [asdict(file) for file in files]}
     with open_workspace(options.output, settings, resume) as workspace, torch.random.fork_rng():
         target = load(options)
-        if target.context_length is not None and options.window > target.context_length:
-            raise InvalidArgument(
-                f"window is {options.window}; model {target.name} takes {target.context_length} tokens, so give that or less"
-            )
         target.model.requires_grad_(False)
         torch.manual_seed(options.seed)
         head = maker(target, options.head_options)
         depth = draft_depth(head, target)
         corpus = _read_corpus(options, inputs, target, depth, workspace, show)
         trainer = _trainer(head, target, corpus, options, workspace, show)
-        show.note(_plan(corpus, trainer, depth))
+        show.note(_plan(corpus, trainer, depth, options.held_out))
         try:
             trainer.run()
             found = describe(options, files, corpus, trainer.curve, sum(each.numel() for each in head.parameters()))
@@ -83,6 +80,15 @@ def train(
             )
             raise
         return found
+
+
+def _require_window(options: TrainOptions) -> None:
+    """Raises InvalidArgument if the model takes fewer tokens: by its config alone, before anything large is read."""
+    limit = read_context_length(options.model)
+    if limit is not None and options.window > limit:
+        raise InvalidArgument(
+            f"window is {options.window}; model {options.model} takes {limit} tokens, so give that or less"
+        )
 
 
 def _read_corpus(
@@ -144,10 +150,13 @@ def _trainer(
     return trainer
 
 
-def _plan(corpus: Corpus, trainer: Trainer, depth: int) -> str:
+def _plan(corpus: Corpus, trainer: Trainer, depth: int, share: float) -> str:
+    total = corpus.documents + corpus.held_out_documents
     left_out = ", ".join(f"{count:,} {reason}" for reason, count in corpus.skipped.items() if count)
     return (
         f"{corpus.documents:,} documents, {len(corpus.training):,} windows, {corpus.tokens:,} tokens ({corpus.counted:,} count), "
-        f"{corpus.held_out_documents:,} documents held out; {trainer.steps:,} steps, depth {depth}"
+        f"{corpus.held_out_documents:,} documents held out"
+        + (f" ({share:g} of {total} would be none)" if 0 < share * total < 1 else "")
+        + f"; {trainer.steps:,} steps, depth {depth}"
         + (f"; left out: {left_out}" if left_out else "")
     )

@@ -142,7 +142,7 @@ def _require_same(workspace: Workspace, settings: Mapping[str, Any]) -> None:
         fixed = name not in CHANGEABLE if workspace.checkpoint.exists() else name in ANSWERING
         if fixed and before.get(name) != now.get(name):
             raise InvalidArgument(
-                f"{name.replace('_', ' ')}: {_short(now.get(name))} now, and {_short(before.get(name))} in the run to resume in "
+                f"{name}: {_short(now.get(name))} now, and {_short(before.get(name))} in the run to resume in "
                 f"{workspace.folder}; give the same, or remove that folder to start again"
             )
 

@@ -29,7 +29,7 @@ MEASUREMENTS = {
     "build": "throughput and memory of building, and of sorting alone",
     "memory": "a datastore larger than memory: cold start, latency, page faults",
 }
-"""Name -> one line of help. Each is a module here with ``EXAMPLE``, ``add_arguments(parser)`` and ``run(args) -> int``."""
+"""Name -> one line of help. Each is a module here with ``EXAMPLES``, ``add_arguments(parser)`` and ``run(args) -> int``."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             name,
             help=summary,
             description=module.__doc__,
-            epilog=f"example:\n  suffolk bench {name} {module.EXAMPLE}",
+            epilog="\n".join(["examples:", *(f"  suffolk bench {name} {words}" for words in module.EXAMPLES)]),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(measurement)

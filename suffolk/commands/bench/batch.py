@@ -7,7 +7,11 @@ import sys
 
 from suffolk.commands.bench import decode
 
-EXAMPLE = "--model MODEL_FOLDER --datastore STORE --prompts prompts/ --batches 1 2 4 8 16 --json batch.json"
+EXAMPLES = (
+    "--model MODEL_FOLDER --datastore STORE --prompts prompts/ --batches 1 2 4 8 16 --json batch.json",
+    "--model MODEL_FOLDER --head HEAD_FOLDER --prompts prompts/ --json batch.json",
+    "--model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --prompts prompts/ --json batch.json",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

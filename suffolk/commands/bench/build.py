@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-EXAMPLE = "--tokenizer MODEL_FOLDER src/ --json build.json"
+EXAMPLES = ("--tokenizer MODEL_FOLDER src/ --json build.json",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-EXAMPLE = "STORE --lengths 1 2 4 8 --json counts.json"
+EXAMPLES = ("STORE --lengths 1 2 4 8 --json counts.json",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,21 +7,30 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from suffolk.commands.filled import filled
 from suffolk.commands.model_options import add_model_drafters, read_model_sources
 
 if TYPE_CHECKING:
     from benchmarks.decoding_options import DecodingOptions
 
-EXAMPLE = "--model MODEL_FOLDER --datastore STORE --prompts prompts/ --limit 10 --json decode.json"
+EXAMPLES = (
+    "--model MODEL_FOLDER --datastore STORE --prompts prompts/ --limit 10 --json decode.json",
+    "--model MODEL_FOLDER --head HEAD_FOLDER --prompts prompts/ --json decode.json",
+    "--model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --prompts prompts/ --json decode.json",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare its options."""
-    parser.add_argument("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
+    parser.add_argument(
+        "--model", type=filled, required=True, help="model folder in the Hugging Face layout, or hub name"
+    )
     parser.add_argument(
         "--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files, or folders of them"
     )
-    parser.add_argument("--datastore", metavar="STORE", help="folder of a datastore, or grpc://HOST:PORT/NAME")
+    parser.add_argument(
+        "--datastore", type=filled, metavar="STORE", help="folder of a datastore, or grpc://HOST:PORT/NAME"
+    )
     add_model_drafters(parser)
     parser.add_argument(
         "--drafters",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from datastore.datastore import RESIDENCIES
 
-EXAMPLE = "STORE --limits 1 0.5 0.2 --json memory.json"
+EXAMPLES = ("STORE --limits 1 0.5 0.2 --json memory.json",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

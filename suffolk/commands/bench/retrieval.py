@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-EXAMPLE = "STORE --against draftretriever --grpc --json retrieval.json"
+EXAMPLES = ("STORE --against draftretriever --grpc --json retrieval.json",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
