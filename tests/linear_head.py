@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,9 @@ class LinearHead(torch.nn.Module):
         )  # a tuple: no parts of ours
         width = self._shared[0].weight.shape[1]
         self.maps = torch.nn.ModuleList(torch.nn.Linear(2 * width, width, dtype=target.dtype) for _ in range(DEPTH))
+
+    def start(self, batches: Iterator[Batch]) -> None:
+        pass
 
     def losses(self, batch: Batch) -> HeadLoss:
         embed, output = self._shared

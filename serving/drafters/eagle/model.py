@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -14,6 +15,7 @@ from serving.drafters.eagle.acceptance import acceptance
 from serving.drafters.eagle.config import EagleConfig
 from serving.drafters.eagle.layer import Attend, EagleLayer
 from serving.drafters.eagle.loss import head_loss
+from serving.drafters.eagle.start import start_linear
 from serving.drafters.eagle.target_ends import TargetEnds
 from serving.drafters.training.head import Batch, HeadLoss
 
@@ -70,6 +72,10 @@ class EagleHead(torch.nn.Module):
             return features[..., 0, :]
         return self.fc(features.flatten(-2))  # type: ignore[no-any-return]
 
+    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        """float[..., hidden], by the head's own embedding or the target's."""
+        return self._ends.embed(tokens) if self.embed_tokens is None else self.embed_tokens[tokens]
+
     def step(self, tokens: torch.Tensor, hidden: torch.Tensor, positions: torch.Tensor, attend: Attend) -> torch.Tensor:
         """The states float[b, q, hidden] of pairs.
 
@@ -78,8 +84,7 @@ class EagleHead(torch.nn.Module):
             hidden: float[b, q, hidden], what ``fuse`` gave, or states of pairs before.
             attend: tells the rows what they see.
         """
-        own = self.embed_tokens
-        embedded = (self._ends.embed(tokens) if own is None else own[tokens]).to(hidden.dtype)
+        embedded = self.embed(tokens).to(hidden.dtype)
         if self.config.version == 1:
             hidden = self.fc(torch.cat([embedded, hidden], -1))
             return self.layer(hidden, None, positions, attend)  # type: ignore[no-any-return]
@@ -100,6 +105,12 @@ class EagleHead(torch.nn.Module):
     def target_ids(self) -> torch.Tensor:
         """int64[draft_vocab_size], the target's id of each draft id."""
         return torch.arange(len(self.d2t), device=self.d2t.device) + self.d2t
+
+    def start(self, batches: Iterator[Batch]) -> None:
+        """The best linear map from a pair to the next hidden state, behind which the layer adds nothing yet. It hits about as often
+        as a thousand steps of training from random weights do."""
+        if self.config.version == 1:
+            start_linear(self, batches)
 
     def losses(self, batch: Batch) -> HeadLoss:
         """As ``TrainableHead.losses``; acceptance for depths 1..5, or in training mode for the first.

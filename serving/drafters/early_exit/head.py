@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,9 @@ class ExitHead(nn.Module):
         own = hidden.to(self.inner.weight.dtype)
         block: torch.Tensor = self.outer(F.silu(self.inner(self.norm(own))))
         return (own + block).to(hidden.dtype)
+
+    def start(self, batches: Iterator[Batch]) -> None:
+        """Nothing: it begins as the identity."""
 
     def losses(self, batch: Batch) -> HeadLoss:
         """Cross-entropy of the token behind each. See ``TrainableHead``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from serving.decoding.target import Target
 from serving.drafters.redrafter.checkpoint import write_checkpoint
 from serving.drafters.redrafter.config import LossConfig, RedrafterConfig
 from serving.drafters.redrafter.loss import head_loss
+from serving.drafters.redrafter.start import start_linear
 from serving.drafters.training.head import Batch, HeadLoss
 
 
@@ -113,6 +115,18 @@ class RedrafterHead(torch.nn.Module):
             return layer(features)[..., : self.vocab_size]  # type: ignore[no-any-return]
         bias = None if layer.bias is None else layer.bias.detach()
         return F.linear(features, layer.weight.detach(), bias)[..., : self.vocab_size]
+
+    def start(self, batches: Iterator[Batch]) -> None:
+        """See ``start.py``."""
+        start_linear(self, batches, self.loss.tokens)
+
+    def embedding_size(self) -> float:
+        """Standard deviation of the target's embedding, over a part of the vocabulary."""
+        return max(float(self._target[0].weight[:4096].float().std()), 1e-6)
+
+    def target_weight(self) -> torch.Tensor:
+        """float[vocab, hidden], of the target's output layer."""
+        return self._target[1].weight[: self.vocab_size].detach()  # type: ignore[no-any-return]
 
     def losses(self, batch: Batch) -> HeadLoss:
         """See ``loss.py``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -62,6 +62,10 @@ class TrainableHead(Protocol):
     @property
     def layers(self) -> tuple[int, ...]:
         """Whose hidden states of the target it reads, as in ``FeatureDrafter``; an attribute will do."""
+        ...
+
+    def start(self, batches: Iterator[Batch]) -> None:
+        """Set the first weights by what some text shows; takes as many ``batches`` as it needs, which may be none."""
         ...
 
     def losses(self, batch: Batch) -> HeadLoss:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from serving.drafters.training.corpus import Corpus
 from serving.drafters.training.curve import Point, percentages
 from serving.drafters.training.evaluation import evaluate
 from serving.drafters.training.features import FeatureSource
-from serving.drafters.training.head import TrainableHead
+from serving.drafters.training.head import Batch, TrainableHead
 from serving.drafters.training.interrupts import Interrupts
 from serving.drafters.training.options import TrainOptions
 from serving.drafters.training.order import batches_of
@@ -79,6 +80,8 @@ class Trainer:
         """
         with Interrupts() as interrupts, memory_guard("training", _SMALLER):
             if not self.curve:
+                with torch.no_grad():
+                    self._head.start(self._first_batches(interrupts))
                 self._measure()
             while self.step < self.steps:
                 random = RandomState.take(self._device)
@@ -109,6 +112,16 @@ class Trainer:
         }
         save_checkpoint(self._checkpoint, self._parameters, self._optimizer, random, facts)
         self._progress.note(f"saved a checkpoint after step {self.step}")
+
+    def _first_batches(self, interrupts: Interrupts) -> Iterator[Batch]:
+        """Those of the first pass over the text, and no more."""
+        options, windows = self._options, len(self._corpus.training)
+        for step in range(math.ceil(windows / options.batch)):
+            for numbers in batches_of(step, windows, options.batch, 1, options.seed):
+                if interrupts.wanted:
+                    raise KeyboardInterrupt
+                self._progress.advance("starting", step * options.batch / windows, "first weights")
+                yield self._source.batch(numbers)
 
     def _train_step(self, interrupts: Interrupts) -> bool:
         """One step over ``accumulate`` batches, each weighted by what is counted in it; False: interrupted before its end."""

@@ -1,0 +1,40 @@
+"""The linear map that predicts best, from rows that come in parts."""
+
+from __future__ import annotations
+
+import torch
+
+_RIDGE = 1e-4
+"""Of each input's own square, added to it."""
+_ROWS = 16
+"""So many rows for each input are enough."""
+
+
+class LeastSquares:
+    """Sums over rows x -> y, in fp64 on the device of the first. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._inputs: torch.Tensor | None = None
+        self._both: torch.Tensor | None = None
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are rows enough to tell."""
+        return self._inputs is not None and self._rows >= _ROWS * len(self._inputs)
+
+    def add(self, x: torch.Tensor, y: torch.Tensor) -> None:
+        """``x`` float[rows, inputs] and what is to be predicted, ``y`` float[rows, outputs]."""
+        x, y = x.double(), y.double()
+        inputs, both = x.T @ x, x.T @ y
+        self._rows += len(x)
+        self._inputs = inputs if self._inputs is None else self._inputs + inputs
+        self._both = both if self._both is None else self._both + both
+
+    def solve(self) -> torch.Tensor:
+        """float64[outputs, inputs], the weights of a linear layer. REQUIRES: rows were added."""
+        assert self._inputs is not None and self._both is not None
+        squares = self._inputs.diagonal()
+        ridge = _RIDGE * squares.clamp(min=1e-9 * float(squares.max()) + 1e-30)
+        found: torch.Tensor = torch.linalg.solve(self._inputs + ridge.diag(), self._both)
+        return found.T
