@@ -33,7 +33,8 @@ class LeastSquares:
 
     def solve(self) -> torch.Tensor:
         """float64[outputs, inputs], the weights of a linear layer. REQUIRES: rows were added."""
-        assert self._inputs is not None and self._both is not None
+        assert self._inputs is not None
+        assert self._both is not None
         squares = self._inputs.diagonal()
         ridge = _RIDGE * squares.clamp(min=1e-9 * float(squares.max()) + 1e-30)
         found: torch.Tensor = torch.linalg.solve(self._inputs + ridge.diag(), self._both)
