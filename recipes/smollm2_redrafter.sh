@@ -1,0 +1,9 @@
+#!/bin/sh
+# A ReDrafter head for SmolLM2-135M-Instruct on two CPU cores; see docs/BENCHMARKS.md for what it learns.
+# usage: recipes/smollm2_redrafter.sh MODEL OUTPUT CORPUS...   (conversations and source code, some 400,000 tokens in all)
+set -eu
+model=$1 output=$2
+shift 2
+exec suffolk train redrafter --model "$model" --dtype float32 --output "$output" --corpus "$@" \
+    --window 512 --batch 4 --passes 5 --draft-share 0.0625 --head-option distillation=true --learning-rate 4e-4 --warmup 0.05 \
+    --held-out 0.04 --evaluate-every 200 --evaluate-windows 12 --cache 4G
