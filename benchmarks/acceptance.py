@@ -1,0 +1,149 @@
+"""What drafts are worth, whatever they cost: every step drafts, and the target looks at all nodes, as many for each drafter.
+
+Prints the mean generated length M (tokens per pass), and how often a draft was right to each depth. The engine in service
+verifies fewer nodes and drafts less often, as costs tell it to: 'suffolk bench decode' shows what is gained."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.decoding_options import DecodingOptions
+from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastore, require_drafters
+from benchmarks.machine import describe_machine
+from benchmarks.prompts import Prompt, load_prompts
+from benchmarks.provenance import commit
+from benchmarks.table import format_table
+from datastore.errors import SuffolkError
+from serving.decoding.account import Account
+from serving.decoding.cost_model import CostModel
+from serving.decoding.drafter import Drafter
+from serving.decoding.planner import Offer, Planner
+from serving.decoding.request import Request
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.step_loop import StepLoop
+from serving.decoding.target import Target
+from suffolk.commands.model_options import add_model_drafters, read_model_sources
+
+DEPTHS = 6
+_SPARE = 100
+"""Rows of the cache for what drafters that share it put behind the text."""
+
+
+class EveryNode(Planner):
+    """Verifies whatever is drafted, and lets drafters take the time that they want."""
+
+    def __init__(self) -> None:
+        super().__init__(CostModel([1], [1.0]))  # a second a token: any pass of a drafter is worth it
+
+    def draft_stake(self, account: Account) -> float:
+        return math.inf
+
+    def choose(self, offers: Sequence[Offer], requests: int, rows: int, context: float) -> None:
+        for offer in offers:
+            offer.verified += len(offer.scores)
+
+    def record(self, offers: Sequence[Offer], requests: int, rows: int, context: float, seconds: float | None) -> None:
+        pass
+
+
+def measure_acceptance(
+    target: Target,
+    drafters: dict[str, Drafter],
+    prompts: Sequence[tuple[Prompt, list[int]]],
+    settings: SamplingSettings,
+    nodes: int,
+    capacity: int,
+) -> dict[str, Any]:
+    """Of each drafter: M, nodes a pass, the share of drafts right to depth 1, 2 ..., and whether all texts were as without."""
+    found: dict[str, Any] = {}
+    texts: dict[str, list[list[int]]] = {}
+    for name in ("", *drafters):
+        loop = StepLoop(target, drafters, CostModel([1], [1.0]), 1, capacity)
+        loop.planner = EveryNode()
+        requests = [Request(number, target, ids, settings, name, nodes) for number, (_, ids) in enumerate(prompts, 1)]
+        for request in requests:
+            loop.join(request)
+            while loop.running:
+                for _, answer in loop.step():
+                    if isinstance(answer, SuffolkError):
+                        raise answer
+        texts[name] = [request.generated for request in requests]
+        if name:
+            found[name] = _summary(requests) | {"identical": texts[name] == texts[""]}
+    return found
+
+
+def _summary(requests: Sequence[Request]) -> dict[str, Any]:
+    accepted: Counter[int] = Counter()
+    for request in requests:
+        for (_, depth), count in request.stats.drafted.accepted.items():
+            accepted[depth] += count
+    steps = sum(request.stats.steps for request in requests)
+    verified = sum(request.stats.drafted.verified.total() for request in requests)
+    tokens = sum(len(request.generated) - 1 for request in requests)
+    return {
+        "tokens": tokens,
+        "mean_generated_length": tokens / steps,
+        "nodes_a_pass": verified / steps,
+        "right_to_depth": [accepted[depth] / steps for depth in range(1, DEPTHS + 1)],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.acceptance",
+        description=__doc__,
+        epilog="example:\n  python -m benchmarks.acceptance --model MODEL --head HEAD --prompts chat.jsonl --limit 10 --nodes 16",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
+    parser.add_argument(
+        "--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files or folders"
+    )
+    parser.add_argument("--datastore", metavar="STORE", help="folder of a datastore")
+    add_model_drafters(parser)
+    parser.add_argument("--style", choices=("chat", "prefill", "both"), default="chat")
+    parser.add_argument("--limit", type=int, metavar="N", help="prompts of each file (default: all)")
+    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="T")
+    parser.add_argument("--nodes", type=int, nargs="+", default=[16], metavar="N", help="nodes of a draft, at most")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
+    args = parser.parse_args()
+    models = read_model_sources(args)
+    names = ("prompt-lookup", *(("datastore", "hybrid") if args.datastore else ()), *models.kinds())
+    options = DecodingOptions(
+        args.model, tuple(args.prompts), args.datastore, models, names, style=args.style, limit=args.limit,
+        max_new_tokens=args.max_new_tokens, dtype=args.dtype, seed=args.seed,
+    )  # fmt: skip
+    settings = SamplingSettings(args.max_new_tokens, args.temperature, seed=args.seed)
+    results: dict[str, Any] = {"machine": describe_machine(), "commit": commit(), "command": sys.argv}
+    with opened_datastore(options) as retriever:
+        require_drafters(options, retriever)
+        target = load_target(options)
+        prompts, _ = encode_prompts(target, load_prompts(args.prompts, args.style, args.limit, args.seed), options)
+        capacity = max(len(ids) for _, ids in prompts) + args.max_new_tokens + max(args.nodes) + _SPARE
+        for nodes in args.nodes:
+            drafters = make_drafters(options, target, retriever, 1, capacity)
+            results[str(nodes)] = measure_acceptance(target, drafters, prompts, settings, nodes, capacity)
+    rows = [
+        [name, nodes, each["mean_generated_length"], each["nodes_a_pass"], *each["right_to_depth"], each["identical"]]
+        for nodes in args.nodes
+        for name, each in results[str(nodes)].items()
+    ]
+    depths = [f"right to {depth}" for depth in range(1, DEPTHS + 1)]
+    print(format_table(["drafter", "nodes", "M", "nodes a pass", *depths, "as plain"], rows))
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
