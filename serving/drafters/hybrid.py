@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
-from serving.decoding.drafter import Drafter, DraftRequest
+from serving.decoding.drafter import CacheDrafter, Drafter, DraftRequest, FeatureDrafter
 from serving.drafters.merge import merge
+from serving.drafters.network import Network
+
+if TYPE_CHECKING:
+    import torch
+
+    from serving.decoding.kv_cache import KVCache
 
 
 class ScoringDrafter(Drafter, Protocol):
@@ -22,20 +28,48 @@ class ScoringDrafter(Drafter, Protocol):
 
 
 class HybridDrafter:
-    """Asks every drafter, merges their trees as a trie, and keeps the best nodes. Not thread-safe."""
+    """Asks every source of text, then each network where it should add enough; merges all trees as a trie, and keeps the best
+    nodes. Not thread-safe.
+
+    Attributes:
+        layers: whose hidden states of the target its networks want (``FeatureDrafter``); empty if none does.
+    """
 
     name = "hybrid"
 
-    def __init__(self, drafters: Sequence[ScoringDrafter]) -> None:
-        """Takes over ``drafters``: ``close`` closes them."""
-        self._drafters = list(drafters)
+    def __init__(self, sources: Sequence[ScoringDrafter], networks: Sequence[Drafter] = ()) -> None:
+        """Takes over all of them: ``close`` closes them."""
+        self._sources = list(sources)
+        self._networks = [Network(drafter) for drafter in networks]
+        self._drafters: list[ScoringDrafter | Network] = [*self._sources, *self._networks]
+        self._readers = [drafter for drafter in networks if isinstance(drafter, FeatureDrafter)]
+        self.layers = tuple(sorted({layer for reader in self._readers for layer in reader.layers}))
+
+    def attach(self, cache: KVCache) -> None:
+        """See ``CacheDrafter``."""
+        for network in self._networks:
+            if isinstance(network.drafter, CacheDrafter):
+                network.drafter.attach(cache)
+
+    def follow(self, request_id: int, features: torch.Tensor) -> None:
+        """See ``FeatureDrafter``."""
+        for reader in self._readers:
+            columns = [self.layers.index(layer) for layer in reader.layers]
+            reader.follow(request_id, features if len(columns) == len(self.layers) else features[:, columns])
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        found = [drafter.scored(requests) for drafter in self._drafters]
-        return [
+        found = [source.scored(requests) for source in self._sources]
+        trees = [
             merge([tree for trees in each for tree in trees], request.max_nodes)
             for request, *each in zip(requests, *found, strict=True)
         ]
+        for network in self._networks:
+            own = network.add(requests, trees)
+            trees = [
+                merge([tree, more], request.max_nodes) if len(more) else tree
+                for request, tree, more in zip(requests, trees, own, strict=True)
+            ]
+        return trees
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         for drafter in self._drafters:
