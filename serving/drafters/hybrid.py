@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import CacheDrafter, Drafter, DraftRequest, FeatureDrafter
+from serving.drafters.behind import Ids
+from serving.drafters.grafts import Grafts
 from serving.drafters.merge import merge
 from serving.drafters.network import Network
 
@@ -24,6 +26,10 @@ class ScoringDrafter(Drafter, Protocol):
 
     def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         """Each request's trees with calibrated scores, parents first but not sorted."""
+        ...
+
+    def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+        """After ``scored``: for each request the trees of its text with each of its ``paths`` at the end, in their order."""
         ...
 
 
@@ -41,6 +47,7 @@ class HybridDrafter:
         """Takes over all of them: ``close`` closes them."""
         self._sources = list(sources)
         self._networks = [Network(drafter) for drafter in networks]
+        self._grafts = Grafts(self._sources)
         self._drafters: list[ScoringDrafter | Network] = [*self._sources, *self._networks]
         self._readers = [drafter for drafter in networks if isinstance(drafter, FeatureDrafter)]
         self.layers = tuple(sorted({layer for reader in self._readers for layer in reader.layers}))
@@ -63,25 +70,25 @@ class HybridDrafter:
             merge([tree for trees in each for tree in trees], request.max_nodes)
             for request, *each in zip(requests, *found, strict=True)
         ]
-        for network in self._networks:
-            own = network.add(requests, trees)
+        for addition in (*self._networks, self._grafts):
+            more = addition.add(requests, trees)
             trees = [
-                merge([tree, more], request.max_nodes) if len(more) else tree
-                for request, tree, more in zip(requests, trees, own, strict=True)
+                merge([tree, *each], request.max_nodes) if each else tree
+                for request, tree, each in zip(requests, trees, more, strict=True)
             ]
         return trees
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        for drafter in self._drafters:
-            drafter.observe(request_id, tokens)
+        for each in (*self._drafters, self._grafts):
+            each.observe(request_id, tokens)
 
     def release(self, request_id: int) -> None:
-        for drafter in self._drafters:
-            drafter.release(request_id)
+        for each in (*self._drafters, self._grafts):
+            each.release(request_id)
 
     def stats(self) -> dict[str, float]:
-        """The drafters' counters added up, and each one's own under its name."""
-        total: dict[str, float] = {}
+        """The drafters' counters added up, and each one's own under its name; and how often retrieval was asked behind drafts."""
+        total = self._grafts.stats()
         for drafter in self._drafters:
             for key, value in drafter.stats().items():
                 for name in (key, f"{drafter.name}: {key}"):

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import Drafter, DraftRequest, tree_of
+from serving.drafters.reach import reach
 from serving.drafters.worth import Worth
 
 
@@ -35,19 +36,20 @@ class Network:
         self._worth = Worth()
         self._drafts: dict[int, _Draft] = {}
 
-    def add(self, requests: Sequence[DraftRequest], retrieved: Sequence[DraftTree]) -> list[DraftTree]:
-        """The network's trees for ``requests``, for which ``retrieved`` is there already; empty ones where that is enough."""
+    def add(self, requests: Sequence[DraftRequest], retrieved: Sequence[DraftTree]) -> list[list[DraftTree]]:
+        """The network's trees for ``requests``, for which ``retrieved`` is there already; none where that is enough."""
         promised = [float(tree.scores.sum()) for tree in retrieved]
         asked = [
             place for place, request in enumerate(requests) if self._worth.pays(promised[place], request.token_seconds)
         ]
-        trees = [DraftTree.empty()] * len(requests)
+        trees: list[list[DraftTree]] = [[] for _ in requests]
         if asked:
             begin = time.perf_counter()
             found = self.drafter.propose([requests[place] for place in asked])
             self._worth.learn_cost((time.perf_counter() - begin) / len(asked))
             for place, proposal in zip(asked, found, strict=True):
-                tree = trees[place] = tree_of(proposal)
+                tree = tree_of(proposal)
+                trees[place].append(tree)
                 self._drafts[requests[place].request_id] = _Draft(promised[place], retrieved[place], tree)
         return trees
 
@@ -72,14 +74,3 @@ class Network:
     def close(self) -> None:
         self._drafts.clear()
         self.drafter.close()
-
-
-def reach(tree: DraftTree, tokens: npt.NDArray[np.int32]) -> int:
-    """How many of ``tokens`` are on a path of ``tree`` from its root."""
-    node = -1
-    for depth, token in enumerate(tokens.tolist()):
-        found = np.flatnonzero((tree.parents == node) & (tree.tokens == token))
-        if not len(found):
-            return depth
-        node = int(found[0])
-    return len(tokens)
