@@ -42,6 +42,7 @@ class DatastoreDrafter:
         self._calibrator = Calibrator(PRIOR)
         self._drafts: dict[int, list[Behind]] = {}
         self._calls = 0
+        self._lost = False  # whether the last call got no answer
         self.missed: Counter[str] = Counter()
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
@@ -63,7 +64,9 @@ class DatastoreDrafter:
         return found
 
     def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
-        """See ``ScoringDrafter``."""
+        """See ``ScoringDrafter``; empty trees where ``scored`` could not be answered just before."""
+        if self._lost:
+            return [[DraftTree.empty()] * len(each) for each in paths]
         most = self._limits.max_match
         asked = [(request, path) for request, each in zip(requests, paths, strict=True) for path in each]
         contexts = [np.concatenate([request.tokens[-most:], path])[-most:] for request, path in asked]
@@ -91,10 +94,12 @@ class DatastoreDrafter:
         limits = self._limits
         try:
             trees = self._retriever.draft_batch(contexts, limits.max_match, limits.min_match, limits.max_depth, budgets)
-            if len(trees) == len(contexts):
+            self._lost = len(trees) != len(contexts)
+            if not self._lost:
                 return trees
             self._miss("Internal", f"{len(trees)} trees came for {len(contexts)} contexts")
         except SuffolkError as error:
+            self._lost = True
             self._miss(type(error).__name__, str(error))
         return [DraftTree.empty()] * len(contexts)
 

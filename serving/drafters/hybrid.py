@@ -33,6 +33,14 @@ class ScoringDrafter(Drafter, Protocol):
         ...
 
 
+class Addition(Protocol):
+    """Drafts more where it should be worth its time: a network, or retrieval behind drafted tokens."""
+
+    def add(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> list[list[DraftTree]]:
+        """For each request further trees, beside those that are there; none where that does not pay."""
+        ...
+
+
 class HybridDrafter:
     """Asks every source of text, then each network where it should add enough; merges all trees as a trie, and keeps the best
     nodes. Not thread-safe.
@@ -70,7 +78,8 @@ class HybridDrafter:
             merge([tree for trees in each for tree in trees], request.max_nodes)
             for request, *each in zip(requests, *found, strict=True)
         ]
-        for addition in (*self._networks, self._grafts):
+        additions: list[Addition] = [*self._networks, self._grafts]
+        for addition in additions:
             more = addition.add(requests, trees)
             trees = [
                 merge([tree, *each], request.max_nodes) if each else tree
