@@ -86,7 +86,7 @@ def test_a_stored_head_drafts_as_before(
     assert again.config == head.config
     assert again.loss.tokens == 3
     assert loaded.layers == (target.layers,)
-    expected = drafter_of(head, target, width=4, length=5)
+    expected = drafter_of(head, target, width=8, length=5)
     for options in ({}, {"temperature": 0.9, "seed": 4}):
         found, wanted = (tree_behind(each, PROMPT, max_nodes=40, **options) for each in (loaded, expected))
         assert len(found) > 5

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 
 from datastore.draft_tree import DraftTree, Source
 
@@ -38,6 +39,17 @@ class BeamSearch:
         self.tokens = lengths.new_empty((len(lengths), 1, 0))
         self.log_probs = self._totals.new_empty((len(lengths), 1, 0))
         self.open = self._lengths > 0
+        self._dropped: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def explored(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """``tokens`` and ``log_probs`` of the beams and, behind them, of those of earlier steps as shorter ones, latest first: what
+        was among the best once costs no further step of the head. Beginnings occur again and again."""
+        length = self.tokens.shape[2]
+        parts = [(self.tokens, self.log_probs), *reversed(self._dropped)]
+        return (
+            torch.cat([F.pad(tokens, (0, length - tokens.shape[2]), value=PAD) for tokens, _ in parts], 1),
+            torch.cat([F.pad(log_probs, (0, length - log_probs.shape[2])) for _, log_probs in parts], 1),
+        )
 
     def grow(self, log_probs: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """Choose the best among all beams' candidates and the beams that have ended.
@@ -47,6 +59,8 @@ class BeamSearch:
         which beam each continues.
         """
         requests, beams, count = tokens.shape
+        if self.tokens.shape[2]:
+            self._dropped.append((self.tokens, self.log_probs))
         grown = (self._totals[..., None] + log_probs).masked_fill(~self.open[..., None], -torch.inf)
         ended = self._totals.masked_fill(self.open, -torch.inf)
         choices = torch.cat([grown.flatten(1), ended], 1)

@@ -93,7 +93,7 @@ class BeamConfig:
         InvalidArgument: a value is no whole number or out of its range.
     """
 
-    width: int = 4
+    width: int = 8
     length: int = 5
 
     def __post_init__(self) -> None:

@@ -74,7 +74,9 @@ class Steps:
             chances = self._chances(texts, own)
             self._learn_cost(logits.shape[0] * logits.shape[1], begin)
             going = bool(live.any()) and self._pays(texts, float(chances.prod(2)[live].sum()), live.size)
-        trees = pack(search.tokens.cpu(), torch.from_numpy(chances), Source.REDRAFTER)
+        tokens, log_probs = search.explored()
+        own = log_probs.exp().cpu().numpy()
+        trees = pack(tokens.cpu(), torch.from_numpy(self._chances(texts, own)), Source.REDRAFTER)
         for text, packed, each in zip(texts, trees, own, strict=True):
             text.take(packed, each.ravel())
 
