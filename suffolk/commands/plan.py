@@ -97,7 +97,7 @@ def _table(plans: list[Plan], best: Plan) -> list[str]:
     return [
         *lines,
         "",
-        "*: the plan. Each is the best that was found with so many levels or fewer; more of them are no better.",
+        "*: the plan; each row is the best found with so many levels, and what it adds to the row before",
     ]
 
 

@@ -27,18 +27,20 @@ class Hierarchy:
 
 
 def search(levels: Levels, depth: int) -> Iterator[Hierarchy]:
-    """The best hierarchies of at most 1, 2, ... levels, each only if it is better than with fewer. The first is the target alone.
+    """The best hierarchy of 1 level (the target alone), of 2, 3, ... levels, as far as further levels can be of use.
 
-    The paper minimises seconds a token, where a level hands up its length and no more. Let V(i, t) be the fewest seconds for t
-    tokens of level i. It drafts them alone, or verifies rounds of l tokens of a level k before it:
+    The paper minimises seconds a token, where a level hands up its length and no more. Let V_n(i, t) be the fewest seconds for t
+    tokens of level i with n - 1 levels below it. It drafts alone, or verifies rounds of l tokens of a level k before it:
 
-        V(i, t) = min(draft_i(t), min over k < i, l of gamma(a_ki, l, t) (verify_i(l) + V(k, l)))
-        L = min over i, t of (verify_target(t) + V(i, t)) / E[tokens a pass of the target gains from t drafted by i]
+        V_1(i, t) = draft_i(t)
+        V_n(i, t) = min over k < i, l of gamma(a_ki, l, t) (verify_i(l) + V_(n-1)(k, l))
+        L_(n+1) = min over i, t of (verify_target(t) + V_n(i, t)) / E[tokens that the target gains of t drafted by i]
 
-    Costs multiply along a path from the outside in and it may end anywhere, so the best way to V(k, l) does not depend on what
-    stands above it. With at most n levels V_n comes from V_(n-1), until a further level changes no V. One step is O(K^2 T^2) for
-    K levels and depth T, where the paper reduces to generalised shortest paths, O(K^4 T^4 log KT). Unlike there, a level may have
-    a smaller length than the one below it, which the paper's own table 10 has too. Memory is 8 K^2 T^2 bytes. Thread-safe.
+    Costs multiply along a path from the target down, so that the best way to V(k, l) does not depend on what stands above it: one
+    more level takes O(K^2 T^2) for K levels and depth T. (The paper reduces to generalised shortest paths, O(K^4 T^4 log KT).)
+    Once V_n is nowhere below the least of V_1 .. V_(n-1) no larger hierarchy is better; L_(n+1) is the last, for the exact law may
+    yet prefer it. Unlike in the paper, a level may have a smaller length than the one below it, as in the paper's own table 10.
+    Memory is 8 K^2 T^2 bytes. Thread-safe.
 
     Args:
         depth: bound of all lengths; 1..256, and at most 4096 / (levels but the target).
@@ -51,41 +53,48 @@ def search(levels: Levels, depth: int) -> Iterator[Hierarchy]:
     drafters = len(levels.levels) - 1
     whole_within("depth", depth, 1, MOST_DEPTH)
     if drafters * depth > _MOST_STATES:
-        most = _MOST_STATES // drafters
-        raise InvalidArgument(f"depth is {depth}; for {drafters} drafters it must be at most {most}")
-    best = Hierarchy((drafters,), (), float(levels.levels[-1].pass_seconds(0)))
-    yield best
+        raise InvalidArgument(
+            f"depth is {depth}; for {drafters} drafters it must be at most {_MOST_STATES // drafters}"
+        )
+    yield Hierarchy((drafters,), (), float(levels.levels[-1].pass_seconds(0)))
     if not drafters:
         return
     lengths = np.arange(1, depth + 1)
     verify = np.array([each.pass_seconds(lengths) + (np.inf if each.retrieval else 0) for each in levels.levels])
-    seconds = alone = np.array([each.draft_seconds(lengths) for each in levels.levels[:-1]])
+    seconds = np.array([each.draft_seconds(lengths) for each in levels.levels[:-1]])
     rounds, passes = _tables(levels, depth)
-    choices = [np.full(alone.shape, -1)]
-    while True:
-        per_token = passes * (verify[-1] + seconds)
-        state = int(per_token.argmin())
-        if per_token.flat[state] < best.objective:
-            best = _trace(state, choices, float(per_token.flat[state]), drafters)
-            yield best
-        fewer = seconds
-        seconds, choice = _further(fewer, alone, verify, rounds)
-        if np.array_equal(seconds, fewer):
+    least = np.full(seconds.shape, np.inf)
+    choices: list[NDArray[np.int64]] = []
+    while np.isfinite(seconds).any():
+        objective = passes * (verify[-1] + seconds)
+        state = int(objective.argmin())
+        if np.isfinite(objective.flat[state]):
+            chosen, handed = _trace(state, choices, depth)
+            yield Hierarchy((*chosen, drafters), handed, float(objective.flat[state]))
+        if np.all(seconds >= least):
             return
+        least = np.minimum(seconds, least)
+        seconds, choice = _further(seconds, verify, rounds)
         choices.append(choice)
 
 
-def _further(fewer: Floats, alone: Floats, verify: Floats, rounds: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """V with one level more than ``fewer``, and below each (i, t) the state (k, l) = k * T + l - 1 that it verifies; -1: none."""
-    seconds, choice = alone.copy(), np.full(alone.shape, -1)
-    for verifier in range(1, len(alone)):
-        each_round = verify[verifier] + fewer[:verifier]
-        ways = (rounds[:, verifier, :verifier] * each_round).reshape(alone.shape[1], -1)
-        way = ways.argmin(axis=1)
-        cost = np.take_along_axis(ways, way[:, None], axis=1)[:, 0]
-        pays = cost < alone[verifier]
-        seconds[verifier][pays], choice[verifier][pays] = cost[pays], way[pays]
+def _further(below: Floats, verify: Floats, rounds: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    """V with one level more than ``below``, and for each (i, t) the state (k, l), as k * T + l - 1, that it verifies."""
+    seconds, choice = np.full(below.shape, np.inf), np.zeros(below.shape, np.int64)
+    for verifier in range(1, len(below)):
+        ways = rounds[:, verifier, :verifier] * (verify[verifier] + below[:verifier])
+        ways = ways.reshape(len(ways), -1)
+        choice[verifier] = ways.argmin(axis=1)
+        seconds[verifier] = np.take_along_axis(ways, choice[verifier][:, None], axis=1)[:, 0]
     return seconds, choice
+
+
+def _trace(state: int, choices: list[NDArray[np.int64]], depth: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Levels and lengths from the bottom up to ``state``, below which ``choices`` were made: the last for the state itself."""
+    path = [state]
+    for choice in reversed(choices):
+        path.append(int(choice.flat[path[-1]]))
+    return tuple(each // depth for each in reversed(path)), tuple(each % depth + 1 for each in reversed(path))
 
 
 def _tables(levels: Levels, depth: int) -> tuple[Floats, Floats]:
@@ -109,16 +118,3 @@ def _tables(levels: Levels, depth: int) -> tuple[Floats, Floats]:
             within_draft = np.tril(np.broadcast_to(reach, (depth, depth + 1)), 1)  # row l - 1: a draft of l tokens
             rounds[:, verifier, drafter] = expected_rounds_of(gain_law(within_draft), depth).T
     return rounds, passes
-
-
-def _trace(state: int, choices: list[NDArray[np.int64]], objective: float, target: int) -> Hierarchy:
-    """The hierarchy below the target that begins with ``state``; ``choices``: of V_1, V_2, ... up to where it was found."""
-    depth = choices[0].shape[1]
-    path = []
-    for choice in reversed(choices):
-        path.append(divmod(state, depth))
-        state = int(choice.flat[state])
-        if state < 0:
-            break
-    path.reverse()
-    return Hierarchy((*(level for level, _ in path), target), tuple(length + 1 for _, length in path), objective)
