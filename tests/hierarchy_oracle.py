@@ -82,7 +82,8 @@ def real_seconds(levels: Levels, chosen: Sequence[int], lengths: Sequence[int]) 
     empty = (0,) * (len(chosen) - 2)
     states, moves = [empty], []
     for state in states:  # grows as states are found
-        seconds, tokens, onward = draft_seconds(levels.levels[chosen[0]], lengths[0]), 0.0, {}
+        seconds, tokens = draft_seconds(levels.levels[chosen[0]], lengths[0]), 0.0
+        onward: dict[tuple[int, ...], float] = {}
         waiting = [(1, lengths[0], state, 1.0)]
         while waiting:
             place, drafted, buffers, chance = waiting.pop()

@@ -62,7 +62,7 @@ def test_levels_survive_json(tmp_path: Path) -> None:
 )
 def test_bad_levels_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
-        Level(**({"name": "x", "seconds": 1.0} | values))
+        Level(**dict[str, Any](name="x", seconds=1.0) | values)
 
 
 @pytest.mark.parametrize(

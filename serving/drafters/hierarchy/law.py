@@ -33,7 +33,7 @@ def predict(levels: Levels, chosen: Sequence[int], lengths: Sequence[int]) -> Pr
 
     Takes O(length * sum of lengths) a level. Thread-safe.
 
-    Args:
+    Args, which are not checked:
         chosen: numbers of levels, rising, the target last; one or more.
         lengths: tokens that each of ``chosen`` but the target hands up at least, in the same order; 1 or more.
 
