@@ -119,7 +119,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
     args = parser.parse_args()
     models = read_model_sources(args)
-    names = ("prompt-lookup", *(("datastore", "hybrid") if args.datastore else ()), *models.kinds())
+    found = (*(("datastore",) if args.datastore else ()), *models.kinds())
+    names = ("prompt-lookup", *found, *(("hybrid",) if found else ()))
     options = DecodingOptions(
         args.model, tuple(args.prompts), args.datastore, models, names, style=args.style, limit=args.limit,
         max_new_tokens=args.max_new_tokens, dtype=args.dtype, seed=args.seed,

@@ -33,7 +33,7 @@ def require_drafters(options: DecodingOptions, retriever: Retriever | None) -> N
     """Nothing, unless a drafter's name is unknown, or it needs a datastore or a network: then InvalidArgument."""
     kinds = options.models.kinds()
     for name in options.drafters:
-        if name != USELESS and name not in kinds:
+        if name != USELESS and name not in kinds and not (name == "hybrid" and kinds):
             make_drafter(name, 1, [] if retriever is None else [retriever], LIMITS)
 
 

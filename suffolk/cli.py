@@ -26,6 +26,7 @@ COMMANDS = {
     "generate": "generate text with drafts",
     "worker": "decode for many callers over gRPC",
     "tune": "measure what a model's passes cost on this device",
+    "plan": "plan a hierarchy of drafters from measured costs and rates",
     "train": "train a draft head on text, behind a model that stays as it is",
     "bench": "measure retrieval and decoding",
 }

@@ -127,7 +127,7 @@ class FeatureDrafter(Drafter, Protocol):
 
     Attributes:
         layers: whose hidden states it wants: 0 for the embedding, k for what leaves the k-th layer; the last as the output
-            layer reads it. One or more, rising.
+            layer reads it. Rising; none for one that then gets no states.
     """
 
     layers: tuple[int, ...]

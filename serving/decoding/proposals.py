@@ -64,9 +64,11 @@ class Proposals:
             if isinstance(each, CacheDrafter):
                 each.attach(cache)
         self._vocab_size = target.vocab_size
-        wanted = {name: each.layers for name, each in drafters.items() if isinstance(each, FeatureDrafter)}
+        wanted = {
+            name: each.layers for name, each in drafters.items() if isinstance(each, FeatureDrafter) and each.layers
+        }
         for name, layers in wanted.items():
-            if not layers or list(layers) != sorted(set(layers)) or layers[0] < 0 or layers[-1] > target.layers:
+            if list(layers) != sorted(set(layers)) or layers[0] < 0 or layers[-1] > target.layers:
                 raise InvalidArgument(
                     f"drafter {name} wants hidden states of layers {layers}; model {target.name} has 0..{target.layers}, "
                     "and they must rise"

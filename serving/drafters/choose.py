@@ -34,7 +34,8 @@ def make_drafter(
 ) -> Drafter | None:
     """The drafter called ``name``; None for "none".
 
-    ``vocab_size`` is the target's; ``retrievers``, one or several, are all asked; ``models`` are networks that are loaded. Raises
+    ``vocab_size`` is the target's; ``retrievers``, one or several, are all asked; ``models`` are networks that are loaded,
+    which hybrid drafts take besides. Raises
     InvalidArgument for an unknown name, or if it needs a retriever or a network and none is given.
     """
     if name == "none":
@@ -49,7 +50,7 @@ def make_drafter(
     if name not in NAMES:
         raise InvalidArgument(f"drafter {name!r} is unknown; use one of {', '.join(NAMES)}")
     stores = retrievers if isinstance(retrievers, tuple | list) else [retrievers]
-    if not stores:
+    if not stores and not (name == "hybrid" and models):
         raise InvalidArgument(
             f"drafter {name} needs a datastore; open one (on the command line: --datastore PATH or grpc://HOST:PORT/NAME)"
         )
@@ -58,7 +59,7 @@ def make_drafter(
             raise InvalidArgument(f"drafter {name}: {store!r} is no datastore; open it first, with suffolk.open")
     drafters: list[ScoringDrafter] = [DatastoreDrafter(store, vocab_size, limits) for store in stores]
     if name == "hybrid":
-        drafters.insert(0, PromptLookupDrafter(vocab_size, limits))
+        return HybridDrafter([PromptLookupDrafter(vocab_size, limits), *drafters], models)
     return drafters[0] if len(drafters) == 1 else HybridDrafter(drafters)
 
 

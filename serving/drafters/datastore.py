@@ -13,6 +13,7 @@ from datastore.draft_tree import DraftTree
 from datastore.errors import SuffolkError
 from datastore.retriever import Retriever
 from serving.decoding.drafter import DraftRequest
+from serving.drafters.behind import NO_TOKENS, Behind, Ids, learn
 from serving.drafters.calibrator import Calibrator, Prior
 from serving.drafters.limits import Limits
 from serving.drafters.merge import merge
@@ -39,8 +40,9 @@ class DatastoreDrafter:
         self._vocab_size = vocab_size
         self._limits = limits or Limits()
         self._calibrator = Calibrator(PRIOR)
-        self._drafts: dict[int, list[DraftTree]] = {}
+        self._drafts: dict[int, list[Behind]] = {}
         self._calls = 0
+        self._lost = False  # whether the last call got no answer
         self.missed: Counter[str] = Counter()
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
@@ -50,14 +52,32 @@ class DatastoreDrafter:
     def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         """See ``ScoringDrafter``: of the longest match and, unless that is as short, of the short one."""
         self._calls += 1
-        trees = self._ask(requests)
+        contexts = [
+            request.tokens[-length:] for length in (self._limits.max_match, SHORT_MATCH) for request in requests
+        ]
+        trees = self._ask(contexts, [request.max_nodes for request in requests] * 2)
+        found = []
+        for request, longest, short in zip(requests, trees[: len(requests)], trees[len(requests) :], strict=True):
+            self._drafts[request.request_id] = []
+            asked = [longest, short] if longest.match_length > short.match_length else [longest]
+            found.append(self._accept(request, [Behind(NO_TOKENS, tree) for tree in asked]))
+        return found
+
+    def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+        """See ``ScoringDrafter``; empty trees where ``scored`` could not be answered just before."""
+        if self._lost:
+            return [[DraftTree.empty()] * len(each) for each in paths]
+        most = self._limits.max_match
+        asked = [(request, path) for request, each in zip(requests, paths, strict=True) for path in each]
+        contexts = [np.concatenate([request.tokens[-most:], path])[-most:] for request, path in asked]
+        trees = iter(self._ask(contexts, [request.max_nodes for request, _ in asked]))
         return [
-            self._accept(*each) for each in zip(requests, trees[: len(requests)], trees[len(requests) :], strict=True)
+            self._accept(request, [Behind(path, next(trees)) for path in each])
+            for request, each in zip(requests, paths, strict=True)
         ]
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        for tree in self._drafts.pop(request_id, ()):
-            self._calibrator.learn(tree, tokens)
+        learn(self._calibrator, self._drafts.pop(request_id, ()), tokens)
 
     def release(self, request_id: int) -> None:
         self._drafts.pop(request_id, None)
@@ -69,29 +89,28 @@ class DatastoreDrafter:
     def close(self) -> None:
         self._drafts.clear()
 
-    def _ask(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        """For each request the tree of its longest match, then for each the tree of its short one."""
+    def _ask(self, contexts: list[Ids], budgets: list[int]) -> list[DraftTree]:
+        """The tree of each context; empty ones if they cannot be had."""
         limits = self._limits
-        contexts = [request.tokens[-length:] for length in (limits.max_match, SHORT_MATCH) for request in requests]
-        budgets = [request.max_nodes for request in requests] * 2
         try:
             trees = self._retriever.draft_batch(contexts, limits.max_match, limits.min_match, limits.max_depth, budgets)
-            if len(trees) == len(contexts):
+            self._lost = len(trees) != len(contexts)
+            if not self._lost:
                 return trees
             self._miss("Internal", f"{len(trees)} trees came for {len(contexts)} contexts")
         except SuffolkError as error:
+            self._lost = True
             self._miss(type(error).__name__, str(error))
         return [DraftTree.empty()] * len(contexts)
 
-    def _accept(self, request: DraftRequest, longest: DraftTree, short: DraftTree) -> list[DraftTree]:
-        self._drafts.pop(request.request_id, None)
-        trees = [longest, short] if longest.match_length > short.match_length else [longest]
+    def _accept(self, request: DraftRequest, found: list[Behind]) -> list[DraftTree]:
+        """Their trees with scores, if all are sound; empty ones if not."""
         try:
-            scored = [self._calibrator.scored(tree.validate(self._vocab_size)) for tree in trees]
+            scored = [self._calibrator.scored(each.tree.validate(self._vocab_size)) for each in found]
         except SuffolkError as error:
             self._miss(type(error).__name__, str(error))
-            return []
-        self._drafts[request.request_id] = trees
+            return [DraftTree.empty()] * len(found)
+        self._drafts[request.request_id] += found
         return scored
 
     def _miss(self, reason: str, message: str) -> None:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
-from serving.decoding.drafter import Drafter, DraftRequest
+from serving.decoding.drafter import CacheDrafter, Drafter, DraftRequest, FeatureDrafter
+from serving.drafters.behind import Ids
+from serving.drafters.grafts import Grafts
 from serving.drafters.merge import merge
+from serving.drafters.network import Network
+
+if TYPE_CHECKING:
+    import torch
+
+    from serving.decoding.kv_cache import KVCache
 
 
 class ScoringDrafter(Drafter, Protocol):
@@ -20,34 +28,76 @@ class ScoringDrafter(Drafter, Protocol):
         """Each request's trees with calibrated scores, parents first but not sorted."""
         ...
 
+    def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+        """After ``scored``: for each request the trees of its text with each of its ``paths`` at the end, in their order."""
+        ...
+
+
+class Addition(Protocol):
+    """Drafts more where it should be worth its time: a network, or retrieval behind drafted tokens."""
+
+    def add(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> list[list[DraftTree]]:
+        """For each request further trees, beside those that are there; none where that does not pay."""
+        ...
+
 
 class HybridDrafter:
-    """Asks every drafter, merges their trees as a trie, and keeps the best nodes. Not thread-safe."""
+    """Asks every source of text, then each network where it should add enough; merges all trees as a trie, and keeps the best
+    nodes. Not thread-safe.
+
+    Attributes:
+        layers: whose hidden states of the target its networks want (``FeatureDrafter``); empty if none does.
+    """
 
     name = "hybrid"
 
-    def __init__(self, drafters: Sequence[ScoringDrafter]) -> None:
-        """Takes over ``drafters``: ``close`` closes them."""
-        self._drafters = list(drafters)
+    def __init__(self, sources: Sequence[ScoringDrafter], networks: Sequence[Drafter] = ()) -> None:
+        """Takes over all of them: ``close`` closes them."""
+        self._sources = list(sources)
+        self._networks = [Network(drafter) for drafter in networks]
+        self._grafts = Grafts(self._sources)
+        self._drafters: list[ScoringDrafter | Network] = [*self._sources, *self._networks]
+        self._readers = [drafter for drafter in networks if isinstance(drafter, FeatureDrafter)]
+        self.layers = tuple(sorted({layer for reader in self._readers for layer in reader.layers}))
+
+    def attach(self, cache: KVCache) -> None:
+        """See ``CacheDrafter``."""
+        for network in self._networks:
+            if isinstance(network.drafter, CacheDrafter):
+                network.drafter.attach(cache)
+
+    def follow(self, request_id: int, features: torch.Tensor) -> None:
+        """See ``FeatureDrafter``."""
+        for reader in self._readers:
+            columns = [self.layers.index(layer) for layer in reader.layers]
+            reader.follow(request_id, features if len(columns) == len(self.layers) else features[:, columns])
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        found = [drafter.scored(requests) for drafter in self._drafters]
-        return [
+        found = [source.scored(requests) for source in self._sources]
+        trees = [
             merge([tree for trees in each for tree in trees], request.max_nodes)
             for request, *each in zip(requests, *found, strict=True)
         ]
+        additions: list[Addition] = [*self._networks, self._grafts]
+        for addition in additions:
+            more = addition.add(requests, trees)
+            trees = [
+                merge([tree, *each], request.max_nodes) if each else tree
+                for request, tree, each in zip(requests, trees, more, strict=True)
+            ]
+        return trees
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        for drafter in self._drafters:
-            drafter.observe(request_id, tokens)
+        for each in (*self._drafters, self._grafts):
+            each.observe(request_id, tokens)
 
     def release(self, request_id: int) -> None:
-        for drafter in self._drafters:
-            drafter.release(request_id)
+        for each in (*self._drafters, self._grafts):
+            each.release(request_id)
 
     def stats(self) -> dict[str, float]:
-        """The drafters' counters added up, and each one's own under its name."""
-        total: dict[str, float] = {}
+        """The drafters' counters added up, and each one's own under its name; and how often retrieval was asked behind drafts."""
+        total = self._grafts.stats()
         for drafter in self._drafters:
             for key, value in drafter.stats().items():
                 for name in (key, f"{drafter.name}: {key}"):

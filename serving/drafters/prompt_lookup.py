@@ -10,6 +10,7 @@ import numpy.typing as npt
 from datastore.context import ContextIndex
 from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import DraftRequest
+from serving.drafters.behind import NO_TOKENS, Behind, Ids, learn
 from serving.drafters.calibrator import Calibrator, Prior
 from serving.drafters.limits import Limits
 from serving.drafters.merge import merge
@@ -29,7 +30,7 @@ class PromptLookupDrafter:
         self._limits = limits or Limits()
         self._calibrator = Calibrator(PRIOR)
         self._texts: dict[int, ContextIndex] = {}
-        self._drafts: dict[int, DraftTree] = {}
+        self._drafts: dict[int, list[Behind]] = {}
         self._calls = 0
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
@@ -40,10 +41,15 @@ class PromptLookupDrafter:
         """See ``ScoringDrafter``."""
         return [[self._calibrator.scored(self._draft(request))] for request in requests]
 
+    def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+        """See ``ScoringDrafter``."""
+        return [
+            [self._calibrator.scored(self._draft_behind(request, path)) for path in each]
+            for request, each in zip(requests, paths, strict=True)
+        ]
+
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        draft = self._drafts.pop(request_id, None)
-        if draft is not None:
-            self._calibrator.learn(draft, tokens)
+        learn(self._calibrator, self._drafts.pop(request_id, ()), tokens)
 
     def release(self, request_id: int) -> None:
         self._texts.pop(request_id, None)
@@ -64,7 +70,18 @@ class PromptLookupDrafter:
         if len(text) > len(request.tokens):  # the request was rolled back
             text.truncate(len(request.tokens))
         text.append(request.tokens[len(text) :])
-        limits = self._limits
-        tree = text.draft(limits.max_match, limits.min_match, limits.max_depth, request.max_nodes)
-        self._drafts[request.request_id] = tree
+        tree = self._look_up(text, request)
+        self._drafts[request.request_id] = [Behind(NO_TOKENS, tree)]
         return tree
+
+    def _draft_behind(self, request: DraftRequest, path: Ids) -> DraftTree:
+        text = self._texts[request.request_id]
+        text.append(path)
+        tree = self._look_up(text, request)
+        text.truncate(len(request.tokens))
+        self._drafts[request.request_id].append(Behind(path, tree))
+        return tree
+
+    def _look_up(self, text: ContextIndex, request: DraftRequest) -> DraftTree:
+        limits = self._limits
+        return text.draft(limits.max_match, limits.min_match, limits.max_depth, request.max_nodes)

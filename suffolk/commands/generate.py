@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
         return _finish(args, generate_remotely(args, settings, prompt))
     uses_stores = args.datastore is not None and name in ("datastore", "hybrid")
     with opened_stores([args.datastore] if uses_stores else [], args.deadline_ms, limits, args.model) as stores:
-        if name not in MODELS:
+        if name not in MODELS and not names_models(args):
             make_drafter(name, 1, stores)  # refuse what is missing before a model is loaded
         target = load_target(args, len(prompt) // 2 + settings.max_new_tokens)
         settings = replace(settings, bad_words=_bad_words(target, args.bad_words))
@@ -131,11 +131,10 @@ def _drafter(args: argparse.Namespace) -> str:
                 f"--worker {args.worker} has its own drafters; leave --draft-model, --exit-layers and --head out"
             )
         kinds = read_model_sources(args).kinds()
-    name = str(args.drafter or ("hybrid" if args.datastore else kinds[0] if kinds else "prompt-lookup"))
-    if len(kinds) > 1:
-        raise InvalidArgument(f"one network drafts for a text, and {', '.join(kinds)} are given; leave all but one out")
-    if kinds and kinds != [name]:
-        raise InvalidArgument(f"drafter {name} does not need what was given for {kinds[0]}; leave one of them out")
+    name = str(args.drafter or ("hybrid" if args.datastore or kinds else "prompt-lookup"))
+    unused = [kind for kind in kinds if name not in (kind, "hybrid")]
+    if unused:
+        raise InvalidArgument(f"drafter {name} does not need what was given for {unused[0]}; leave one of them out")
     if args.worker is None and name in MODELS and not kinds:
         raise InvalidArgument(f"--drafter {name} needs a model; add {MODELS[name]}")
     return name
@@ -274,7 +273,7 @@ def _add_drafting(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--drafter",
         choices=NAMES,
-        help="who proposes (default: hybrid with a datastore, else the network that is named, else prompt-lookup)",
+        help="who proposes (default: hybrid, all sources in one tree; prompt-lookup where there is but that)",
     )
     add_draft_options(group)
 

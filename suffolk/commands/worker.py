@@ -138,8 +138,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _drafters(args: argparse.Namespace) -> list[str]:
     """Names of the drafters to load; InvalidArgument for one that cannot run."""
-    able = {"none", "prompt-lookup", *read_model_sources(args).kinds()}
-    able |= {"datastore", "hybrid"} if args.datastore else set()
+    kinds = read_model_sources(args).kinds()
+    able = {"none", "prompt-lookup", *kinds}
+    able |= {"datastore"} if args.datastore else set()
+    able |= {"hybrid"} if args.datastore or kinds else set()
     for name in args.drafter or []:
         if name not in able:
             needed = MODELS.get(name, "--datastore PATH or grpc://HOST:PORT/NAME")
@@ -147,7 +149,8 @@ def _drafters(args: argparse.Namespace) -> list[str]:
                 f"--drafter {name} needs a {'model' if name in MODELS else 'datastore'}; add {needed}"
             )
     names = list(dict.fromkeys(args.drafter or [name for name in NAMES if name in able]))
-    readers = [name for name in names if name in READERS]
+    run = {*names, *kinds} if "hybrid" in names else {*names}
+    readers = sorted(run.intersection(READERS))
     if args.passes == "compiled" and readers:
         raise InvalidArgument(
             f"--passes compiled gives no hidden states, which drafter {readers[0]} reads; leave its --head out, or use packed "

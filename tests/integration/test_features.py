@@ -99,7 +99,7 @@ def test_each_drafter_gets_its_own_layers_and_a_fault_costs_drafts_only() -> Non
     assert running["failing"].stats.missed["ArithmeticError"] > 0
 
 
-@pytest.mark.parametrize("layers", [(), (3,), (-1,), (1, 1), (2, 0)])
+@pytest.mark.parametrize("layers", [(3,), (-1,), (1, 1), (2, 0)])
 def test_layers_that_the_model_has_not_are_refused(layers: tuple[int, ...]) -> None:
     with pytest.raises(InvalidArgument, match="drafter one wants hidden states of layers .* has 0..2"):
         Engine(Target.wrap(tiny_model()), {"one": Follower(layers)}, CostModel([1], [1.0]), capacity=100)

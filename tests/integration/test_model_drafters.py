@@ -66,9 +66,10 @@ def test_every_network_gives_the_same_text(
 ) -> None:
     texts, ways = set(), {
         "none": ["--drafter", "none"],
-        "draft-model": ["--draft-model", folders["small"]],
+        "draft-model": ["--draft-model", folders["small"], "--drafter", "draft-model"],
         "early-exit": ["--exit-layers", "1", "--drafter", "early-exit"],
-        "head": ["--head", folders["head"]],
+        "head": ["--head", folders["head"], "--drafter", "early-exit"],
+        "hybrid": ["--head", folders["head"], "--draft-model", folders["small"]],
     }  # fmt: skip
     for name, words in ways.items():
         report = tmp_path / f"{name}.json"
@@ -87,8 +88,8 @@ def test_every_network_gives_the_same_text(
         (["--drafter", "early-exit"], "--drafter early-exit needs a model; add --exit-layers N or --head FOLDER"),
         (["--drafter", "prompt-lookup", "--exit-layers", "1"], "does not need what was given for early-exit"),
         (
-            ["--exit-layers", "1", "--draft-model", "{small}"],
-            "one network drafts for a text, and draft-model, early-exit are given; leave all but one out",
+            ["--exit-layers", "1", "--draft-model", "{small}", "--drafter", "early-exit"],
+            "drafter early-exit does not need what was given for draft-model; leave one of them out",
         ),
         (["--exit-layers", "1", "--head", "{head}"], "two drafters are called early-exit; leave one of them out"),
         (

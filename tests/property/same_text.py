@@ -48,6 +48,7 @@ NAMES = (
     "early-exit",
     "redrafter",
     "eagle",
+    "one tree",
 )
 LAWS = tuple(
     SamplingSettings(24, temperature, top_k, top_p, seed)
@@ -110,6 +111,16 @@ def make_cases(prompts: int, seed: int) -> list[Case]:
     return cases
 
 
+def make_networks() -> list[Drafter]:
+    """One of each kind."""
+    return [
+        DraftModelDrafter(draft_model(), VOCAB, 8, 160, costs=Free()),
+        RedrafterDrafter(redrafter(), target(), costs=Free()),
+        EagleDrafter(eagle(), 8, 160, costs=Free()),
+        EarlyExitDrafter(shallow(target(), 1), costs=Free()),
+    ]
+
+
 def make_drafters(cases: list[Case], seed: int) -> Mapping[str, Drafter]:
     """One of each kind; the datastore holds some of the outputs, so that much is accepted and much is not."""
     rng = np.random.default_rng(seed)
@@ -121,10 +132,8 @@ def make_drafters(cases: list[Case], seed: int) -> Mapping[str, Drafter]:
         "hybrid": HybridDrafter([PromptLookupDrafter(VOCAB), store]),
         "random": MadeUpDrafter(lambda request: random_tree(rng, int(rng.integers(0, 20)), VOCAB)),
         "lying": lying(rng, VOCAB),
-        "draft-model": DraftModelDrafter(draft_model(), VOCAB, 8, 160, costs=Free()),
-        "redrafter": RedrafterDrafter(redrafter(), target(), costs=Free()),
-        "eagle": EagleDrafter(eagle(), 8, 160, costs=Free()),
-        "early-exit": EarlyExitDrafter(shallow(target(), 1), costs=Free()),
+        **{network.name: network for network in make_networks()},
+        "one tree": HybridDrafter([PromptLookupDrafter(VOCAB), store], make_networks()),
     }
 
 

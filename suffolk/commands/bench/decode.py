@@ -100,7 +100,8 @@ def read_options(args: argparse.Namespace) -> DecodingOptions:
     from benchmarks.decoding_options import DecodingOptions
 
     models = read_model_sources(args)
-    possible = ",".join(["prompt-lookup", *(("datastore", "hybrid") if args.datastore else ()), *models.kinds()])
+    found = [*(["datastore"] if args.datastore else []), *models.kinds()]
+    possible = ",".join(["prompt-lookup", *found, *(["hybrid"] if found else [])])
     return DecodingOptions(
         model=args.model,
         prompts=tuple(args.prompts),

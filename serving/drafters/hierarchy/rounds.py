@@ -1,0 +1,103 @@
+"""How many rounds of drafting and verifying a level needs, in expectation: the gamma of hierarchical speculative decoding.
+
+A round gains X tokens: those of its draft that are accepted, and one more. If rounds are independent, the expected number of them
+until ``needed`` tokens are there follows from the law of X by renewal. Pure functions, which any number of threads may call.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from datastore.errors import InvalidArgument
+from serving.decoding.checks import whole_within
+
+_MOST_TOKENS = 1 << 16
+_ROUNDING = 1e-9
+
+Floats = NDArray[np.float64]
+
+
+def expected_rounds(acceptance: ArrayLike, drafted: int, needed: int) -> Floats:
+    """gamma(acceptance, drafted, n) for all n = 1..needed: expected rounds until n tokens are there.
+
+    Each drafted token is accepted with the same probability, independently, up to the first that is not. The law of X then has
+    the generating function P with 1 - P(z) = (1 - z)(1 - (az)^(T+1)) / (1 - az), a = acceptance and T = drafted, and that of gamma
+    is z / ((1 - z)(1 - P(z))), so that
+
+        gamma(n) = 1 + (1 - a)(n - 1) + a^(T+1) gamma(n - T - 1),    gamma(n) = 0 for n <= 0.
+
+    No difference is taken but 1 - a, so that nothing cancels near a = 0 or 1; gamma(n) is n at a = 0 and ceil(n / (T+1)) at a = 1.
+
+    Args:
+        acceptance: of any shape; each in 0..1.
+        drafted, needed: tokens; 1..65536.
+
+    Returns:
+        float64 of shape (needed, *acceptance.shape); entry n - 1 is for n tokens.
+
+    Raises:
+        InvalidArgument: a value is out of its range.
+
+    Source: "Fast Inference via Hierarchical Speculative Decoding", section 2.4, which estimates gamma by simulation.
+    """
+    rate = np.asarray(acceptance, np.float64)
+    if not np.all((rate >= 0) & (rate <= 1)):
+        raise InvalidArgument("acceptance has an entry that is no number between 0 and 1; give rates of acceptance")
+    whole_within("drafted", drafted, 1, _MOST_TOKENS)
+    whole_within("needed", needed, 1, _MOST_TOKENS)
+    rounds = 1 + np.multiply.outer(np.arange(needed, dtype=np.float64), 1 - rate)
+    all_accepted = rate ** (drafted + 1)
+    for row in range(drafted + 1, needed):
+        rounds[row] += all_accepted * rounds[row - drafted - 1]
+    return rounds
+
+
+def gain_law(reach: ArrayLike) -> Floats:
+    """The law of X from ``reach``, entry j of which is the probability that at least j drafted tokens are there and accepted.
+
+    Args:
+        reach: shape (..., drafted + 1); falls from 1 at j = 0.
+
+    Returns:
+        float64 of the same shape; entry k - 1 is P(X = k), k = 1..drafted + 1.
+    """
+    return -np.diff(np.asarray(reach, np.float64), axis=-1, append=0.0)
+
+
+def renewals(gains: ArrayLike, needed: int) -> Floats:
+    """The probability that some round ends with exactly n tokens, n = 0..needed - 1. Their sum is the expected number of rounds
+    until ``needed`` tokens are there: each round begins at one count below it.
+
+    Args:
+        gains: shape (..., G); entry k - 1 is P(X = k), a law on 1..G along the last axis, such as ``gain_law`` gives.
+        needed: tokens; 1..65536.
+
+    Returns:
+        float64 of shape (..., needed).
+
+    Raises:
+        InvalidArgument: ``gains`` is no law, or ``needed`` out of its range.
+    """
+    law = np.asarray(gains, np.float64)
+    whole_within("needed", needed, 1, _MOST_TOKENS)
+    if law.ndim == 0 or not np.all(law >= -_ROUNDING) or not np.allclose(law.sum(axis=-1), 1, rtol=0, atol=_ROUNDING):
+        raise InvalidArgument("gains is no law: its entries must be probabilities that add up to 1")
+    chances = np.zeros((*law.shape[:-1], needed))
+    chances[..., 0] = 1
+    for count in range(1, needed):
+        longest = min(count, law.shape[-1])
+        before = chances[..., count - longest : count][..., ::-1]
+        chances[..., count] = (law[..., :longest] * before).sum(axis=-1)
+    return chances
+
+
+def expected_rounds_of(gains: ArrayLike, needed: int) -> Floats:
+    """As ``expected_rounds`` for any law of X: that of retrieval, whose accepted runs are many short ones and a few very long ones.
+
+    Args, Raises: as ``renewals``.
+
+    Returns:
+        float64 of shape (..., needed); entry n - 1 is the expected number of rounds until n tokens are there.
+    """
+    return np.cumsum(renewals(gains, needed), axis=-1)

@@ -1,0 +1,120 @@
+"""The search for the best hierarchy: dynamic programming over which level hands up how many tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datastore.errors import InvalidArgument
+from serving.decoding.checks import whole_within
+from serving.drafters.hierarchy.levels import Levels
+from serving.drafters.hierarchy.rounds import Floats, expected_rounds, expected_rounds_of, gain_law
+
+MOST_DEPTH = 256
+_MOST_STATES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """Levels by number, from the bottom to the target, the length of each but the target, and the objective: seconds a token."""
+
+    chosen: tuple[int, ...]
+    lengths: tuple[int, ...]
+    objective: float
+
+
+def search(levels: Levels, depth: int) -> Iterator[Hierarchy]:
+    """The best hierarchy of 1 level (the target alone), of 2, 3, ... levels, as far as further levels can be of use.
+
+    The paper minimises seconds a token, where a level hands up its length and no more. Let V_n(i, t) be the fewest seconds for t
+    tokens of level i with n - 1 levels below it. It drafts alone, or verifies rounds of l tokens of a level k before it:
+
+        V_1(i, t) = draft_i(t)
+        V_n(i, t) = min over k < i, l of gamma(a_ki, l, t) (verify_i(l) + V_(n-1)(k, l))
+        L_(n+1) = min over i, t of (verify_target(t) + V_n(i, t)) / E[tokens that the target gains of t drafted by i]
+
+    Costs multiply along a path from the target down, so that the best way to V(k, l) does not depend on what stands above it: one
+    more level takes O(K^2 T^2) for K levels and depth T. (The paper reduces to generalised shortest paths, O(K^4 T^4 log KT).)
+    Once V_n is nowhere below the least of V_1 .. V_(n-1) no larger hierarchy is better; L_(n+1) is the last, for the exact law may
+    yet prefer it. Unlike in the paper, a level may have a smaller length than the one below it, as in the paper's own table 10.
+    Memory is 8 K^2 T^2 bytes. Thread-safe.
+
+    Args:
+        depth: bound of all lengths; 1..256, and at most 4096 / (levels but the target).
+
+    Raises:
+        InvalidArgument: ``depth`` is out of its range.
+
+    Source: "Fast Inference via Hierarchical Speculative Decoding", section 3.
+    """
+    drafters = len(levels.levels) - 1
+    whole_within("depth", depth, 1, MOST_DEPTH)
+    if drafters * depth > _MOST_STATES:
+        raise InvalidArgument(
+            f"depth is {depth}; for {drafters} drafters it must be at most {_MOST_STATES // drafters}"
+        )
+    yield Hierarchy((drafters,), (), float(levels.levels[-1].pass_seconds(0)))
+    if not drafters:
+        return
+    lengths = np.arange(1, depth + 1)
+    verify = np.array([each.pass_seconds(lengths) + (np.inf if each.retrieval else 0) for each in levels.levels])
+    seconds = np.array([each.draft_seconds(lengths) for each in levels.levels[:-1]])
+    rounds, passes = _tables(levels, depth)
+    least = np.full(seconds.shape, np.inf)
+    choices: list[NDArray[np.int64]] = []
+    while np.isfinite(seconds).any():
+        objective = passes * (verify[-1] + seconds)
+        state = int(objective.argmin())
+        if np.isfinite(objective.flat[state]):
+            chosen, handed = _trace(state, choices, depth)
+            yield Hierarchy((*chosen, drafters), handed, float(objective.flat[state]))
+        if np.all(seconds >= least):
+            return
+        least = np.minimum(seconds, least)
+        seconds, choice = _further(seconds, verify, rounds)
+        choices.append(choice)
+
+
+def _further(below: Floats, verify: Floats, rounds: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    """V with one level more than ``below``, and for each (i, t) the state (k, l), as k * T + l - 1, that it verifies."""
+    seconds, choice = np.full(below.shape, np.inf), np.zeros(below.shape, np.int64)
+    for verifier in range(1, len(below)):
+        ways = rounds[:, verifier, :verifier] * (verify[verifier] + below[:verifier])
+        ways = ways.reshape(len(ways), -1)
+        choice[verifier] = ways.argmin(axis=1)
+        seconds[verifier] = np.take_along_axis(ways, choice[verifier][:, None], axis=1)[:, 0]
+    return seconds, choice
+
+
+def _trace(state: int, choices: list[NDArray[np.int64]], depth: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Levels and lengths from the bottom up to ``state``, below which ``choices`` were made: the last for the state itself."""
+    path = [state]
+    for choice in reversed(choices):
+        path.append(int(choice.flat[path[-1]]))
+    return tuple(each // depth for each in reversed(path)), tuple(each % depth + 1 for each in reversed(path))
+
+
+def _tables(levels: Levels, depth: int) -> tuple[Floats, Floats]:
+    """Expected rounds, shape (t, verifier, drafter, l), and passes of the target a token, shape (drafter, t); infinite where
+    nothing is known of a pair, so that it never pays."""
+    rates = levels.rates()
+    known = np.isfinite(rates)
+    rates[~known] = 0
+    within, drafts = rates[:-1, :-1].T, range(1, depth + 1)
+    rounds = np.stack([expected_rounds(within, drafted, depth) for drafted in drafts], axis=-1)
+    rounds[:, ~known[:-1, :-1].T] = np.inf
+    passes = 1 / np.cumsum(rates[:-1, -1:] ** np.arange(depth + 1), axis=1)[:, 1:]
+    passes[~known[:-1, -1]] = np.inf
+    names = levels.names
+    for run in levels.runs:
+        drafter, verifier = names.index(run.drafter), names.index(run.verifier)
+        reach = run.reach(depth)
+        if verifier == len(names) - 1:
+            passes[drafter] = 1 / np.cumsum(reach)[1:]
+        else:
+            within_draft = np.tril(np.broadcast_to(reach, (depth, depth + 1)), 1)  # row l - 1: a draft of l tokens
+            rounds[:, verifier, drafter] = expected_rounds_of(gain_law(within_draft), depth).T
+    return rounds, passes

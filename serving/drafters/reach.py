@@ -1,0 +1,19 @@
+"""How far a text follows a draft."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.draft_tree import DraftTree
+
+
+def reach(tree: DraftTree, tokens: npt.NDArray[np.int32]) -> int:
+    """How many of ``tokens`` are on a path of ``tree`` from its root."""
+    node = -1
+    for depth, token in enumerate(tokens.tolist()):
+        found = np.flatnonzero((tree.parents == node) & (tree.tokens == token))
+        if not len(found):
+            return depth
+        node = int(found[0])
+    return len(tokens)

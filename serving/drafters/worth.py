@@ -1,0 +1,55 @@
+"""What further drafts add to those that are there, and whether that is worth the time they take."""
+
+from __future__ import annotations
+
+import numpy as np
+
+_EDGES = np.array([0.1, 0.25, 0.5, 1.0, 2.0, 4.0])
+"""Tokens that the drafts promise which are there."""
+_PRIOR = np.array([1.0, 1.0, 0.8, 0.6, 0.4, 0.2, 0.1])
+_STRENGTH = 5.0
+_DECAY = 0.99
+_RETRY = 50
+"""After so many refusals they are drafted all the same, so that a wrong opinion does not last for ever."""
+
+
+class Worth:
+    """Tokens that further drafts brought, by what those promised that were there; and what they take.
+
+    Not thread-safe.
+
+    Attributes:
+        asked, skipped: how often more was drafted for a request, and was not.
+    """
+
+    def __init__(self) -> None:
+        self.asked = self.skipped = 0
+        self._gained = np.zeros(len(_EDGES) + 1)
+        self._seen = np.zeros(len(_EDGES) + 1)
+        self._seconds = 0.0
+        self._refusals = 0
+
+    def gain(self, promised: float) -> float:
+        """Tokens that more drafts should add where there are such that promise ``promised``."""
+        at = int(np.searchsorted(_EDGES, promised, side="right"))
+        return float((self._gained[at] + _STRENGTH * _PRIOR[at]) / (self._seen[at] + _STRENGTH))
+
+    def pays(self, promised: float, token_seconds: float) -> bool:
+        """Whether to draft more for a request, whose token costs ``token_seconds`` in plain decoding (0: not known); counts."""
+        pays = not token_seconds or self.gain(promised) * token_seconds >= self._seconds
+        self._refusals = 0 if pays else self._refusals + 1
+        if self._refusals > _RETRY:
+            self._refusals, pays = 0, True
+        self.asked += pays
+        self.skipped += not pays
+        return pays
+
+    def learn_cost(self, seconds: float) -> None:
+        """A request's share of what drafting took."""
+        self._seconds = seconds if not self._seconds else 0.9 * self._seconds + 0.1 * seconds
+
+    def learn(self, promised: float, gained: int) -> None:
+        """They added ``gained`` tokens to what drafts that promised ``promised`` would have brought."""
+        at = int(np.searchsorted(_EDGES, promised, side="right"))
+        self._gained[at] = _DECAY * self._gained[at] + gained
+        self._seen[at] = _DECAY * self._seen[at] + 1

@@ -1,0 +1,104 @@
+"""Retrieved and neural drafts in one tree: marks, learning, and networks that are left out where they add too little."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from datastore.draft_tree import DraftTree, Source
+from serving.decoding.drafter import DraftRequest
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.target import Target
+from serving.drafters.datastore import DatastoreDrafter
+from serving.drafters.draft_model.drafter import DraftModelDrafter
+from serving.drafters.hybrid import HybridDrafter
+from serving.drafters.network import Network, reach
+from serving.drafters.neural.tree_bounds import TreeBounds
+from serving.drafters.prompt_lookup import PromptLookupDrafter
+from tests import eagle_heads
+from tests.brute_force import BruteForceRetriever
+from tests.drafters import Free, MadeUpDrafter, alone, eager_decoder, tree
+from tests.tiny_models import VOCAB, tiny_model
+
+PROMPT = [(7 * number) % VOCAB for number in range(30)]
+CHAIN = TreeBounds(max_depth=4, width=1, children=1)
+
+
+def draft_model(target: Target) -> DraftModelDrafter:
+    return DraftModelDrafter(target, VOCAB, 1, 300, CHAIN, Free())
+
+
+def store_of(texts: list[list[int]]) -> DatastoreDrafter:
+    return DatastoreDrafter(BruteForceRetriever(texts, VOCAB), VOCAB)
+
+
+def test_a_node_that_both_propose_carries_both_marks() -> None:
+    target = Target.wrap(tiny_model())
+    answer = alone(target, PROMPT, SamplingSettings(6))
+    drafter = HybridDrafter([store_of([[*PROMPT, *answer]])], [draft_model(target)])
+    [found] = drafter.propose([DraftRequest(1, np.asarray(PROMPT, np.int32), 16, len(PROMPT))])
+    assert found.tokens[:4].tolist() == answer[:4]
+    assert set(found.sources[:4].tolist()) == {Source.DATASTORE | Source.DRAFT_MODEL}
+    assert found.validate(VOCAB)
+    stats = drafter.stats()
+    assert stats["draft-model: asked"] == stats["draft-model: calls"] == stats["datastore: calls"] == 1
+    drafter.close()
+
+
+def test_what_one_does_not_know_the_other_adds() -> None:
+    """The datastore knows the answer's second half, the network is right everywhere: M is the network's at least."""
+    target = Target.wrap(tiny_model())
+    settings = SamplingSettings(60, ignore_eos=True)
+    answer = alone(target, PROMPT, settings)
+    lengths = {}
+    for name, drafter in {
+        "store": store_of([answer[30:]]),
+        "network": draft_model(target),
+        "both": HybridDrafter([store_of([answer[30:]])], [draft_model(target)]),
+    }.items():
+        run = eager_decoder(target, drafter, 32).generate(PROMPT, settings)
+        list(run)
+        assert run.tokens == answer
+        lengths[name] = run.stats.mean_generated_length
+        drafter.close()
+    assert lengths["both"] >= lengths["network"] > lengths["store"]
+
+
+def test_a_network_that_adds_nothing_to_what_is_retrieved_is_left_out() -> None:
+    retrieved = tree([1, 2, 3], [-1, 0, 1], [1.0, 0.9, 0.8])
+    network = Network(MadeUpDrafter(lambda request: retrieved))
+    request = DraftRequest(1, np.arange(9, dtype=np.int32), 8, token_seconds=1e-12)
+    asked = []
+    for _ in range(40):
+        asked.append(len(network.add([request], [retrieved])[0]) > 0)
+        network.observe(1, np.array([1, 2, 3, 4], np.int32))
+    assert asked[0]
+    assert not any(asked[1:])
+    assert network.stats()["skipped"] == 39
+
+
+@pytest.mark.parametrize(("tokens", "depth"), [([5], 0), ([1], 1), ([1, 3, 9], 2), ([1, 2, 4], 2), ([1, 2, 4, 6], 2)])
+def test_how_far_a_text_follows_a_tree(tokens: list[int], depth: int) -> None:
+    found = tree([1, 2, 3, 7], [-1, 0, 0, 1])
+    assert reach(found, np.asarray(tokens, np.int32)) == depth
+    assert reach(DraftTree.empty(), np.asarray(tokens, np.int32)) == 0
+
+
+def test_heads_beside_retrieval_get_the_hidden_states_that_they_want() -> None:
+    target = eagle_heads.tiny_target()
+    settings = SamplingSettings(40, ignore_eos=True)
+    head = eagle_heads.drafter_of(eagle_heads.trained_head(), capacity=300)
+    drafter = HybridDrafter([PromptLookupDrafter(VOCAB)], [head])
+    assert drafter.layers == head.layers
+    run = eager_decoder(target, drafter, 16).generate(PROMPT, settings)
+    list(run)
+    assert run.tokens == alone(target, PROMPT, settings)
+    assert drafter.stats()["missed"] == 0
+    assert drafter.stats()["eagle: passes"] > 0
+
+
+def test_without_networks_no_hidden_states_are_wanted() -> None:
+    assert HybridDrafter([PromptLookupDrafter(VOCAB)]).layers == ()
+    assert eager_decoder(Target.wrap(tiny_model()), HybridDrafter([PromptLookupDrafter(VOCAB)])).generate(
+        PROMPT, SamplingSettings(4)
+    )

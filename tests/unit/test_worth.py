@@ -1,0 +1,34 @@
+"""Whether a network is run beside retrieval: what it added so far, against its time."""
+
+from __future__ import annotations
+
+from serving.drafters.worth import Worth
+
+
+def test_a_network_is_run_where_it_adds_enough_for_its_time() -> None:
+    worth = Worth()
+    assert worth.pays(5.0, 0.001)  # its time is not known yet
+    worth.learn_cost(0.5)
+    assert worth.pays(0.0, 1.0)
+    assert not worth.pays(5.0, 1.0)
+    assert worth.pays(5.0, 0.0)  # nobody knows what a token costs
+    assert (worth.asked, worth.skipped) == (3, 1)
+
+
+def test_what_it_added_is_learned_by_what_was_promised() -> None:
+    worth = Worth()
+    worth.learn_cost(0.5)
+    for _ in range(200):
+        worth.learn(0.0, 0)
+        worth.learn(5.0, 2)
+    assert worth.gain(0.05) < 0.1
+    assert worth.gain(100.0) > 1.8
+    assert not worth.pays(0.0, 1.0)
+    assert worth.pays(5.0, 1.0)
+
+
+def test_a_refused_network_is_tried_now_and_then() -> None:
+    worth = Worth()
+    worth.learn_cost(100.0)
+    asked = [number for number in range(160) if worth.pays(0.0, 1.0)]
+    assert asked == [50, 101, 152]
