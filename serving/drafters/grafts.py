@@ -23,6 +23,9 @@ _LEAVES = 4
 _LEAST = 0.05
 """Chance of a path that is."""
 
+_ADDED = 0.1
+"""Tokens that grafts add, until more is known."""
+
 Ints = npt.NDArray[np.int32]
 
 
@@ -38,7 +41,7 @@ class Grafts:
 
     def __init__(self, sources: Sequence[ScoringDrafter]) -> None:
         self._sources = list(sources)
-        self._worth = Worth()
+        self._worth = Worth(_ADDED)
         self._drafts: dict[int, _Draft] = {}
 
     def add(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> list[list[DraftTree]]:

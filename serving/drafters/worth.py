@@ -7,6 +7,7 @@ import numpy as np
 _EDGES = np.array([0.1, 0.25, 0.5, 1.0, 2.0, 4.0])
 """Tokens that the drafts promise which are there."""
 _PRIOR = np.array([1.0, 1.0, 0.8, 0.6, 0.4, 0.2, 0.1])
+"""Of what they add where nothing is promised, how much they add besides so many tokens; only where it starts."""
 _STRENGTH = 5.0
 _DECAY = 0.99
 _RETRY = 50
@@ -22,7 +23,9 @@ class Worth:
         asked, skipped: how often more was drafted for a request, and was not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, prior: float = 1.0) -> None:
+        """``prior``: tokens that they are taken to add where those that are there promise nothing, until more is known."""
+        self._prior = prior * _PRIOR
         self.asked = self.skipped = 0
         self._gained = np.zeros(len(_EDGES) + 1)
         self._seen = np.zeros(len(_EDGES) + 1)
@@ -32,7 +35,7 @@ class Worth:
     def gain(self, promised: float) -> float:
         """Tokens that more drafts should add where there are such that promise ``promised``."""
         at = int(np.searchsorted(_EDGES, promised, side="right"))
-        return float((self._gained[at] + _STRENGTH * _PRIOR[at]) / (self._seen[at] + _STRENGTH))
+        return float((self._gained[at] + _STRENGTH * self._prior[at]) / (self._seen[at] + _STRENGTH))
 
     def pays(self, promised: float, token_seconds: float) -> bool:
         """Whether to draft more for a request, whose token costs ``token_seconds`` in plain decoding (0: not known); counts."""

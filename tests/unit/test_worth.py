@@ -32,3 +32,9 @@ def test_a_refused_network_is_tried_now_and_then() -> None:
     worth.learn_cost(100.0)
     asked = [number for number in range(160) if worth.pays(0.0, 1.0)]
     assert asked == [50, 101, 152]
+
+
+def test_what_is_believed_at_first_is_given() -> None:
+    assert Worth(0.1).gain(0.0) == 0.1
+    assert Worth().gain(0.0) == 1.0
+    assert Worth().gain(3.0) < Worth().gain(0.6)
