@@ -63,7 +63,7 @@ def test_a_trained_exit_drafts(place: Path, tmp_path: Path, capsys: pytest.Captu
     ]
     assert main([*generate, "--max-new-tokens", "8", "--compare-plain", "abcabc"]) == 0
     assert "output identical = yes" in capsys.readouterr().err
-    assert json.loads(report.read_text())["drafter"] == "early-exit"
+    assert json.loads(report.read_text())["drafter"] == "hybrid"
 
 
 @pytest.mark.parametrize(
