@@ -117,6 +117,11 @@ class Datastore:
         self._native: _native.Searcher | None = _native.Searcher(self._segments, self._deletions, threads=threads)
         self._locator = None if self._deletions else self._native
 
+    @property
+    def name(self) -> str:
+        """See ``Retriever.name``."""
+        return self.path.name
+
     def lookup(self, ids: Tokens, max_match: int = 16, min_match: int = 1) -> Match:
         """See ``Retriever.lookup``."""
         return self.lookup_batch([ids], max_match, min_match)[0]

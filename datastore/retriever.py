@@ -35,6 +35,11 @@ class Retriever(Protocol):
     outside the vocabulary, for ``min_match`` > ``max_match``, and for ``max_match + max_depth`` above the order depth.
     """
 
+    @property
+    def name(self) -> str:
+        """What people call it: its folder's name, or that on its server."""
+        ...
+
     def lookup(self, ids: Tokens, max_match: int = 16, min_match: int = 1) -> Match:
         """The longest suffix of ``ids`` (of min_match..max_match tokens) that occurs, with its exact count."""
         ...

@@ -21,6 +21,8 @@ class BruteForceRetriever:
     ``fault``: raised by every call if not None.
     """
 
+    name = "brute-force"
+
     def __init__(self, documents: Sequence[Sequence[int]], vocab_size: int, order_depth: int = 64) -> None:
         self.documents = [list(document) for document in documents]
         self.vocab_size = vocab_size

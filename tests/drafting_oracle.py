@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from datastore.draft_tree import DraftTree
-from serving.drafters.calibrator import Prior
+from serving.drafters.calibration.calibrator import Prior
 
 Path = tuple[int, ...]
 Kind = tuple[int, int, int, int]
@@ -19,7 +19,7 @@ STRENGTH = 40.0
 
 
 class OracleCalibrator:
-    """As ``serving.drafters.calibrator.Calibrator``, with sparse tables."""
+    """As ``serving.drafters.calibration.calibrator.Calibrator``, with sparse tables."""
 
     def __init__(self, prior: Prior, decay: float) -> None:
         self._prior = prior
@@ -43,17 +43,24 @@ class OracleCalibrator:
             scores.append((1.0 if parent < 0 else scores[parent]) * chance / max(1.0, sums[parent]))
         return scores
 
-    def learn(self, tree: DraftTree, tokens: Sequence[int]) -> None:
+    def learn(self, tree: DraftTree, tokens: Sequence[int]) -> list[tuple[float, bool]]:
+        """What was expected of the nodes that were tried behind their parents, and which were taken."""
         if not len(tree):
-            return
+            return []
+        scores = self.score(tree)
+        tried, taken = evidence(tree, tokens)
+        parents = tree.parents.tolist()
+        above = {node: scores[parents[node]] if parents[node] >= 0 else 1.0 for node in tried}
+        found = [(scores[node] / above[node], node in taken) for node in tried]
         for table in (self._hits, self._seen):
             for cell in table:
                 table[cell] *= self._decay
-        for nodes, table in zip(evidence(tree, tokens), (self._seen, self._hits), strict=True):
+        for nodes, table in ((tried, self._seen), (taken, self._hits)):
             for node in nodes:
                 kind, _ = self._kind(tree, node)
                 table[kind] += 1
                 table[kind[:2]] += 1
+        return found
 
     def _kind(self, tree: DraftTree, node: int) -> tuple[Kind, float]:
         counts = [1.0] * len(tree) if tree.counts is None else [max(1.0, float(count)) for count in tree.counts]
@@ -87,12 +94,20 @@ def evidence(tree: DraftTree, tokens: Sequence[int]) -> tuple[list[int], list[in
 
 def merge(trees: Sequence[DraftTree], max_nodes: int) -> list[tuple[Path, float, int]]:
     """Path, score and marks of the best ``max_nodes`` paths of all ``trees``, best first, and first come first among equals."""
-    found: dict[Path, tuple[float, int]] = {}
+    chances: dict[Path, tuple[float, int]] = {}
     for tree in trees:
-        for path, score, source in nodes(tree):
-            old_score, old_source = found.get(path, (score, source))
-            found[path] = max(score, old_score), source | old_source
-    best = sorted(found, key=lambda path: -found[path][0])[:max_nodes]
+        for (path, score, source), parent in zip(nodes(tree), tree.parents.tolist(), strict=True):
+            above = float(tree.scores[parent]) if parent >= 0 else 1.0
+            chance, (old, marks) = (score / above if above else 0.0), chances.get(path, (0.0, 0))
+            high, low = max(chance, old), min(chance, old)
+            if source:
+                old = high if marks & source else 1 - (1 - high) * (1 - low) ** 0.5
+            chances[path] = old, marks | source
+    found: dict[Path, tuple[float, int]] = {(): (1.0, 0)}
+    for path, (chance, marks) in chances.items():
+        total = sum(each for other, (each, _) in chances.items() if len(other) == len(path) and other[:-1] == path[:-1])
+        found[path] = found[path[:-1]][0] * chance / max(1.0, total), marks
+    best = sorted([*found][1:], key=lambda path: -found[path][0])[:max_nodes]
     return [(path, *found[path]) for path in best]
 
 

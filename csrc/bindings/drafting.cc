@@ -99,10 +99,12 @@ py::array_t<float> score(const drafting::Calibrator& calibrator, const py::handl
   return scores;
 }
 
-void learn(drafting::Calibrator& calibrator, const py::handle& tokens, const py::handle& parents, const py::object& counts,
-           const py::handle& match_length, const py::handle& match_count, const py::handle& followed) {
+// (chances float32[k], taken uint8[k]) of the nodes that the target judged.
+py::tuple learn(drafting::Calibrator& calibrator, const py::handle& tokens, const py::handle& parents, const py::object& counts,
+                const py::handle& match_length, const py::handle& match_count, const py::handle& followed) {
   const Counted tree(tokens, parents, counts, match_length, match_count);
-  calibrator.learn(tree.view(), Column<std::int32_t>(followed, "the tokens that followed").view());
+  const drafting::Evidence found = calibrator.learn(tree.view(), Column<std::int32_t>(followed, "the tokens that followed").view());
+  return py::make_tuple(to_array(found.chances), to_array(found.taken));
 }
 
 // The columns (tokens, parents, scores, sources) of the merged tree.
@@ -176,7 +178,10 @@ void bind_drafting(py::module_& module) {
         return Calibrator({.constant = constant, .match = match, .share = share, .count = count, .depth = depth}, decay);
       }), py::arg("constant"), py::arg("match"), py::arg("share"), py::arg("count"), py::arg("depth"), py::arg("decay"))
       .def("score", &score, py::arg("tokens"), py::arg("parents"), py::arg("counts"), py::arg("match_length"), py::arg("match_count"))
-      .def("learn", &learn, py::arg("tokens"), py::arg("parents"), py::arg("counts"), py::arg("match_length"), py::arg("match_count"), py::arg("followed"));
+      .def("learn", &learn, py::arg("tokens"), py::arg("parents"), py::arg("counts"), py::arg("match_length"), py::arg("match_count"), py::arg("followed"))
+      .def("state", [](const Calibrator& calibrator) { return to_array(calibrator.state()); })
+      .def("restore", [](Calibrator& calibrator, const py::handle& state) { calibrator.restore(Column<double>(state, "a calibrator's state").view()); },
+           py::arg("state"));
   module.def("merge_trees", &merge_trees, py::arg("trees"), py::arg("max_nodes"));
   module.def("check_tree", &check_tree, py::arg("tokens"), py::arg("parents"), py::arg("scores"), py::arg("sources"), py::arg("vocab_size"));
   module.def("tree_depths", &tree_depths, py::arg("parents"));

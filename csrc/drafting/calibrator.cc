@@ -25,13 +25,15 @@ std::size_t bin(const std::array<double, size>& edges, double value) {
   return static_cast<std::size_t>(std::count_if(edges.begin(), edges.end(), [&](double edge) { return edge <= value; }));
 }
 
+}  // namespace
+
 // What a node is judged by, and the cells of the tables that this leads to.
-struct Kind {
-  double above, share, depth;
+struct Calibrator::Kind {
+  double match, above, share, depth;
   std::size_t coarse, fine;
 };
 
-class Kinds {
+class Calibrator::Kinds {
  public:
   // Throws kInvalidArgument if the columns are no tree.
   explicit Kinds(const CountedTree& tree) : tree_(tree), depths_(tree.parents.size()) {
@@ -44,15 +46,14 @@ class Kinds {
     find_depths(tree.parents, depths_);
   }
 
-  double match() const { return static_cast<double>(std::max<std::uint64_t>(1, tree_.match_length)); }
-
   Kind operator[](std::size_t node) const {
     const std::int32_t parent = tree_.parents[node];
     const double above = parent < 0 ? static_cast<double>(std::max<std::uint64_t>(1, tree_.match_count)) : count(static_cast<std::size_t>(parent));
+    const double match = static_cast<double>(std::max<std::uint64_t>(1, tree_.match_length));
     const double share = std::min(count(node) / above, 1.0), depth = depths_[node];
-    const std::size_t coarse = bin(kMatchEdges, match()) * (kShareEdges.size() + 1) + bin(kShareEdges, share);
+    const std::size_t coarse = bin(kMatchEdges, match) * (kShareEdges.size() + 1) + bin(kShareEdges, share);
     const std::size_t within = bin(kCountEdges, above) * (kDepthEdges.size() + 1) + bin(kDepthEdges, depth);
-    return {.above = above, .share = share, .depth = depth, .coarse = coarse, .fine = coarse * kFinePerCoarse + within};
+    return {.match = match, .above = above, .share = share, .depth = depth, .coarse = coarse, .fine = coarse * kFinePerCoarse + within};
   }
 
  private:
@@ -64,26 +65,23 @@ class Kinds {
   std::vector<std::int32_t> depths_;
 };
 
-double before_learning(const Prior& prior, double match_term, const Kind& kind) {
-  const double taken = kind.share * kind.above;
-  const double odds = prior.constant + match_term + prior.share * std::log((taken + 0.3) / (kind.above - taken + 0.3)) +
-                      prior.count * std::log(kind.above) + prior.depth * std::log(kind.depth);
-  return 1.0 / (1.0 + std::exp(-odds));
-}
-
-}  // namespace
-
 Calibrator::Calibrator(const Prior& prior, double decay) : prior_(prior), decay_(decay), coarse_(kCoarse), fine_(kCoarse * kFinePerCoarse) {}
+
+// What is expected of a node whose parent is taken, its siblings aside.
+double Calibrator::chance(const Kind& kind) const {
+  const double taken = kind.share * kind.above;
+  const double odds = prior_.constant + prior_.match * std::log(kind.match) + prior_.share * std::log((taken + 0.3) / (kind.above - taken + 0.3)) +
+                      prior_.count * std::log(kind.above) + prior_.depth * std::log(kind.depth);
+  const auto lean = [](const Tally& tally, double estimate) { return (tally.hits + kStrength * estimate) / (tally.seen + kStrength); };
+  return lean(fine_[kind.fine], lean(coarse_[kind.coarse], 1.0 / (1.0 + std::exp(-odds))));
+}
 
 void Calibrator::score(const CountedTree& tree, std::span<float> scores) const {
   const Kinds kinds(tree);
   const std::size_t size = tree.tokens.size();
-  const double match_term = prior_.match * std::log(kinds.match());
-  const auto lean = [](const Tally& tally, double estimate) { return (tally.hits + kStrength * estimate) / (tally.seen + kStrength); };
   std::vector<double> chances(size), sums(size + 1);  // the children of node i add up to sums[i + 1]
   for (std::size_t node = 0; node < size; ++node) {
-    const Kind kind = kinds[node];
-    chances[node] = lean(fine_[kind.fine], lean(coarse_[kind.coarse], before_learning(prior_, match_term, kind)));
+    chances[node] = chance(kinds[node]);
     sums[static_cast<std::size_t>(tree.parents[node] + 1)] += chances[node];
   }
   for (std::size_t node = 0; node < size; ++node) {
@@ -94,28 +92,68 @@ void Calibrator::score(const CountedTree& tree, std::span<float> scores) const {
   }
 }
 
-void Calibrator::learn(const CountedTree& tree, std::span<const std::int32_t> tokens) {
+Evidence Calibrator::learn(const CountedTree& tree, std::span<const std::int32_t> tokens) {
   const Kinds kinds(tree);
   const std::size_t size = tree.tokens.size();
-  if (size == 0) return;
-  for (std::vector<Tally>* table : {&coarse_, &fine_}) {
-    for (Tally& tally : *table) tally = {.hits = tally.hits * decay_, .seen = tally.seen * decay_};
-  }
+  Evidence evidence;
+  if (size == 0) return evidence;
+  std::vector<Kind> judged;
   std::int32_t parent = -1;
   for (const std::int32_t token : tokens) {
+    const std::size_t first = judged.size();
     std::int32_t taken = -1;
+    double sum = 0;
     for (auto node = static_cast<std::size_t>(parent + 1); node < size; ++node) {  // children come behind their parent
       if (tree.parents[node] != parent) continue;
       const bool hit = taken < 0 && tree.tokens[node] == token;  // of equal siblings the first
       if (hit) taken = static_cast<std::int32_t>(node);
-      const Kind kind = kinds[node];
-      for (Tally* tally : {&coarse_[kind.coarse], &fine_[kind.fine]}) {
-        tally->seen += 1;
-        tally->hits += hit ? 1 : 0;
-      }
+      judged.push_back(kinds[node]);
+      evidence.taken.push_back(hit ? 1 : 0);
+      sum += chance(judged.back());
     }
-    if (taken < 0) return;
+    for (std::size_t at = first; at < judged.size(); ++at) evidence.chances.push_back(static_cast<float>(chance(judged[at]) / std::max(1.0, sum)));
+    if (taken < 0) break;
     parent = taken;
+  }
+  for (std::vector<Tally>* table : {&coarse_, &fine_}) {
+    for (Tally& tally : *table) tally = {.hits = tally.hits * decay_, .seen = tally.seen * decay_};
+  }
+  for (std::size_t at = 0; at < judged.size(); ++at) {
+    for (Tally* tally : {&coarse_[judged[at].coarse], &fine_[judged[at].fine]}) {
+      tally->seen += 1;
+      tally->hits += evidence.taken[at];
+    }
+  }
+  return evidence;
+}
+
+std::vector<double> Calibrator::state() const {
+  std::vector<double> found;
+  found.reserve(2 * (coarse_.size() + fine_.size()));
+  for (const std::vector<Tally>* table : {&coarse_, &fine_}) {
+    for (const Tally& tally : *table) found.insert(found.end(), {tally.hits, tally.seen});
+  }
+  return found;
+}
+
+void Calibrator::restore(std::span<const double> state) {
+  const std::size_t wanted = 2 * (coarse_.size() + fine_.size());
+  if (state.size() != wanted) {
+    throw Error(Code::kInvalidArgument,
+                "calibration: a state has " + std::to_string(state.size()) + " entries; it must have " + std::to_string(wanted));
+  }
+  for (std::size_t cell = 0; cell < wanted; cell += 2) {
+    if (!(state[cell] >= 0 && state[cell] <= state[cell + 1] && std::isfinite(state[cell + 1]))) {
+      throw Error(Code::kInvalidArgument, "calibration: a state has " + std::to_string(state[cell]) + " hits of " + std::to_string(state[cell + 1]) +
+                                              " seen in cell " + std::to_string(cell / 2) + "; there must be 0 to as many as were seen");
+    }
+  }
+  std::size_t cell = 0;
+  for (std::vector<Tally>* table : {&coarse_, &fine_}) {
+    for (Tally& tally : *table) {
+      tally = {.hits = state[cell], .seen = state[cell + 1]};
+      cell += 2;
+    }
   }
 }
 

@@ -25,10 +25,16 @@ struct CountedTree {
   std::uint64_t match_count = 0;          // how often they were found
 };
 
+// What the target made of a tree: for each node whose parent it took, what was expected before, and whether it took the node.
+struct Evidence {
+  std::vector<float> chances;  // P(node accepted | parent accepted)
+  std::vector<std::uint8_t> taken;
+};
+
 // P(node accepted | parent accepted) by match length, share, count and depth, for one source. Not thread-safe.
 //
 // A fine table leans on a coarse one (match length and share), which leans on the prior; old evidence fades with `decay` per
-// observed tree. Both calls throw kInvalidArgument, and learn nothing, if the columns are no tree.
+// observed tree. `score` and `learn` throw kInvalidArgument, and learn nothing, if the columns are no tree.
 class Calibrator {
  public:
   Calibrator(const Prior& prior, double decay);
@@ -39,13 +45,24 @@ class Calibrator {
   void score(const CountedTree& tree, std::span<float> scores) const;
 
   // Counts what the target's tokens, which followed the context, say about the tree: only nodes whose parent's path they contain
-  // are evidence. O(n) for each token that the tree has, and O(1), some 2,000 sums, for the fading.
-  void learn(const CountedTree& tree, std::span<const std::int32_t> tokens);
+  // are evidence, which is returned, node by node. O(n) for each token that the tree has, and O(1), some 2,000 sums, for the fading.
+  Evidence learn(const CountedTree& tree, std::span<const std::int32_t> tokens);
+
+  // All that was learned: hits and seen of each cell in turn, to be given to `restore`.
+  std::vector<double> state() const;
+
+  // Takes over what another calibrator learned. Throws kInvalidArgument, and keeps what it has, if `state` has another size, or an
+  // entry that is not finite, below 0, or more hits than were seen.
+  void restore(std::span<const double> state);
 
  private:
   struct Tally {
     double hits = 0, seen = 0;
   };
+  struct Kind;
+  class Kinds;
+
+  double chance(const Kind& kind) const;
 
   Prior prior_;
   double decay_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -32,65 +33,76 @@ void require_scored(const ScoredTree& tree) {
 // Nodes found by their parent and token, in a hash table with open addresses, half of them free at least.
 class Trie {
  public:
-  explicit Trie(std::size_t most) : slots_(std::bit_ceil(2 * most + 1), -1) {
-    nodes_.tokens.reserve(most);
-    nodes_.parents.reserve(most);
-    nodes_.scores.reserve(most);
-    nodes_.sources.reserve(most);
-  }
+  explicit Trie(std::size_t most) : slots_(std::bit_ceil(2 * most + 1), -1) { nodes_.reserve(most); }
 
-  // The row of the child, which is made or gets the marks and the score, if that is higher.
-  std::int32_t add(std::int32_t parent, std::int32_t token, float score, std::uint8_t source) {
+  // The row of the child, which is made or gets what another source thinks of it.
+  std::int32_t add(std::int32_t parent, std::int32_t token, double chance, std::uint8_t source) {
     std::int32_t& slot = find(parent, token);
     if (slot < 0) {
-      slot = static_cast<std::int32_t>(nodes_.tokens.size());
-      nodes_.tokens.push_back(token);
-      nodes_.parents.push_back(parent);
-      nodes_.scores.push_back(score);
-      nodes_.sources.push_back(source);
-    } else {
-      const auto row = static_cast<std::size_t>(slot);
-      nodes_.scores[row] = std::max(nodes_.scores[row], score);
-      nodes_.sources[row] |= source;
+      slot = static_cast<std::int32_t>(nodes_.size());
+      nodes_.push_back({.token = token, .parent = parent, .value = 0, .source = 0});
+    }
+    Node& node = nodes_[static_cast<std::size_t>(slot)];
+    if (source != 0) {
+      const double high = std::max(node.value, chance), low = std::min(node.value, chance);
+      node.value = (node.source & source) != 0 ? high : 1 - (1 - high) * std::sqrt(1 - low);
+      node.source |= source;
     }
     return slot;
   }
 
+  // Makes scores of chances: parents stand before their children.
+  void score() {
+    std::vector<double> sums(nodes_.size() + 1);  // the children of node i add up to sums[i + 1]
+    for (const Node& node : nodes_) sums[static_cast<std::size_t>(node.parent + 1)] += node.value;
+    for (Node& node : nodes_) {
+      node.value /= std::max(1.0, sums[static_cast<std::size_t>(node.parent + 1)]);
+      if (node.parent >= 0) node.value *= nodes_[static_cast<std::size_t>(node.parent)].value;
+    }
+  }
+
   MergedTree best(std::size_t max_nodes) const {
-    const std::size_t size = nodes_.tokens.size(), kept = std::min(size, max_nodes);
+    const std::size_t size = nodes_.size(), kept = std::min(size, max_nodes);
     std::vector<std::int32_t> order(size), place(size);
     std::iota(order.begin(), order.end(), 0);
     // Rows break ties, so that of equals parents stay first.
     std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-      const float left = nodes_.scores[static_cast<std::size_t>(a)], right = nodes_.scores[static_cast<std::size_t>(b)];
+      const double left = nodes_[static_cast<std::size_t>(a)].value, right = nodes_[static_cast<std::size_t>(b)].value;
       return left != right ? left > right : a < b;
     });
     MergedTree tree{.tokens = std::vector<std::int32_t>(kept), .parents = std::vector<std::int32_t>(kept), .scores = std::vector<float>(kept),
                     .sources = std::vector<std::uint8_t>(kept)};
     for (std::size_t at = 0; at < kept; ++at) {
-      const auto row = static_cast<std::size_t>(order[at]);
-      place[row] = static_cast<std::int32_t>(at);
-      tree.tokens[at] = nodes_.tokens[row];
-      tree.parents[at] = nodes_.parents[row] < 0 ? -1 : place[static_cast<std::size_t>(nodes_.parents[row])];
-      tree.scores[at] = nodes_.scores[row];
-      tree.sources[at] = nodes_.sources[row];
+      const Node& node = nodes_[static_cast<std::size_t>(order[at])];
+      place[static_cast<std::size_t>(order[at])] = static_cast<std::int32_t>(at);
+      tree.tokens[at] = node.token;
+      tree.parents[at] = node.parent < 0 ? -1 : place[static_cast<std::size_t>(node.parent)];
+      tree.scores[at] = static_cast<float>(node.value);
+      tree.sources[at] = node.source;
     }
     return tree;
   }
 
  private:
+  struct Node {
+    std::int32_t token, parent;
+    double value;  // the chance behind its parent; after `score` that of its whole path
+    std::uint8_t source;
+  };
+
   std::int32_t& find(std::int32_t parent, std::int32_t token) {
     const std::uint64_t key = std::uint64_t{static_cast<std::uint32_t>(parent)} << 32 | static_cast<std::uint32_t>(token);
     std::size_t at = (key * 0x9E3779B97F4A7C15U) >> 32;
     for (;; ++at) {
       std::int32_t& slot = slots_[at & (slots_.size() - 1)];
-      const auto row = static_cast<std::size_t>(slot);
-      if (slot < 0 || (nodes_.parents[row] == parent && nodes_.tokens[row] == token)) return slot;
+      if (slot < 0) return slot;
+      const Node& node = nodes_[static_cast<std::size_t>(slot)];
+      if (node.parent == parent && node.token == token) return slot;
     }
   }
 
   std::vector<std::int32_t> slots_;  // rows; -1 where free
-  MergedTree nodes_;                 // in the order of their coming
+  std::vector<Node> nodes_;          // in the order of their coming
 };
 
 }  // namespace
@@ -109,10 +121,14 @@ MergedTree merge(std::span<const ScoredTree> trees, std::size_t max_nodes) {
   for (const ScoredTree& tree : trees) {
     rows.clear();
     for (std::size_t node = 0; node < tree.tokens.size(); ++node) {
-      const std::int32_t above = tree.parents[node] < 0 ? -1 : rows[static_cast<std::size_t>(tree.parents[node])];
-      rows.push_back(trie.add(above, tree.tokens[node], tree.scores[node], tree.sources[node]));
+      const bool first = tree.parents[node] < 0;
+      const auto parent = static_cast<std::size_t>(tree.parents[node]);
+      const double above = first ? 1.0 : tree.scores[parent];
+      const double chance = above > 0 ? tree.scores[node] / above : 0.0;
+      rows.push_back(trie.add(first ? -1 : rows[parent], tree.tokens[node], chance, tree.sources[node]));
     }
   }
+  trie.score();
   return trie.best(max_nodes);
 }
 

@@ -24,8 +24,12 @@ struct MergedTree {
 
 // The trie of all trees, sorted by falling score with parents first, cut to `max_nodes`; of equals, what came first.
 //
-// A path that several propose is one node with all their marks and the highest of their scores: the sources read related text, so
-// their agreement is no independent evidence, and the highest keeps a child's score at most its parent's.
+// A score is the chance that a node's whole path is accepted; over its parent's it is the chance of the node behind its parent, which
+// is what a source knows. So each source's chance of a node counts whatever it thinks of the path above: where several propose a
+// node it gets all their marks and the highest of their chances, and, since sources read related text, half of what another one
+// would add if it were independent: 1 - (1 - high) * sqrt(1 - low). A source's further opinion (its mark is there already) adds
+// nothing to its highest, and nodes without a mark only lead to others. The chances of one node's children are brought down to a
+// sum of 1, as the target takes one of them; scores are products of chances along the path.
 //
 // O(n log n) for n nodes in all. Throws kInvalidArgument if columns are no tree, or scores not as said above.
 MergedTree merge(std::span<const ScoredTree> trees, std::size_t max_nodes);

@@ -32,6 +32,13 @@ def number(name: str, value: object) -> float:
         raise InvalidArgument(f"{name} is beyond all floating-point numbers; it must be far nearer to 0") from None
 
 
+def text(name: str, value: object) -> str:
+    """``value``, a string. Raises InvalidArgument if it is none."""
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{name} is {value!r}, {_kind(value)}; it must be a text")
+    return value
+
+
 def listed(name: str, value: object, of: str) -> tuple[object, ...]:
     """``value``, a tuple or list, as a tuple. Raises InvalidArgument if it is neither; ``of`` says of what."""
     if not isinstance(value, tuple | list):

@@ -36,6 +36,7 @@ class DraftRequest:
             drafter's own must promise as much as it costs.
         most_seconds: what the draft may take of a drafter's own passes: it grows with what the request's drafts have earned.
         slot: the request's place in the target's cache.
+        request_class: what kind of request it is; empty if nobody said.
     """
 
     request_id: int
@@ -46,6 +47,7 @@ class DraftRequest:
     token_seconds: float = 0.0
     most_seconds: float = math.inf
     slot: int = -1
+    request_class: str = ""
 
 
 @dataclass(frozen=True, slots=True)

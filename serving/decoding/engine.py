@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from datastore.errors import Internal, InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
-from serving.decoding.checks import whole_number
+from serving.decoding.checks import text, whole_number
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import Drafter
 from serving.decoding.faults import first_line
@@ -122,7 +122,12 @@ class Engine:
         return self._death
 
     def generate(
-        self, prompt: Prompt, settings: SamplingSettings | None = None, drafter: str = "", max_nodes: int = 64
+        self,
+        prompt: Prompt,
+        settings: SamplingSettings | None = None,
+        drafter: str = "",
+        max_nodes: int = 64,
+        request_class: str = "",
     ) -> Generation:
         """Start a generation; it runs whether or not anybody reads its steps.
 
@@ -131,6 +136,7 @@ class Engine:
             settings: None for greedy decoding of up to 256 tokens.
             drafter: the name of one of the engine's; empty or "none" for plain decoding.
             max_nodes: largest tree, 1..1024.
+            request_class: what kind of request it is, in any words: what drafts are worth is learned class by class.
 
         Raises:
             InvalidArgument: the prompt or a value cannot be used.
@@ -140,8 +146,8 @@ class Engine:
         settings, max_nodes = settings_or_default(settings), whole_number("max_nodes", max_nodes)
         if not isinstance(drafter, str):
             raise InvalidArgument(f"drafter is of type {type(drafter).__name__}; give the name of one of the engine's")
-        name = "" if drafter == "none" else drafter
-        request = Request(next(self._numbers), self.target, prompt, settings, name, max_nodes)
+        name, kind = "" if drafter == "none" else drafter, text("request_class", request_class)
+        request = Request(next(self._numbers), self.target, prompt, settings, name, max_nodes, kind)
         self._loop.require_room(request)
         generation = Generation(request, self._cancel)
         with self._changed:

@@ -181,6 +181,7 @@ def _asked(request: Request, token_seconds: float, most_seconds: float) -> Draft
         token_seconds,
         most_seconds,
         request.slot,
+        request.request_class,
     )
 
 

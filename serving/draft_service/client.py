@@ -77,6 +77,11 @@ class RemoteDatastore:
         self._channel = open_channel(parts, limits.MAX_REQUEST_BYTES, limits.MAX_REPLY_BYTES)
         self._stub = draft_pb2_grpc.DraftServiceStub(self._channel)
 
+    @property
+    def name(self) -> str:
+        """See ``Retriever.name``."""
+        return self._name
+
     def lookup(self, ids: Tokens, max_match: int = DEFAULT_MAX_MATCH, min_match: int = DEFAULT_MIN_MATCH) -> Match:
         return self.lookup_batch([ids], max_match, min_match)[0]
 

@@ -40,6 +40,11 @@ class FailSoft:
         with self._lock:
             return dict(self._missed)
 
+    @property
+    def name(self) -> str:
+        """See ``Retriever.name``."""
+        return self.inner.name
+
     def lookup(self, ids: Tokens, max_match: int = DEFAULT_MAX_MATCH, min_match: int = DEFAULT_MIN_MATCH) -> Match:
         return self.lookup_batch([ids], max_match, min_match)[0]
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datastore.errors import InvalidArgument, Unsupported
 from datastore.retriever import Retriever
 from serving.decoding.drafter import Drafter
+from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
 from serving.drafters.limits import Limits
@@ -31,11 +32,12 @@ def make_drafter(
     retrievers: Retriever | list[Retriever] | tuple[Retriever, ...] = (),
     limits: Limits | None = None,
     models: Sequence[Drafter] = (),
+    calibration: Calibration | None = None,
 ) -> Drafter | None:
     """The drafter called ``name``; None for "none".
 
     ``vocab_size`` is the target's; ``retrievers``, one or several, are all asked; ``models`` are networks that are loaded,
-    which hybrid drafts take besides. Raises
+    which hybrid drafts take besides; ``calibration``: what drafts have been worth, shared by all drafters of an engine. Raises
     InvalidArgument for an unknown name, or if it needs a retriever or a network and none is given.
     """
     if name == "none":
@@ -46,7 +48,7 @@ def make_drafter(
                 return model
         raise InvalidArgument(f"drafter {name} needs a model that is loaded (on the command line: {MODELS[name]})")
     if name == "prompt-lookup":
-        return PromptLookupDrafter(vocab_size, limits)
+        return PromptLookupDrafter(vocab_size, limits, calibration)
     if name not in NAMES:
         raise InvalidArgument(f"drafter {name!r} is unknown; use one of {', '.join(NAMES)}")
     stores = retrievers if isinstance(retrievers, tuple | list) else [retrievers]
@@ -57,10 +59,11 @@ def make_drafter(
     for store in stores:
         if not hasattr(store, "draft_batch"):
             raise InvalidArgument(f"drafter {name}: {store!r} is no datastore; open it first, with suffolk.open")
-    drafters: list[ScoringDrafter] = [DatastoreDrafter(store, vocab_size, limits) for store in stores]
+    calibration = calibration or Calibration()
+    drafters: list[ScoringDrafter] = [DatastoreDrafter(store, vocab_size, limits, calibration) for store in stores]
     if name == "hybrid":
-        return HybridDrafter([PromptLookupDrafter(vocab_size, limits), *drafters], models)
-    return drafters[0] if len(drafters) == 1 else HybridDrafter(drafters)
+        return HybridDrafter([PromptLookupDrafter(vocab_size, limits, calibration), *drafters], models, calibration)
+    return drafters[0] if len(drafters) == 1 else HybridDrafter(drafters, calibration=calibration)
 
 
 def require_match(retriever: Retriever, store_name: str, limits: Limits, model_name: str, fingerprint: str) -> None:

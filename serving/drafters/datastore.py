@@ -13,19 +13,20 @@ from datastore.draft_tree import DraftTree
 from datastore.errors import SuffolkError
 from datastore.retriever import Retriever
 from serving.decoding.drafter import DraftRequest
-from serving.drafters.behind import NO_TOKENS, Behind, Ids, learn
-from serving.drafters.calibrator import Calibrator, Prior
+from serving.drafters.calibration.calibration import Calibration
+from serving.drafters.calibration.calibrator import Prior
 from serving.drafters.limits import Limits
 from serving.drafters.merge import merge
+from serving.drafters.retrieved import NO_TOKENS, Behind, Ids, Retrieved
 
 log = logging.getLogger(__name__)
 
 PRIOR = Prior(constant=-2.5, match=0.45, share=0.95, count=0.2, depth=0.25)
 """Fitted to what a 135M chat model took of 109 M tokens of source in its own greedy answers; only where it starts."""
 
-SHORT_MATCH = 2
-"""A second, shorter ending that is looked up beside the longest: a rare long match leaves most of a tree's nodes unused, and
-what follows the last two tokens anywhere fills them."""
+SHORT_MATCHES = (4, 3, 2, 1)
+"""Shorter endings that are looked up beside the longest: a rare long match leaves most of a tree's nodes unused, and may be no more
+than chance; what follows a shorter ending elsewhere fills them. Calibration weighs one against the other."""
 
 
 class DatastoreDrafter:
@@ -34,13 +35,20 @@ class DatastoreDrafter:
 
     name = "datastore"
 
-    def __init__(self, retriever: Retriever, vocab_size: int, limits: Limits | None = None) -> None:
-        """``vocab_size``: the target's; a tree with other ids is a missed draft. ``close`` leaves ``retriever`` open."""
+    def __init__(
+        self,
+        retriever: Retriever,
+        vocab_size: int,
+        limits: Limits | None = None,
+        calibration: Calibration | None = None,
+    ) -> None:
+        """``vocab_size``: the target's; a tree with other ids is a missed draft. ``calibration``: what drafts have been worth,
+        which it goes on learning under the datastore's name. ``close`` leaves ``retriever`` open."""
         self._retriever = retriever
         self._vocab_size = vocab_size
         self._limits = limits or Limits()
-        self._calibrator = Calibrator(PRIOR)
-        self._drafts: dict[int, list[Behind]] = {}
+        self._lengths = tuple(n for n in SHORT_MATCHES if self._limits.min_match <= n < self._limits.max_match)
+        self._retrieved = Retrieved((calibration or Calibration()).text(f"{self.name} {retriever.name}", PRIOR))
         self._calls = 0
         self._lost = False  # whether the last call got no answer
         self.missed: Counter[str] = Counter()
@@ -50,16 +58,16 @@ class DatastoreDrafter:
         return [merge(trees, request.max_nodes) for request, trees in zip(requests, found, strict=True)]
 
     def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
-        """See ``ScoringDrafter``: of the longest match and, unless that is as short, of the short one."""
+        """See ``ScoringDrafter``: of the longest match, and of those of ``SHORT_MATCHES`` that are shorter."""
         self._calls += 1
-        contexts = [
-            request.tokens[-length:] for length in (self._limits.max_match, SHORT_MATCH) for request in requests
-        ]
-        trees = self._ask(contexts, [request.max_nodes for request in requests] * 2)
+        lengths = (self._limits.max_match, *self._lengths)
+        contexts = [request.tokens[-length:] for request in requests for length in lengths]
+        trees = iter(self._ask(contexts, [request.max_nodes for request in requests for _ in lengths]))
         found = []
-        for request, longest, short in zip(requests, trees[: len(requests)], trees[len(requests) :], strict=True):
-            self._drafts[request.request_id] = []
-            asked = [longest, short] if longest.match_length > short.match_length else [longest]
+        for request in requests:
+            self._retrieved.begin(request)
+            longest, *shorter = [next(trees) for _ in lengths]
+            asked = [longest, *(tree for tree in shorter if tree.match_length < longest.match_length)]
             found.append(self._accept(request, [Behind(NO_TOKENS, tree) for tree in asked]))
         return found
 
@@ -77,17 +85,17 @@ class DatastoreDrafter:
         ]
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        learn(self._calibrator, self._drafts.pop(request_id, ()), tokens)
+        self._retrieved.observe(request_id, tokens)
 
     def release(self, request_id: int) -> None:
-        self._drafts.pop(request_id, None)
+        self._retrieved.release(request_id)
 
     def stats(self) -> dict[str, float]:
         counters: dict[str, float] = {"calls": self._calls, "missed": self.missed.total()}
         return counters | {f"missed {reason}": count for reason, count in self.missed.items()}
 
     def close(self) -> None:
-        self._drafts.clear()
+        self._retrieved.clear()
 
     def _ask(self, contexts: list[Ids], budgets: list[int]) -> list[DraftTree]:
         """The tree of each context; empty ones if they cannot be had."""
@@ -106,12 +114,12 @@ class DatastoreDrafter:
     def _accept(self, request: DraftRequest, found: list[Behind]) -> list[DraftTree]:
         """Their trees with scores, if all are sound; empty ones if not."""
         try:
-            scored = [self._calibrator.scored(each.tree.validate(self._vocab_size)) for each in found]
+            for each in found:
+                each.tree.validate(self._vocab_size)
+            return self._retrieved.scored(request, found)
         except SuffolkError as error:
             self._miss(type(error).__name__, str(error))
             return [DraftTree.empty()] * len(found)
-        self._drafts[request.request_id] += found
-        return scored
 
     def _miss(self, reason: str, message: str) -> None:
         if not self.missed[reason]:

@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import CacheDrafter, Drafter, DraftRequest, FeatureDrafter
-from serving.drafters.behind import Ids
+from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.grafts import Grafts
 from serving.drafters.merge import merge
 from serving.drafters.network import Network
+from serving.drafters.retrieved import Ids
 
 if TYPE_CHECKING:
     import torch
@@ -51,10 +52,16 @@ class HybridDrafter:
 
     name = "hybrid"
 
-    def __init__(self, sources: Sequence[ScoringDrafter], networks: Sequence[Drafter] = ()) -> None:
-        """Takes over all of them: ``close`` closes them."""
+    def __init__(
+        self,
+        sources: Sequence[ScoringDrafter],
+        networks: Sequence[Drafter] = (),
+        calibration: Calibration | None = None,
+    ) -> None:
+        """Takes over all of them: ``close`` closes them. ``calibration``: where it learns what networks are worth beside others."""
+        known = calibration or Calibration()
         self._sources = list(sources)
-        self._networks = [Network(drafter) for drafter in networks]
+        self._networks = [Network(drafter, known.network(f"{drafter.name} in {self.name}")) for drafter in networks]
         self._grafts = Grafts(self._sources)
         self._drafters: list[ScoringDrafter | Network] = [*self._sources, *self._networks]
         self._readers = [drafter for drafter in networks if isinstance(drafter, FeatureDrafter)]

@@ -14,6 +14,7 @@ from datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
 from serving.decoding.cost_store import find_costs
 from serving.decoding.drafter import Drafter
 from serving.decoding.target import Target, find_folder
+from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.draft_model.load import load_draft_model
 from serving.drafters.eagle.load import load_eagle
 from serving.drafters.early_exit.config import KIND as EARLY_EXIT
@@ -21,6 +22,7 @@ from serving.drafters.early_exit.config import require_exit
 from serving.drafters.early_exit.drafter import EarlyExitDrafter
 from serving.drafters.early_exit.load import load_exit
 from serving.drafters.early_exit.shallow import shallow
+from serving.drafters.network import NetworkDrafter
 from serving.drafters.redrafter.checkpoint import APPLE_TYPE
 from serving.drafters.redrafter.config import FORMAT as REDRAFTER
 from serving.drafters.redrafter.load import load_redrafter
@@ -58,9 +60,16 @@ class ModelSources:
         return names
 
 
-def load_models(target: Target, sources: ModelSources, slots: int = 8, capacity: int = 4096) -> list[Drafter]:
+def load_models(
+    target: Target,
+    sources: ModelSources,
+    slots: int = 8,
+    capacity: int = 4096,
+    calibration: Calibration | None = None,
+) -> list[Drafter]:
     """The drafters of ``sources`` for an engine of that many ``slots`` and ``capacity``; takes seconds to measure their costs.
 
+    ``calibration``: what their drafts have been worth, under their names and those of their folders.
     Raises as ``load_draft_model``, ``shallow`` and ``load_head``, and InvalidArgument if ``exit_layers`` are none or all.
     """
     sources.kinds()
@@ -71,7 +80,13 @@ def load_models(target: Target, sources: ModelSources, slots: int = 8, capacity:
         drafters.append(load_draft_model(sources.draft_model, target, slots, capacity, dtype=sources.dtype))
     if sources.exit_layers is not None:
         drafters.append(_early_exit(shallow(target, sources.exit_layers), slots))
-    return drafters + [load_head(folder, target, slots, capacity) for folder in sources.heads]
+    drafters += [load_head(folder, target, slots, capacity) for folder in sources.heads]
+    if calibration is not None:
+        names = [*filter(None, [sources.draft_model]), *([f"{sources.exit_layers}"] if sources.exit_layers else [])]
+        for drafter, name in zip(drafters, [*names, *map(str, sources.heads)], strict=True):
+            assert isinstance(drafter, NetworkDrafter)
+            drafter.calibrate(calibration.network(f"{drafter.name} {Path(name).name}"))
+    return drafters
 
 
 def load_head(folder: Path, target: Target, slots: int = 8, capacity: int = 4096) -> Drafter:

@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import Drafter, DraftRequest, tree_of
+from serving.drafters.calibration.by_class import ByClass
+from serving.drafters.calibration.confidence import Confidence
+from serving.drafters.neural.evidence import evidence
 from serving.drafters.reach import reach
 from serving.drafters.worth import Worth
 
 
+@runtime_checkable
+class NetworkDrafter(Drafter, Protocol):
+    """A drafter that is a network, whose own probabilities are weighed by what they have been worth."""
+
+    def calibrate(self, confidence: ByClass[Confidence]) -> None:
+        """Take ``confidence``, in which it goes on learning; before anything is proposed."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    promised: float
+    request: DraftRequest
     retrieved: DraftTree
     own: DraftTree
+    scored: DraftTree
 
 
 class Network:
@@ -29,10 +43,11 @@ class Network:
         drafter: the network's own drafter; ``name``: its name.
     """
 
-    def __init__(self, drafter: Drafter) -> None:
-        """Takes over ``drafter``: ``close`` closes it."""
+    def __init__(self, drafter: Drafter, trust: ByClass[Confidence]) -> None:
+        """Takes over ``drafter``: ``close`` closes it. ``trust``: what its scores have been worth beside other sources."""
         self.drafter = drafter
         self.name = drafter.name
+        self._trust = trust
         self._worth = Worth()
         self._drafts: dict[int, _Draft] = {}
 
@@ -48,9 +63,10 @@ class Network:
             found = self.drafter.propose([requests[place] for place in asked])
             self._worth.learn_cost((time.perf_counter() - begin) / len(asked))
             for place, proposal in zip(asked, found, strict=True):
-                tree = tree_of(proposal)
-                trees[place].append(tree)
-                self._drafts[requests[place].request_id] = _Draft(promised[place], retrieved[place], tree)
+                own = tree_of(proposal)
+                scored = self._trusted(own, requests[place])
+                trees[place].append(scored)
+                self._drafts[requests[place].request_id] = _Draft(requests[place], retrieved[place], own, scored)
         return trees
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
@@ -60,7 +76,8 @@ class Network:
             most = len(tokens) - 1
             with_it = max(reach(draft.retrieved, tokens), reach(draft.own, tokens))
             gained = min(most, with_it) - min(most, reach(draft.retrieved, tokens))
-            self._worth.learn(draft.promised, gained)
+            self._worth.learn(float(draft.retrieved.scores.sum()), gained)
+            self._learn_trust(draft, tokens)
             self.drafter.observe(request_id, tokens)
 
     def release(self, request_id: int) -> None:
@@ -71,6 +88,28 @@ class Network:
         """The drafter's counters, and for how many drafts it was run and left out."""
         return self.drafter.stats() | {"asked": self._worth.asked, "skipped": self._worth.skipped}
 
+    def _trusted(self, tree: DraftTree, request: DraftRequest) -> DraftTree:
+        """``tree`` with what its scores are worth."""
+        own, depths = shares(tree), tree.depths().astype(np.int64)
+        chances = self._trust[request.request_class].chances(own, depths, request.settings.temperature > 0)
+        scores = np.minimum(chances, 1.0)
+        for node, parent in enumerate(tree.parents.tolist()):
+            scores[node] *= scores[parent] if parent >= 0 else 1.0
+        return replace(tree, scores=scores.astype(np.float32))
+
+    def _learn_trust(self, draft: _Draft, tokens: npt.NDArray[np.int32]) -> None:
+        own, sampled = shares(draft.own), draft.request.settings.temperature > 0
+        found = list(evidence(draft.own.tokens, draft.own.parents, own, tokens))
+        for trust in self._trust.taught(draft.request.request_class):
+            for each, depth, taken in found:
+                trust.learn(each, np.asarray(depth), sampled, taken)
+
     def close(self) -> None:
         self._drafts.clear()
         self.drafter.close()
+
+
+def shares(tree: DraftTree) -> npt.NDArray[np.float64]:
+    """float64[n], of each node its score over its parent's: its chance behind the parent; 0 behind one of score 0."""
+    above = np.where(tree.parents < 0, 1.0, tree.scores[tree.parents]).astype(np.float64)
+    return np.divide(tree.scores, above, out=np.zeros(len(tree)), where=above > 0)

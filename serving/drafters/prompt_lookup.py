@@ -10,10 +10,11 @@ import numpy.typing as npt
 from datastore.context import ContextIndex
 from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import DraftRequest
-from serving.drafters.behind import NO_TOKENS, Behind, Ids, learn
-from serving.drafters.calibrator import Calibrator, Prior
+from serving.drafters.calibration.calibration import Calibration
+from serving.drafters.calibration.calibrator import Prior
 from serving.drafters.limits import Limits
 from serving.drafters.merge import merge
+from serving.drafters.retrieved import NO_TOKENS, Behind, Ids, Retrieved
 
 PRIOR = Prior(constant=-2.0, match=0.65, share=1.2, count=0.5, depth=0.5)
 """Fitted to what a 135M chat model took of its own greedy answers to 16 prompts; only where it starts."""
@@ -24,13 +25,12 @@ class PromptLookupDrafter:
 
     name = "prompt-lookup"
 
-    def __init__(self, vocab_size: int, limits: Limits | None = None) -> None:
+    def __init__(self, vocab_size: int, limits: Limits | None = None, calibration: Calibration | None = None) -> None:
         """``vocab_size``: the target's; requests have no other ids."""
         self._vocab_size = vocab_size
         self._limits = limits or Limits()
-        self._calibrator = Calibrator(PRIOR)
+        self._retrieved = Retrieved((calibration or Calibration()).text(self.name, PRIOR))
         self._texts: dict[int, ContextIndex] = {}
-        self._drafts: dict[int, list[Behind]] = {}
         self._calls = 0
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
@@ -39,30 +39,36 @@ class PromptLookupDrafter:
 
     def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         """See ``ScoringDrafter``."""
-        return [[self._calibrator.scored(self._draft(request))] for request in requests]
+        for request in requests:
+            self._retrieved.begin(request)
+        return [
+            self._retrieved.scored(request, [Behind(NO_TOKENS, self._look_up(self._text(request), request))])
+            for request in requests
+        ]
 
     def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         """See ``ScoringDrafter``."""
         return [
-            [self._calibrator.scored(self._draft_behind(request, path)) for path in each]
+            self._retrieved.scored(request, [Behind(path, self._look_up_behind(request, path)) for path in each])
             for request, each in zip(requests, paths, strict=True)
         ]
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        learn(self._calibrator, self._drafts.pop(request_id, ()), tokens)
+        self._retrieved.observe(request_id, tokens)
 
     def release(self, request_id: int) -> None:
         self._texts.pop(request_id, None)
-        self._drafts.pop(request_id, None)
+        self._retrieved.release(request_id)
 
     def stats(self) -> dict[str, float]:
         return {"calls": self._calls, "missed": 0}
 
     def close(self) -> None:
         self._texts.clear()
-        self._drafts.clear()
+        self._retrieved.clear()
 
-    def _draft(self, request: DraftRequest) -> DraftTree:
+    def _text(self, request: DraftRequest) -> ContextIndex:
+        """All of the request's tokens, sorted."""
         self._calls += 1
         text = self._texts.get(request.request_id)
         if text is None:
@@ -70,16 +76,13 @@ class PromptLookupDrafter:
         if len(text) > len(request.tokens):  # the request was rolled back
             text.truncate(len(request.tokens))
         text.append(request.tokens[len(text) :])
-        tree = self._look_up(text, request)
-        self._drafts[request.request_id] = [Behind(NO_TOKENS, tree)]
-        return tree
+        return text
 
-    def _draft_behind(self, request: DraftRequest, path: Ids) -> DraftTree:
+    def _look_up_behind(self, request: DraftRequest, path: Ids) -> DraftTree:
         text = self._texts[request.request_id]
         text.append(path)
         tree = self._look_up(text, request)
         text.truncate(len(request.tokens))
-        self._drafts[request.request_id].append(Behind(path, tree))
         return tree
 
     def _look_up(self, text: ContextIndex, request: DraftRequest) -> DraftTree:

@@ -35,6 +35,7 @@ class GenerateRequest(_message.Message):
     SAMPLING_FIELD_NUMBER: _builtins.int
     DRAFTER_FIELD_NUMBER: _builtins.int
     MAX_NODES_FIELD_NUMBER: _builtins.int
+    REQUEST_CLASS_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """continued as it is"""
     token_ids: _builtins.bytes
@@ -43,6 +44,8 @@ class GenerateRequest(_message.Message):
     """its name; empty: the worker's default; "none": plain decoding"""
     max_nodes: _builtins.int
     """largest draft tree; unset: the worker's --max-nodes, which is also the most"""
+    request_class: _builtins.str
+    """what kind of request it is, for example "code": what drafts are worth is learned class by class"""
     @_builtins.property
     def chat(self) -> Global___Chat:
         """answered, through the model's chat template"""
@@ -58,10 +61,11 @@ class GenerateRequest(_message.Message):
         sampling: Global___SamplingSettings | None = ...,
         drafter: _builtins.str = ...,
         max_nodes: _builtins.int | None = ...,
+        request_class: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_nodes", b"_max_nodes", "chat", b"chat", "max_nodes", b"max_nodes", "prompt", b"prompt", "sampling", b"sampling", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_nodes", b"_max_nodes", "chat", b"chat", "drafter", b"drafter", "max_nodes", b"max_nodes", "prompt", b"prompt", "sampling", b"sampling", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_nodes", b"_max_nodes", "chat", b"chat", "drafter", b"drafter", "max_nodes", b"max_nodes", "prompt", b"prompt", "request_class", b"request_class", "sampling", b"sampling", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_nodes: _TypeAlias = _typing.Literal["max_nodes"]  # noqa: Y015
     _WhichOneofArgType__max_nodes: _TypeAlias = _typing.Literal["_max_nodes", b"_max_nodes"]  # noqa: Y015

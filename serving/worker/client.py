@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from datastore.errors import Internal, InvalidArgument, Unavailable
-from serving.decoding.checks import number, whole_number
+from serving.decoding.checks import number, text, whole_number
 from serving.decoding.log_probabilities import LogProbability
 from serving.decoding.prompt import Prompt
 from serving.decoding.settings import SamplingSettings, settings_or_default
@@ -54,6 +54,7 @@ class WorkerClient:
         drafter: str = "",
         max_nodes: int | None = None,
         deadline: float | None = None,
+        request_class: str = "",
     ) -> RemoteGeneration:
         """Start a generation.
 
@@ -63,6 +64,7 @@ class WorkerClient:
             drafter: empty for the worker's default, "none" for plain decoding.
             max_nodes: largest draft tree; None for the worker's.
             deadline: seconds until the worker gives up; None for as long as it takes.
+            request_class: what kind of request it is; see ``Engine.generate``.
 
         Raises:
             InvalidArgument, Unsupported: what cannot be sent. What the worker refuses is raised by the first reply.
@@ -71,7 +73,7 @@ class WorkerClient:
         request.sampling.CopyFrom(pack_settings(settings_or_default(settings)))
         if not isinstance(drafter, str):
             raise InvalidArgument(f"drafter is of type {type(drafter).__name__}; give the name of one of the worker's")
-        request.drafter = drafter
+        request.drafter, request.request_class = drafter, text("request_class", request_class)
         if max_nodes is not None:
             max_nodes = whole_number("max_nodes", max_nodes)
             limits.check_nodes(max_nodes, MAX_NODES)

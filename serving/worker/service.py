@@ -102,12 +102,14 @@ class Service:
     def _start(self, request: decode_pb2.GenerateRequest) -> Generation:
         require_known(request, "request")
         limits.check_name("drafter", request.drafter)
+        limits.check_name("request_class", request.request_class)
         max_nodes = self.max_nodes
         if request.HasField("max_nodes"):
             limits.check_nodes(request.max_nodes, self.max_nodes)
             max_nodes = request.max_nodes
         settings = unpack_settings(request.sampling)
-        return self.engine.generate(self._prompt(request), settings, request.drafter or self.default_drafter, max_nodes)
+        drafter = request.drafter or self.default_drafter
+        return self.engine.generate(self._prompt(request), settings, drafter, max_nodes, request.request_class)
 
     def _prompt(self, request: decode_pb2.GenerateRequest) -> list[int] | npt.NDArray[np.int32]:
         kind = request.WhichOneof("prompt")

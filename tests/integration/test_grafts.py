@@ -7,12 +7,12 @@ import pytest
 
 from datastore.draft_tree import DraftTree, Source
 from serving.decoding.drafter import DraftRequest
-from serving.drafters.behind import Behind, learn
-from serving.drafters.calibrator import Calibrator
+from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.datastore import PRIOR, DatastoreDrafter
 from serving.drafters.grafts import best_leaves, graft, path_to
 from serving.drafters.hybrid import HybridDrafter
 from serving.drafters.prompt_lookup import PromptLookupDrafter
+from serving.drafters.retrieved import Behind, Retrieved
 from tests.brute_force import BruteForceRetriever
 from tests.drafters import MadeUpDrafter, tree
 from tests.tiny_models import VOCAB
@@ -57,9 +57,12 @@ def test_the_datastore_goes_on_where_a_network_ends() -> None:
 
 
 def test_a_draft_behind_another_path_tells_nothing() -> None:
-    calibrator, untouched = Calibrator(PRIOR), Calibrator(PRIOR)
+    request = DraftRequest(1, np.array([1], np.int32), 8)
+    retrieved = Retrieved(Calibration().text("a source", PRIOR))
     found = BruteForceRetriever([[1, 2, 3]], VOCAB).draft_batch([np.array([1], np.int32)], 16, 1, 4, [8])[0]
-    learn(calibrator, [Behind(np.array([7], np.int32), found)], np.array([8, 2, 3], np.int32))
-    assert calibrator.scored(found).scores.tolist() == untouched.scored(found).scores.tolist()
-    learn(calibrator, [Behind(np.array([7], np.int32), found)], np.array([7, 2, 3], np.int32))
-    assert calibrator.scored(found).scores[0] > untouched.scored(found).scores[0]
+    first: list[float] = []
+    for followed in ([8, 2, 3], [7, 2, 3], [7, 2, 3]):
+        retrieved.begin(request)
+        first.append(float(retrieved.scored(request, [Behind(np.array([7], np.int32), found)])[0].scores[0]))
+        retrieved.observe(1, np.array(followed, np.int32))
+    assert first[0] == first[1] < first[2]

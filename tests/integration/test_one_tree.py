@@ -9,6 +9,8 @@ from datastore.draft_tree import DraftTree, Source
 from serving.decoding.drafter import DraftRequest
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
+from serving.drafters.calibration.by_class import ByClass
+from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.draft_model.drafter import DraftModelDrafter
 from serving.drafters.hybrid import HybridDrafter
@@ -66,7 +68,7 @@ def test_what_one_does_not_know_the_other_adds() -> None:
 
 def test_a_network_that_adds_nothing_to_what_is_retrieved_is_left_out() -> None:
     retrieved = tree([1, 2, 3], [-1, 0, 1], [1.0, 0.9, 0.8])
-    network = Network(MadeUpDrafter(lambda request: retrieved))
+    network = Network(MadeUpDrafter(lambda request: retrieved), ByClass(Confidence))
     request = DraftRequest(1, np.arange(9, dtype=np.int32), 8, token_seconds=1e-12)
     asked = []
     for _ in range(40):
@@ -102,3 +104,18 @@ def test_without_networks_no_hidden_states_are_wanted() -> None:
     assert eager_decoder(Target.wrap(tiny_model()), HybridDrafter([PromptLookupDrafter(VOCAB)])).generate(
         PROMPT, SamplingSettings(4)
     )
+
+
+def test_a_network_whose_certainties_never_come_true_loses_its_places_in_the_tree() -> None:
+    """What others drafted is verified again, however sure of itself a network is."""
+    sure = MadeUpDrafter(lambda request: tree([90, 91, 92, 93], [-1, 0, 1, 2], [1.0, 1.0, 1.0, 1.0]))
+    drafter = HybridDrafter([store_of([[1, 2, 3, 4, 5, 6, 7, 8]])], [sure])
+    request = DraftRequest(1, np.array([1, 2], np.int32), 4)
+    first = drafter.propose([request])[0]
+    for _ in range(60):
+        drafter.propose([request])
+        drafter.observe(1, np.array([3, 4, 5, 6, 9], np.int32))
+    last = drafter.propose([request])[0]
+    assert 90 in first.tokens
+    assert last.tokens.tolist() == [3, 4, 5, 6]
+    drafter.close()

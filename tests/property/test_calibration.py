@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore.draft_tree import DraftTree
-from serving.drafters.calibrator import Calibrator
+from serving.drafters.calibration.calibrator import Calibrator
+from serving.drafters.calibration.reliability import BINS, Reliability
 from serving.drafters.datastore import PRIOR
 from tests.drafting_oracle import OracleCalibrator
 
@@ -33,12 +34,19 @@ def counted_trees(draw: st.DrawFn) -> DraftTree:
 
 @given(st.lists(st.tuples(counted_trees(), st.lists(st.integers(0, 3), max_size=5)), max_size=8), counted_trees())
 def test_scores_are_the_oracles_after_any_evidence(rounds: list[tuple[DraftTree, list[int]]], last: DraftTree) -> None:
-    calibrator, oracle = Calibrator(PRIOR, 0.9), OracleCalibrator(PRIOR, 0.9)
+    calibrator, oracle, expected = Calibrator(PRIOR, 0.9), OracleCalibrator(PRIOR, 0.9), Reliability()
+    calibrator.reliability = Reliability()
     for tree, tokens in rounds:
         calibrator.learn(tree, np.array(tokens, np.int32))
-        oracle.learn(tree, tokens)
+        for chance, taken in oracle.learn(tree, tokens):
+            expected.add(np.array([chance]), np.array([taken]))
+    kept = Calibrator(PRIOR, 0.9)
+    kept.restore(calibrator.state())
     for tree in (*(tree for tree, _ in rounds), last):
         scores = calibrator.scored(tree).scores
+        assert scores.tolist() == kept.scored(tree).scores.tolist()
         assert scores.tolist() == pytest.approx(oracle.score(tree), abs=1e-6)
         above = np.append(scores, np.float32(1))[tree.parents]
         assert np.all((scores >= 0) & (scores <= above))
+    predicted, expected_sums = (each.state().reshape(3, BINS).sum(1) for each in (calibrator.reliability, expected))
+    assert predicted.tolist() == pytest.approx(expected_sums.tolist(), abs=1e-5)

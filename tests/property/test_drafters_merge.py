@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,16 +42,45 @@ def scored_trees(draw: st.DrawFn) -> DraftTree:
 @given(st.lists(scored_trees(), max_size=4), st.integers(0, 30))
 def test_the_merge_is_the_best_part_of_the_union(trees: list[DraftTree], max_nodes: int) -> None:
     merged = merge(trees, max_nodes).validate(5)
-    assert nodes(merged) == expected_merge(trees, max_nodes)
+    expected = expected_merge(trees, 1000)
+    scores = {path: score for path, score, _ in expected}
+    assert [score for _, score, _ in nodes(merged)] == pytest.approx(
+        [score for _, score, _ in expected[:max_nodes]], abs=1e-6
+    )
+    for path, score, marks in nodes(merged):
+        assert score == pytest.approx(scores[path], abs=1e-6)
+        assert marks == next(each for other, _, each in expected if other == path)
     assert np.all(np.diff(merged.scores) <= 0)
 
 
-@given(st.lists(scored_trees(), min_size=2, max_size=3), st.integers(0, 30))
-def test_merging_at_once_or_one_after_the_other_is_the_same(trees: list[DraftTree], max_nodes: int) -> None:
-    together, apart = (
-        merge(each, max_nodes) for each in (trees, [merge([tree], 100) for tree in trees[:1]] + trees[1:])
+@given(scored_trees(), st.integers(0, 30))
+def test_a_source_that_says_it_twice_says_no_more(tree: DraftTree, max_nodes: int) -> None:
+    assert nodes(merge([tree, tree], max_nodes)) == nodes(merge([tree], max_nodes))
+
+
+def test_sources_that_agree_count_more_than_either_and_nodes_without_a_mark_not_at_all() -> None:
+    one, other, path = (
+        DraftTree(
+            np.array([7], np.int32), np.array([-1], np.int32), np.array([score], np.float32), np.array([mark], np.uint8)
+        )
+        for score, mark in ((0.5, 1), (0.36, 2), (0.9, 0))
     )
-    assert together.scores.tolist() == apart.scores.tolist()
+    assert nodes(merge([one, other, path], 9)) == [((7,), pytest.approx(1 - 0.5 * 0.8), 3)]
+    assert nodes(merge([path], 9)) == [((7,), 0.0, 0)]
+
+
+def test_a_source_is_believed_behind_a_node_that_another_one_thinks_likelier() -> None:
+    """The path above is another's business: 0.9 of the one, times 0.8 of the other, which gives the whole path 0.4 alone."""
+    sure = DraftTree(
+        np.array([1], np.int32), np.array([-1], np.int32), np.array([0.9], np.float32), np.array([1], np.uint8)
+    )
+    deep = DraftTree(
+        np.array([1, 2], np.int32),
+        np.array([-1, 0], np.int32),
+        np.array([0.0001, 0.00008], np.float32),
+        np.array([2, 2], np.uint8),
+    )
+    assert {path: score for path, score, _ in nodes(merge([sure, deep], 9))}[(1, 2)] == pytest.approx(0.72, abs=1e-3)
 
 
 @given(st.lists(scored_trees(), max_size=3), st.data())

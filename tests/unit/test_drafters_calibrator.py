@@ -10,7 +10,7 @@ import pytest
 
 from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument
-from serving.drafters.calibrator import Calibrator
+from serving.drafters.calibration.calibrator import Calibrator
 from serving.drafters.merge import merge
 from serving.drafters.prompt_lookup import PRIOR
 from tests.drafting_oracle import evidence
@@ -88,11 +88,11 @@ def test_an_empty_tree_teaches_and_scores_nothing() -> None:
 
 
 def test_a_tree_is_sorted_and_cut() -> None:
-    scores = np.array([0.5, 0.9, 0.5, 0.1, 0.5], np.float32)
-    best = merge([replace(FORK, scores=scores)], 4)
+    scores = np.array([0.375, 0.5, 0.25, 0.125, 0.25], np.float32)
+    best = merge([replace(FORK, scores=scores, sources=np.ones(5, np.uint8))], 4)
     assert best.tokens.tolist() == [6, 5, 7, 9]
     assert best.parents.tolist() == [-1, -1, 1, 2]
-    assert best.scores.tolist() == pytest.approx([0.9, 0.5, 0.5, 0.5])
+    assert best.scores.tolist() == pytest.approx([0.5, 0.375, 0.25, 0.25])
 
 
 @pytest.mark.parametrize(

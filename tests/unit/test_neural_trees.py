@@ -9,7 +9,7 @@ import pytest
 
 from datastore.draft_tree import Source
 from serving.decoding.cost_model import CostModel
-from serving.drafters.neural.confidence import Confidence
+from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.neural.growing_tree import ROOT, GrowingTree
 from serving.drafters.neural.pay import Pay
 

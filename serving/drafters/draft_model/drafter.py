@@ -14,6 +14,8 @@ from serving.decoding.cost_measurement import measure
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import DraftRequest
 from serving.decoding.target import Target
+from serving.drafters.calibration.by_class import ByClass
+from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.neural.pay import Pay
 from serving.drafters.neural.prospect import Prospect
 from serving.drafters.neural.text import Text
@@ -62,6 +64,10 @@ class DraftModelDrafter:
         self._read: dict[int, bool] = {}  # whether a text is read at all
         self._calls = 0
         self.missed: Counter[str] = Counter()
+
+    def calibrate(self, confidence: ByClass[Confidence]) -> None:
+        """See ``NetworkDrafter``."""
+        self._trees.confidence = confidence
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         self._calls += 1

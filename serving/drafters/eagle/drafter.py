@@ -18,12 +18,13 @@ from serving.decoding.drafter import DraftRequest
 from serving.decoding.target import PREFILL_CHUNK
 from serving.decoding.transfer import to_device
 from serving.decoding.tree_layout import TreeLayout, chain
+from serving.drafters.calibration.by_class import ByClass
+from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.eagle.cache import HeadCache
 from serving.drafters.eagle.config import EagleTreeConfig
 from serving.drafters.eagle.costs import measure_head
 from serving.drafters.eagle.follower import Follower
 from serving.drafters.eagle.model import EagleHead
-from serving.drafters.neural.confidence import Confidence
 from serving.drafters.neural.pay import Pay
 from serving.drafters.neural.text import Text, add_children
 
@@ -79,10 +80,14 @@ class EagleDrafter:
         self._pay = Pay(costs or measure_head(head, slots))
         self._free = list(range(slots))
         self._followers: dict[int, Follower] = {}
-        self._confidence = Confidence()
+        self._confidence: ByClass[Confidence] = ByClass(Confidence)
         self._calls = self._passes = 0
         self._reading_seconds = 0.0
         self.missed: Counter[str] = Counter()
+
+    def calibrate(self, confidence: ByClass[Confidence]) -> None:
+        """See ``NetworkDrafter``."""
+        self._confidence = confidence
 
     def follow(self, request_id: int, features: torch.Tensor) -> None:
         follower = self._followers.get(request_id)
@@ -111,8 +116,10 @@ class EagleDrafter:
         if follower is None or follower.text is None or not len(follower.text.tree):
             return
         text = follower.text
-        for own, depth, taken in text.evidence(tokens):
-            self._confidence.learn(own, np.asarray(depth), text.sampled, taken)
+        for confidence in self._confidence.taught(text.request.request_class):
+            for own, depth, taken in text.evidence(tokens):
+                confidence.learn(own, np.asarray(depth), text.sampled, taken)
+        for _, _, taken in text.evidence(tokens):
             self._pay.learn(bool(taken[0]))
 
     def release(self, request_id: int) -> None:

@@ -15,6 +15,8 @@ from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import DraftRequest
 from serving.decoding.kv_cache import KVCache
 from serving.decoding.target import Target
+from serving.drafters.calibration.by_class import ByClass
+from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.neural.pay import Pay
 from serving.drafters.neural.text import Text
 from serving.drafters.neural.tree_bounds import TreeBounds
@@ -36,6 +38,7 @@ class EarlyExitDrafter:
         self._model = model
         self._bounds = bounds or TreeBounds()
         self._pay = Pay(costs or measure(model))
+        self._confidence: ByClass[Confidence] = ByClass(Confidence)
         self._trees: TreeModel | None = None
         self._texts: dict[int, Text] = {}
         self._calls = 0
@@ -43,7 +46,11 @@ class EarlyExitDrafter:
 
     def attach(self, cache: KVCache) -> None:
         """See ``CacheDrafter``."""
-        self._trees = TreeModel(self._model, cache, self._model.vocab_size, self._bounds, self._pay)
+        self._trees = TreeModel(self._model, cache, self._model.vocab_size, self._bounds, self._pay, self._confidence)
+
+    def calibrate(self, confidence: ByClass[Confidence]) -> None:
+        """See ``NetworkDrafter``; before ``attach``."""
+        self._confidence = confidence
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         self._calls += 1

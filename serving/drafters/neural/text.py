@@ -10,7 +10,8 @@ import torch
 
 from serving.decoding.drafter import DraftRequest
 from serving.decoding.tree_layout import TreeLayout
-from serving.drafters.neural.confidence import Confidence
+from serving.drafters.calibration.by_class import ByClass
+from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.neural.evidence import evidence
 from serving.drafters.neural.growing_tree import ROOT, Floats, GrowingTree, Ints
 from serving.drafters.neural.own_draws import own_sampler, scores
@@ -93,7 +94,7 @@ class Text:
 
 @torch.inference_mode()
 def add_children(
-    texts: Sequence[Text], nodes: Sequence[Ints], logits: torch.Tensor, children: int, confidence: Confidence
+    texts: Sequence[Text], nodes: Sequence[Ints], logits: torch.Tensor, children: int, confidence: ByClass[Confidence]
 ) -> None:
     """Give the ``nodes`` of each text their ``children`` best candidates; ``logits`` float[nodes of all, vocab]."""
     if not texts:
@@ -107,4 +108,5 @@ def add_children(
         part = slice(begin, begin + len(each))
         begin += len(each)
         depths = text.depths_below(each)[:, None]
-        text.expand(each, tokens[part], own[part], confidence.chances(own[part], depths, text.sampled))
+        chances = confidence[text.request.request_class].chances(own[part], depths, text.sampled)
+        text.expand(each, tokens[part], own[part], chances)

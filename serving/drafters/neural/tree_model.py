@@ -16,7 +16,8 @@ import torch
 from serving.decoding.kv_cache import KVCache
 from serving.decoding.target import PREFILL_CHUNK, Target
 from serving.decoding.tree_layout import TreeLayout, chain
-from serving.drafters.neural.confidence import Confidence
+from serving.drafters.calibration.by_class import ByClass
+from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.neural.pay import Pay
 from serving.drafters.neural.text import Text, add_children
 from serving.drafters.neural.tree_bounds import TreeBounds
@@ -33,10 +34,19 @@ class TreeModel:
 
     Attributes:
         cache: keys and values of the texts; ``lengths`` are advanced by what is read.
+        confidence: what its probabilities have been worth.
         passes: made so far; ``reading_seconds``: of those that read prompts.
     """
 
-    def __init__(self, model: Target, cache: KVCache, vocab_size: int, bounds: TreeBounds, pay: Pay) -> None:
+    def __init__(
+        self,
+        model: Target,
+        cache: KVCache,
+        vocab_size: int,
+        bounds: TreeBounds,
+        pay: Pay,
+        confidence: ByClass[Confidence] | None = None,
+    ) -> None:
         """``vocab_size``: of the ids that may be drafted."""
         self.cache = cache
         self.passes = 0
@@ -45,7 +55,7 @@ class TreeModel:
         self._vocab_size = min(vocab_size, model.vocab_size)
         self._bounds = bounds
         self._pay = pay
-        self._confidence = Confidence()
+        self.confidence = confidence or ByClass(Confidence)
 
     def grow(self, texts: Sequence[Text]) -> None:
         """Grow the tree of each of ``texts`` that can be read to its end now, if that pays."""
@@ -58,8 +68,10 @@ class TreeModel:
 
     def learn(self, text: Text, tokens: npt.NDArray[np.int32]) -> None:
         """The target's ``tokens`` followed: which candidates were right."""
-        for own, depth, taken in text.evidence(tokens):
-            self._confidence.learn(own, np.asarray(depth), text.sampled, taken)
+        for confidence in self.confidence.taught(text.request.request_class):
+            for own, depth, taken in text.evidence(tokens):
+                confidence.learn(own, np.asarray(depth), text.sampled, taken)
+        for _, _, taken in text.evidence(tokens):
             self._pay.learn(bool(taken[0]))
 
     def _read(self, texts: Sequence[Text]) -> list[Text]:
@@ -81,7 +93,7 @@ class TreeModel:
         if max(len(part) for part in parts) > _LEFT_OVER:
             self.reading_seconds += time.perf_counter() - begin_time
         ready = [text for text, whole in zip(reading, wanted, strict=True) if whole]
-        add_children(ready, [text.root() for text in ready], logits, self._bounds.children, self._confidence)
+        add_children(ready, [text.root() for text in ready], logits, self._bounds.children, self.confidence)
         return ready
 
     def _extend(self, texts: Sequence[Text], most_seconds: float) -> tuple[list[Text], int]:
@@ -102,7 +114,7 @@ class TreeModel:
             return [], 0
         layouts = [text.lay_out(nodes) for text, nodes in zip(growing, chosen, strict=True)]
         logits = self._forward([text.slot for text in growing], layouts, [len(layout) for layout in layouts])
-        add_children(growing, chosen, logits, bounds.children, self._confidence)
+        add_children(growing, chosen, logits, bounds.children, self.confidence)
         return growing, sum(map(len, chosen))
 
     def _forward(self, slots: list[int], layouts: list[TreeLayout], wanted: list[int]) -> torch.Tensor:

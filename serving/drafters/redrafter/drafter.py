@@ -14,6 +14,8 @@ from datastore.draft_tree import DraftTree
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import DraftRequest, Proposal
 from serving.decoding.target import Target
+from serving.drafters.calibration.by_class import ByClass
+from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.redrafter.config import BeamConfig
 from serving.drafters.redrafter.model import RedrafterHead
 from serving.drafters.redrafter.steps import Steps, measure_steps
@@ -51,6 +53,10 @@ class RedrafterDrafter:
         self._texts: dict[int, Text] = {}
         self._calls = 0
         self.missed: Counter[str] = Counter()
+
+    def calibrate(self, confidence: ByClass[Confidence]) -> None:
+        """See ``NetworkDrafter``."""
+        self._steps.confidence = confidence
 
     def follow(self, request_id: int, features: torch.Tensor) -> None:
         if not len(features):

@@ -11,7 +11,8 @@ import torch
 
 from datastore.draft_tree import Source
 from serving.decoding.cost_model import CostModel
-from serving.drafters.neural.confidence import Confidence
+from serving.drafters.calibration.by_class import COMMON, ByClass
+from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.neural.evidence import evidence
 from serving.drafters.neural.pay import Pay
 from serving.drafters.redrafter.beams import PAD, BeamSearch, pack, take
@@ -29,6 +30,7 @@ class Steps:
 
     Attributes:
         count: steps of the head so far.
+        confidence: what the probabilities of beams have been worth.
     """
 
     def __init__(self, head: RedrafterHead, eos_ids: frozenset[int], config: BeamConfig, costs: CostModel) -> None:
@@ -37,7 +39,8 @@ class Steps:
         self._config = config
         self._eos_ids = sorted(eos_ids)
         self._pay = Pay(costs)
-        self._beams, self._chains = Confidence(), Confidence()
+        self.confidence: ByClass[Confidence] = ByClass(Confidence)
+        self._chains: ByClass[Confidence] = ByClass(Confidence)
 
     @torch.inference_mode()
     def draft(self, texts: Sequence[Text]) -> None:
@@ -54,10 +57,13 @@ class Steps:
     def learn(self, text: Text, tokens: npt.NDArray[np.int32]) -> None:
         """The target's ``tokens`` followed the last draft: what of it was right."""
         own = np.full(len(text.tree), _CHAIN_PRIOR) if text.is_chain else text.own
-        confidence = self._chains if text.is_chain else self._beams
-        for each, depth, taken in evidence(text.tree.tokens, text.tree.parents, own, tokens):
-            confidence.learn(each, np.asarray(depth), text.sampled, taken)
+        found = list(evidence(text.tree.tokens, text.tree.parents, own, tokens))
+        for _, _, taken in found:
             self._pay.learn(bool(taken[0]))
+        learners = self._chains if text.is_chain else self.confidence
+        for confidence in learners.taught(text.request.request_class):
+            for each, depth, taken in found:
+                confidence.learn(each, np.asarray(depth), text.sampled, taken)
 
     def _search(self, texts: Sequence[Text]) -> None:
         features, states, tokens = self._begin(texts)
@@ -113,13 +119,16 @@ class Steps:
     def _chances(self, texts: Sequence[Text], own: Floats) -> Floats:
         """float64 of the shape of ``own`` [requests, beams, length], the head's own probabilities."""
         depths = np.arange(1, own.shape[2] + 1)
-        chances = [self._beams.chances(each, depths, text.sampled) for text, each in zip(texts, own, strict=True)]
+        chances = [
+            self.confidence[text.request.request_class].chances(each, depths, text.sampled)
+            for text, each in zip(texts, own, strict=True)
+        ]
         return np.minimum(np.stack(chances), 1.0)
 
     def _chain_chances(self) -> Floats:
         """float64[length], by depth alone."""
         own = np.full(self._config.length, _CHAIN_PRIOR)
-        return np.minimum(self._chains.chances(own, np.arange(1, len(own) + 1), True), 1.0)
+        return np.minimum(self._chains[COMMON].chances(own, np.arange(1, len(own) + 1), True), 1.0)
 
     def _ended(self, text: Text, token: int) -> bool:
         return len(text.chain) >= text.room or (token in self._eos_ids and not text.request.settings.ignore_eos)

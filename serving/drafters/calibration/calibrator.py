@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from datastore import _native
 from datastore.draft_tree import DraftTree
+from serving.drafters.calibration.reliability import Reliability
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +28,15 @@ class Calibrator:
     """P(node accepted | parent accepted) by match length, share, count and depth, for one source. Not thread-safe.
 
     A fine table leans on a coarse one (match length and share), which leans on the prior; old evidence fades with ``decay``
-    per observed tree. Both calls raise InvalidArgument for what is no tree, and then learn nothing.
+    per observed tree. ``scored`` and ``learn`` raise InvalidArgument for what is no tree, and then learn nothing.
+
+    Attributes:
+        reliability: how true its predictions came.
     """
 
     def __init__(self, prior: Prior, decay: float = 0.999) -> None:
         self._native = _native.Calibrator(prior.constant, prior.match, prior.share, prior.count, prior.depth, decay)
+        self.reliability = Reliability(decay)
 
     def scored(self, tree: DraftTree) -> DraftTree:
         """``tree`` with the estimated probabilities that each node's whole path is accepted as its scores, in its own order.
@@ -45,4 +50,15 @@ class Calibrator:
 
     def learn(self, tree: DraftTree, tokens: npt.NDArray[np.int32]) -> None:
         """Count what the target's ``tokens`` say about ``tree``: only nodes whose parent's path they contain are evidence."""
-        self._native.learn(tree.tokens, tree.parents, tree.counts, tree.match_length, tree.match_count, tokens)
+        chances, taken = self._native.learn(
+            tree.tokens, tree.parents, tree.counts, tree.match_length, tree.match_count, tokens
+        )
+        self.reliability.add(chances, taken.astype(np.bool_))
+
+    def state(self) -> npt.NDArray[np.float64]:
+        """float64[n], all that was learned, for ``restore``."""
+        return np.asarray(self._native.state(), np.float64)
+
+    def restore(self, state: npt.NDArray[np.float64]) -> None:
+        """Take over what another calibrator learned. Raises InvalidArgument for what is no such state."""
+        self._native.restore(state)

@@ -1,0 +1,62 @@
+"""How true predicted probabilities came: a reliability diagram that is kept while decoding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+BINS = 10
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Predictions of one tenth of 0..1: their mean, the share that came true, and how many they are (old ones count less)."""
+
+    predicted: float
+    measured: float
+    weight: float
+
+
+class Reliability:
+    """Predictions and outcomes by tenths of 0..1. A prediction is entered before its outcome is learned from, so that each is one
+    about what was not seen. Old ones fade with ``decay`` per call. Not thread-safe."""
+
+    def __init__(self, decay: float = 1.0) -> None:
+        self._decay = decay
+        self._sums = np.zeros((3, BINS))  # of predictions, of outcomes, and how many
+
+    def add(self, predicted: npt.NDArray[np.floating], taken: npt.NDArray[np.bool_]) -> None:
+        """Predicted probabilities, in 0..1, and which of them came true: arrays of one length."""
+        self._sums *= self._decay
+        bins = np.minimum((predicted * BINS).astype(np.int64), BINS - 1)
+        for row, values in enumerate((predicted, taken, np.ones(len(bins)))):
+            self._sums[row] += np.bincount(bins, values, BINS)
+
+    def bars(self) -> list[Bar]:
+        """Those that have predictions, from 0 up."""
+        return [
+            Bar(predicted / seen, taken / seen, seen) for predicted, taken, seen in self._sums.T.tolist() if seen > 0
+        ]
+
+    @property
+    def weight(self) -> float:
+        """How many predictions there are."""
+        return float(self._sums[2].sum())
+
+    def error(self, least: float = 0.0) -> float:
+        """The mean distance between prediction and outcome, bar by bar, of predictions of ``least`` or more (rounded down to a
+        tenth): 0 is perfect; also where there are none."""
+        sums = self._sums[:, int(least * BINS) :]
+        total = float(sums[2].sum())
+        return float(np.abs(sums[0] - sums[1]).sum()) / total if total else 0.0
+
+    def state(self) -> Floats:
+        """float64[3 * BINS], for ``restore``."""
+        return np.array(self._sums.ravel())
+
+    def restore(self, state: Floats) -> None:
+        """Take over a ``state``."""
+        self._sums = state.reshape(3, BINS).copy()

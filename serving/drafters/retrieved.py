@@ -1,0 +1,69 @@
+"""What a source of text found for running requests: scored by what such finds were worth, which is learned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.draft_tree import DraftTree
+from serving.decoding.drafter import DraftRequest
+from serving.drafters.calibration.by_class import ByClass
+from serving.drafters.calibration.calibrator import Calibrator
+
+Ids = npt.NDArray[np.int32]
+NO_TOKENS: Ids = np.empty(0, np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """``tree`` as its source found it for the text with ``path`` at the end."""
+
+    path: Ids
+    tree: DraftTree
+
+
+class Retrieved:
+    """One source's trees of the step for each request. Not thread-safe."""
+
+    def __init__(self, calibrators: ByClass[Calibrator]) -> None:
+        self._calibrators = calibrators
+        self._classes: dict[int, str] = {}
+        self._found: dict[int, list[Behind]] = {}
+
+    def begin(self, request: DraftRequest) -> None:
+        """A new step: what was found before is forgotten."""
+        self._classes[request.request_id] = request.request_class
+        self._found[request.request_id] = []
+
+    def scored(self, request: DraftRequest, found: Sequence[Behind]) -> list[DraftTree]:
+        """The trees of ``found`` with calibrated scores; remembered until ``observe``. Raises InvalidArgument for what is no tree,
+        and then remembers none."""
+        calibrator = self._calibrators[request.request_class]
+        scored = [calibrator.scored(each.tree) for each in found]
+        self._found[request.request_id] += found
+        return scored
+
+    def observe(self, request_id: int, tokens: Ids) -> None:
+        """Learn what the target's ``tokens`` behind the text say about what was found; behind other tokens than these, nothing."""
+        found = [
+            (each.tree, tokens[len(each.path) :])
+            for each in self._found.pop(request_id, ())
+            if len(tokens) > len(each.path) and np.array_equal(tokens[: len(each.path)], each.path)
+        ]
+        if found:
+            for calibrator in self._calibrators.taught(self._classes[request_id]):
+                for tree, followed in found:
+                    calibrator.learn(tree, followed)
+
+    def release(self, request_id: int) -> None:
+        """The request has ended."""
+        self._found.pop(request_id, None)
+        self._classes.pop(request_id, None)
+
+    def clear(self) -> None:
+        """All have."""
+        self._found.clear()
+        self._classes.clear()
