@@ -26,11 +26,9 @@ from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.step_loop import StepLoop
 from serving.decoding.target import Target
+from serving.replay.recorded_states import SPARE
 from serving.replay.summary import DEPTHS, summarize
 from suffolk.commands.model_options import add_model_drafters, read_model_sources
-
-_SPARE = 100
-"""Rows of the cache for what drafters that share it put behind the text."""
 
 
 def measure_acceptance(
@@ -97,7 +95,7 @@ def main() -> None:
         require_drafters(options, retriever)
         target = load_target(options)
         prompts, _ = encode_prompts(target, load_prompts(args.prompts, args.style, args.limit, args.seed), options)
-        capacity = max(len(ids) for _, ids in prompts) + args.max_new_tokens + max(args.nodes) + _SPARE
+        capacity = max(len(ids) for _, ids in prompts) + args.max_new_tokens + max(args.nodes) + SPARE
         for nodes in args.nodes:
             drafters = make_drafters(options, target, retriever, 1, capacity)
             results[str(nodes)] = measure_acceptance(target, drafters, prompts, settings, nodes, capacity)

@@ -14,6 +14,8 @@ from serving.decoding.tree_layout import chain
 if TYPE_CHECKING:
     import torch
 
+SPARE = 100
+"""Rows of a cache, besides a text and its largest tree, for what drafters that share it put behind the text."""
 SLOT = 0
 """Of the cache that a ``CacheDrafter`` sees: the text so far, with room behind it."""
 _WHOLE = 1
