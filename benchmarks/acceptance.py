@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,36 +19,16 @@ from benchmarks.prompts import Prompt, load_prompts
 from benchmarks.provenance import commit
 from benchmarks.table import format_table
 from datastore.errors import SuffolkError
-from serving.decoding.account import Account
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import Drafter
-from serving.decoding.planner import Offer, Planner
+from serving.decoding.every_node import EveryNode
 from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.step_loop import StepLoop
 from serving.decoding.target import Target
+from serving.replay.recorded_states import SPARE
+from serving.replay.summary import DEPTHS, summarize
 from suffolk.commands.model_options import add_model_drafters, read_model_sources
-
-DEPTHS = 6
-_SPARE = 100
-"""Rows of the cache for what drafters that share it put behind the text."""
-
-
-class EveryNode(Planner):
-    """Verifies whatever is drafted, and lets drafters take the time that they want."""
-
-    def __init__(self) -> None:
-        super().__init__(CostModel([1], [1.0]))  # a second a token: any pass of a drafter is worth it
-
-    def draft_stake(self, account: Account) -> float:
-        return math.inf
-
-    def choose(self, offers: Sequence[Offer], requests: int, rows: int, context: float) -> None:
-        for offer in offers:
-            offer.verified += len(offer.scores)
-
-    def record(self, offers: Sequence[Offer], requests: int, rows: int, context: float, seconds: float | None) -> None:
-        pass
 
 
 def measure_acceptance(
@@ -76,24 +54,10 @@ def measure_acceptance(
                         raise answer
         texts[name] = [request.generated for request in requests]
         if name:
-            found[name] = _summary(requests) | {"identical": texts[name] == texts[""]}
+            found[name] = summarize([request.stats for request in requests]).to_dict() | {
+                "identical": texts[name] == texts[""]
+            }
     return found
-
-
-def _summary(requests: Sequence[Request]) -> dict[str, Any]:
-    accepted: Counter[int] = Counter()
-    for request in requests:
-        for (_, depth), count in request.stats.drafted.accepted.items():
-            accepted[depth] += count
-    steps = sum(request.stats.steps for request in requests)
-    verified = sum(request.stats.drafted.verified.total() for request in requests)
-    tokens = sum(len(request.generated) - 1 for request in requests)
-    return {
-        "tokens": tokens,
-        "mean_generated_length": tokens / steps,
-        "nodes_a_pass": verified / steps,
-        "right_to_depth": [accepted[depth] / steps for depth in range(1, DEPTHS + 1)],
-    }
 
 
 def main() -> None:
@@ -131,7 +95,7 @@ def main() -> None:
         require_drafters(options, retriever)
         target = load_target(options)
         prompts, _ = encode_prompts(target, load_prompts(args.prompts, args.style, args.limit, args.seed), options)
-        capacity = max(len(ids) for _, ids in prompts) + args.max_new_tokens + max(args.nodes) + _SPARE
+        capacity = max(len(ids) for _, ids in prompts) + args.max_new_tokens + max(args.nodes) + SPARE
         for nodes in args.nodes:
             drafters = make_drafters(options, target, retriever, 1, capacity)
             results[str(nodes)] = measure_acceptance(target, drafters, prompts, settings, nodes, capacity)

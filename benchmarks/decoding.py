@@ -19,6 +19,8 @@ from serving.decoding.engine import Engine
 from serving.decoding.near_tie import first_difference
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
+from serving.replay.recorder import Recorder
+from suffolk.commands.record_option import opened_recorder
 
 WARM_UP_TOKENS = 4
 
@@ -60,7 +62,10 @@ def measure_target(
     longest = max(len(ids) for _, ids in encoded)
     capacity = longest + options.max_new_tokens + options.max_nodes
     drafters = make_drafters(options, target, retriever, 1, capacity)
-    with Engine(target, drafters, costs, slots=1, capacity=capacity, queue=0) as engine:
+    with (
+        opened_recorder(options.record, options.model, target) as recorder,
+        Engine(target, drafters, costs, slots=1, capacity=capacity, queue=0) as engine,
+    ):
         warm_up = SamplingSettings(max_new_tokens=WARM_UP_TOKENS)
         _run(engine, PLAIN, encoded[0][1], warm_up, 1)
         if rival is not None:
@@ -72,7 +77,7 @@ def measure_target(
             outcomes = {
                 name: rival.run(name, ids, settings)
                 if rival is not None and name in rival.ways
-                else _run(engine, name, ids, settings, options.max_nodes)
+                else _run(engine, name, ids, settings, options.max_nodes, recorder, prompt.group)
                 for name in names
             }
             done = _compare(target, prompt, ids, settings, outcomes)
@@ -90,11 +95,19 @@ def measure_target(
 
 
 def _run(
-    engine: Engine, way: str, ids: list[int], settings: SamplingSettings, max_nodes: int
+    engine: Engine,
+    way: str,
+    ids: list[int],
+    settings: SamplingSettings,
+    max_nodes: int,
+    recorder: Recorder | None = None,
+    group: str = "",
 ) -> tuple[list[int], dict[str, Any]]:
     generation = engine.generate(ids, settings, "none" if way in (PLAIN, CONTROL) else way, max_nodes)
     for _ in generation:
         pass
+    if recorder is not None:
+        recorder.add(generation, group)
     return generation.tokens, generation.stats.to_dict()
 
 

@@ -35,6 +35,7 @@ class DecodingOptions:
         dtype, device: as in ``Target.load``.
         threads: CPU threads; None for torch's choice.
         costs: file of ``suffolk tune``; None for what it stored, or a quick look.
+        record: file that takes a recording of every text of ours, those of each drafter; None for none.
     """
 
     model: str
@@ -59,6 +60,7 @@ class DecodingOptions:
     device: str = "auto"
     threads: int | None = None
     costs: Path | None = None
+    record: Path | None = None
 
     def __post_init__(self) -> None:
         if self.rounds < 1:

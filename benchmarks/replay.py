@@ -14,36 +14,24 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks.decoding_options import DecodingOptions
 from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastore, require_drafters
 from benchmarks.machine import describe_machine
 from benchmarks.prompts import Prompt, load_prompts
 from benchmarks.table import format_table
-from datastore.draft_tree import DraftTree
 from serving.decoding.cost_model import CostModel
 from serving.decoding.cost_store import find_costs
-from serving.decoding.drafter import Drafter, DraftRequest, tree_of
+from serving.decoding.drafter import Drafter
 from serving.decoding.engine import Engine
-from serving.decoding.planner import Offer, Planner
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
-from serving.decoding.tree_layout import cut
-from serving.decoding.verification import accept
+from serving.replay.recording import Recording
+from serving.replay.replayer import Replayed, Replayer
 
 MAX_NODES = 64
 DRAFT_SECONDS = 0.0005
 """What a draft is taken to cost; those of networks cannot be replayed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A prompt's token ids and the model's own greedy answer."""
-
-    group: str
-    prompt: list[int]
-    tokens: list[int]
 
 
 @dataclass(slots=True)
@@ -55,6 +43,12 @@ class Outcome:
     tokens: int = 0
     passes: int = 0
 
+    def add(self, replayed: Replayed) -> None:
+        self.plain.append(replayed.plain_seconds)
+        self.drafted.append(replayed.seconds)
+        self.tokens += replayed.stats.tokens - 1
+        self.passes += replayed.stats.steps
+
     def to_dict(self) -> dict[str, float]:
         ratios = [plain / drafted for plain, drafted in zip(self.plain, self.drafted, strict=True)]
         return {
@@ -65,86 +59,36 @@ class Outcome:
         }
 
 
-def record(target: Target, prompts: Sequence[tuple[Prompt, list[int]]], max_new_tokens: int) -> list[Answer]:
+def record(target: Target, prompts: Sequence[tuple[Prompt, list[int]]], max_new_tokens: int) -> list[Recording]:
     """The model's greedy answers of two tokens or more."""
     capacity = max(len(ids) for _, ids in prompts) + max_new_tokens + 1
+    answers: list[Recording] = []
     with Engine(target, slots=8, capacity=capacity, queue=len(prompts)) as engine:
         generations = [engine.generate(ids, SamplingSettings(max_new_tokens)) for _, ids in prompts]
-        for generation in generations:
+        for (prompt, _), generation in zip(prompts, generations, strict=True):
             for _ in generation:
                 pass
-    answers = [
-        Answer(prompt.group, ids, generation.tokens)
-        for (prompt, ids), generation in zip(prompts, generations, strict=True)
-    ]
-    return [answer for answer in answers if len(answer.tokens) > 1]
+            answers.append(Recording.of(generation, target.vocab_size, target.name, group=prompt.group))
+    return [answer for answer in answers if len(answer.generated) > 1]
 
 
 def replay(
-    answers: Sequence[Answer], drafters: Sequence[Drafter], costs: CostModel, noise: float, seed: int
+    answers: Sequence[Recording], drafters: Sequence[Drafter], costs: CostModel, noise: float, seed: int
 ) -> dict[str, dict[str, float]]:
     """Each group's gain. One drafter learns from answer to answer, as in service; with as many as answers each meets a new one.
 
     ``noise``: standard deviation of the log of a pass's time.
     """
     rng = np.random.default_rng(seed)
+
+    def seconds(rows: int, context: float) -> float:
+        return costs.time(rows, 1, context) * float(rng.lognormal(0.0, noise))
+
+    replayers = [Replayer(drafter, MAX_NODES, costs, None, seconds, DRAFT_SECONDS) for drafter in drafters]
     found: dict[str, Outcome] = {}
-    planner: Planner | None = None
     for number, answer in enumerate(answers):
-        drafter = drafters[number % len(drafters)]
-        if planner is None or len(drafters) > 1:
-            planner = Planner(CostModel(costs.sizes.astype(int).tolist(), costs.measured.tolist()))
-        seconds, passes = _replay_one(number, answer, drafter, planner, costs, noise, rng)
-        outcome = found.setdefault(answer.group, Outcome())
-        outcome.plain.append((len(answer.tokens) - 1) * costs.time(1, 1, 0.0))
-        outcome.drafted.append(seconds)
-        outcome.tokens += len(answer.tokens) - 1
-        outcome.passes += passes
+        found.setdefault(answer.group, Outcome()).add(replayers[number % len(replayers)].replay(answer))
     return {group: outcome.to_dict() for group, outcome in found.items()}
-
-
-def _replay_one(
-    number: int,
-    answer: Answer,
-    drafter: Drafter,
-    planner: Planner,
-    costs: CostModel,
-    noise: float,
-    rng: np.random.Generator,
-) -> tuple[float, int]:
-    """Seconds and passes behind the prompt's own."""
-    text = np.array(answer.prompt + answer.tokens, np.int32)
-    length, seconds, passes = len(answer.prompt) + 1, 0.0, 0
-    account = planner.open(drafter.name)
-    while length < len(text):
-        room, offers, path = len(text) - length - 1, [], np.empty(0, np.int64)
-        if account.should_propose() and room > 0:
-            proposal = drafter.propose([DraftRequest(number, text[:length], MAX_NODES)])[0]
-            tree = cut(tree_of(proposal), room)
-            offers = [Offer(drafter.name, account, tree.scores, DRAFT_SECONDS)]
-            planner.choose(offers, 1, 1, 0.0)
-            path = _accepted(tree.head(offers[0].verified), text[length:])
-            offers[0].accepted = len(path)
-        rows, new = 1 + sum(offer.verified for offer in offers), len(path) + 1
-        spent = costs.time(rows, 1, 0.0) * float(rng.lognormal(0.0, noise))
-        planner.record(offers, 1, rows, 0.0, spent)
-        if offers:
-            drafter.observe(number, text[length : length + new])
-        seconds += spent + DRAFT_SECONDS * len(offers)
-        length += new
-        passes += 1
-    drafter.release(number)
-    account.close()
-    return seconds, passes
-
-
-def _accepted(tree: DraftTree, text: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """The nodes that a target which says ``text`` accepts."""
-    depths = np.concatenate([[0], tree.depths()])
-    says = np.append(text, -1)[np.minimum(depths, len(text))].astype(
-        np.int64
-    )  # at a node of depth d, wherever it stands
-    return accept(tree.tokens, tree.parents, says)
 
 
 def main() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -10,10 +9,9 @@ import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
 from datastore.errors import Unavailable
-from serving.decoding.account import Account
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import Drafter, DraftRequest
-from serving.decoding.planner import Offer, Planner
+from serving.decoding.every_node import EveryNode
 from serving.decoding.request import Request, Step
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.step_loop import StepLoop, rows_needed
@@ -53,23 +51,6 @@ class Free(CostModel):
         super().__init__([1], [1e-30])
 
     def update(self, rows: int, requests: int, context: float, seconds: float) -> None:
-        pass
-
-
-class EveryNode(Planner):
-    """Verifies all that is proposed, whatever it costs, so that tests do not depend on the clock."""
-
-    def __init__(self) -> None:
-        super().__init__(CostModel([1], [1.0]))
-
-    def draft_stake(self, account: Account) -> float:
-        return math.inf
-
-    def choose(self, offers: Sequence[Offer], requests: int, rows: int, context: float) -> None:
-        for offer in offers:
-            offer.verified += len(offer.scores)
-
-    def record(self, offers: Sequence[Offer], requests: int, rows: int, context: float, seconds: float) -> None:
         pass
 
 

@@ -99,6 +99,11 @@ class CostModel:
         curve = np.maximum(np.cumsum(rises) - per_request, seconds.min() * 1e-3)
         return CostModel([int(size) for size in sizes], curve.tolist(), per_request, per_key, per_pair)
 
+    def copy(self) -> CostModel:
+        """The same as measured, without what real steps have taught since."""
+        terms = self.per_request, self.per_key, self.per_pair
+        return CostModel(self.sizes.astype(int).tolist(), self.measured.tolist(), *terms)
+
     def time(self, rows: int, requests: int, context: float) -> float:
         """Seconds of a pass of ``rows`` rows in all, 1 or more, of ``requests`` requests; ``context``: their mean cached tokens."""
         return float(self.times(np.asarray([rows], np.float64), requests, context)[0])

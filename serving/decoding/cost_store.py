@@ -156,15 +156,28 @@ def load_costs(path: Path, key: CostKey) -> CostModel:
         Unsupported: another format version.
         InvalidArgument: its costs are of another model, device or version.
     """
+    costs, found = read_costs(path)
+    _require_key(path, found, key)
+    return costs
+
+
+def read_costs(path: Path) -> tuple[CostModel, dict[str, Any]]:
+    """The costs in ``path``, and of what they are: the fields of a ``CostKey``. Raises as ``load_costs``, but takes any key."""
     document = _read(path)
     if document.get("format") != FORMAT:
         raise Unsupported(f"costs {path}: format is {document.get('format')!r}, not {FORMAT}; run 'suffolk tune' again")
     if document.keys() != _KEYS:
         odd = ", ".join(sorted(document.keys() ^ _KEYS))
         raise Corruption(f"costs {path}: fields are unknown or missing ({odd}); run 'suffolk tune' again")
-    _require_key(path, document["target"], key)
+    names = {field.name for field in fields(CostKey)}
+    found = document["target"]
+    if not isinstance(found, dict) or found.keys() != names:
+        raise Corruption(
+            f"costs {path}: target does not have the fields {', '.join(sorted(names))}; run 'suffolk tune' again"
+        )
     try:
-        return CostModel(document["sizes"], document["seconds"], *(float(document[term]) for term in _TERMS))
+        terms = (float(document[term]) for term in _TERMS)
+        return CostModel(document["sizes"], document["seconds"], *terms), found
     except (TypeError, ValueError, OverflowError) as error:  # InvalidArgument is a ValueError
         raise Corruption(f"costs {path}: damaged ({error}); run 'suffolk tune' again") from error
 
@@ -184,12 +197,7 @@ def _read(path: Path) -> dict[str, Any]:
     return document
 
 
-def _require_key(path: Path, found: Any, key: CostKey) -> None:
-    names = {field.name for field in fields(CostKey)}
-    if not isinstance(found, dict) or found.keys() != names:
-        raise Corruption(
-            f"costs {path}: target does not have the fields {', '.join(sorted(names))}; run 'suffolk tune' again"
-        )
+def _require_key(path: Path, found: dict[str, Any], key: CostKey) -> None:
     for name, value in asdict(key).items():
         if found[name] != value:
             raise InvalidArgument(

@@ -114,6 +114,14 @@ class KVCache:
             for slab in self._slabs.values():
                 slab[:, index[1]] = slab[:, index[0]]  # the gather is complete before anything is overwritten
 
+    def copy(self, source: int, target: int, begin: int, end: int) -> None:
+        """Put the tokens from ``begin`` to ``end`` of one slot into the same places of another, which then has ``end``."""
+        places = slice(source * self.capacity + begin, source * self.capacity + end)
+        others = slice(target * self.capacity + begin, target * self.capacity + end)
+        for slab in self._slabs.values():
+            slab[:, others] = slab[:, places]
+        self.lengths[target] = end
+
     def clear(self, slot: int) -> None:
         """Forget a slot's tokens; the memory stays."""
         self.lengths[slot] = 0

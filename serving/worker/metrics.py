@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from prometheus_client import Counter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -30,11 +31,18 @@ STAGE_TEXTS = {
 
 
 class Metrics(RequestMetrics):
-    """Requests and what the engine counts. Thread-safe."""
+    """Requests and what the engine counts. Thread-safe.
+
+    Attributes:
+        unrecorded: texts that could not be recorded.
+    """
 
     def __init__(self, engine: Engine, in_flight: Callable[[], int]) -> None:
         super().__init__(in_flight, SECONDS)
         self.registry.register(EngineMetrics(engine))
+        self.unrecorded = Counter(
+            "suffolk_unrecorded", "Texts that could not be added to the file of recordings", registry=self.registry
+        )
 
 
 class EngineMetrics(Collector):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Generator
 
 import numpy as np
 import numpy.typing as npt
 
-from datastore.errors import InvalidArgument, Unavailable
+from datastore.errors import InvalidArgument, SuffolkError, Unavailable
 from datastore.version import __version__
 from serving.decoding.engine import Engine
 from serving.decoding.generation import Generation
 from serving.decoding.prompt import encode_chat, encode_text, has_template
 from serving.decoding.request import Step
 from serving.proto import decode_pb2
+from serving.replay.recorder import Recorder
 from serving.transport.admission import Admission
 from serving.transport.limits import MAX_NODES, check_range
 from serving.transport.tokens import unpack_tokens
@@ -23,6 +25,8 @@ from serving.worker.metrics import Metrics
 from serving.worker.patience import Patience
 from serving.worker.settings import require_known, unpack_settings
 from serving.worker.wire import Reply, pack_reply
+
+log = logging.getLogger(__name__)
 
 PREFERRED = ("hybrid", "datastore", "prompt-lookup")
 """Drafters, the best default first."""
@@ -42,8 +46,16 @@ class Service:
         patience: how long that may take.
     """
 
-    def __init__(self, engine: Engine, model: str, max_nodes: int = 64, patience: float = limits.PATIENCE) -> None:
-        """Raises InvalidArgument if ``max_nodes`` is out of its range. ``patience``: seconds that a reply waits for its reader."""
+    def __init__(
+        self,
+        engine: Engine,
+        model: str,
+        max_nodes: int = 64,
+        patience: float = limits.PATIENCE,
+        recorder: Recorder | None = None,
+    ) -> None:
+        """Raises InvalidArgument if ``max_nodes`` is out of its range. ``patience``: seconds that a reply waits for its reader.
+        ``recorder``: takes what ends, before its last reply goes out; the caller closes it."""
         check_range("--max-nodes", max_nodes, 1, MAX_NODES)
         self.engine = engine
         self.model = model
@@ -52,6 +64,8 @@ class Service:
         self.admission = Admission(engine.slots + engine.queue, "--slots or --queue")
         self.patience = Patience(patience)
         self.metrics = Metrics(engine, self.admission.taken)
+        self._recorder = recorder
+        self._warned = False
         if engine.target.tokenizer is not None:
             encode_text(engine.target, "a")  # the first call may set it up, which must not happen in two threads
 
@@ -72,6 +86,8 @@ class Service:
             if not on_hang_up(generation.cancel):
                 generation.cancel()
             for step in generation:
+                if step.finish:
+                    self._record(generation, request)
                 yield pack_reply(_reply(step, generation))
             if generation.stats.finish == "cancelled":
                 outcome.code = "CANCELLED"
@@ -110,6 +126,18 @@ class Service:
         settings = unpack_settings(request.sampling)
         drafter = request.drafter or self.default_drafter
         return self.engine.generate(self._prompt(request), settings, drafter, max_nodes, request.request_class)
+
+    def _record(self, generation: Generation, request: decode_pb2.GenerateRequest) -> None:
+        """Keep what was generated, under the kind of its prompt; a file that cannot be written costs the caller nothing."""
+        if self._recorder is None:
+            return
+        try:
+            self._recorder.add(generation, request.WhichOneof("prompt") or "")
+        except SuffolkError as error:
+            self.metrics.unrecorded.inc()
+            if not self._warned:
+                self._warned = True
+                log.warning("%s; going on without recordings of some texts", error)
 
     def _prompt(self, request: decode_pb2.GenerateRequest) -> list[int] | npt.NDArray[np.int32]:
         kind = request.WhichOneof("prompt")

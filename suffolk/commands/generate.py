@@ -29,6 +29,7 @@ from suffolk.commands.model_options import (
     read_model_sources,
 )
 from suffolk.commands.output_file import require_folder
+from suffolk.commands.record_option import add_record_option, opened_recorder, require_record
 
 if TYPE_CHECKING:
     from serving.decoding.cost_model import CostModel
@@ -43,6 +44,7 @@ EPILOG = """examples:
   suffolk generate --model MODEL_FOLDER --datastore grpc://127.0.0.1:7700/STORE --temperature 0.7 --seed 1 "A poem."
   suffolk generate --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER "Write a sort function."
   suffolk generate --model MODEL_FOLDER --head HEAD_FOLDER --compare-plain "Write a sort function."
+  suffolk generate --model MODEL_FOLDER --record texts.jsonl "Write a sort function."      # for 'suffolk replay'
   suffolk generate --worker grpc://127.0.0.1:7710 "Write a sort function."
 """
 
@@ -71,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--compare-plain", action="store_true", help="decode without drafts too and compare text and speed"
     )
     output.add_argument("--stats-json", type=Path, metavar="FILE", help="write the report as JSON")
+    add_record_option(output)
     output.add_argument(
         "--logprobs",
         type=int,
@@ -105,6 +108,7 @@ def run(args: argparse.Namespace) -> int:
     prompt = _read_stdin() if args.prompt is None else args.prompt
     read_prompt(prompt)  # refuse what no tokenizer takes, now
     require_folder("--stats-json", args.stats_json)
+    require_record(args.record)
     logging.basicConfig(level=logging.WARNING, format="suffolk: %(message)s")
     if name == "none" and args.costs is not None:
         raise InvalidArgument(f"--costs {args.costs} is of no use with --drafter none; leave one of them out")
@@ -176,8 +180,13 @@ def _generate(
     drafters = {} if drafter is None else {name: drafter}
     found = find_costs(target, 1, args.costs) if drafters else None
     costs = None if found is None else found.costs
-    with _engine(target, drafters, len(ids), settings, max_nodes, costs) as engine:
+    with (
+        opened_recorder(args.record, args.model, target) as recorder,
+        _engine(target, drafters, len(ids), settings, max_nodes, costs) as engine,
+    ):
         generation = show(engine.generate(ids, settings, name, max_nodes), choose_colours(args.colour))
+        if recorder is not None:
+            recorder.add(generation, "chat" if _is_chat(target, args) else "text")
     report: dict[str, Any] = {"model": args.model, "drafter": name} | generation.stats.to_dict()
     report["tokens_generated"] = generation.tokens
     if settings.logprobs is not None:
@@ -243,11 +252,15 @@ def _compare(target: Target, ids: list[int], settings: SamplingSettings, drafted
 
 
 def _encode(target: Target, prompt: str, args: argparse.Namespace) -> list[int]:
-    from serving.decoding.prompt import encode_chat, encode_text, has_template
+    from serving.decoding.prompt import encode_chat, encode_text
 
-    if args.chat or (has_template(target) and not args.raw):
-        return encode_chat(target, [("user", prompt)])
-    return encode_text(target, prompt)
+    return encode_chat(target, [("user", prompt)]) if _is_chat(target, args) else encode_text(target, prompt)
+
+
+def _is_chat(target: Target, args: argparse.Namespace) -> bool:
+    from serving.decoding.prompt import has_template
+
+    return bool(args.chat or (has_template(target) and not args.raw))
 
 
 def _bad_words(target: Target, texts: list[str]) -> tuple[tuple[int, ...], ...]:

@@ -15,6 +15,7 @@ LOCAL: dict[str, Any] = {
     "compare_plain": False,
     "deadline_ms": None,
     "costs": None,
+    "record": None,
     "max_match": 16,
     "min_match": 1,
     "max_depth": 10,

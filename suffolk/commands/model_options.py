@@ -28,20 +28,25 @@ def add_draft_options(group: argparse._ArgumentGroup) -> None:
     """How far drafts reach, and how long they may take."""
     add_model_drafters(group)
     group.add_argument(
-        "--deadline-ms", type=float, help="time a remote draft may take (default: the URL's, else the client's)"
-    )
-    group.add_argument(
         "--max-nodes", type=int, help=f"largest tree; costs decide how much is used (default: {DEFAULT_NODES})"
     )
-    group.add_argument("--max-match", type=int, default=16, help="longest match, in tokens (default: %(default)s)")
-    group.add_argument("--min-match", type=int, default=1, help="shortest match, in tokens (default: %(default)s)")
-    group.add_argument("--max-depth", type=int, default=10, help="depth of drafts, in tokens (default: %(default)s)")
+    add_retrieval_options(group)
     group.add_argument(
         "--costs",
         type=Path,
         metavar="FILE",
         help="what 'suffolk tune' measured (default: what it stored, or a quick look)",
     )
+
+
+def add_retrieval_options(group: argparse._ArgumentGroup) -> None:
+    """How far drafts from texts reach, and how long a service may take for them."""
+    group.add_argument(
+        "--deadline-ms", type=float, help="time a remote draft may take (default: the URL's, else the client's)"
+    )
+    group.add_argument("--max-match", type=int, default=16, help="longest match, in tokens (default: %(default)s)")
+    group.add_argument("--min-match", type=int, default=1, help="shortest match, in tokens (default: %(default)s)")
+    group.add_argument("--max-depth", type=int, default=10, help="depth of drafts, in tokens (default: %(default)s)")
 
 
 def add_model_drafters(group: argparse._ActionsContainer) -> None:
@@ -104,7 +109,7 @@ def opened_stores(
     with contextlib.ExitStack() as stack:
         stores: list[Retriever] = []
         for name in names:
-            stores.append(_open_store(name, deadline_ms))
+            stores.append(open_store(name, deadline_ms))
             stack.callback(stores[-1].close)
             require_match(stores[-1], name, limits, model, fingerprint(load_tokenizer(model)))
         yield stores
@@ -132,7 +137,8 @@ def load_target(args: argparse.Namespace, cache_tokens: int, accelerate: bool = 
     return Target.load(args.model, args.dtype, args.device, cache_tokens, accelerate)
 
 
-def _open_store(name: str, deadline_ms: float | None) -> Retriever:
+def open_store(name: str, deadline_ms: float | None) -> Retriever:
+    """The datastore in that folder or behind that URL. Raises as ``open_datastore`` and ``connect``."""
     from serving.transport.url import is_url
 
     if is_url(name):

@@ -25,6 +25,7 @@ from suffolk.commands.model_options import (
     read_max_nodes,
     read_model_sources,
 )
+from suffolk.commands.record_option import add_record_option, opened_recorder, require_record
 from suffolk.commands.server_options import add_server_options, read_server_options
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ EPILOG = """examples:
   suffolk worker --model MODEL_FOLDER --head HEAD_FOLDER --datastore code/
   suffolk worker --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --slots 4
   suffolk worker --model MODEL_FOLDER --listen 0.0.0.0:7710 --tls-cert server.pem --tls-key server.key
+  suffolk worker --model MODEL_FOLDER --record day.jsonl       every text that ends, for 'suffolk replay'
   suffolk generate --worker grpc://127.0.0.1:7710 "Write a sort function."
   curl http://127.0.0.1:7711/metrics"""
 GIB = 1 << 30
@@ -67,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="requests that may wait; more are refused (default: %(default)s)",
     )
+    add_record_option(parser)
     drafting = parser.add_argument_group("drafting")
     drafting.add_argument(
         "--datastore",
@@ -111,6 +114,7 @@ def run(args: argparse.Namespace) -> int:
     check_range("--capacity", args.capacity, 2, 1 << 24)
     check_range("--queue", args.queue, 0, 4096)
     config.check()  # before a model is loaded
+    require_record(args.record)
     with opened_stores(args.datastore, args.deadline_ms, limits, args.model) as stores:
         name = Path(args.model).absolute().name
         target = replace(load_target(args, args.slots * args.capacity), name=name)  # callers must not learn the folder
@@ -129,8 +133,11 @@ def run(args: argparse.Namespace) -> int:
         made = {name: make_drafter(name, target.vocab_size, stores, limits, models) for name in names}
         drafters = {name: drafter for name, drafter in made.items() if drafter is not None}
         costs = find_costs(target, args.slots, args.costs, args.passes).costs if drafters else None
-        with Engine(target, drafters, costs, args.slots, capacity, args.queue, args.passes) as engine:
-            service = Service(engine, name, max_nodes)
+        with (
+            opened_recorder(args.record, args.model, target) as recorder,
+            Engine(target, drafters, costs, args.slots, capacity, args.queue, args.passes) as engine,
+        ):
+            service = Service(engine, name, max_nodes, recorder=recorder)
             LOG.info("%s", _facts(service))
             run_until_signal(WorkerServer(config, service))
     return 0

@@ -5,16 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.replay import Answer, replay
+from benchmarks.replay import replay
 from benchmarks.useless_drafter import UselessDrafter
 from datastore.draft_tree import DraftTree
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import DraftRequest
+from serving.decoding.settings import SamplingSettings
 from serving.drafters.prompt_lookup import PromptLookupDrafter
+from serving.replay.recording import Recording
 from tests.drafters import MadeUpDrafter, tree
 
 COSTS = CostModel([1, 2, 64], [1.0, 1.0, 8.0])
-ANSWERS = [Answer("one", [1, 2, 3, 4], [5, 6, 7, 8] * 20), Answer("two", [9], [1, 1])]
+
+
+def answer(group: str, prompt: list[int], generated: list[int]) -> Recording:
+    ids, text = np.asarray(prompt, np.int32), np.asarray(generated, np.int32)
+    return Recording(ids, text, SamplingSettings(len(text)), 100, group=group)
+
+
+ANSWERS = [answer("one", [1, 2, 3, 4], [5, 6, 7, 8] * 20), answer("two", [9], [1, 1])]
 
 
 def test_no_drafts_change_nothing_but_their_own_time() -> None:
@@ -26,7 +35,7 @@ def test_no_drafts_change_nothing_but_their_own_time() -> None:
 
 
 def test_right_drafts_gain_what_their_passes_leave() -> None:
-    text = [*ANSWERS[0].prompt, *ANSWERS[0].tokens]
+    text = [*ANSWERS[0].prompt, *ANSWERS[0].generated]
 
     def know(request: DraftRequest) -> DraftTree:
         begin = len(request.tokens)
@@ -40,6 +49,6 @@ def test_right_drafts_gain_what_their_passes_leave() -> None:
 def test_a_drafter_that_learns_gains_and_one_that_is_useless_loses_little() -> None:
     [gain, _] = replay(ANSWERS, [PromptLookupDrafter(100)], COSTS, 0.05, 0).values()
     assert gain["speed_up"] > 2
-    long = [Answer("one", [1], np.random.default_rng(0).integers(0, 100, 400).tolist())]
+    long = [answer("one", [1], np.random.default_rng(0).integers(0, 100, 400).tolist())]
     [loss] = replay(long, [UselessDrafter(100)], COSTS, 0.05, 0).values()
     assert 0.97 < loss["speed_up"] < 1.001

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from suffolk.commands.filled import filled
 from suffolk.commands.model_options import add_model_drafters, read_model_sources
+from suffolk.commands.record_option import add_record_option, require_record
 
 if TYPE_CHECKING:
     from benchmarks.decoding_options import DecodingOptions
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "--model MODEL_FOLDER --datastore STORE --prompts prompts/ --limit 10 --json decode.json",
     "--model MODEL_FOLDER --head HEAD_FOLDER --prompts prompts/ --json decode.json",
+    "--model MODEL_FOLDER --prompts prompts/ --record texts.jsonl --json decode.json",
     "--model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --prompts prompts/ --json decode.json",
 )
 
@@ -77,6 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="what 'suffolk tune' measured (default: what it stored, or a quick look)",
     )
+    add_record_option(parser)
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: torch's choice)")
 
 
@@ -89,6 +92,7 @@ def run(args: argparse.Namespace) -> int:
     from suffolk.commands.bench.outcome import finish
 
     require_plots()
+    require_record(args.record)
     options = read_options(args)
     results = measure_decoding(options, lambda line: print(line, file=sys.stderr, flush=True))
     report = Report("decode", args.seed, plain(options), results, NOTES, PACKAGES)
@@ -125,4 +129,5 @@ def read_options(args: argparse.Namespace) -> DecodingOptions:
         device=args.device,
         threads=args.threads,
         costs=args.costs,
+        record=args.record,
     )

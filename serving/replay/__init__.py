@@ -1,0 +1,1 @@
+"""What drafts would have brought for texts that were generated before: recordings, and their replay."""

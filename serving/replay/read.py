@@ -1,0 +1,73 @@
+"""Recordings from their files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from build_index.inputs import InputFile, recognise
+from build_index.read_lines import read_lines
+from datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError
+from serving.replay.recording import Recording
+
+
+def read_recordings(paths: Sequence[Path]) -> list[Recording]:
+    """All recordings of files (.jsonl, .jsonl.zst, .jsonl.gz), in their order.
+
+    Raises:
+        NotFound: a file cannot be read.
+        InvalidArgument: a file is empty or has a line that is no recording, or texts are of models with different ids.
+        Corruption: a line is no JSON, or a compressed file is broken.
+        Unsupported: a line is of another format version.
+    """
+    found: list[Recording] = []
+    for path in paths:
+        before = len(found)
+        for place, line in _lines(path):
+            found.append(_parse(place, line))
+            _require_same(place, found[0], found[-1])
+        if len(found) == before:
+            raise InvalidArgument(f"recording {path}: it is empty; --record adds a line for every text that ends")
+    return found
+
+
+def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Lines that are not blank, and where each stands."""
+    if path.is_dir():
+        raise NotFound(f"recording {path}: it is a folder; name the files in it")
+    try:
+        size = os.stat(path).st_size
+        kind = recognise(str(path))
+        file = InputFile(str(path), kind if kind.startswith("lines") else "lines", size, 0, True)
+        for block, _ in read_lines(file):
+            for number, line in enumerate(block.data.split(b"\n"), block.first_line):
+                if line.strip():
+                    yield f"recording {path} line {number}", line
+    except OSError as error:
+        raise NotFound(
+            f"recording {path}: cannot be read ({error.strerror}); name a file that --record has written"
+        ) from error
+    except Corruption as error:
+        raise Corruption(f"recording {path}: {error}") from error
+
+
+def _parse(place: str, line: bytes) -> Recording:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise Corruption(f"{place}: no JSON ({error}); take the line out, or record again") from error
+    try:
+        return Recording.from_dict(row)
+    except SuffolkError as error:
+        raise type(error)(f"{place}: {error}") from error
+
+
+def _require_same(place: str, first: Recording, other: Recording) -> None:
+    for name in ("vocab_size", "tokenizer"):
+        expected, found = getattr(first, name), getattr(other, name)
+        if expected != found:
+            raise InvalidArgument(
+                f"{place}: field {name} is {found!r}, of the first recording {expected!r}; replay texts of one model at a time"
+            )

@@ -1,0 +1,156 @@
+"""A finished generation on file: a JSON line that holds its tokens, how they were drawn, and what drafting did for it live."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.errors import InvalidArgument, Unsupported
+from serving.decoding.checks import listed, number, whole_within
+from serving.decoding.generation import Generation
+from serving.decoding.settings import SamplingSettings
+
+FORMAT = 1
+FINISHED = ("eos", "stop", "length", "context")
+"""Why a text ended; one that was cancelled or failed is not recorded."""
+COUNTS = ("steps", "proposals", "nodes_proposed", "nodes_verified", "accepted", "earned", "mean_generated_length")
+"""What is kept of ``GenerationStats``."""
+
+_MOST_IDS = 1 << 31
+_MOST_TOKENS = 1 << 24
+_SETTINGS = tuple(name for name in SamplingSettings.__dataclass_fields__ if name not in ("processors", "token_mask"))
+"""Functions cannot be recorded; a drafter does not see them either."""
+_TEXTS = ("model", "group", "drafter", "finish")
+_FIELDS = ("recording", *_TEXTS, "tokenizer", "vocab_size", "max_nodes", "settings", "counts", "prompt", "generated")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """One finished generation. Immutable by convention: the arrays are not copied.
+
+    Attributes:
+        prompt: int32[n], its token ids; ``generated``: int32[m], what followed, one or more.
+        settings: how it was drawn, without users' functions; ``max_new_tokens`` is what the model had room for.
+        vocab_size: ids that the model has.
+        model: its name; ``tokenizer``: the fingerprint of its tokenizer, None if it has none.
+        group: what it is reported under.
+        finish: why it ended, one of ``FINISHED``.
+        drafter: who drafted, "none" for nobody; ``max_nodes``: its largest tree.
+        counts: ``COUNTS``, as measured live.
+    """
+
+    prompt: npt.NDArray[np.int32]
+    generated: npt.NDArray[np.int32]
+    settings: SamplingSettings
+    vocab_size: int
+    model: str = ""
+    tokenizer: str | None = None
+    group: str = ""
+    finish: str = "length"
+    drafter: str = "none"
+    max_nodes: int = 64
+    counts: Mapping[str, float] = field(default_factory=dict)
+
+    @staticmethod
+    def of(
+        generation: Generation, vocab_size: int, model: str = "", tokenizer: str | None = None, group: str = ""
+    ) -> Recording:
+        """Of a ``generation`` that has ended. Raises InvalidArgument if it has not, or was cancelled or failed."""
+        request, stats = generation.request, generation.stats
+        if stats.finish not in FINISHED:
+            raise InvalidArgument(
+                f"a generation that is {stats.finish or 'running'} cannot be recorded; it must have ended by {', '.join(FINISHED)}"
+            )
+        begin = stats.prompt_tokens
+        return Recording(
+            prompt=request.tokens[:begin].copy(),
+            generated=request.tokens[begin : request.length].copy(),
+            settings=replace(
+                request.settings, max_new_tokens=len(request.tokens) - begin, processors=(), token_mask=None
+            ),
+            vocab_size=vocab_size,
+            model=model,
+            tokenizer=tokenizer,
+            group=group,
+            finish=stats.finish,
+            drafter=request.drafter or "none",
+            max_nodes=request.max_nodes,
+            counts={name: getattr(stats, name) for name in COUNTS},
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON; ``from_dict`` reads it."""
+        found: dict[str, Any] = {"recording": FORMAT} | {
+            name: getattr(self, name) for name in _FIELDS if name not in ("recording", "settings")
+        }
+        found["settings"] = {name: getattr(self.settings, name) for name in _SETTINGS}
+        return found | {
+            "counts": dict(self.counts), "prompt": self.prompt.tolist(), "generated": self.generated.tolist()
+        }  # fmt: skip
+
+    @staticmethod
+    def from_dict(row: object) -> Recording:
+        """Raises InvalidArgument: it is none, or a field is missing, unknown or out of its range; Unsupported: another format."""
+        if not isinstance(row, dict) or "recording" not in row:
+            raise InvalidArgument("it is no recording: there is no field 'recording'; --record makes them")
+        if row["recording"] != FORMAT:
+            raise Unsupported(f"field recording is {row['recording']!r}, this version reads {FORMAT}; record again")
+        odd = sorted(row.keys() ^ set(_FIELDS))
+        if odd:
+            raise InvalidArgument(f"field {odd[0]} is {'unknown' if odd[0] in row else 'missing'}; record again")
+        vocab_size = whole_within("field vocab_size", row["vocab_size"], 1, _MOST_IDS)
+        tokenizer = row["tokenizer"]
+        prompt, generated = (_ids(f"field {name}", row[name], vocab_size) for name in ("prompt", "generated"))
+        settings = _settings(row["settings"])
+        if len(generated) > settings.max_new_tokens:
+            raise InvalidArgument(
+                f"field generated has {len(generated)} tokens, settings.max_new_tokens says {settings.max_new_tokens} at most"
+            )
+        if row["finish"] not in FINISHED:
+            raise InvalidArgument(f"field finish is {row['finish']!r}; it must be one of {', '.join(FINISHED)}")
+        return Recording(
+            prompt, generated, settings, vocab_size,
+            tokenizer=None if tokenizer is None else _text("tokenizer", tokenizer),
+            max_nodes=whole_within("field max_nodes", row["max_nodes"], 1, _MOST_TOKENS),
+            counts=_counts(row["counts"]),
+            **{name: _text(name, row[name]) for name in _TEXTS},
+        )  # fmt: skip
+
+
+def _ids(name: str, values: object, vocab_size: int) -> npt.NDArray[np.int32]:
+    ids = listed(name, values, "token ids")
+    if not 1 <= len(ids) <= _MOST_TOKENS:
+        raise InvalidArgument(f"{name} has {len(ids)} tokens; it must have between 1 and {_MOST_TOKENS}")
+    odd = next((each for each in ids if type(each) is not int or not 0 <= each < vocab_size), None)
+    if odd is not None:
+        raise InvalidArgument(f"{name} has {odd!r}; token ids of this model are 0..{vocab_size - 1}")
+    return np.asarray(ids, np.int32)
+
+
+def _settings(row: object) -> SamplingSettings:
+    if not isinstance(row, dict) or row.keys() != set(_SETTINGS):
+        raise InvalidArgument(f"field settings must have exactly {', '.join(_SETTINGS)}; record again")
+    try:
+        return SamplingSettings(**row)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"field settings: {error}") from error
+
+
+def _counts(row: object) -> dict[str, float]:
+    if not isinstance(row, dict) or row.keys() != set(COUNTS):
+        raise InvalidArgument(f"field counts must have exactly {', '.join(COUNTS)}; record again")
+    found = {name: number(f"field counts.{name}", value) for name, value in row.items()}
+    for name, value in found.items():
+        if not 0 <= value <= _MOST_IDS:
+            raise InvalidArgument(f"field counts.{name} is {value}; it must be between 0 and {_MOST_IDS}")
+    return found
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidArgument(f"field {name} is {value!r}; it must be a text")
+    return value

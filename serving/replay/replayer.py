@@ -1,0 +1,193 @@
+"""Lets a drafter draft along recorded texts, with the planner and the accounts of the engine, and without a target.
+
+Which drafted tokens the target accepts is known: those that the text goes on with."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.draft_tree import DraftTree
+from serving.decoding.account import Account
+from serving.decoding.cost_model import CostModel
+from serving.decoding.draft_counts import places
+from serving.decoding.drafter import Drafter, DraftRequest, tree_of
+from serving.decoding.every_node import EveryNode
+from serving.decoding.planner import Offer, Planner
+from serving.decoding.proposals import checked_tree
+from serving.decoding.stats import GenerationStats
+from serving.decoding.tree_layout import cut
+from serving.decoding.verification import accept
+from serving.replay.recorded_states import SLOT, RecordedStates
+from serving.replay.recording import Recording
+
+PassSeconds = Callable[[int, float], float]
+"""(rows, cached tokens) -> seconds of a pass of the target for one request."""
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What became of one recording.
+
+    Attributes:
+        recording: which.
+        stats: as an engine counts, without seconds and finish.
+        plain_seconds, seconds: what decoding behind the prompt would take without drafts, by the costs, and with them; 0
+            without costs.
+    """
+
+    recording: Recording
+    stats: GenerationStats
+    plain_seconds: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Text:
+    """A recording on its way: ``tokens[:length]`` are there, and the model had room for ``most``."""
+
+    number: int
+    recording: Recording
+    account: Account
+    found: Replayed
+    tokens: npt.NDArray[np.int32] = field(init=False)
+    length: int = field(init=False)
+    most: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        prompt = self.recording.prompt
+        self.tokens = np.concatenate([prompt, self.recording.generated])
+        self.length = len(prompt) + 1  # the prompt's pass gives the first token
+        self.most = len(prompt) + self.recording.settings.max_new_tokens
+
+
+class Replayer:
+    """One drafter, which learns from text to text as in an engine with one slot. Not thread-safe.
+
+    Attributes:
+        drafter: who drafts; ``close`` is the caller's.
+    """
+
+    def __init__(
+        self,
+        drafter: Drafter,
+        max_nodes: int = 64,
+        costs: CostModel | None = None,
+        states: RecordedStates | None = None,
+        pass_seconds: PassSeconds | None = None,
+        draft_seconds: float | None = None,
+    ) -> None:
+        """Nothing is drafted yet.
+
+        Args:
+            max_nodes: the largest tree, 1..1024.
+            costs: what the planner believes at first that passes cost; it chooses, as in service. None: every step drafts, and all
+                nodes are verified.
+            states: what networks read of the target; None for drafters that read tokens alone.
+            pass_seconds: what passes really take; None for what ``costs`` say.
+            draft_seconds: what a draft is taken to cost; None for what it takes here.
+        """
+        self.drafter = drafter
+        self._max_nodes = max_nodes
+        self._states = states
+        self._planner = EveryNode() if costs is None else Planner(costs.copy())
+        self._by_costs = _by(costs)
+        self._pass_seconds = pass_seconds or self._by_costs
+        self._draft_seconds = draft_seconds
+        self._numbers = itertools.count(1)
+
+    def replay(self, recording: Recording) -> Replayed:
+        """Draft along one text, from its second token to its end. Raises what the drafter raises; it has then been released."""
+        stats = GenerationStats(prompt_tokens=len(recording.prompt))
+        stats.add_tokens((0,))
+        found = Replayed(recording, stats)
+        text = _Text(next(self._numbers), recording, self._planner.open(self.drafter.name), found)
+        missed = self._missed()
+        if self._states is not None:
+            self._states.begin(text.tokens)
+        try:
+            while text.length < len(text.tokens):
+                self._step(text)
+        finally:
+            self.drafter.release(text.number)
+            text.account.close()
+        stats.missed["drafts"] = self._missed() - missed
+        return found
+
+    def _step(self, text: _Text) -> None:
+        stats, context = text.found.stats, text.length - 1
+        if self._states is not None:
+            self._states.advance(text.number, text.length)
+        offers, tree = self._draft(text, context)
+        path = accepted(tree, text.tokens[text.length :])
+        new = min(len(path) + 1, len(text.tokens) - text.length)
+        stats.add_tokens(tuple([*tree.sources[path].tolist(), 0][:new]))
+        stats.steps += 1
+        stats.drafted.verified.update(places(tree))
+        rows = 1 + len(tree)
+        spent = self._pass_seconds(rows, context)
+        begin, text.length = text.length, text.length + new
+        for offer in offers:
+            offer.accepted = new - 1
+            self.drafter.observe(text.number, text.tokens[begin : text.length])
+            text.found.seconds += offer.seconds + offer.reading
+        self._planner.record(offers, 1, rows, context, spent)
+        text.found.seconds += spent
+        text.found.plain_seconds += sum(self._by_costs(1, context + ahead) for ahead in range(new))
+
+    def _draft(self, text: _Text, context: int) -> tuple[list[Offer], DraftTree]:
+        """The step's offer, if it has one, and what of it is verified."""
+        room = text.most - text.length - 1
+        if room <= 0 or not text.account.should_propose():
+            return [], DraftTree.empty()
+        reading, begin = self._reading_seconds(), time.perf_counter()
+        proposal = tree_of(self.drafter.propose([self._request(text, context)])[0])
+        seconds = time.perf_counter() - begin
+        reading = min(seconds, self._reading_seconds() - reading)
+        if self._draft_seconds is not None:
+            seconds, reading = self._draft_seconds, 0.0
+        proposal = checked_tree(proposal, text.recording.vocab_size, self._max_nodes)
+        text.found.stats.proposals += 1
+        text.found.stats.drafted.proposed.update(places(proposal))
+        tree = cut(proposal, room)
+        offer = Offer(self.drafter.name, text.account, tree.scores, seconds - reading, reading=reading)
+        self._planner.choose([offer], 1, 1, context)
+        return [offer], tree.head(offer.verified)
+
+    def _request(self, text: _Text, context: int) -> DraftRequest:
+        token_seconds = self._planner.costs.time(1, 1, context)
+        return DraftRequest(
+            text.number,
+            text.tokens[: text.length],
+            self._max_nodes,
+            len(text.recording.prompt),
+            text.recording.settings,
+            token_seconds,
+            token_seconds * self._planner.draft_stake(text.account),
+            -1 if self._states is None else SLOT,
+        )
+
+    def _reading_seconds(self) -> float:
+        return float(self.drafter.stats().get("reading_seconds", 0.0))
+
+    def _missed(self) -> int:
+        return int(self.drafter.stats().get("missed", 0))
+
+
+def accepted(tree: DraftTree, text: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """int64[k], the nodes that a target which says ``text`` accepts, from the top down."""
+    depths = np.concatenate([[0], tree.depths()])
+    says = np.append(text, -1)[np.minimum(depths, len(text))]  # at a node of depth d, wherever it stands
+    return accept(tree.tokens, tree.parents, says.astype(np.int64))
+
+
+def _by(costs: CostModel | None) -> PassSeconds:
+    if costs is None:
+        return lambda rows, context: 0.0
+    fixed = costs.copy()
+    return lambda rows, context: fixed.time(rows, 1, context)

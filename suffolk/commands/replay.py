@@ -1,0 +1,318 @@
+"""Choose a corpus, a drafter and its settings without serving: let drafters draft along texts that were recorded before.
+
+Record texts with --record of 'suffolk worker', 'generate' or 'bench decode'; a recording holds the users' texts, as token
+ids. Each drafter goes through all texts in their order and learns from text to text, as in service. Without --costs every step
+drafts and all nodes are verified: what drafts are worth, whatever they cost. With --costs the planner chooses, as in service,
+and the speed-up is predicted from these costs. Drafters that read tokens alone need no model."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from datastore.errors import InvalidArgument, NotFound, Unsupported
+from datastore.retriever import Retriever
+from datastore.tokenizer import fingerprint, load_tokenizer
+from serving.drafters.choose import MODELS, NAMES, make_drafter, require_match
+from serving.transport.limits import MAX_NODES, check_range
+from suffolk.commands.filled import filled, filled_path
+from suffolk.commands.model_options import (
+    DEFAULT_NODES,
+    add_device_options,
+    add_model_drafters,
+    add_retrieval_options,
+    load_target,
+    names_models,
+    open_store,
+    read_limits,
+    read_model_sources,
+)
+from suffolk.commands.output_file import require_folder
+
+if TYPE_CHECKING:
+    from serving.decoding.cost_model import CostModel
+    from serving.decoding.drafter import Drafter
+    from serving.decoding.target import Target
+    from serving.drafters.limits import Limits
+    from serving.drafters.load import ModelSources
+    from serving.replay.recording import Recording
+    from serving.replay.replayer import Replayed
+
+EPILOG = """examples:
+  suffolk worker --model MODEL_FOLDER --record day.jsonl                    records a day of traffic
+  suffolk replay day.jsonl --datastore code/ --nodes 8 16 64
+  suffolk replay day.jsonl --datastore code/ --datastore chat/ --drafter hybrid --max-match 12
+  suffolk replay day.jsonl.zst --datastore code/ --costs costs.json         as 'suffolk tune --output costs.json' wrote it
+  suffolk replay day.jsonl --model MODEL_FOLDER --head HEAD_FOLDER --datastore code/ --costs stored
+"""
+NO_COSTS = "none"
+STORED = "stored"
+PROGRESS_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is replayed, besides the drafter's name and its largest tree."""
+
+    recordings: Sequence[Recording]
+    stores: Sequence[Retriever]
+    limits: Limits
+    sources: ModelSources | None
+    target: Target | None
+    costs: CostModel | None
+    draft_seconds: float | None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``suffolk replay``."""
+    parser.epilog = EPILOG
+    parser.add_argument(
+        "recordings", nargs="+", type=filled_path, metavar="RECORDING", help=".jsonl or .jsonl.zst file of recordings"
+    )
+    parser.add_argument(
+        "--recorded-with",
+        metavar="DRAFTER",
+        help="only texts that this drafter decoded, 'none' for nobody ('bench decode' records each text once a drafter)",
+    )
+    drafting = parser.add_argument_group("drafting")
+    drafting.add_argument(
+        "--datastore",
+        type=filled,
+        action="append",
+        default=[],
+        metavar="STORE",
+        help="folder of a datastore, or grpc://HOST:PORT/NAME; may be repeated: all are asked",
+    )
+    drafting.add_argument(
+        "--drafter",
+        action="append",
+        choices=NAMES[1:],
+        help="who drafts; may be repeated, each begins anew (default: all that can run)",
+    )
+    drafting.add_argument(
+        "--nodes",
+        type=int,
+        nargs="+",
+        default=[DEFAULT_NODES],
+        metavar="N",
+        help=f"largest tree; several are tried in turn (default: {DEFAULT_NODES})",
+    )
+    add_retrieval_options(drafting)
+    costs = parser.add_argument_group("costs")
+    costs.add_argument(
+        "--costs",
+        type=filled,
+        default=NO_COSTS,
+        metavar="FILE",
+        help="a file of 'suffolk tune', of any model and device: the planner chooses, as in service; stored: those of --model "
+        "that 'suffolk tune' has stored; none: all nodes are verified (default: %(default)s)",
+    )
+    costs.add_argument(
+        "--draft-ms",
+        type=float,
+        metavar="MS",
+        help="with --costs: what a draft is taken to cost (default: what it takes here and now)",
+    )
+    networks = parser.add_argument_group("networks", "one pass of the model over each text gives what they read of it")
+    networks.add_argument("--model", type=filled, help="the model that was recorded, as in 'suffolk generate'")
+    add_model_drafters(networks)
+    add_device_options(networks)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Replay, print, write; returns the exit code."""
+    from suffolk.commands.replay_report import head_lines, result_lines, results, write_results
+
+    limits, names = read_limits(args), _names(args)
+    _check(args)
+    require_folder("--json", args.json)
+    recordings = _recordings(args)
+    with _opened(args.datastore, args.deadline_ms, limits, recordings) as stores:
+        target = _target(args, recordings)
+        costs, origin = _costs(args.costs, target)
+        sources = read_model_sources(args) if names_models(args) else None
+        draft_seconds = None if args.draft_ms is None else args.draft_ms / 1e3
+        setting = Setting(recordings, stores, limits, sources, target, costs, draft_seconds)
+        print("\n".join(head_lines(args.recordings, recordings, origin)), file=sys.stderr)
+        found: list[dict[str, Any]] = []
+        for nodes in args.nodes:
+            for name in names:
+                replayed, seconds = _replay(setting, name, nodes)
+                found += results(name, nodes, replayed, seconds, costs is not None)
+    print("\n".join(result_lines(found)))
+    if args.json is not None:
+        write_results(args.json, args, recordings, origin, found)
+    return 0
+
+
+def _names(args: argparse.Namespace) -> list[str]:
+    """Who drafts, in the order of ``NAMES``. Raises InvalidArgument if what one needs is not named."""
+    kinds = read_model_sources(args).kinds() if names_models(args) else []
+    able = {"prompt-lookup", *kinds}
+    able |= {"datastore"} if args.datastore else set()
+    able |= {"hybrid"} if args.datastore or kinds else set()
+    for name in args.drafter or []:
+        if name not in able:
+            needed = MODELS.get(name, "--datastore PATH or grpc://HOST:PORT/NAME")
+            raise InvalidArgument(f"--drafter {name} needs something to draft from; add {needed}")
+    if kinds and args.model is None:
+        raise InvalidArgument(f"drafter {kinds[0]} reads the model that was recorded; add --model MODEL")
+    return list(dict.fromkeys(args.drafter or [name for name in NAMES if name in able]))
+
+
+def _check(args: argparse.Namespace) -> None:
+    for nodes in args.nodes:
+        check_range("--nodes", nodes, 1, MAX_NODES)
+    if args.model is not None and not names_models(args) and args.costs != STORED:
+        raise InvalidArgument(
+            f"--model {args.model} is of no use without a network or --costs {STORED}; leave it out, or add --head, "
+            "--draft-model or --exit-layers"
+        )
+    if args.costs == STORED and args.model is None:
+        raise InvalidArgument(f"--costs {STORED} needs the model whose costs are stored; add --model, or name a file")
+    if args.draft_ms is not None and not 0 <= args.draft_ms <= 60_000:
+        raise InvalidArgument(f"--draft-ms is {args.draft_ms}; it must be between 0 and 60000")
+    if args.draft_ms is not None and args.costs == NO_COSTS:
+        raise InvalidArgument("--draft-ms does nothing without --costs; leave it out, or add --costs FILE")
+
+
+def _recordings(args: argparse.Namespace) -> list[Recording]:
+    from serving.replay.read import read_recordings
+
+    recordings = read_recordings(args.recordings)
+    wanted = args.recorded_with
+    if wanted is None:
+        return recordings
+    kept = [each for each in recordings if each.drafter == wanted]
+    if not kept:
+        known = ", ".join(sorted({each.drafter for each in recordings}))
+        raise InvalidArgument(f"--recorded-with {wanted}: no text was decoded with it; the recordings have {known}")
+    return kept
+
+
+@contextmanager
+def _opened(
+    names: Sequence[str], deadline_ms: float | None, limits: Limits, recordings: Sequence[Recording]
+) -> Iterator[list[Retriever]]:
+    """The datastores, found to fit the recordings; closed at the end."""
+    import contextlib
+
+    with contextlib.ExitStack() as stack:
+        stores: list[Retriever] = []
+        for name in names:
+            store = open_store(name, deadline_ms)
+            stack.callback(store.close)
+            _require_fit(store, name, limits, recordings)
+            stores.append(store)
+        yield stores
+
+
+def _require_fit(store: Retriever, name: str, limits: Limits, recordings: Sequence[Recording]) -> None:
+    """Raises as ``require_match``, and InvalidArgument if the datastore does not know an id of a text."""
+    first = recordings[0]
+    facts = store.info()
+    if first.tokenizer is None:
+        limits.require_within(int(facts["order_depth"]))
+    else:
+        require_match(store, name, limits, first.model, first.tokenizer)
+    known = int(facts["vocab_size"])
+    highest = max(int(max(each.prompt.max(), each.generated.max())) for each in recordings)
+    if highest >= known:
+        raise InvalidArgument(
+            f"datastore {name} has token ids 0..{known - 1}, and a recording of model {first.model} has {highest}; build one "
+            "with this model's tokenizer"
+        )
+
+
+def _target(args: argparse.Namespace, recordings: Sequence[Recording]) -> Target | None:
+    """The model, found to be the recorded one as far as its ids tell."""
+    if args.model is None:
+        return None
+    first = recordings[0]
+    own = None if first.tokenizer is None else fingerprint(load_tokenizer(args.model))
+    if own != first.tokenizer:
+        raise Unsupported(
+            f"model {args.model} has tokenizer {str(own)[:12]}, the recordings of model {first.model} have "
+            f"{str(first.tokenizer)[:12]}; name the model that was recorded"
+        )
+    target = load_target(args, max(len(each.prompt) + len(each.generated) for each in recordings))
+    if target.vocab_size != first.vocab_size:
+        raise Unsupported(
+            f"model {args.model} has {target.vocab_size} ids, the recorded model {first.model} has {first.vocab_size}; name the "
+            "model that was recorded"
+        )
+    return target
+
+
+def _costs(wanted: str, target: Target | None) -> tuple[CostModel | None, str]:
+    """The costs that are asked for, and where they are from in words."""
+    if wanted == NO_COSTS:
+        return None, ""
+    from serving.decoding.cost_store import CostKey, CostStore, read_costs
+
+    path = Path(wanted)
+    if wanted == STORED:
+        assert target is not None
+        path = CostStore().path(CostKey.of(target))
+        if not path.is_file():
+            raise NotFound(f"--costs {STORED}: none are stored for this model and device; 'suffolk tune' makes them")
+    costs, key = read_costs(path)
+    return costs, f"{path}, measured on {key['device']} in {key['dtype']}"
+
+
+def _replay(setting: Setting, name: str, nodes: int) -> tuple[list[Replayed], float]:
+    """All texts with a drafter that begins anew, and the seconds that took."""
+    from serving.replay.recorded_states import RecordedStates
+    from serving.replay.replayer import Replayer
+
+    capacity = _capacity(setting.recordings, nodes)
+    models = _load(setting, name, capacity)
+    drafter = make_drafter(name, setting.recordings[0].vocab_size, list(setting.stores), setting.limits, models)
+    assert drafter is not None
+    found: list[Replayed] = []
+    try:
+        states = RecordedStates(setting.target, drafter, capacity) if models and setting.target is not None else None
+        replayer = Replayer(drafter, nodes, setting.costs, states, draft_seconds=setting.draft_seconds)
+        begin = last = time.monotonic()
+        tokens = 0
+        for recording in setting.recordings:
+            found.append(replayer.replay(recording))
+            tokens += len(recording.generated)
+            now = time.monotonic()
+            if now - last >= PROGRESS_SECONDS:
+                last = now
+                place = f"{len(found)} of {len(setting.recordings)} texts, {tokens / (now - begin):,.0f} tokens/s"
+                print(f"{name}, {nodes} nodes: {place}", file=sys.stderr, flush=True)
+        return found, time.monotonic() - begin
+    finally:
+        drafter.close()
+
+
+def _capacity(recordings: Sequence[Recording], nodes: int) -> int:
+    from serving.replay.recorded_states import SPARE
+
+    return max(len(each.prompt) + len(each.generated) for each in recordings) + nodes + SPARE
+
+
+def _load(setting: Setting, name: str, capacity: int) -> list[Drafter]:
+    """The networks that drafter ``name`` needs, as they are before they have learned anything."""
+    if setting.sources is None or setting.target is None or (name not in MODELS and name != "hybrid"):
+        return []
+    from serving.drafters.load import kind_of, load_models
+
+    sources = setting.sources
+    if name != "hybrid":
+        sources = replace(
+            sources,
+            draft_model=sources.draft_model if name == "draft-model" else None,
+            exit_layers=sources.exit_layers if name == "early-exit" else None,
+            heads=[head for head in sources.heads if kind_of(head) == name],
+        )
+    return load_models(setting.target, sources, 1, capacity)
