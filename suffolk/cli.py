@@ -25,6 +25,7 @@ COMMANDS = {
     "client": "ask a draft service",
     "generate": "generate text with drafts",
     "worker": "decode for many callers over gRPC",
+    "stats": "show how well it is known what drafts are worth",
     "replay": "let drafters draft along recorded texts, to choose among them",
     "tune": "measure what a model's passes cost on this device",
     "plan": "plan a hierarchy of drafters from measured costs and rates",

@@ -24,6 +24,12 @@ _RECHECK = 200
 _OUTLIER = 1.5
 """A pass is taken to have cost at most this often what it should: the machine may do something else meanwhile."""
 
+_UNUSUAL = 4.0
+"""Drafts that take longer than this many usual ones are paid off little by little, as the reading of a prompt is."""
+_ADAPTION = 0.3
+_FIRST = 0.25
+"""Tokens' worth of time that a first draft is expected to take."""
+
 _BELIEF = 4.0
 """Accepted tokens' worth of belief in the scores before any were tried."""
 _MEMORY = 0.97
@@ -66,6 +72,7 @@ class Planner:
         self.costs = costs
         self._drafted = 0
         self._trust: defaultdict[str, _Trust] = defaultdict(_Trust)
+        self._usual: defaultdict[str, _Usual] = defaultdict(_Usual)
         self._purses: defaultdict[str, Purse] = defaultdict(Purse)
 
     def open(self, drafter: str) -> Account:
@@ -126,9 +133,24 @@ class Planner:
         for offer in offers:
             self._trust[offer.drafter].learn(offer)
             share = offer.seconds * len(offers) / requests  # one call for few costs about what one for all does
-            cost = share + extra * offer.verified
-            offer.account.borrow(offer.reading * requests / plain)
+            usual = self._usual[offer.drafter].take(share, _FIRST * plain / requests)
+            cost = usual + extra * offer.verified
+            offer.account.borrow((offer.reading + share - usual) * requests / plain)
             offer.account.book(offer.accepted - cost * requests / plain, (offer.seconds - share) * requests / plain)
+
+
+class _Usual:
+    """What a drafter's drafts commonly take. A first lookup in a datastore that is not in memory, or a pause of the machine, says
+    nothing of the next draft."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def take(self, seconds: float, first: float) -> float:
+        """Of a draft's ``seconds`` those that are not unusual; ``first``: what is usual while nothing is known."""
+        usual = min(seconds, _UNUSUAL * self._seconds if self._seconds else first)
+        self._seconds += _ADAPTION * (usual - self._seconds) if self._seconds else usual
+        return usual
 
 
 class _Trust:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import DraftRequest
 from serving.drafters.reach import reach
-from serving.drafters.worth import Worth
+from serving.drafters.worth import Verdict, Worth
 
 if TYPE_CHECKING:
     from serving.drafters.hybrid import ScoringDrafter
@@ -31,28 +31,38 @@ Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    promised: float
     before: DraftTree
     grafts: list[DraftTree]
 
 
 class Grafts:
-    """Asks sources of text behind the best leaves of trees (as Graft and RASD do for neural ones). Not thread-safe."""
+    """Asks sources of text behind the best leaves of trees (as Graft and RASD do for neural ones). Not thread-safe.
+
+    Attributes:
+        name: of what it does; ``verdicts``: of the last step, by the number of the request: whether they were asked.
+    """
+
+    name = "grafts"
 
     def __init__(self, sources: Sequence[ScoringDrafter]) -> None:
         self._sources = list(sources)
         self._worth = Worth(_ADDED)
+        self.verdicts: dict[int, Verdict] = {}
         self._drafts: dict[int, _Draft] = {}
 
     def add(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> list[list[DraftTree]]:
         """For each request whole trees that go on where ``trees`` end; none where that should not be worth its time."""
         found: list[list[DraftTree]] = [[] for _ in requests]
         leaves = [best_leaves(tree) for tree in trees]
-        promised = [float(tree.scores.sum()) for tree in trees]
+        self.verdicts = {
+            request.request_id: self._worth.judge(float(tree.scores.sum()), request.token_seconds)
+            for request, tree, each in zip(requests, trees, leaves, strict=True)
+            if len(each)
+        }
         asked = [
             place
             for place, request in enumerate(requests)
-            if len(leaves[place]) and self._worth.pays(promised[place], request.token_seconds)
+            if len(leaves[place]) and self.verdicts[request.request_id].pays
         ]
         if not asked:
             return found
@@ -66,7 +76,7 @@ class Grafts:
                 found[place] += [graft(trees[place], path, more) for path, more in grown if len(more)]
         self._worth.learn_cost((time.perf_counter() - begin) / len(asked))
         for place in asked:
-            self._drafts[requests[place].request_id] = _Draft(promised[place], trees[place], found[place])
+            self._drafts[requests[place].request_id] = _Draft(trees[place], found[place])
         return found
 
     def observe(self, request_id: int, tokens: Ints) -> None:
@@ -76,7 +86,7 @@ class Grafts:
             most = len(tokens) - 1
             before = min(most, reach(draft.before, tokens))
             whole = max([before, *(min(most, reach(each, tokens)) for each in draft.grafts)])
-            self._worth.learn(draft.promised, whole - before)
+            self._worth.learn(float(draft.before.scores.sum()), whole - before)
 
     def release(self, request_id: int) -> None:
         self._drafts.pop(request_id, None)

@@ -11,10 +11,12 @@ import numpy.typing as npt
 from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import CacheDrafter, Drafter, DraftRequest, FeatureDrafter
 from serving.drafters.calibration.calibration import Calibration
+from serving.drafters.explanation import Explanation
 from serving.drafters.grafts import Grafts
 from serving.drafters.merge import merge
 from serving.drafters.network import Network
 from serving.drafters.retrieved import Ids
+from serving.drafters.worth import Verdict
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +37,14 @@ class ScoringDrafter(Drafter, Protocol):
 
 
 class Addition(Protocol):
-    """Drafts more where it should be worth its time: a network, or retrieval behind drafted tokens."""
+    """Drafts more where it should be worth its time: a network, or retrieval behind drafted tokens.
+
+    Attributes:
+        name: of what it adds; ``verdicts``: of the last step, by the number of the request.
+    """
+
+    name: str
+    verdicts: dict[int, Verdict]
 
     def add(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> list[list[DraftTree]]:
         """For each request further trees, beside those that are there; none where that does not pay."""
@@ -63,9 +72,15 @@ class HybridDrafter:
         self._sources = list(sources)
         self._networks = [Network(drafter, known.network(f"{drafter.name} in {self.name}")) for drafter in networks]
         self._grafts = Grafts(self._sources)
+        self._additions: list[Addition] = [*self._networks, self._grafts]
         self._drafters: list[ScoringDrafter | Network] = [*self._sources, *self._networks]
+        self._explanation: Explanation | None = None
         self._readers = [drafter for drafter in networks if isinstance(drafter, FeatureDrafter)]
         self.layers = tuple(sorted({layer for reader in self._readers for layer in reader.layers}))
+
+    def explain(self, explanation: Explanation) -> None:
+        """Tell ``explanation`` of all drafts from now on."""
+        self._explanation = explanation
 
     def attach(self, cache: KVCache) -> None:
         """See ``CacheDrafter``."""
@@ -85,16 +100,23 @@ class HybridDrafter:
             merge([tree for trees in each for tree in trees], request.max_nodes)
             for request, *each in zip(requests, *found, strict=True)
         ]
-        additions: list[Addition] = [*self._networks, self._grafts]
-        for addition in additions:
+        retrieved = [len(tree) for tree in trees]
+        for addition in self._additions:
             more = addition.add(requests, trees)
             trees = [
                 merge([tree, *each], request.max_nodes) if each else tree
                 for request, tree, each in zip(requests, trees, more, strict=True)
             ]
+        if self._explanation is not None:
+            for request, tree, nodes in zip(requests, trees, retrieved, strict=True):
+                number = request.request_id
+                verdicts = {each.name: each.verdicts[number] for each in self._additions if number in each.verdicts}
+                self._explanation.propose(number, len(request.tokens), nodes, verdicts, tree)
         return trees
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        if self._explanation is not None:
+            self._explanation.observe(request_id, tokens)
         for each in (*self._drafters, self._grafts):
             each.observe(request_id, tokens)
 

@@ -16,7 +16,7 @@ from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.neural.evidence import evidence
 from serving.drafters.reach import reach
-from serving.drafters.worth import Worth
+from serving.drafters.worth import Verdict, Worth
 
 
 @runtime_checkable
@@ -41,6 +41,7 @@ class Network:
 
     Attributes:
         drafter: the network's own drafter; ``name``: its name.
+        verdicts: of the last step, by the number of the request: whether it was run.
     """
 
     def __init__(self, drafter: Drafter, trust: ByClass[Confidence]) -> None:
@@ -49,14 +50,16 @@ class Network:
         self.name = drafter.name
         self._trust = trust
         self._worth = Worth()
+        self.verdicts: dict[int, Verdict] = {}
         self._drafts: dict[int, _Draft] = {}
 
     def add(self, requests: Sequence[DraftRequest], retrieved: Sequence[DraftTree]) -> list[list[DraftTree]]:
         """The network's trees for ``requests``, for which ``retrieved`` is there already; none where that is enough."""
-        promised = [float(tree.scores.sum()) for tree in retrieved]
-        asked = [
-            place for place, request in enumerate(requests) if self._worth.pays(promised[place], request.token_seconds)
-        ]
+        self.verdicts = {
+            request.request_id: self._worth.judge(float(tree.scores.sum()), request.token_seconds)
+            for request, tree in zip(requests, retrieved, strict=True)
+        }
+        asked = [place for place, request in enumerate(requests) if self.verdicts[request.request_id].pays]
         trees: list[list[DraftTree]] = [[] for _ in requests]
         if asked:
             begin = time.perf_counter()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 _EDGES = np.array([0.1, 0.25, 0.5, 1.0, 2.0, 4.0])
@@ -12,6 +14,23 @@ _STRENGTH = 5.0
 _DECAY = 0.99
 _RETRY = 50
 """After so many refusals they are drafted all the same, so that a wrong opinion does not last for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether to draft more for a request, and why.
+
+    Attributes:
+        pays: the answer; retried: yes although it should not pay, to see whether the opinion still holds.
+        promised: tokens that drafts promise which are there; gain: tokens that further ones should add; cost: tokens that plain
+            decoding would bring in their time, 0 where that is not known.
+    """
+
+    pays: bool
+    retried: bool
+    promised: float
+    gain: float
+    cost: float
 
 
 class Worth:
@@ -37,15 +56,17 @@ class Worth:
         at = int(np.searchsorted(_EDGES, promised, side="right"))
         return float((self._gained[at] + _STRENGTH * self._prior[at]) / (self._seen[at] + _STRENGTH))
 
-    def pays(self, promised: float, token_seconds: float) -> bool:
+    def judge(self, promised: float, token_seconds: float) -> Verdict:
         """Whether to draft more for a request, whose token costs ``token_seconds`` in plain decoding (0: not known); counts."""
-        pays = not token_seconds or self.gain(promised) * token_seconds >= self._seconds
-        self._refusals = 0 if pays else self._refusals + 1
-        if self._refusals > _RETRY:
-            self._refusals, pays = 0, True
+        gain, cost = self.gain(promised), self._seconds / token_seconds if token_seconds else 0.0
+        self._refusals = 0 if gain >= cost else self._refusals + 1
+        retried = self._refusals > _RETRY
+        if retried:
+            self._refusals = 0
+        pays = gain >= cost or retried
         self.asked += pays
         self.skipped += not pays
-        return pays
+        return Verdict(pays, retried, promised, gain, cost)
 
     def learn_cost(self, seconds: float) -> None:
         """A request's share of what drafting took."""

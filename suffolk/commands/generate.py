@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from datastore.errors import InvalidArgument, NotFound
 from serving.decoding.prompt import read_prompt
-from serving.decoding.settings import VERIFICATIONS, SamplingSettings
-from serving.drafters.choose import MODELS, NAMES, make_drafter
-from suffolk.commands.filled import filled
+from serving.decoding.settings import SamplingSettings
+from serving.drafters.choose import MODELS, make_drafter
+from serving.drafters.explanation import Explanation, summary
+from serving.drafters.hybrid import HybridDrafter
+from suffolk.commands.generate_options import add_generate_options
 from suffolk.commands.generate_remotely import generate_remotely
 from suffolk.commands.generation_output import choose_colours, report_lines, show
 from suffolk.commands.model_options import (
-    add_device_options,
-    add_draft_options,
+    kept_calibration,
     load_target,
     names_models,
     opened_stores,
@@ -29,7 +30,7 @@ from suffolk.commands.model_options import (
     read_model_sources,
 )
 from suffolk.commands.output_file import require_folder
-from suffolk.commands.record_option import add_record_option, opened_recorder, require_record
+from suffolk.commands.record_option import opened_recorder, require_record
 
 if TYPE_CHECKING:
     from serving.decoding.cost_model import CostModel
@@ -37,49 +38,12 @@ if TYPE_CHECKING:
     from serving.decoding.engine import Engine
     from serving.decoding.generation import Generation
     from serving.decoding.target import Target
-
-EPILOG = """examples:
-  suffolk generate --model MODEL_FOLDER "Write a sort function."
-  suffolk generate --model MODEL_FOLDER --datastore STORE --compare-plain < prompt.txt
-  suffolk generate --model MODEL_FOLDER --datastore grpc://127.0.0.1:7700/STORE --temperature 0.7 --seed 1 "A poem."
-  suffolk generate --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER "Write a sort function."
-  suffolk generate --model MODEL_FOLDER --head HEAD_FOLDER --compare-plain "Write a sort function."
-  suffolk generate --model MODEL_FOLDER --record texts.jsonl "Write a sort function."      # for 'suffolk replay'
-  suffolk generate --worker grpc://127.0.0.1:7710 "Write a sort function."
-"""
+    from serving.drafters.calibration.calibration import Calibration
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``suffolk generate``."""
-    parser.epilog = EPILOG
-    parser.add_argument("prompt", nargs="?", metavar="PROMPT", help="the prompt (default: read from stdin)")
-    place = parser.add_mutually_exclusive_group(required=True)
-    place.add_argument("--model", type=filled, help="model folder in the Hugging Face layout, or hub name")
-    place.add_argument("--worker", metavar="URL", help="let 'suffolk worker' at grpc://HOST:PORT do it")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--chat", action="store_true", help="wrap the prompt in the model's chat template (default if it has one)"
-    )
-    form.add_argument("--raw", action="store_true", help="continue the prompt as it is")
-    _add_drafting(parser.add_argument_group("drafting"))
-    _add_verification(parser.add_argument_group("verification"))
-    _add_sampling(parser.add_argument_group("sampling and ends"))
-    add_device_options(parser.add_argument_group("device"))
-    output = parser.add_argument_group("output")
-    output.add_argument(
-        "--colour", choices=("auto", "always", "never"), default="auto", help="colour accepted tokens by source"
-    )
-    output.add_argument(
-        "--compare-plain", action="store_true", help="decode without drafts too and compare text and speed"
-    )
-    output.add_argument("--stats-json", type=Path, metavar="FILE", help="write the report as JSON")
-    add_record_option(output)
-    output.add_argument(
-        "--logprobs",
-        type=int,
-        metavar="N",
-        help="add each token's log-probability and N alternatives (0..20) to --stats-json",
-    )
+    add_generate_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -121,9 +85,10 @@ def run(args: argparse.Namespace) -> int:
         target = load_target(args, len(prompt) // 2 + settings.max_new_tokens)
         settings = replace(settings, bad_words=_bad_words(target, args.bad_words))
         ids = _encode(target, prompt, args)
-        models = _load_models(args, target, len(ids) + settings.max_new_tokens + max_nodes)
-        drafter = make_drafter(name, target.vocab_size, stores, limits, models)
-        return _generate(args, settings, name, drafter, max_nodes, target, ids)
+        with kept_calibration(args.calibration) as calibration:
+            models = _load_models(args, target, len(ids) + settings.max_new_tokens + max_nodes, calibration)
+            drafter = make_drafter(name, target.vocab_size, stores, limits, models, calibration)
+            return _generate(args, settings, name, drafter, max_nodes, target, ids)
 
 
 def _drafter(args: argparse.Namespace) -> str:
@@ -144,12 +109,12 @@ def _drafter(args: argparse.Namespace) -> str:
     return name
 
 
-def _load_models(args: argparse.Namespace, target: Target, capacity: int) -> list[Drafter]:
+def _load_models(args: argparse.Namespace, target: Target, capacity: int, calibration: Calibration) -> list[Drafter]:
     if not names_models(args):
         return []
     from serving.drafters.load import load_models
 
-    return load_models(target, read_model_sources(args), 1, capacity)
+    return load_models(target, read_model_sources(args), 1, capacity, calibration)
 
 
 def _verification(args: argparse.Namespace) -> dict[str, Any]:
@@ -178,15 +143,20 @@ def _generate(
 
     Request(0, target, ids, settings)  # refuse what cannot run before costs are measured
     drafters = {} if drafter is None else {name: drafter}
+    explanation = _explanation(drafter) if args.explain else None
     found = find_costs(target, 1, args.costs) if drafters else None
     costs = None if found is None else found.costs
     with (
         opened_recorder(args.record, args.model, target) as recorder,
         _engine(target, drafters, len(ids), settings, max_nodes, costs) as engine,
     ):
-        generation = show(engine.generate(ids, settings, name, max_nodes), choose_colours(args.colour))
+        request = engine.generate(ids, settings, name, max_nodes, args.request_class)
+        generation = show(request, choose_colours(args.colour))
         if recorder is not None:
-            recorder.add(generation, "chat" if _is_chat(target, args) else "text")
+            recorder.add(generation, args.request_class or ("chat" if _is_chat(target, args) else "text"))
+    if explanation is not None:
+        lines = [*(step.line() for step in explanation.steps), *summary(explanation.steps)]
+        print("\n".join(lines), file=sys.stderr)
     report: dict[str, Any] = {"model": args.model, "drafter": name} | generation.stats.to_dict()
     report["tokens_generated"] = generation.tokens
     if settings.logprobs is not None:
@@ -196,6 +166,17 @@ def _generate(
     if args.compare_plain:
         report["plain"] = _compare(target, ids, settings, generation)
     return _finish(args, report)
+
+
+def _explanation(drafter: Drafter | None) -> Explanation:
+    """Of what ``drafter`` will do. Raises InvalidArgument unless it is hybrid, which alone decides what to draft."""
+    if not isinstance(drafter, HybridDrafter):
+        raise InvalidArgument(
+            "--explain needs --drafter hybrid, which decides in each step what to draft; leave one of them out"
+        )
+    explanation = Explanation()
+    drafter.explain(explanation)
+    return explanation
 
 
 def _read_stdin() -> str:
@@ -277,86 +258,3 @@ def _write_json(path: Path, report: dict[str, Any]) -> None:
         raise NotFound(
             f"--stats-json {path}: cannot be written ({error.strerror}); name a file in a folder that exists"
         ) from error
-
-
-def _add_drafting(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--datastore", type=filled, metavar="STORE", help="folder of a datastore, or grpc://HOST:PORT/NAME"
-    )
-    group.add_argument(
-        "--drafter",
-        choices=NAMES,
-        help="who proposes (default: hybrid, all sources in one tree; prompt-lookup where there is but that)",
-    )
-    add_draft_options(group)
-
-
-def _add_verification(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--verification",
-        choices=VERIFICATIONS,
-        default="match",
-        help="which drafted tokens are accepted. match: those that the model draws itself, so that drafts never change the text. "
-        "rejection: speculative sampling, whose text is another of the same law; acts on drafters that sample chains: of "
-        f"{', '.join(NAMES[1:])} redrafter alone, "
-        "the others' trees are verified as by match. typical: LOSSY, all that are likely enough, so that the "
-        "text depends on drafts and is not the model's law (default: %(default)s)",
-    )
-    group.add_argument(
-        "--epsilon",
-        type=float,
-        metavar="P",
-        help="of typical: tokens of a probability of at least min(epsilon, delta * exp(-entropy)) are accepted "
-        f"(default: {SamplingSettings.__dataclass_fields__['epsilon'].default})",
-    )
-    group.add_argument(
-        "--delta",
-        type=float,
-        metavar="D",
-        help=f"of typical, as above (default: {SamplingSettings.__dataclass_fields__['delta'].default})",
-    )
-
-
-def _add_sampling(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--max-new-tokens", type=int, default=256, help="longest text, in tokens (default: %(default)s)")
-    group.add_argument("--temperature", type=float, default=0.0, help="0: greedy (default: %(default)s)")
-    group.add_argument("--top-k", type=int, default=0, help="0: no limit (default: %(default)s)")
-    group.add_argument("--top-p", type=float, default=1.0, help="1: no limit (default: %(default)s)")
-    group.add_argument(
-        "--min-p",
-        type=float,
-        default=0.0,
-        help="least share of the likeliest token's probability; 0: no limit (default: %(default)s)",
-    )
-    group.add_argument(
-        "--repetition-penalty",
-        type=float,
-        default=1.0,
-        help="above 1: make tokens of prompt and text less likely; 1: off (default: %(default)s)",
-    )
-    group.add_argument(
-        "--presence-penalty",
-        type=float,
-        default=0.0,
-        help="taken off the logit of each token generated before; -2..2 (default: %(default)s)",
-    )
-    group.add_argument(
-        "--frequency-penalty",
-        type=float,
-        default=0.0,
-        help="taken off the logit for each time the token was generated before; -2..2 (default: %(default)s)",
-    )
-    group.add_argument(
-        "--bad-words",
-        action="append",
-        default=[],
-        metavar="STR",
-        help="never generate this text as its own tokens, with or without a space in front; may be repeated",
-    )
-    group.add_argument(
-        "--seed", type=int, default=0, help="same seed, same text, whatever drafts (default: %(default)s)"
-    )
-    group.add_argument(
-        "--stop", action="append", default=[], metavar="STR", help="end before this text; may be repeated"
-    )
-    group.add_argument("--ignore-eos", action="store_true", help="do not end at the model's end-of-text tokens")

@@ -15,6 +15,8 @@ LOCAL: dict[str, Any] = {
     "compare_plain": False,
     "deadline_ms": None,
     "costs": None,
+    "calibration": None,
+    "explain": False,
     "record": None,
     "max_match": 16,
     "min_match": 1,
@@ -41,7 +43,9 @@ def generate_remotely(args: argparse.Namespace, settings: SamplingSettings, prom
         facts = worker.info()
         chat = args.chat or (facts["takes_chat"] and not args.raw)
         drafter = args.drafter or facts["default_drafter"]
-        generation = worker.generate([("user", prompt)] if chat else prompt, settings, drafter, args.max_nodes)
+        generation = worker.generate(
+            [("user", prompt)] if chat else prompt, settings, drafter, args.max_nodes, request_class=args.request_class
+        )
         show(generation, choose_colours(args.colour))
     report = {"worker": args.worker, "model": facts["model"], "drafter": drafter, **generation.stats.to_dict()}
     report["tokens_generated"] = generation.tokens

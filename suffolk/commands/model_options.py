@@ -15,9 +15,11 @@ from serving.drafters.choose import require_match
 from serving.drafters.limits import Limits
 from serving.transport.limits import MAX_NODES, MAX_THREADS, check_range
 from suffolk.commands.filled import filled, filled_path
+from suffolk.commands.output_file import require_folder
 
 if TYPE_CHECKING:
     from serving.decoding.target import Target
+    from serving.drafters.calibration.calibration import Calibration
     from serving.drafters.load import ModelSources
 
 
@@ -99,6 +101,30 @@ def read_max_nodes(args: argparse.Namespace) -> int:
     max_nodes = DEFAULT_NODES if args.max_nodes is None else int(args.max_nodes)
     check_range("--max-nodes", max_nodes, 1, MAX_NODES)
     return max_nodes
+
+
+def add_calibration_option(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
+        "--calibration",
+        type=filled_path,
+        metavar="FILE",
+        help="what drafts have been worth so far: read if it is there, written at the end; 'suffolk stats FILE' shows it",
+    )
+
+
+@contextlib.contextmanager
+def kept_calibration(path: Path | None) -> Iterator[Calibration]:
+    """What ``path`` holds, or nothing yet; written back at the end, also after Ctrl-C. Raises as ``read_calibration``."""
+    from serving.drafters.calibration.calibration import Calibration
+    from serving.drafters.calibration.calibration_file import read_calibration, write_calibration
+
+    require_folder("--calibration", path)
+    calibration = read_calibration(path) if path is not None and path.exists() else Calibration()
+    try:
+        yield calibration
+    finally:
+        if path is not None and any(each.reliability.any() for each in calibration.learned()):
+            write_calibration(path, calibration)
 
 
 @contextlib.contextmanager

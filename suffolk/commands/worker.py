@@ -17,8 +17,10 @@ from serving.transport.limits import check_range
 from serving.transport.url import WORKER_PORT
 from suffolk.commands.filled import filled
 from suffolk.commands.model_options import (
+    add_calibration_option,
     add_device_options,
     add_draft_options,
+    kept_calibration,
     load_target,
     opened_stores,
     read_limits,
@@ -88,6 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(suffolk generate --worker URL --drafter eagle)",
     )
     add_draft_options(drafting)
+    add_calibration_option(drafting)
     device = parser.add_argument_group("device")
     add_device_options(device)
     device.add_argument(
@@ -115,7 +118,10 @@ def run(args: argparse.Namespace) -> int:
     check_range("--queue", args.queue, 0, 4096)
     config.check()  # before a model is loaded
     require_record(args.record)
-    with opened_stores(args.datastore, args.deadline_ms, limits, args.model) as stores:
+    with (
+        kept_calibration(args.calibration) as calibration,
+        opened_stores(args.datastore, args.deadline_ms, limits, args.model) as stores,
+    ):
         name = Path(args.model).absolute().name
         target = replace(load_target(args, args.slots * args.capacity), name=name)  # callers must not learn the folder
         capacity = args.capacity
@@ -129,8 +135,8 @@ def run(args: argparse.Namespace) -> int:
         from serving.worker.server import WorkerServer
         from serving.worker.service import Service
 
-        models = load_models(target, read_model_sources(args), args.slots, capacity)
-        made = {name: make_drafter(name, target.vocab_size, stores, limits, models) for name in names}
+        models = load_models(target, read_model_sources(args), args.slots, capacity, calibration)
+        made = {name: make_drafter(name, target.vocab_size, stores, limits, models, calibration) for name in names}
         drafters = {name: drafter for name, drafter in made.items() if drafter is not None}
         costs = find_costs(target, args.slots, args.costs, args.passes).costs if drafters else None
         with (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import string
 import struct
 from collections.abc import Iterator
@@ -90,6 +91,42 @@ def test_the_comparison_and_the_json_report(
     assert stats["tokens"] == len(stats["tokens_generated"]) == 24
     assert stats["drafter"] == "hybrid"
     assert set(stats["seconds"]) == {"prefill", "draft", "wait", "forward", "verify", "compact", "other"}
+
+
+def test_what_is_learned_is_kept_shown_and_explained(
+    model: str, store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "calibration.json"
+    words = ["--model", model, "--datastore", store, "--calibration", str(kept), "--class", "letters", PROMPT]
+    assert generate(*words) == 0
+    text = capsys.readouterr().out
+    assert generate("--explain", *words) == 0  # begins with what was learned
+    captured = capsys.readouterr()
+    assert captured.out == text
+    assert re.search(
+        r"at 13: \d+ nodes retrieved; .*\d+ proposed \(.*\), [\d.]+ tokens expected; \d+ said, \d+ of them drafted",
+        captured.err,
+    )
+    assert main(["stats", str(kept)]) == 0
+    shown = capsys.readouterr().out
+    assert "prompt-lookup, all requests:" in shown
+    assert "prompt-lookup, class letters:" in shown
+    assert main(["stats", str(kept), "--json"]) == 0
+    facts = {(each["source"], each["class"]): each for each in json.loads(capsys.readouterr().out)}
+    assert facts["prompt-lookup", "letters"]["predictions"] > 0
+
+
+def test_a_calibration_that_is_none_is_refused_and_left_alone(model: str, tmp_path: Path) -> None:
+    kept = tmp_path / "calibration.json"
+    kept.write_text("# a file of mine\n")
+    assert generate("--model", model, "--calibration", str(kept), PROMPT) == 2
+    assert main(["stats", str(kept)]) == 2
+    assert kept.read_text() == "# a file of mine\n"
+
+
+def test_only_a_hybrid_can_be_explained(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert generate("--model", model, "--explain", "--drafter", "prompt-lookup", PROMPT) == 2
+    assert "--explain needs --drafter hybrid" in capsys.readouterr().err
 
 
 def test_the_prompt_can_come_from_stdin(

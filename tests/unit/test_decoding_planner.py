@@ -312,3 +312,28 @@ def test_a_draft_may_take_more_the_more_its_drafter_has_earned() -> None:
     assert 0 < first < second < third < 10
     purse.put(-100.0)
     assert planner.draft_stake(account) >= account.balance
+
+
+def test_what_a_draft_took_once_is_paid_off_little_by_little() -> None:
+    """A first lookup in a datastore that is not in memory took ten tokens' time, and the text drafted nothing any more."""
+    planner = Planner(CostModel([1, 2], [1.0, 1.0]))
+    account = planner.open("datastore")
+    for number in range(60):
+        asked = account.should_propose()
+        assert asked, f"step {number} did not draft"
+        offer = Offer("datastore", account, np.array([0.9], np.float32), seconds=10.0 if number == 0 else 0.01)
+        planner.choose([offer], 1, 1, 0.0)
+        offer.accepted = min(offer.verified, number % 2)
+        planner.record([offer], 1, 1 + offer.verified, 0.0, 1.0)
+
+
+def test_drafts_that_always_take_long_are_given_up_soon() -> None:
+    planner = Planner(CostModel([1, 2], [1.0, 1.0]))
+    account, asked = planner.open("slow"), 0
+    for _ in range(200):
+        if account.should_propose():
+            asked += 1
+            offer = Offer("slow", account, np.array([0.9], np.float32), seconds=3.0)
+            planner.choose([offer], 1, 1, 0.0)
+            planner.record([offer], 1, 1 + offer.verified, 0.0, 1.0)
+    assert asked <= 4

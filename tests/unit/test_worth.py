@@ -7,11 +7,11 @@ from serving.drafters.worth import Worth
 
 def test_a_network_is_run_where_it_adds_enough_for_its_time() -> None:
     worth = Worth()
-    assert worth.pays(5.0, 0.001)  # its time is not known yet
+    assert worth.judge(5.0, 0.001).pays  # its time is not known yet
     worth.learn_cost(0.5)
-    assert worth.pays(0.0, 1.0)
-    assert not worth.pays(5.0, 1.0)
-    assert worth.pays(5.0, 0.0)  # nobody knows what a token costs
+    assert worth.judge(0.0, 1.0).pays
+    assert not worth.judge(5.0, 1.0).pays
+    assert worth.judge(5.0, 0.0).pays  # nobody knows what a token costs
     assert (worth.asked, worth.skipped) == (3, 1)
 
 
@@ -23,15 +23,17 @@ def test_what_it_added_is_learned_by_what_was_promised() -> None:
         worth.learn(5.0, 2)
     assert worth.gain(0.05) < 0.1
     assert worth.gain(100.0) > 1.8
-    assert not worth.pays(0.0, 1.0)
-    assert worth.pays(5.0, 1.0)
+    assert not worth.judge(0.0, 1.0).pays
+    assert worth.judge(5.0, 1.0).pays
 
 
 def test_a_refused_network_is_tried_now_and_then() -> None:
     worth = Worth()
     worth.learn_cost(100.0)
-    asked = [number for number in range(160) if worth.pays(0.0, 1.0)]
+    asked = [number for number in range(160) if worth.judge(0.0, 1.0).pays]
     assert asked == [50, 101, 152]
+    verdict = worth.judge(0.25, 2.0)
+    assert (verdict.pays, verdict.retried, verdict.promised, verdict.cost) == (False, False, 0.25, 50.0)
 
 
 def test_what_is_believed_at_first_is_given() -> None:
