@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datastore.errors import InvalidArgument, NotFound
+from datastore.retriever import Retriever
 from serving.decoding.prompt import read_prompt
 from serving.decoding.settings import VERIFICATIONS, SamplingSettings
 from serving.drafters.choose import MODELS, NAMES, make_drafter
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from serving.decoding.engine import Engine
     from serving.decoding.generation import Generation
     from serving.decoding.target import Target
+    from serving.drafters.limits import Limits
 
 EPILOG = """examples:
   suffolk generate --model MODEL_FOLDER "Write a sort function."
@@ -43,6 +45,7 @@ EPILOG = """examples:
   suffolk generate --model MODEL_FOLDER --datastore grpc://127.0.0.1:7700/STORE --temperature 0.7 --seed 1 "A poem."
   suffolk generate --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER "Write a sort function."
   suffolk generate --model MODEL_FOLDER --head HEAD_FOLDER --compare-plain "Write a sort function."
+  suffolk generate --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --levels "prompt-lookup:4 > draft-model:6" "A poem."
   suffolk generate --worker grpc://127.0.0.1:7710 "Write a sort function."
 """
 
@@ -110,14 +113,14 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"--costs {args.costs} is of no use with --drafter none; leave one of them out")
     if args.worker is not None:
         return _finish(args, generate_remotely(args, settings, prompt))
-    uses_stores = args.datastore is not None and name in ("datastore", "hybrid")
+    uses_stores = args.datastore is not None and name in ("datastore", "hybrid", "hierarchy")
     with opened_stores([args.datastore] if uses_stores else [], args.deadline_ms, limits, args.model) as stores:
         if name not in MODELS and not names_models(args):
             make_drafter(name, 1, stores)  # refuse what is missing before a model is loaded
         target = load_target(args, len(prompt) // 2 + settings.max_new_tokens)
         settings = replace(settings, bad_words=_bad_words(target, args.bad_words))
         ids = _encode(target, prompt, args)
-        models = _load_models(args, target, len(ids) + settings.max_new_tokens + max_nodes)
+        models = _load_models(args, target, len(ids) + settings.max_new_tokens + max_nodes, stores, limits)
         drafter = make_drafter(name, target.vocab_size, stores, limits, models)
         return _generate(args, settings, name, drafter, max_nodes, target, ids)
 
@@ -128,10 +131,11 @@ def _drafter(args: argparse.Namespace) -> str:
     if names_models(args):
         if args.worker is not None:
             raise InvalidArgument(
-                f"--worker {args.worker} has its own drafters; leave --draft-model, --exit-layers and --head out"
+                f"--worker {args.worker} has its own drafters; leave --draft-model, --exit-layers, --head and --levels out"
             )
         kinds = read_model_sources(args).kinds()
-    name = str(args.drafter or ("hybrid" if args.datastore or kinds else "prompt-lookup"))
+    several = "hierarchy" if kinds == ["hierarchy"] else "hybrid"
+    name = str(args.drafter or (several if args.datastore or kinds else "prompt-lookup"))
     unused = [kind for kind in kinds if name not in (kind, "hybrid")]
     if unused:
         raise InvalidArgument(f"drafter {name} does not need what was given for {unused[0]}; leave one of them out")
@@ -140,12 +144,14 @@ def _drafter(args: argparse.Namespace) -> str:
     return name
 
 
-def _load_models(args: argparse.Namespace, target: Target, capacity: int) -> list[Drafter]:
+def _load_models(
+    args: argparse.Namespace, target: Target, capacity: int, stores: list[Retriever], limits: Limits
+) -> list[Drafter]:
     if not names_models(args):
         return []
     from serving.drafters.load import load_models
 
-    return load_models(target, read_model_sources(args), 1, capacity)
+    return load_models(target, read_model_sources(args), 1, capacity, stores, limits)
 
 
 def _verification(args: argparse.Namespace) -> dict[str, Any]:
@@ -285,7 +291,7 @@ def _add_verification(group: argparse._ArgumentGroup) -> None:
         default="match",
         help="which drafted tokens are accepted. match: those that the model draws itself, so that drafts never change the text. "
         "rejection: speculative sampling, whose text is another of the same law; acts on drafters that sample chains: of "
-        f"{', '.join(NAMES[1:])} redrafter alone, "
+        f"{', '.join(NAMES[1:])} redrafter and hierarchy alone, "
         "the others' trees are verified as by match. typical: LOSSY, all that are likely enough, so that the "
         "text depends on drafts and is not the model's law (default: %(default)s)",
     )

@@ -37,6 +37,7 @@ EPILOG = """examples:
   suffolk worker --model MODEL_FOLDER --datastore code/ --datastore grpc://127.0.0.1:7700/wiki --slots 16
   suffolk worker --model MODEL_FOLDER --head HEAD_FOLDER --datastore code/
   suffolk worker --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --slots 4
+  suffolk worker --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --levels "prompt-lookup:4 > draft-model:6"
   suffolk worker --model MODEL_FOLDER --listen 0.0.0.0:7710 --tls-cert server.pem --tls-key server.key
   suffolk generate --worker grpc://127.0.0.1:7710 "Write a sort function."
   curl http://127.0.0.1:7711/metrics"""
@@ -125,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
         from serving.worker.server import WorkerServer
         from serving.worker.service import Service
 
-        models = load_models(target, read_model_sources(args), args.slots, capacity)
+        models = load_models(target, read_model_sources(args), args.slots, capacity, stores, limits)
         made = {name: make_drafter(name, target.vocab_size, stores, limits, models) for name in names}
         drafters = {name: drafter for name, drafter in made.items() if drafter is not None}
         costs = find_costs(target, args.slots, args.costs, args.passes).costs if drafters else None
