@@ -44,7 +44,7 @@ def make_drafters(
 
     Raises InvalidArgument as ``require_drafters``, and as ``load_models``."""
     retrievers, vocab_size = [] if retriever is None else [retriever], target.vocab_size
-    models = load_models(target, options.models, slots, capacity)
+    models = load_models(target, options.models, slots, capacity, retrievers, LIMITS)
     made: dict[str, Drafter | None] = {
         name: UselessDrafter(vocab_size)
         if name == USELESS

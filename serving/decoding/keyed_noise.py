@@ -16,6 +16,8 @@ _UNIT = 2.0**-53
 _COINS = 0x6A09E667F3BCC908
 _DRAWS = 0xBB67AE8584CAA73B
 """Names of streams other than the noise's: the first 64 bits behind the point of the square roots of 2 and 3."""
+_LEVEL = 0x3C6EF372FE94F82B
+"""What tells a level's streams from the next one's: the same of 5, and odd."""
 
 
 class KeyedNoise:
@@ -46,13 +48,16 @@ class KeyedNoise:
 
 class KeyedUniforms:
     """Two numbers in (0, 1) for each position, independent of each other and of ``KeyedNoise``: a coin, which decides on a
-    drafted token, and a draw, which chooses the token in its place. Safe to share between threads."""
+    drafted token, and a draw, which chooses the token in its place. Those of another ``level`` are independent of them too; 0 is
+    the target's. Safe to share between threads."""
 
-    def __init__(self, seed: int, device: torch.device) -> None:
+    def __init__(self, seed: int, device: torch.device, level: int = 0) -> None:
         self._seeds = {
             stream: _mix(torch.tensor(_signed(seed ^ stream), dtype=torch.int64, device=device))
             for stream in (_COINS, _DRAWS)
         }
+        if level:
+            self._seeds = {stream: _mix(each + _signed(level * _LEVEL)) for stream, each in self._seeds.items()}
 
     def coins(self, positions: torch.Tensor) -> torch.Tensor:
         """float64, of the shape of ``positions`` (int64): the coin at each position of the sequence."""

@@ -19,6 +19,7 @@ MODELS = {
     "early-exit": f"--exit-layers N or {_HEAD}",
     "redrafter": _HEAD,
     "eagle": _HEAD,
+    "hierarchy": "--levels LEVELS",
 }
 """Drafters that are networks, and how a command line names them (``load.py``)."""
 READERS = ("redrafter", "eagle")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
 from datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
+from datastore.retriever import Retriever
 from serving.decoding.cost_store import find_costs
 from serving.decoding.drafter import Drafter
 from serving.decoding.target import Target, find_folder
@@ -18,16 +19,21 @@ from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.draft_model.load import load_draft_model
 from serving.drafters.eagle.load import load_eagle
 from serving.drafters.early_exit.config import KIND as EARLY_EXIT
-from serving.drafters.early_exit.config import require_exit
+from serving.drafters.early_exit.config import ExitConfig, require_exit
 from serving.drafters.early_exit.drafter import EarlyExitDrafter
 from serving.drafters.early_exit.load import load_exit
 from serving.drafters.early_exit.shallow import shallow
+from serving.drafters.hierarchy.drafter import HierarchyDrafter
+from serving.drafters.hierarchy.load import Stacks
+from serving.drafters.hierarchy.stack_spec import DRAFT_MODEL, read_stack
+from serving.drafters.limits import Limits
 from serving.drafters.network import NetworkDrafter
 from serving.drafters.redrafter.checkpoint import APPLE_TYPE
 from serving.drafters.redrafter.config import FORMAT as REDRAFTER
 from serving.drafters.redrafter.load import load_redrafter
 
 EAGLE = "eagle"
+HIERARCHY = HierarchyDrafter.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +45,44 @@ class ModelSources:
         heads: folders of trained heads.
         exit_layers: how many of the target's layers, fewer than all, draft with its own output layer; None for none.
         dtype: of the draft model, as in ``Target.load``.
+        levels: a stack of levels that draft for each other, as ``read_stack`` reads it; None for none. The draft model and trained
+            exits that it names are its levels, and no drafters of their own.
     """
 
     draft_model: str | None = None
     heads: Sequence[Path] = ()
     exit_layers: int | None = None
     dtype: str = "auto"
+    levels: str | None = None
 
     def kinds(self) -> list[str]:
         """The names of the drafters that will be made. Raises as ``kind_of``, NotFound if the draft model is a folder that does
         not exist, and InvalidArgument if two have one name."""
         if self.draft_model is not None:
             find_folder(self.draft_model)
-        names = ["draft-model"] if self.draft_model is not None else []
+        alone = self.alone()
+        names = ["draft-model"] if alone.draft_model is not None else []
         names += [EARLY_EXIT] if self.exit_layers is not None else []
-        names += [kind_of(folder) for folder in self.heads]
+        names += [kind_of(folder) for folder in alone.heads]
+        names += [HIERARCHY] if self.levels is not None else []
         for name in names:
             if names.count(name) > 1:
                 raise InvalidArgument(f"two drafters are called {name}; leave one of them out")
         return names
+
+    def alone(self) -> ModelSources:
+        """What drafts by itself: without ``levels`` and what these name. Raises as ``kinds``."""
+        if self.levels is None:
+            return self
+        stack = read_stack(self.levels)
+        used = any(level.name == DRAFT_MODEL for level in stack)
+        exits = [level.exit_layers for level in stack if level.exit_layers is not None]
+        heads = tuple(
+            folder
+            for folder in self.heads
+            if not (kind_of(folder) == EARLY_EXIT and ExitConfig.load(folder).layers in exits)
+        )
+        return replace(self, draft_model=None if used else self.draft_model, heads=heads, levels=None)
 
 
 def load_models(
@@ -65,14 +90,31 @@ def load_models(
     sources: ModelSources,
     slots: int = 8,
     capacity: int = 4096,
+    retrievers: Sequence[Retriever] = (),
+    limits: Limits | None = None,
     calibration: Calibration | None = None,
 ) -> list[Drafter]:
     """The drafters of ``sources`` for an engine of that many ``slots`` and ``capacity``; takes seconds to measure their costs.
 
-    ``calibration``: what their drafts have been worth, under their names and those of their folders.
-    Raises as ``load_draft_model``, ``shallow`` and ``load_head``, and InvalidArgument if ``exit_layers`` are none or all.
+    ``retrievers`` and ``limits``: for the retrieval level of ``sources.levels``. ``calibration``: what drafts have been worth,
+    under the names of the drafters and of their folders.
+
+    Raises as ``load_draft_model``, ``shallow``, ``load_head`` and ``Stacks.drafter``, and InvalidArgument if ``exit_layers`` are
+    none or all.
     """
     sources.kinds()
+    alone = sources.alone()
+    stacked: list[Drafter] = []
+    if sources.levels is not None:
+        parts = [folder for folder in sources.heads if folder not in alone.heads]
+        stacks = Stacks(target, sources.draft_model, parts, retrievers, limits, sources.dtype)
+        stacked = [stacks.drafter(sources.levels, slots, capacity)]
+    return _load_alone(target, alone, slots, capacity, calibration) + stacked
+
+
+def _load_alone(
+    target: Target, sources: ModelSources, slots: int, capacity: int, calibration: Calibration | None
+) -> list[Drafter]:
     if sources.exit_layers is not None:
         require_exit("exit_layers", sources.exit_layers, target.layers)
     drafters: list[Drafter] = []

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datastore.errors import InvalidArgument, NotFound
+from datastore.retriever import Retriever
 from serving.decoding.prompt import read_prompt
 from serving.decoding.settings import SamplingSettings
 from serving.drafters.choose import MODELS, make_drafter
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from serving.decoding.generation import Generation
     from serving.decoding.target import Target
     from serving.drafters.calibration.calibration import Calibration
+    from serving.drafters.limits import Limits
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"--costs {args.costs} is of no use with --drafter none; leave one of them out")
     if args.worker is not None:
         return _finish(args, generate_remotely(args, settings, prompt))
-    uses_stores = args.datastore is not None and name in ("datastore", "hybrid")
+    uses_stores = args.datastore is not None and name in ("datastore", "hybrid", "hierarchy")
     with opened_stores([args.datastore] if uses_stores else [], args.deadline_ms, limits, args.model) as stores:
         if name not in MODELS and not names_models(args):
             make_drafter(name, 1, stores)  # refuse what is missing before a model is loaded
@@ -86,7 +88,8 @@ def run(args: argparse.Namespace) -> int:
         settings = replace(settings, bad_words=_bad_words(target, args.bad_words))
         ids = _encode(target, prompt, args)
         with kept_calibration(args.calibration) as calibration:
-            models = _load_models(args, target, len(ids) + settings.max_new_tokens + max_nodes, calibration)
+            capacity = len(ids) + settings.max_new_tokens + max_nodes
+            models = _load_models(args, target, capacity, stores, limits, calibration)
             drafter = make_drafter(name, target.vocab_size, stores, limits, models, calibration)
             return _generate(args, settings, name, drafter, max_nodes, target, ids)
 
@@ -97,10 +100,11 @@ def _drafter(args: argparse.Namespace) -> str:
     if names_models(args):
         if args.worker is not None:
             raise InvalidArgument(
-                f"--worker {args.worker} has its own drafters; leave --draft-model, --exit-layers and --head out"
+                f"--worker {args.worker} has its own drafters; leave --draft-model, --exit-layers, --head and --levels out"
             )
         kinds = read_model_sources(args).kinds()
-    name = str(args.drafter or ("hybrid" if args.datastore or kinds else "prompt-lookup"))
+    several = "hierarchy" if kinds == ["hierarchy"] else "hybrid"
+    name = str(args.drafter or (several if args.datastore or kinds else "prompt-lookup"))
     unused = [kind for kind in kinds if name not in (kind, "hybrid")]
     if unused:
         raise InvalidArgument(f"drafter {name} does not need what was given for {unused[0]}; leave one of them out")
@@ -109,12 +113,19 @@ def _drafter(args: argparse.Namespace) -> str:
     return name
 
 
-def _load_models(args: argparse.Namespace, target: Target, capacity: int, calibration: Calibration) -> list[Drafter]:
+def _load_models(
+    args: argparse.Namespace,
+    target: Target,
+    capacity: int,
+    stores: list[Retriever],
+    limits: Limits,
+    calibration: Calibration,
+) -> list[Drafter]:
     if not names_models(args):
         return []
     from serving.drafters.load import load_models
 
-    return load_models(target, read_model_sources(args), 1, capacity, calibration)
+    return load_models(target, read_model_sources(args), 1, capacity, stores, limits, calibration)
 
 
 def _verification(args: argparse.Namespace) -> dict[str, Any]:

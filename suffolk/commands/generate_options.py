@@ -18,6 +18,7 @@ EPILOG = """examples:
   suffolk generate --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER "Write a sort function."
   suffolk generate --model MODEL_FOLDER --head HEAD_FOLDER --compare-plain "Write a sort function."
   suffolk generate --model MODEL_FOLDER --record texts.jsonl "Write a sort function."      # for 'suffolk replay'
+  suffolk generate --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --levels "prompt-lookup:4 > draft-model:6" "A poem."
   suffolk generate --worker grpc://127.0.0.1:7710 "Write a sort function."
 """
 
@@ -89,7 +90,7 @@ def _add_verification(group: argparse._ArgumentGroup) -> None:
         default="match",
         help="which drafted tokens are accepted. match: those that the model draws itself, so that drafts never change the text. "
         "rejection: speculative sampling, whose text is another of the same law; acts on drafters that sample chains: of "
-        f"{', '.join(NAMES[1:])} redrafter alone, "
+        f"{', '.join(NAMES[1:])} redrafter and hierarchy alone, "
         "the others' trees are verified as by match. typical: LOSSY, all that are likely enough, so that the "
         "text depends on drafts and is not the model's law (default: %(default)s)",
     )

@@ -67,18 +67,27 @@ def add_model_drafters(group: argparse._ActionsContainer) -> None:
         metavar="FOLDER",
         help="a trained head, which drafts; may be repeated for heads of several kinds",
     )
+    group.add_argument(
+        "--levels",
+        type=filled,
+        metavar="LEVELS",
+        help="let levels draft for each other, from the bottom up, each with the tokens that it hands up, as in "
+        '"prompt-lookup:4 > exit-8:4 > draft-model:6": prompt-lookup or datastore at the bottom alone, exit-N for the model\'s '
+        "first N layers (with the --head that was trained behind them, if it is given), draft-model for --draft-model; "
+        "NAME:TOKENS@T draws at temperature T; 'suffolk plan' finds the best",
+    )
 
 
 def read_model_sources(args: argparse.Namespace) -> ModelSources:
     """The networks that the command line names."""
     from serving.drafters.load import ModelSources
 
-    return ModelSources(args.draft_model, tuple(args.head), args.exit_layers, args.dtype)
+    return ModelSources(args.draft_model, tuple(args.head), args.exit_layers, args.dtype, args.levels)
 
 
 def names_models(args: argparse.Namespace) -> bool:
     """Whether there are any, without loading torch."""
-    return bool(args.draft_model is not None or args.head or args.exit_layers is not None)
+    return any(each not in (None, []) for each in (args.draft_model, args.head, args.exit_layers, args.levels))
 
 
 def add_device_options(group: argparse._ArgumentGroup) -> None:

@@ -40,6 +40,7 @@ EPILOG = """examples:
   suffolk worker --model MODEL_FOLDER --datastore code/ --datastore grpc://127.0.0.1:7700/wiki --slots 16
   suffolk worker --model MODEL_FOLDER --head HEAD_FOLDER --datastore code/
   suffolk worker --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --slots 4
+  suffolk worker --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --levels "prompt-lookup:4 > draft-model:6"
   suffolk worker --model MODEL_FOLDER --listen 0.0.0.0:7710 --tls-cert server.pem --tls-key server.key
   suffolk worker --model MODEL_FOLDER --record day.jsonl       every text that ends, for 'suffolk replay'
   suffolk generate --worker grpc://127.0.0.1:7710 "Write a sort function."
@@ -135,7 +136,8 @@ def run(args: argparse.Namespace) -> int:
         from serving.worker.server import WorkerServer
         from serving.worker.service import Service
 
-        models = load_models(target, read_model_sources(args), args.slots, capacity, calibration)
+        sources = read_model_sources(args)
+        models = load_models(target, sources, args.slots, capacity, stores, limits, calibration)
         made = {name: make_drafter(name, target.vocab_size, stores, limits, models, calibration) for name in names}
         drafters = {name: drafter for name, drafter in made.items() if drafter is not None}
         costs = find_costs(target, args.slots, args.costs, args.passes).costs if drafters else None

@@ -20,6 +20,7 @@ from serving.drafters.eagle.load import new_head as eagle_head
 from serving.drafters.early_exit.drafter import EarlyExitDrafter
 from serving.drafters.early_exit.head import new_head
 from serving.drafters.early_exit.shallow import shallow
+from serving.drafters.hierarchy.drafter import HierarchyDrafter
 from serving.drafters.load import ModelSources, load_models
 from serving.drafters.redrafter.config import RedrafterConfig
 from serving.drafters.redrafter.drafter import RedrafterDrafter
@@ -70,6 +71,7 @@ def test_every_network_gives_the_same_text(
         "early-exit": ["--exit-layers", "1", "--drafter", "early-exit"],
         "head": ["--head", folders["head"], "--drafter", "early-exit"],
         "hybrid": ["--head", folders["head"], "--draft-model", folders["small"]],
+        "hierarchy": ["--draft-model", folders["small"], "--levels", "prompt-lookup:3 > exit-1:2 > draft-model:4@0.3"],
     }  # fmt: skip
     for name, words in ways.items():
         report = tmp_path / f"{name}.json"
@@ -96,6 +98,15 @@ def test_every_network_gives_the_same_text(
             ["--exit-layers", "2"],
             "suffolk: --exit-layers is 2; it must be 1 or more, and fewer than the 2 of the model",
         ),
+        (["--drafter", "hierarchy"], "--drafter hierarchy needs a model; add --levels LEVELS"),
+        (["--levels", "draft-model:4"], "level draft-model needs a model (on the command line: --draft-model MODEL)"),
+        (
+            ["--levels", "exit-2:4"],
+            "layers of level exit-2 is 2; it must be 1 or more, and fewer than the 2 of the model",
+        ),
+        (["--levels", "exit-1"], "levels: 'exit-1' is no level; write NAME:TOKENS"),
+        (["--levels", "datastore:4"], "level datastore needs a datastore (on the command line: --datastore STORE)"),
+        (["--levels", "exit-1:2 > prompt-lookup:2"], "retrieval drafts at the bottom alone"),
         (["--head", "/nowhere"], "head /nowhere: config.json cannot be read (No such file or directory)"),
         (["--head", "{small}"], "suffolk: head {small}: it is a language model and no head; --draft-model takes it"),
         (["--head", "{redrafter}"], "suffolk: head {redrafter}: the head's hidden size is 16, but the embedding of"),
@@ -151,7 +162,7 @@ def test_compiled_passes_and_what_they_cannot_do_are_refused_before_a_model_is_l
 
 
 def test_drafters_that_read_hidden_states_are_known_by_name() -> None:
-    classes = (DraftModelDrafter, EarlyExitDrafter, RedrafterDrafter, EagleDrafter)
+    classes = (DraftModelDrafter, EarlyExitDrafter, RedrafterDrafter, EagleDrafter, HierarchyDrafter)
     assert {each.name for each in classes} == MODELS.keys()
     assert {each.name for each in classes if hasattr(each, "follow")} == set(READERS)
 

@@ -9,7 +9,7 @@ import argparse
 import logging
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -27,6 +27,8 @@ from serving.drafters.eagle.load import new_head
 from serving.drafters.eagle.model import EagleHead
 from serving.drafters.early_exit.drafter import EarlyExitDrafter
 from serving.drafters.early_exit.shallow import shallow
+from serving.drafters.hierarchy.drafter import HierarchyDrafter
+from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from serving.drafters.hybrid import HybridDrafter
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.drafters.redrafter.config import RedrafterConfig
@@ -34,9 +36,11 @@ from serving.drafters.redrafter.drafter import RedrafterDrafter
 from serving.drafters.redrafter.model import RedrafterHead
 from tests.brute_force import BruteForceRetriever
 from tests.drafters import Free, MadeUpDrafter, eager_decoder, eager_loop, lying, random_tree
+from tests.hierarchies import DEPTHS, hierarchy
 from tests.tiny_models import VOCAB, tiny_model
 
 BATCHES = (1, 3, 8)
+STACKS = ("retrieval alone", *(f"{depth} levels" for depth in DEPTHS))
 NAMES = (
     "none",
     "datastore",
@@ -49,6 +53,7 @@ NAMES = (
     "redrafter",
     "eagle",
     "one tree",
+    *STACKS,
 )
 LAWS = tuple(
     SamplingSettings(24, temperature, top_k, top_p, seed)
@@ -124,8 +129,7 @@ def make_networks() -> list[Drafter]:
 def make_drafters(cases: list[Case], seed: int) -> Mapping[str, Drafter]:
     """One of each kind; the datastore holds some of the outputs, so that much is accepted and much is not."""
     rng = np.random.default_rng(seed)
-    texts = [[*case.prompt, *case.expected] for case in cases[::3]]
-    store = DatastoreDrafter(BruteForceRetriever(texts[:40], VOCAB), VOCAB)
+    store = store_of(cases)
     return {
         "datastore": store,
         "prompt-lookup": PromptLookupDrafter(VOCAB),
@@ -134,13 +138,21 @@ def make_drafters(cases: list[Case], seed: int) -> Mapping[str, Drafter]:
         "lying": lying(rng, VOCAB),
         **{network.name: network for network in make_networks()},
         "one tree": HybridDrafter([PromptLookupDrafter(VOCAB), store], make_networks()),
+        "retrieval alone": HierarchyDrafter([RetrievalLevel("datastore", [store_of(cases)], 4)], VOCAB),
+        **{f"{depth} levels": hierarchy(depth, target(), draft_model()) for depth in DEPTHS},
     }
 
 
-def run_together(cases: list[Case], slots: int, seed: int, turn: int) -> Counter[str]:
+def store_of(cases: list[Case]) -> DatastoreDrafter:
+    """A datastore that holds some of the outputs."""
+    texts = [[*case.prompt, *case.expected] for case in cases[::3]]
+    return DatastoreDrafter(BruteForceRetriever(texts[:40], VOCAB), VOCAB)
+
+
+def run_together(cases: list[Case], slots: int, seed: int, turn: int, names: Sequence[str] = NAMES) -> Counter[str]:
     """Let ``cases`` join a loop of ``slots`` in random order and at random times, and some be cancelled; what was seen.
 
-    Neighbours have different drafters; with ``turn`` 0 .. len(NAMES) - 1 every case has had every one.
+    Neighbours have different drafters; with ``turn`` 0 .. len(names) - 1 every case has had every one of ``names``.
     Raises AssertionError at the first token that differs.
     """
     rng = np.random.default_rng(seed)
@@ -148,7 +160,7 @@ def run_together(cases: list[Case], slots: int, seed: int, turn: int) -> Counter
     waiting = [
         Request(number, target(), case.prompt, case.law, "" if name == "none" else name, int(rng.integers(1, 40)))
         for number, case in enumerate(cases)
-        for name in [NAMES[(number + turn) % len(NAMES)]]
+        for name in [names[(number + turn) % len(names)]]
     ]
     seen: Counter[str] = Counter()
     while waiting or loop.running:

@@ -21,6 +21,7 @@ from serving.drafters.hybrid import HybridDrafter
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from tests.brute_force import BruteForceRetriever
 from tests.drafters import MadeUpDrafter, eager_decoder, knowing, lying, random_tree
+from tests.hierarchies import hierarchy, noisy
 from tests.tiny_models import VOCAB, tiny_model
 
 PROMPT = [3, 14, 15, 92, 65, 35, 89, 79, 3, 14, 15]
@@ -58,7 +59,7 @@ LAWS = [
     ),
     *PROCESSED,
 ]
-NAMES = ("knowing", "random", "lying", "prompt-lookup", "datastore", "hybrid")
+NAMES = ("knowing", "random", "lying", "prompt-lookup", "datastore", "hybrid", "hierarchy")
 
 
 @cache
@@ -66,6 +67,11 @@ def target(eos: int | None = None) -> Target:
     model = tiny_model("llama")
     model.generation_config.eos_token_id = eos
     return Target.wrap(model)
+
+
+@cache
+def draft_model() -> Target:
+    return noisy(0.02)
 
 
 def make(name: str, prompt: list[int], output: list[int], seed: int) -> Drafter:
@@ -78,6 +84,7 @@ def make(name: str, prompt: list[int], output: list[int], seed: int) -> Drafter:
         "prompt-lookup": lambda: PromptLookupDrafter(VOCAB),
         "datastore": lambda: store,
         "hybrid": lambda: HybridDrafter([PromptLookupDrafter(VOCAB), store]),
+        "hierarchy": lambda: hierarchy(4, target(), draft_model(), temperatures=(None, 0.4)),
     }[name]()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.property.same_text import BATCHES, Case, make_cases, run_together
+from tests.property.same_text import BATCHES, STACKS, Case, make_cases, run_together
 
 
 @pytest.fixture(scope="module")
@@ -19,3 +19,12 @@ def test_requests_that_join_and_leave_get_the_tokens_they_get_alone(cases: list[
     assert seen["missed"] > 0  # the lying drafter was asked
     assert seen["accepted draft-model"] > 0
     assert seen["accepted datastore"] + seen["accepted hybrid"] > 0  # and others were right
+
+
+@pytest.mark.parametrize("slots", BATCHES)
+def test_requests_of_stacks_of_levels_get_the_tokens_they_get_alone(cases: list[Case], slots: int) -> None:
+    seen = run_together(cases, slots, slots, slots, STACKS)
+    assert seen["finished"] > 0.8 * len(cases)
+    assert seen["missed"] == 0
+    for stack in STACKS:
+        assert seen[f"accepted {stack}"] > 0

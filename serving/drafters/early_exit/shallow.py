@@ -18,7 +18,8 @@ def shallow(target: Target, layers: int, wrap: Callable[[nn.Module], nn.Module] 
 
     ``wrap``: makes the last of them another module, with the same arguments.
 
-    Weights, configuration and attention are the target's own; its cache serves both: what the first layers cache is the same.
+    Weights, configuration and attention are the target's own; its cache serves both: what the first layers cache is the same. A
+    cache made for it holds those layers alone.
 
     Raises:
         InvalidArgument: ``layers`` is not 1..layers of the target.
@@ -34,7 +35,9 @@ def shallow(target: Target, layers: int, wrap: Callable[[nn.Module], nn.Module] 
     if wrap is not None:
         kept[-1] = wrap(kept[-1])
     parent._modules[last] = nn.ModuleList(kept)
-    return replace(target, name=f"{target.name}, {layers} layers", model=model, compiled=[])
+    return replace(
+        target, name=f"{target.name}, {layers} layers", model=model, shapes=target.shapes[:layers], compiled=[]
+    )
 
 
 def require_layers(target: Target, layers: int) -> None:

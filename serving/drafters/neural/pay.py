@@ -78,6 +78,10 @@ class Pay:
         taken = lengths * self.costs.time(requests, requests, context) / requests / token_seconds
         return max(0.0, float(np.max((accepted - taken) / (1 + accepted))))
 
+    def reading_seconds(self, tokens: int) -> float:
+        """What reading a prompt of so many tokens should take."""
+        return self.costs.time(tokens, 1, tokens / 2)
+
     def learn(self, taken: bool) -> None:
         """Whether the target took the best candidate behind a node of its path."""
         self._hits = _DECAY * self._hits + taken

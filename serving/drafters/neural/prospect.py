@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from serving.decoding.drafter import DraftRequest
-from serving.drafters.neural.pay import Pay
 
 _PRIOR_TOKENS = 128.0
 _STRENGTH = 4.0
 _DECAY = 0.95
 _RETRY = 20
 """After so many refusals a text is read all the same, so that a wrong opinion does not last for ever."""
+
+
+class Saving(Protocol):
+    """What drafts save, and what reading a text for them takes."""
+
+    def saving(self, depth: int, token_seconds: float, requests: int, context: float) -> float:
+        """Tokens' time that drafts of up to ``depth`` tokens should save per token of an answer, of one of ``requests`` requests
+        with ``context`` cached tokens; 0 if none pays."""
+        ...
+
+    def reading_seconds(self, tokens: int) -> float:
+        """What reading a prompt of so many tokens should take."""
+        ...
 
 
 class Prospect:
@@ -19,7 +33,7 @@ class Prospect:
         refused: texts that were left unread.
     """
 
-    def __init__(self, pay: Pay, depth: int) -> None:
+    def __init__(self, pay: Saving, depth: int) -> None:
         """``depth``: of the deepest drafts."""
         self.refused = self._refusals = 0
         self._pay, self._depth = pay, depth
@@ -42,7 +56,7 @@ class Prospect:
         written = len(request.tokens) - request.prompt_tokens
         left = min(request.settings.max_new_tokens, self.answer_tokens) - written
         saved = left * self._pay.saving(self._depth, request.token_seconds, requests, float(len(request.tokens)))
-        if saved * request.token_seconds >= self._pay.costs.time(unread, 1, unread / 2):
+        if saved * request.token_seconds >= self._pay.reading_seconds(unread):
             return True
         self._refusals += 1
         if self._refusals % _RETRY == 0:

@@ -1,0 +1,183 @@
+"""Drafts by a stack of levels, each of which verifies what the one below drafts: hierarchical speculative decoding."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.draft_tree import DraftTree, Source
+from serving.decoding.drafter import DraftRequest, Proposal
+from serving.drafters.hierarchy.model_level import LEFT_OVER, ModelLevel
+from serving.drafters.hierarchy.passes import Passes
+from serving.drafters.hierarchy.recursion import Recursion, StackedLevel
+from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
+from serving.drafters.hierarchy.text import Belief, Text
+from serving.drafters.hierarchy.thrift import Thrift
+from serving.drafters.neural.prospect import Prospect
+
+log = logging.getLogger(__name__)
+
+
+class HierarchyDrafter:
+    """Chains from a stack of levels; the target, above the last, verifies them in the step loop.
+
+    Under ``match`` levels draw with the target's noise. Under verification ``rejection`` at a temperature above 0 each level does
+    speculative sampling on what the one below drew, and the target is told the laws (``SampledChain``). Not thread-safe.
+
+    Source: "Fast Inference via Hierarchical Speculative Decoding", algorithm 1.
+    """
+
+    name = "hierarchy"
+
+    def __init__(
+        self,
+        levels: Sequence[StackedLevel],
+        vocab_size: int,
+        eos_ids: frozenset[int] = frozenset(),
+        slots: int = 8,
+        thrifty: bool = True,
+    ) -> None:
+        """Takes over the levels, one or more, from the bottom up; retrieval at the bottom alone.
+
+        Args:
+            vocab_size: the target's; ``eos_ids``: its tokens that end a text.
+            slots: requests that the levels' caches hold; further ones get no drafts.
+            thrifty: leave out drafts and rounds that promise less than they take, and passes beyond what a draft may take. False
+                to make them all, as a plan has them.
+        """
+        self._levels = list(levels)
+        self._models = [level for level in levels if isinstance(level, ModelLevel)]
+        self._sources = [source for level in levels if isinstance(level, RetrievalLevel) for source in level.sources]
+        self._recursion = Recursion(self._levels, vocab_size, eos_ids)
+        self.passes = Passes(self._levels, self._recursion)
+        self._belief = Belief(searched=isinstance(levels[-1], RetrievalLevel))
+        self._thrifty = thrifty
+        self._thrift = Thrift([level.costs for level in self._models])
+        self._prospect = Prospect(self._thrift, levels[-1].tokens)
+        self._free = list(range(slots))
+        self._slots = slots
+        self._texts: dict[int, Text] = {}
+        self._is_read: dict[int, bool] = {}
+        self._calls = 0
+        self._reading_seconds = 0.0
+        self.missed: Counter[str] = Counter()
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
+        self._calls += 1
+        texts = [self._open(request) for request in requests]
+        ready = [text for text in texts if text is not None and self._fits(text) and self._reads(text, len(requests))]
+        self._draft([text for text in ready if self._is_up_to_date(text)])
+        return [DraftTree.empty() if text is None else self._belief.proposal(text, Source.HIERARCHY) for text in texts]
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        text = self._texts.get(request_id)
+        if text is None:
+            return
+        if len(text.handed):
+            self._thrift.learn(self._belief.learn(text, tokens), len(text.handed))
+        for source in self._sources:
+            source.observe(request_id, tokens)
+
+    def release(self, request_id: int) -> None:
+        text = self._texts.pop(request_id, None)
+        if text is None:
+            return
+        self._prospect.learn(len(text.request.tokens) - text.request.prompt_tokens)
+        self._is_read.pop(request_id, None)
+        for source in self._sources:
+            source.release(request_id)
+        for level in self._models:
+            level.clear(text.slot)
+        self._free.append(text.slot)
+
+    def stats(self) -> dict[str, float]:
+        """The usual counters, and of each level that is a model its passes and the rows that they read."""
+        missed = self.missed.copy()
+        for source in self._sources:
+            for key, count in source.stats().items():
+                if key.startswith("missed "):
+                    missed[key.removeprefix("missed ")] += int(count)
+        counters: dict[str, float] = {
+            "calls": self._calls,
+            "missed": missed.total(),
+            "passes": sum(level.passes for level in self._models),
+            "reading_seconds": self._reading_seconds,
+            "unread": self._prospect.refused,
+        }
+        for level in self._models:
+            counters |= {f"{level.name}: passes": level.passes, f"{level.name}: rows": level.rows}
+        return counters | {f"missed {reason}": count for reason, count in missed.items()}
+
+    def close(self) -> None:
+        for request_id in list(self._texts):
+            self.release(request_id)
+        for source in self._sources:
+            source.close()
+
+    def _open(self, request: DraftRequest) -> Text | None:
+        """The request's text, its last draft forgotten; None if there is no slot for it."""
+        text = self._texts.get(request.request_id)
+        if text is None:
+            if not self._free:
+                self._miss("ResourceExhausted", f"all {self._slots} slots are taken")
+                return None
+            text = self._texts[request.request_id] = self._recursion.new_text(self._free.pop())
+        written = len(request.tokens) - request.prompt_tokens
+        room = max(0, min(request.max_nodes, request.settings.max_new_tokens - written - 1))
+        text.begin(request, room, self._belief, self._thrift if self._thrifty else None)
+        return text
+
+    def _fits(self, text: Text) -> bool:
+        tokens = text.request.tokens
+        limit = min((level.limit for level in self._models), default=len(tokens) + text.room)
+        if len(tokens) >= limit:
+            self._miss(
+                "ResourceExhausted", f"a text has {len(tokens)} tokens, and a level reads {limit - 1} with a draft"
+            )
+            return False
+        text.room = min(text.room, limit - len(tokens))
+        return text.room > 0 and (not self._models or bool(tokens.max() < self._recursion.common_vocab))
+
+    def _reads(self, text: Text, requests: int) -> bool:
+        """Whether its levels read the text at all: decided once, when all of it is new."""
+        number = text.request.request_id
+        if number not in self._is_read:
+            unread = len(text.request.tokens)
+            self._is_read[number] = not (self._thrifty and self._models) or self._prospect.repays(
+                text.request, unread, requests
+            )
+        return self._is_read[number]
+
+    def _is_up_to_date(self, text: Text) -> bool:
+        """Whether all levels have read the text but for some last tokens; each reads a part of a longer rest now."""
+        tokens, is_up_to_date = text.request.tokens, True
+        for level in self._models:
+            if level.pending(text.slot, tokens) > LEFT_OVER:
+                begin = time.perf_counter()
+                is_up_to_date &= level.read(text.slot, tokens) == 0
+                self._reading_seconds += time.perf_counter() - begin
+        return is_up_to_date
+
+    def _draft(self, texts: Sequence[Text]) -> None:
+        """Set what each of ``texts`` hands up, where a draft pays."""
+        if not texts:
+            return
+        requests = [text.request for text in texts]
+        if self._thrifty and not self._thrift.begins(requests[0].token_seconds):
+            return
+        begin = time.perf_counter()
+        most = sum(request.most_seconds for request in requests) if self._thrifty else float("inf")
+        self.passes.draft(texts, most)
+        seconds = time.perf_counter() - begin
+        rounds = sum(text.rounds or 1 for text in texts)
+        self._thrift.learn_rounds(rounds, sum(len(text.handed) for text in texts), seconds)
+
+    def _miss(self, reason: str, message: str) -> None:
+        if not self.missed[reason]:
+            log.warning("hierarchy: %s; going on without its drafts", message)
+        self.missed[reason] += 1

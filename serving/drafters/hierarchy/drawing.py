@@ -1,0 +1,110 @@
+"""What a level makes of its logits: its own tokens as far as the draft below agrees with them, and one more.
+
+Under verification ``match`` a level draws with the target's own keyed noise and follows the draft while it agrees: any chain is
+exact then. Under ``rejection`` each level does speculative sampling on the chain of the level below, so that what it hands up
+follows its own law (theorem 2.1 of the paper), and its coins and draws are of streams of its own, each number used once:
+positions are drawn again after a rejection, and what is drawn there must know nothing of what was rejected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from serving.decoding.drafter import DraftRequest
+from serving.decoding.keyed_noise import KeyedUniforms
+from serving.decoding.sampler import Sampler
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.verification.rejection import verify_chain
+from serving.drafters.hierarchy.handed import Floats, Handed, Path
+from serving.drafters.neural.own_draws import contexts, own_sampler, scores
+
+
+class FreshUniforms:
+    """Coins and draws of one level for one request, each used once. Not thread-safe."""
+
+    def __init__(self, seed: int, level: int, device: torch.device) -> None:
+        """``level``: 1 or more; 0 are the target's."""
+        self._uniforms = KeyedUniforms(seed, device, level)
+        self._device = device
+        self._used = 0
+
+    def take(self, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """float64[count] twice: the next coins, and the next draws."""
+        places = torch.arange(self._used, self._used + count, device=self._device)
+        self._used += count
+        return self._uniforms.coins(places), self._uniforms.draws(places)
+
+
+class Samplers:
+    """A request's samplers, one for each temperature that its levels draw at: the noise of a position is then made once for all
+    levels. Not thread-safe."""
+
+    def __init__(self, settings: SamplingSettings, vocab_size: int, device: torch.device) -> None:
+        """``vocab_size``: of the ids that any level may draw."""
+        self._settings, self._vocab_size, self._device = settings, vocab_size, device
+        self._made: dict[float, Sampler] = {}
+
+    def at(self, temperature: float | None) -> Sampler:
+        """That of ``temperature``, None for the request's own; a greedy request's levels are greedy."""
+        own = self._settings.temperature
+        warmth = own if temperature is None or own == 0 else temperature
+        if warmth not in self._made:
+            settings = replace(self._settings, temperature=warmth)
+            self._made[warmth] = own_sampler(settings, self._vocab_size, self._device)
+        return self._made[warmth]
+
+
+def follow(sampler: Sampler, request: DraftRequest, path: Path, draft: Handed, logits: torch.Tensor) -> Handed:
+    """Of a level's own draws those that ``draft`` agrees with, and one more; ``logits`` float[draft + 1, vocab].
+
+    ``own`` is the level's probability of each, at a temperature above 0 that of the best of its noisy scores.
+    """
+    found = scores(sampler, request, _paths(path, draft.tokens), logits)
+    best = found.max(-1)
+    own = (best.values - found.logsumexp(-1)).exp().double().cpu().numpy()
+    drawn: list[int] = best.indices.tolist()
+    agreed = 0
+    while agreed < len(draft) and drawn[agreed] == draft.tokens[agreed]:
+        agreed += 1
+    return Handed(tuple(drawn[: agreed + 1]), own[: agreed + 1])
+
+
+def resample(
+    sampler: Sampler,
+    uniforms: FreshUniforms,
+    request: DraftRequest,
+    path: Path,
+    draft: Handed,
+    logits: torch.Tensor,
+    vocab_size: int,
+) -> Handed:
+    """Speculative sampling of ``draft`` by a level with these ``logits`` float[draft + 1, ids]; the laws are over ``vocab_size``.
+
+    Where the level allows no token behind a drafted one, its chain ends there.
+    """
+    laws = sampler.probabilities(logits, contexts(request, _paths(path, draft.tokens)))
+    dead = laws.sum(-1) == 0
+    laws[dead, 0] = 1.0  # any law: what is drawn there is not handed up
+    if laws.shape[1] < vocab_size:
+        laws = torch.nn.functional.pad(laws, (0, vocab_size - laws.shape[1]))
+    coins, draws = uniforms.take(len(draft) + 1)
+    law = draft.law if len(draft) else None
+    verdict = verify_chain(
+        np.asarray(draft.tokens, np.int64), None if law is None else law.to(laws.device), laws, coins, draws
+    )
+    kept = verdict.accepted + (0 if bool(dead[verdict.accepted]) else 1)
+    tokens = (*draft.tokens[: verdict.accepted], verdict.token)[:kept]
+    return Handed(tokens, _unknown(kept), laws[:kept])
+
+
+def _unknown(size: int) -> Floats:
+    return np.zeros(size)
+
+
+def _paths(path: Path, draft: Path) -> list[np.ndarray]:
+    """The drafted tokens behind which each row of a pass stands."""
+    whole = np.asarray(path + draft, np.int64)
+    return [whole[: len(path) + place] for place in range(len(draft) + 1)]

@@ -1,0 +1,100 @@
+"""A stack from its text: models loaded, exits cut from the target, sources of text put at the bottom."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+
+from datastore.errors import InvalidArgument
+from datastore.retriever import Retriever
+from serving.decoding.cost_model import CostModel
+from serving.decoding.cost_store import find_costs
+from serving.decoding.target import Target
+from serving.drafters.datastore import DatastoreDrafter
+from serving.drafters.draft_model.load import require_same_tokens
+from serving.drafters.early_exit.config import ExitConfig, require_exit
+from serving.drafters.early_exit.load import load_exit
+from serving.drafters.early_exit.shallow import shallow
+from serving.drafters.hierarchy.drafter import HierarchyDrafter
+from serving.drafters.hierarchy.model_level import ModelLevel
+from serving.drafters.hierarchy.recursion import StackedLevel
+from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
+from serving.drafters.hierarchy.stack_spec import DRAFT_MODEL, StackLevel, read_stack
+from serving.drafters.hybrid import ScoringDrafter
+from serving.drafters.limits import Limits
+from serving.drafters.prompt_lookup import PromptLookupDrafter
+
+
+class Stacks:
+    """Makes drafters of any stack for one target; loads each model and measures its passes once. Not thread-safe."""
+
+    def __init__(
+        self,
+        target: Target,
+        draft_model: str | None = None,
+        heads: Sequence[Path] = (),
+        retrievers: Sequence[Retriever] = (),
+        limits: Limits | None = None,
+        dtype: str = "auto",
+    ) -> None:
+        """``heads``: folders of trained exits, which take the place of the target's own output layer behind as many layers.
+        ``retrievers``: of a datastore level; their owner closes them. The others as in ``ModelSources``."""
+        self._target, self._draft_model, self._dtype = target, draft_model, dtype
+        self._exits = {ExitConfig.load(folder).layers: folder for folder in heads}
+        self._retrievers, self._limits = list(retrievers), limits
+        self._models: dict[str, Target] = {}
+        self._costs: dict[str, CostModel] = {}
+
+    def drafter(
+        self, levels: str | Sequence[StackLevel], slots: int = 8, capacity: int = 4096, thrifty: bool = True
+    ) -> HierarchyDrafter:
+        """The drafter of a stack for an engine of that many ``slots`` and ``capacity``.
+
+        Raises:
+            InvalidArgument: no such stack can be made of what was given, or a level has all layers of the target.
+            NotFound, Corruption, Unsupported, ResourceExhausted: as ``Target.load`` and ``load_exit``.
+        """
+        stack = read_stack(levels) if isinstance(levels, str) else tuple(levels)
+        made: list[StackedLevel] = []
+        for level in stack:
+            if level.is_retrieval:
+                made.append(RetrievalLevel(level.name, self.sources(level.name), level.tokens))
+            else:
+                model = self.model(level.name)
+                costs = copy.deepcopy(self.costs(level.name, slots))  # a drafter corrects its own
+                made.append(ModelLevel(level.name, level.tokens, model, costs, slots, capacity, level.temperature))
+        return HierarchyDrafter(made, self._target.vocab_size, self._target.eos_ids, slots, thrifty)
+
+    def model(self, name: str) -> Target:
+        """The model of a level that is one. Raises as ``drafter``."""
+        if name not in self._models:
+            self._models[name] = self._load(StackLevel(name, 1))
+        return self._models[name]
+
+    def costs(self, name: str, slots: int = 1) -> CostModel:
+        """What passes of the level's model cost, as stored or measured now. Raises as ``drafter``."""
+        if name not in self._costs:
+            self._costs[name] = find_costs(self.model(name), slots).costs
+        return self._costs[name]
+
+    def sources(self, name: str) -> list[ScoringDrafter]:
+        """New sources of text for a retrieval level. Raises as ``drafter``."""
+        vocab_size = self._target.vocab_size
+        if name == PromptLookupDrafter.name:
+            return [PromptLookupDrafter(vocab_size, self._limits)]
+        if not self._retrievers:
+            raise InvalidArgument(f"level {name} needs a datastore (on the command line: --datastore STORE)")
+        return [DatastoreDrafter(each, vocab_size, self._limits) for each in self._retrievers]
+
+    def _load(self, level: StackLevel) -> Target:
+        layers = level.exit_layers
+        if layers is not None:
+            require_exit(f"layers of level {level.name}", layers, self._target.layers)
+            folder = self._exits.get(layers)
+            return shallow(self._target, layers) if folder is None else load_exit(folder, self._target)
+        if self._draft_model is None:
+            raise InvalidArgument(f"level {DRAFT_MODEL} needs a model (on the command line: --draft-model MODEL)")
+        model = Target.load(self._draft_model, self._dtype, str(self._target.device))
+        require_same_tokens(model, self._target)
+        return model

@@ -1,0 +1,110 @@
+"""A stack of drafting levels as a text: ``prompt-lookup:4 > exit-8:4 > draft-model:6``, from the bottom up."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from datastore.errors import InvalidArgument
+from serving.decoding.checks import number, whole_within
+
+RETRIEVAL = ("prompt-lookup", "datastore")
+DRAFT_MODEL = "draft-model"
+_EXIT = re.compile(r"exit-([1-9][0-9]{0,4})")
+_LEVEL = re.compile(r"(?P<name>[a-z0-9-]+):(?P<tokens>[0-9]{1,9})(?:@(?P<temperature>[0-9.eE+-]+))?")
+MOST_LEVELS = 16
+MOST_TOKENS = 64
+EXAMPLE = "prompt-lookup:4 > draft-model:6"
+
+
+@dataclass(frozen=True, slots=True)
+class StackLevel:
+    """One drafting level of a stack.
+
+    Attributes:
+        name: prompt-lookup, datastore, draft-model, or exit-N for the target's first N layers.
+        tokens: it hands up at least so many at a time, 1..64; retrieval at most so many.
+        temperature: at which it draws where the target's is above 0, 0..100; None for the target's own.
+
+    Raises:
+        InvalidArgument: a value is out of its range, or retrieval is given a temperature.
+    """
+
+    name: str
+    tokens: int
+    temperature: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in (*RETRIEVAL, DRAFT_MODEL) and not _EXIT.fullmatch(self.name):
+            raise InvalidArgument(
+                f"level {self.name!r} is unknown; use {', '.join(RETRIEVAL)}, {DRAFT_MODEL}, or exit-N for the model's first N "
+                "layers"
+            )
+        whole_within(f"tokens of level {self.name}", self.tokens, 1, MOST_TOKENS)
+        if self.temperature is not None:
+            value = number(f"temperature of level {self.name}", self.temperature)
+            if self.is_retrieval or not 0 <= value <= 100 or not math.isfinite(value):
+                raise InvalidArgument(
+                    f"temperature of level {self.name} is {value}; "
+                    + ("retrieval draws nothing, leave it out" if self.is_retrieval else "it must be between 0 and 100")
+                )
+
+    @property
+    def is_retrieval(self) -> bool:
+        return self.name in RETRIEVAL
+
+    @property
+    def exit_layers(self) -> int | None:
+        """How many of the target's layers it is; None if it is none."""
+        found = _EXIT.fullmatch(self.name)
+        return None if found is None else int(found[1])
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.tokens}" + ("" if self.temperature is None else f"@{self.temperature:g}")
+
+
+def read_stack(text: str) -> tuple[StackLevel, ...]:
+    """The levels that ``text`` names, from the bottom up; the target stands above the last and is not named.
+
+    Raises:
+        InvalidArgument: it is none; retrieval stands above another level, a level is named twice, or a smaller exit above a
+            larger one.
+    """
+    levels = []
+    for part in text.split(">"):
+        found = _LEVEL.fullmatch(part.strip())
+        if found is None:
+            raise InvalidArgument(
+                f"levels: {part.strip()!r} is no level; write NAME:TOKENS or NAME:TOKENS@TEMPERATURE, from the bottom up, as in "
+                f"{EXAMPLE!r}"
+            )
+        temperature = found["temperature"]
+        try:
+            warmth = None if temperature is None else float(temperature)
+        except ValueError as error:
+            raise InvalidArgument(f"levels: temperature {temperature!r} of {found['name']} is no number") from error
+        levels.append(StackLevel(found["name"], int(found["tokens"]), warmth))
+    _require_order(levels)
+    return tuple(levels)
+
+
+def name_stack(levels: tuple[StackLevel, ...]) -> str:
+    """The inverse of ``read_stack``."""
+    return " > ".join(map(str, levels))
+
+
+def _require_order(levels: list[StackLevel]) -> None:
+    if len(levels) > MOST_LEVELS:
+        raise InvalidArgument(f"levels are {len(levels)}; give 1 to {MOST_LEVELS}")
+    names = [level.name for level in levels]
+    for place, level in enumerate(levels):
+        if level.is_retrieval and place:
+            raise InvalidArgument(
+                f"level {level.name} stands above {names[place - 1]}; retrieval drafts at the bottom alone"
+            )
+        if names.count(level.name) > 1:
+            raise InvalidArgument(f"level {level.name} is named twice; leave one out")
+    exits = [level.exit_layers for level in levels if level.exit_layers is not None]
+    if exits != sorted(exits):
+        raise InvalidArgument(f"levels exit-{exits[0]} ...: the exits' layers must rise from the bottom up")

@@ -1,0 +1,74 @@
+"""Whether a draft, or one more round of it, promises more than it takes: learned while decoding."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from serving.decoding.cost_model import CostModel
+
+_STRENGTH = 10.0
+_PRIOR = 0.6
+_DECAY = 0.98
+_RETRY = 100
+"""After so many refusals a draft is begun all the same, so that a wrong opinion does not last for ever."""
+
+
+class Thrift:
+    """What a round of the top level took and brought of late, against what plain decoding would have brought in that time.
+
+    A round behind tokens that are all accepted with chance v brings v times the tokens of a round, of which the target accepts the
+    share that it accepted of late. Not thread-safe.
+    """
+
+    def __init__(self, costs: list[CostModel]) -> None:
+        """``costs``: of the passes of all levels that read texts."""
+        self._costs = costs
+        self._seconds = self._tokens = self._rounds = 0.0
+        self._accepted = self._handed = 0.0
+        self._refused = 0
+
+    @property
+    def share(self) -> float:
+        """Of the tokens that the target looked at, those that it accepted; the last that it looks at is the first it refuses."""
+        return (self._accepted + _STRENGTH * _PRIOR) / (self._handed + _STRENGTH)
+
+    def begins(self, token_seconds: float) -> bool:
+        """Whether to begin a draft for a request whose token costs ``token_seconds`` in plain decoding (0: not known); counts."""
+        if self.pays(1.0, token_seconds) or self._refused >= _RETRY:
+            self._refused = 0
+            return True
+        self._refused += 1
+        return False
+
+    def pays(self, value: float, token_seconds: float) -> bool:
+        """Whether one more round is worth its time behind tokens that are all accepted with chance ``value``."""
+        if not token_seconds or not self._rounds:
+            return True
+        length = self._tokens / self._rounds
+        gain = self.share * (1 - self.share**length) / (1 - self.share) if self.share < 1 else length
+        return value * gain * token_seconds >= self._seconds / self._rounds
+
+    def learn_rounds(self, rounds: int, tokens: int, seconds: float) -> None:
+        """So many rounds of the top level for one request took ``seconds`` of all requests' time and gave ``tokens``."""
+        self._rounds = _DECAY * self._rounds + rounds
+        self._tokens = _DECAY * self._tokens + tokens
+        self._seconds = _DECAY * self._seconds + seconds
+
+    def learn(self, accepted: int, handed: int) -> None:
+        """The target accepted so many of the tokens that it was handed."""
+        self._accepted = _DECAY * self._accepted + accepted
+        self._handed = _DECAY * self._handed + min(handed, accepted + 1)
+
+    def saving(self, depth: int, token_seconds: float, requests: int, context: float) -> float:
+        """Tokens' time that drafts of up to ``depth`` tokens should save per token of an answer; 0 if they do not pay. Until rounds
+        were made, a round is taken to cost a pass of every level."""
+        if not self._rounds:
+            taken = sum(each.time(requests, requests, context) for each in self._costs) / requests
+        else:
+            taken = self._seconds / self._rounds
+        accepted = float(np.sum(self.share ** np.arange(1, depth + 1)))
+        return max(0.0, (accepted - taken / token_seconds) / (1 + accepted))
+
+    def reading_seconds(self, tokens: int) -> float:
+        """What reading a prompt of so many tokens should take all levels together."""
+        return sum(each.time(tokens, 1, tokens / 2) for each in self._costs)

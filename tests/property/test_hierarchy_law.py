@@ -1,0 +1,269 @@
+"""Stacks of levels leave the target's law alone under ``rejection``: by enumeration of all that their coins and draws can decide,
+and by long runs; and stacks that do it wrong are found by the same checks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+from serving.decoding.drafter import DraftRequest
+from serving.decoding.keyed_noise import KeyedUniforms
+from serving.decoding.request import Request
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.target import Target
+from serving.decoding.verification import Verdict, verify_chain
+from serving.decoding.verification.rejection import acceptance, residual
+from serving.drafters.hierarchy import drawing
+from serving.drafters.hierarchy.handed import Answer, Ask, Handed
+from serving.drafters.hierarchy.model_level import ModelLevel
+from serving.drafters.hierarchy.recursion import Recursion, StackedLevel
+from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
+from serving.drafters.hierarchy.text import Belief
+from tests.drafters import eager_loop
+from tests.hierarchies import DEPTHS, hierarchy, noisy
+from tests.property.test_exact_law import check_biased
+from tests.property.test_redrafter_law import differs
+from tests.tiny_models import tiny_model
+from tests.toy_target import Outcomes, Text, ToyTarget, check_law
+
+SETTINGS = SamplingSettings(max_new_tokens=10, temperature=1.0, verification="rejection", ignore_eos=True)
+COPIED = (1, 0, 0, 1)
+"""What retrieval finds, whatever the text."""
+
+
+class ToyLevel(ModelLevel):
+    """A level whose law is a toy's."""
+
+    def __init__(self, toy: ToyTarget, tokens: int, temperature: float | None = None) -> None:
+        self.toy, self.tokens, self.temperature = toy, tokens, temperature
+        self.model = SimpleNamespace(vocab_size=toy.vocab)  # type: ignore[assignment]
+
+
+class Script:
+    """Stands in for ``verify_chain``: its calls come out as written, and are then all the ways in which the next one can."""
+
+    def __init__(self) -> None:
+        self.chosen: list[int] = []
+        self.ways: list[int] = []
+        self.weight = 1.0
+
+    def begin(self, chosen: list[int]) -> None:
+        self.chosen, self.ways, self.weight = chosen, [], 1.0
+
+    def __call__(
+        self,
+        tokens: npt.NDArray[np.int64],
+        drafter: torch.Tensor | None,
+        target: torch.Tensor,
+        coins: torch.Tensor,
+        draws: torch.Tensor,
+    ) -> Verdict:
+        events = list(outcomes_of(tokens, drafter, target))
+        place = len(self.ways)
+        self.ways.append(len(events))
+        verdict, weight = events[self.chosen[place] if place < len(self.chosen) else 0]
+        self.weight *= weight
+        return verdict
+
+
+def outcomes_of(
+    tokens: npt.NDArray[np.int64], drafter: torch.Tensor | None, target: torch.Tensor
+) -> Iterator[tuple[Verdict, float]]:
+    """Every verdict of the production function with its probability, with coins and draws from the middle of each event."""
+    size = len(tokens)
+    at = torch.arange(size), torch.from_numpy(tokens)
+    kept = (target[at] if drafter is None else acceptance(target[at], drafter[at])).numpy()
+    for accepted in range(size + 1):
+        reached = kept[:accepted].prod()
+        coins, draws = np.full(size, 0.5), np.full(size + 1, 0.5)
+        coins[:accepted] = kept[:accepted] / 2
+        law = target[accepted]
+        if accepted < size:
+            reached *= 1 - kept[accepted]
+            coins[accepted] = (1 + kept[accepted]) / 2
+            one_hot = torch.eye(target.shape[1], dtype=torch.float64)[tokens[accepted]]
+            law = residual(law, one_hot if drafter is None else drafter[accepted])
+        if reached <= 0:
+            continue
+        ends = law.cumsum(0)
+        for token in law.nonzero()[:, 0].tolist():
+            draws[accepted] = ends[token] - law[token] / 2
+            verdict = verify_chain(tokens, drafter, target, torch.from_numpy(coins), torch.from_numpy(draws))
+            assert verdict == Verdict(accepted, token)
+            yield verdict, reached * float(law[token])
+
+
+def answer(levels: Sequence[StackedLevel], ask: Ask) -> Answer:
+    level = levels[ask.level]
+    if isinstance(level, RetrievalLevel):
+        found = COPIED[len(ask.path) :][: ask.count]
+        return Handed(found, np.zeros(len(found)))
+    assert isinstance(level, ToyLevel)
+    rows = [level.toy.law(ask.path + ask.draft[:place]) for place in range(len(ask.draft) + 1)]
+    return torch.from_numpy(np.stack(rows)).log()
+
+
+def handed_up(levels: Sequence[StackedLevel], vocab: int, script: Script) -> Iterator[tuple[Handed, float]]:
+    """All that the stack can hand to the target, each with its probability, by the production recursion."""
+    recursion = Recursion(levels, vocab, frozenset())
+    belief = Belief(searched=False)
+    paths: list[list[int]] = [[]]
+    while paths:
+        chosen = paths.pop()
+        script.begin(chosen)
+        text = recursion.new_text(0)
+        text.begin(DraftRequest(0, np.zeros(1, np.int32), 8, 1, SETTINGS), 3, belief, None)
+        going, told = recursion.draft(text), None
+        try:
+            while True:
+                told = answer(levels, going.send(told))
+        except StopIteration as end:
+            yield end.value, script.weight
+        for place in range(len(chosen), len(script.ways)):
+            paths += [[*chosen, *[0] * (place - len(chosen)), way] for way in range(1, script.ways[place])]
+
+
+def texts(levels: Sequence[StackedLevel], target: ToyTarget, script: Script) -> Outcomes:
+    """What the target commits in a first step behind what the stack hands up."""
+    for handed, weight in handed_up(levels, target.vocab, script):
+        chain = handed.tokens
+        wanted = torch.from_numpy(np.stack([target.law(chain[:place]) for place in range(len(chain) + 1)]))
+        assert handed.law is not None
+        for verdict, each in outcomes_of(np.array(chain, np.int64), handed.law, wanted):
+            yield (*chain[: verdict.accepted], verdict.token), weight * each
+
+
+def stack(depth: int, vocab: int, seed: int) -> list[StackedLevel]:
+    """Retrieval at the bottom from depth 3 on; levels of other laws, one at another temperature."""
+    toys = [ToyTarget(vocab, seed + place) for place in (10, 20, 30)]
+    whole: list[StackedLevel] = [
+        RetrievalLevel("prompt-lookup", [], 2 if depth == 3 else 1),
+        ToyLevel(toys[0], 1, temperature=0.5),
+        ToyLevel(toys[1], 1 if depth > 2 else 2),
+        ToyLevel(toys[2], 2),
+    ]
+    return {1: whole[3:], 2: whole[2:], 3: [whole[0], whole[1], whole[3]], 4: [*whole[:3], ToyLevel(toys[2], 1)]}[depth]
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Script:
+    written = Script()
+    monkeypatch.setattr(drawing, "verify_chain", written)
+    return written
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("vocab", [2, 3])
+def test_stacks_leave_the_law_alone(depth: int, vocab: int, script: Script) -> None:
+    if (depth, vocab) == (4, 3):
+        vocab = 2
+    target = ToyTarget(vocab, depth)
+    check_law(target, texts(stack(depth, vocab, depth), target, script))
+
+
+def test_retrieval_below_a_level_leaves_the_law_alone(script: Script) -> None:
+    target = ToyTarget(3, 5)
+    levels = [RetrievalLevel("prompt-lookup", [], 2), ToyLevel(ToyTarget(3, 6), 2)]
+    check_law(target, texts(levels, target, script))
+
+
+def test_a_level_that_tells_the_law_of_the_one_below_is_found(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    """min(1, p / q) with a wrong q: what a level hands up is no longer drawn from the law that the level below it had."""
+    target, levels = ToyTarget(2, 2), stack(2, 2, 2)
+    below = levels[0]
+    assert isinstance(below, ToyLevel)
+    resample = drawing.resample
+
+    def wrong(sampler: object, uniforms: object, request: object, path: Text, *rest: object) -> Handed:
+        found: Handed = resample(sampler, uniforms, request, path, *rest)  # type: ignore[arg-type]
+        laws = [below.toy.law(path + found.tokens[:place]) for place in range(len(found))]
+        return Handed(found.tokens, found.own, torch.from_numpy(np.stack(laws)))
+
+    monkeypatch.setattr("serving.drafters.hierarchy.recursion.resample", wrong)
+    check_biased(target, texts(levels, target, script), 0.01)
+
+
+def test_a_level_that_keeps_what_the_one_below_drew_is_found(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the test of the level above, its law is told of tokens that it never drew."""
+    target, levels = ToyTarget(2, 3), stack(2, 2, 3)
+    resample = drawing.resample
+
+    def wrong(sampler: object, uniforms: object, request: object, path: Text, draft: Handed, *rest: object) -> Handed:
+        found: Handed = resample(sampler, uniforms, request, path, draft, *rest)  # type: ignore[arg-type]
+        return Handed((draft.tokens + found.tokens)[: len(found)], found.own, found.law)
+
+    monkeypatch.setattr("serving.drafters.hierarchy.recursion.resample", wrong)
+    check_biased(target, texts(levels, target, script), 0.01)
+
+
+# Long runs through the step loop: several drafts a text, real caches, the production streams of coins and draws.
+
+FEW, LENGTH, RUNS = 3, 3, 800
+
+
+def law_of_texts(few: int) -> npt.NDArray[np.float64]:
+    """float64[few ** LENGTH], of the target's texts at temperature 2."""
+    every = np.array(list(itertools.product(range(few), repeat=LENGTH)))
+    with torch.no_grad():
+        inputs = torch.tensor([[0, 1, 2, *text] for text in every.tolist()])
+        laws = (tiny_model(vocab_size=few)(inputs).logits[:, 2:-1] / 2.0).softmax(-1).numpy()
+    return np.asarray(np.take_along_axis(laws, every[..., None], 2)[..., 0].prod(1))
+
+
+def counts_of_texts(
+    depth: int, temperatures: tuple[float | None, float | None] = (None, None)
+) -> tuple[npt.NDArray[np.int64], float]:
+    """How often each text came, and accepted tokens a step."""
+    target = Target.wrap(tiny_model(vocab_size=FEW))
+    drafter = hierarchy(depth, target, noisy(0.1, vocab_size=FEW), slots=50, capacity=20, temperatures=temperatures)
+    loop = eager_loop(target, {"hierarchy": drafter}, slots=50, capacity=30)
+    waiting = [
+        Request(
+            seed,
+            target,
+            [0, 1, 2],
+            SamplingSettings(LENGTH + 1, 2.0, seed=seed, verification="rejection", ignore_eos=True),
+            "hierarchy",
+            8,
+        )
+        for seed in range(RUNS)
+    ]
+    requests = list(waiting)
+    while waiting or loop.running:
+        while waiting and loop.free:
+            loop.join(waiting.pop())
+        loop.step()
+    powers = FEW ** np.arange(LENGTH)[::-1]
+    counts = np.bincount([int(request.generated[:LENGTH] @ powers) for request in requests], minlength=FEW**LENGTH)
+    steps, accepted = (sum(getattr(request.stats, name) for request in requests) for name in ("steps", "accepted"))
+    return counts, accepted / steps
+
+
+@pytest.mark.parametrize(
+    ("depth", "temperatures"), [(1, (None, None)), (2, (None, 1.0)), (3, (1.0, None)), (4, (0.0, None))]
+)
+def test_long_runs_of_stacks_follow_the_law(depth: int, temperatures: tuple[float | None, float | None]) -> None:
+    counts, accepted = counts_of_texts(depth, temperatures)
+    assert not differs(counts, law_of_texts(FEW))
+    assert 0.4 < accepted < 3.5  # some are rejected, and some are not
+
+
+def test_a_level_that_draws_with_the_target_s_coins_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Shared(drawing.FreshUniforms):
+        def __init__(self, seed: int, level: int, device: torch.device) -> None:
+            super().__init__(seed, level, device)
+            self._uniforms, self._used = KeyedUniforms(seed, device), 3  # where the target draws its first token
+
+        def take(self, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+            coins, draws = super().take(count)
+            return draws, coins
+
+    monkeypatch.setattr("serving.drafters.hierarchy.recursion.FreshUniforms", Shared)
+    counts, _ = counts_of_texts(1)
+    assert differs(counts, law_of_texts(FEW))
