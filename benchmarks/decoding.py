@@ -73,11 +73,14 @@ def measure_target(
         runs: list[dict[str, Any]] = []
         turns = [(turn, prompt, ids) for turn in range(options.rounds) for prompt, ids in encoded]
         for number, (turn, prompt, ids) in enumerate(turns):
+            first = recorder if turn == 0 else None  # a replay wants each text once
             names = ways[number % len(ways) :] + ways[: number % len(ways)]
             outcomes = {
                 name: rival.run(name, ids, settings)
                 if rival is not None and name in rival.ways
-                else _run(engine, name, ids, settings, options.max_nodes, recorder, prompt.group)
+                else _run(
+                    engine, name, ids, settings, options.max_nodes, None if name == CONTROL else first, prompt.group
+                )
                 for name in names
             }
             done = _compare(target, prompt, ids, settings, outcomes)

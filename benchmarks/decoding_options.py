@@ -35,7 +35,7 @@ class DecodingOptions:
         dtype, device: as in ``Target.load``.
         threads: CPU threads; None for torch's choice.
         costs: file of ``suffolk tune``; None for what it stored, or a quick look.
-        record: file that takes a recording of every text of ours, those of each drafter; None for none.
+        record: file that takes a recording of every text of the first round, those of each drafter; None for none.
     """
 
     model: str

@@ -12,6 +12,7 @@ from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import Drafter
 from serving.decoding.engine import Engine
 from serving.decoding.target import Target
+from serving.replay.recorder import Recorder
 from serving.transport.config import ServerConfig
 from serving.worker.client import WorkerClient, connect_worker
 from serving.worker.server import WorkerServer
@@ -40,12 +41,13 @@ def working(
     slots: int = 2,
     queue: int = 8,
     patience: float = HANG,
+    recorder: Recorder | None = None,
     **settings: Any,
 ) -> Iterator[WorkerServer]:
     config = ServerConfig(**{"listen": (LOOPBACK,), "http": LOOPBACK, "grace": 0.2, **settings})
     with (
         Engine(target, drafters, CostModel([1], [1.0]), slots, capacity=4096, queue=queue) as engine,
-        WorkerServer(config, Service(engine, target.name, patience=patience)) as server,
+        WorkerServer(config, Service(engine, target.name, patience=patience, recorder=recorder)) as server,
     ):
         yield server
 

@@ -44,13 +44,15 @@ class Recorder:
         """Whether ``generation`` is now in the file: it is not if it was cancelled or failed.
 
         Raises:
-            PermissionDenied: the file cannot be written; no part of the line is in it.
+            PermissionDenied: the file is closed or cannot be written; no part of the line is in it.
         """
         if generation.stats.finish not in FINISHED:
             return False
         recording = Recording.of(generation, *self._facts, group)
         line = json.dumps(recording.to_dict(), separators=(",", ":")).encode() + b"\n"
         with self._lock:
+            if self._file < 0:
+                raise PermissionDenied(f"record {self.path}: it is closed; make another Recorder")
             try:
                 self._append(line)
             except OSError as error:

@@ -26,6 +26,8 @@ from serving.decoding.verification import accept
 from serving.replay.recorded_states import SLOT, RecordedStates
 from serving.replay.recording import Recording
 
+_NO_TOKEN = 1 << 40
+"""What the target says behind the text, which no node is."""
 PassSeconds = Callable[[int, float], float]
 """(rows, cached tokens) -> seconds of a pass of the target for one request."""
 
@@ -182,8 +184,10 @@ class Replayer:
 def accepted(tree: DraftTree, text: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
     """int64[k], the nodes that a target which says ``text`` accepts, from the top down."""
     depths = np.concatenate([[0], tree.depths()])
-    says = np.append(text, -1)[np.minimum(depths, len(text))]  # at a node of depth d, wherever it stands
-    return accept(tree.tokens, tree.parents, says.astype(np.int64))
+    says = np.append(text.astype(np.int64), _NO_TOKEN)[
+        np.minimum(depths, len(text))
+    ]  # at depth d, wherever a node stands
+    return accept(tree.tokens, tree.parents, says)
 
 
 def _by(costs: CostModel | None) -> PassSeconds:
