@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
-from serving.decoding.drafter import CacheDrafter, Drafter, DraftRequest, FeatureDrafter
+from serving.decoding.drafter import CacheDrafter, Drafter, DraftRequest, FeatureDrafter, ForeseeingDrafter
 from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.grafts import Grafts
 from serving.drafters.merge import merge
@@ -93,6 +93,12 @@ class HybridDrafter:
                 for request, tree, each in zip(requests, trees, more, strict=True)
             ]
         return trees
+
+    def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+        """See ``ForeseeingDrafter``."""
+        for source in self._sources:
+            if isinstance(source, ForeseeingDrafter):
+                source.foresee(requests, trees)
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         for each in (*self._drafters, self._grafts):
