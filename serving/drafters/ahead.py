@@ -22,7 +22,7 @@ from serving.drafters.next_draft import likely_ends
 from serving.drafters.reach import reach
 from serving.drafters.worth import Worth
 
-_BREADTH = 4
+_BREADTH = 8
 """Times as many nodes are asked for ahead as a draft may have: only those behind one token are of use."""
 
 
