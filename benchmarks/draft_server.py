@@ -17,13 +17,17 @@ ANNOUNCEMENT = re.compile(r"on grpc (\S+?),? ?(?:http \S+)?$")
 
 
 @contextlib.contextmanager
-def served(store: Path) -> Iterator[str]:
+def served(store: Path, delay_ms: float | None = None) -> Iterator[str]:
     """``suffolk serve`` for ``store`` on a free port of this machine; its URL. The server ends with the block.
+
+    ``delay_ms``: instead, a server that answers drafts so much later.
 
     Raises:
         Unavailable: it does not start.
     """
     command = [sys.executable, "-m", "suffolk", "serve", f"store={store}", "--listen", "127.0.0.1:0", "--http", "off"]
+    if delay_ms is not None:
+        command = [sys.executable, "-m", "benchmarks.delayed_server", str(store), "--delay-ms", str(delay_ms)]
     with tempfile.TemporaryFile("w+") as errors:  # a pipe that nobody reads could block the server
         server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         try:
@@ -33,7 +37,7 @@ def served(store: Path) -> Iterator[str]:
             if found is None:
                 server.wait(timeout=15)
                 errors.seek(0)
-                raise Unavailable(f"'suffolk serve {store}' did not start: {line or errors.read().strip()[-300:]}")
+                raise Unavailable(f"the draft server of {store} did not start: {line or errors.read().strip()[-300:]}")
             yield f"grpc://{found.group(1)}/store"
         finally:
             _stop(server)

@@ -151,3 +151,13 @@ class CacheDrafter(Drafter, Protocol):
         """Called once, before anything is proposed. Rows behind a slot's length are free for whoever runs; ``lengths`` must be
         after ``propose`` what they were before. When it is asked, all tokens of a request but the last are cached in its slot."""
         ...
+
+
+@runtime_checkable
+class ForeseeingDrafter(Drafter, Protocol):
+    """A drafter that wants to know what the target is about to verify, to prepare the next step's drafts meanwhile."""
+
+    def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+        """The target now verifies ``trees``, possibly empty, behind ``requests``, which were all in the last ``propose``. Must
+        return at once: what it takes is booked to the step."""
+        ...

@@ -21,6 +21,7 @@ from serving.decoding.drafter import (
     Drafter,
     DraftRequest,
     FeatureDrafter,
+    ForeseeingDrafter,
     Proposal,
     SampledChain,
     tree_of,
@@ -87,10 +88,7 @@ class Proposals:
         A sampled chain comes with its law only where the request verifies by it; elsewhere it is a tree like any other.
         """
         answers: list[Answer] = [Answer(DraftTree.empty())] * len(requests)
-        groups: defaultdict[str, list[int]] = defaultdict(list)
-        for at, request in enumerate(requests):
-            groups[request.drafter].append(at)
-        for name, members in groups.items():
+        for name, members in _by_drafter(requests).items():
             read, begin = self._reading_seconds(name), time.perf_counter()
             most = [token_seconds * stakes[at] if len(stakes) else math.inf for at in members]
             found = self._propose(name, [requests[at] for at in members], token_seconds, most)
@@ -99,6 +97,18 @@ class Proposals:
             for at, proposal in zip(members, found, strict=True):
                 answers[at] = Answer(proposal, (seconds - reading) / len(members), reading / len(members))
         return answers
+
+    def foresee(self, requests: Sequence[Request], trees: Sequence[DraftTree]) -> None:
+        """Tell drafters that want it which trees are verified for ``requests`` now."""
+        for name, members in _by_drafter(requests).items():
+            drafter = self._drafters[name]
+            if not isinstance(drafter, ForeseeingDrafter):
+                continue
+            try:
+                asked = [_asked(requests[at], 0.0, math.inf) for at in members]
+                drafter.foresee(asked, [trees[at] for at in members])
+            except FOREIGN_FAULTS as error:
+                self._miss(name, [requests[at] for at in members], error)
 
     def follow(self, request: Request, features: torch.Tensor) -> None:
         """Give the request's drafter its part of ``features``, float[k, layers, width], of the next k tokens."""
@@ -169,6 +179,14 @@ class Proposals:
         self.faults[reason] += 1
         for request in requests:
             request.stats.missed[reason] += 1
+
+
+def _by_drafter(requests: Sequence[Request]) -> dict[str, list[int]]:
+    """The places of the requests of each drafter."""
+    groups: defaultdict[str, list[int]] = defaultdict(list)
+    for at, request in enumerate(requests):
+        groups[request.drafter].append(at)
+    return groups
 
 
 def _asked(request: Request, token_seconds: float, most_seconds: float) -> DraftRequest:

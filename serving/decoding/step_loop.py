@@ -238,7 +238,18 @@ class StepLoop:
                     stats.drafted.verified.update(nodes)
             layout = lay_out(int(request.tokens[request.length - 1]), tree_of(proposal))
             turns.append(_Turn(request, layout, len(layout), proposal, offer))
+        self._foresee(turns)
         return turns
+
+    def _foresee(self, turns: Sequence[_Turn]) -> None:
+        """Let drafters prepare the next step while the pass of this one runs; it is part of what their drafts cost."""
+        begin = time.perf_counter()
+        proposed = [turn for turn in turns if turn.offer is not None]
+        self._proposals.foresee([turn.request for turn in proposed], [tree_of(turn.proposal) for turn in proposed])
+        seconds = time.perf_counter() - begin
+        for turn in proposed:
+            assert turn.offer is not None
+            turn.offer.seconds += seconds / len(proposed)
 
     def _token_seconds(self, requests: Sequence[Request]) -> float:
         """What a token costs in a plain pass for ``requests``."""

@@ -21,6 +21,11 @@ class CircuitBreaker:
         self._in_a_row = 0
         self._next_probe = 0.0
 
+    @property
+    def failing(self) -> bool:
+        """Whether the last call that ended has failed."""
+        return self._in_a_row > 0
+
     def is_open(self) -> bool:
         return self._in_a_row >= self._failures
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import grpc
@@ -112,30 +113,39 @@ class RemoteDatastore:
         max_depth: int = DEFAULT_MAX_DEPTH,
         max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES,
     ) -> list[DraftTree]:
-        budgets = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else [int(budget) for budget in max_nodes]
-        if len(budgets) != len(contexts):
-            raise InvalidArgument(
-                f"max_nodes has {len(budgets)} entries for {len(contexts)} contexts; give one per context"
-            )
-        limits.check_match(max_match, min_match)
-        limits.check_depth(max_depth)
-        limits.check_nodes(budgets)
-        tails = _tails(contexts, max_match)
-        request = draft_pb2.DraftRequest(
-            datastore=self._name,
-            max_match=max_match,
-            min_match=min_match,
-            max_depth=max_depth,
-            queries=[
-                draft_pb2.DraftQuery(context=tail, max_nodes=budget)
-                for tail, budget in zip(tails, budgets, strict=True)
-            ],
-        )
-        return self._guarded(
-            self._stub.Draft,
-            request,
-            lambda reply: wire.unpack_trees(reply.trees, budgets, max_match, self._vocab_size),
-        )
+        request, read = self._drafting(contexts, max_match, min_match, max_depth, max_nodes)
+        return self._guarded(self._stub.Draft, request, read)
+
+    @property
+    def answering(self) -> bool:
+        """Whether the last call that ended was answered (or there was none)."""
+        return not self.breaker.failing
+
+    def draft_batch_later(
+        self,
+        contexts: Sequence[Tokens],
+        max_match: int = DEFAULT_MAX_MATCH,
+        min_match: int = DEFAULT_MIN_MATCH,
+        max_depth: int = DEFAULT_MAX_DEPTH,
+        max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES,
+    ) -> Future[list[DraftTree]]:
+        """As ``draft_batch``, without waiting: by the deadline there is an answer or an error, and the breaker has heard of it.
+
+        Raises at once InvalidArgument, and Unavailable while the breaker is open.
+        """
+        request, read = self._drafting(contexts, max_match, min_match, max_depth, max_nodes)
+        self._require_admission()
+        answer: Future[list[DraftTree]] = Future()
+        call = self._translated(lambda: self._stub.Draft.future(request, timeout=self.deadline), self.deadline)
+
+        def arrive(call: grpc.Future[draft_pb2.DraftReply]) -> None:
+            try:
+                answer.set_result(self._judged(lambda: self._read(read, self._translated(call.result, self.deadline))))
+            except Exception as error:  # noqa: BLE001 - whoever reads the answer gets it
+                answer.set_exception(error)
+
+        call.add_done_callback(arrive)
+        return answer
 
     def info(self) -> dict[str, Any]:
         """The datastore's facts, asked anew, with the ``url`` where it was found. Not held back by the breaker."""
@@ -160,16 +170,52 @@ class RemoteDatastore:
         self._closed = True
         self._channel.close()
 
+    def _drafting(
+        self,
+        contexts: Sequence[Tokens],
+        max_match: int,
+        min_match: int,
+        max_depth: int,
+        max_nodes: int | Sequence[int],
+    ) -> tuple[draft_pb2.DraftRequest, Callable[[draft_pb2.DraftReply], list[DraftTree]]]:
+        """The request for drafts, and what reads the reply to it."""
+        budgets = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else [int(budget) for budget in max_nodes]
+        if len(budgets) != len(contexts):
+            raise InvalidArgument(
+                f"max_nodes has {len(budgets)} entries for {len(contexts)} contexts; give one per context"
+            )
+        limits.check_match(max_match, min_match)
+        limits.check_depth(max_depth)
+        limits.check_nodes(budgets)
+        tails = _tails(contexts, max_match)
+        request = draft_pb2.DraftRequest(
+            datastore=self._name,
+            max_match=max_match,
+            min_match=min_match,
+            max_depth=max_depth,
+            queries=[
+                draft_pb2.DraftQuery(context=tail, max_nodes=budget)
+                for tail, budget in zip(tails, budgets, strict=True)
+            ],
+        )
+        return request, lambda reply: wire.unpack_trees(reply.trees, budgets, max_match, self._vocab_size)
+
     def _guarded(
         self, method: grpc.UnaryUnaryMultiCallable[Request, Reply], request: Request, read: Callable[[Reply], list[Any]]
     ) -> list[Any]:
-        """The checked reply; the breaker hears how it went. A caller's bad argument is no failure of the server."""
+        self._require_admission()
+        return self._judged(lambda: self._read(read, self._call(method, request, self.deadline)))
+
+    def _require_admission(self) -> None:
         if not self.breaker.admits():
             raise Unavailable(
                 f"{self.url}: the last calls failed, so the draft service is left alone for a second; is it running?"
             )
+
+    def _judged(self, answer: Callable[[], list[Any]]) -> list[Any]:
+        """The checked reply; the breaker hears how it went. A caller's bad argument is no failure of the server."""
         try:
-            answer = self._read(read, self._call(method, request, self.deadline))
+            found = answer()
         except InvalidArgument:
             self.breaker.succeeded()
             raise
@@ -177,7 +223,7 @@ class RemoteDatastore:
             self.breaker.failed()
             raise
         self.breaker.succeeded()
-        return answer
+        return found
 
     def _read(self, read: Callable[[Reply], list[Any]], reply: Reply) -> list[Any]:
         try:
@@ -186,14 +232,18 @@ class RemoteDatastore:
             raise Internal(f"{self.url}: the draft service sent a bad reply: {error}") from None
 
     def _call(self, method: grpc.UnaryUnaryMultiCallable[Request, Reply], request: Request, deadline: float) -> Reply:
+        return self._translated(lambda: method(request, timeout=deadline), deadline)
+
+    def _translated(self, call: Callable[[], Reply], deadline: float) -> Reply:
+        """What ``call`` returns; gRPC's errors become ours."""
         if self._closed:
             raise Unavailable(f"{self.url}: this datastore was closed; open it again")
         try:
-            return method(request, timeout=deadline)
+            return call()
         except grpc.RpcError as error:
             late = f"no answer within {deadline * 1000:g} ms, the deadline"
             raise call_error(error, self.url, "draft service", late) from None
-        except ValueError as error:  # what gRPC says of a channel that another thread closed just now
+        except (grpc.FutureCancelledError, ValueError) as error:  # another thread closed the channel just now
             raise Unavailable(f"{self.url}: {error}; open it again") from None
 
 

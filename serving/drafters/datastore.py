@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
-from datastore.errors import SuffolkError
+from datastore.errors import Internal, SuffolkError
 from datastore.retriever import Retriever
 from serving.decoding.drafter import DraftRequest
+from serving.drafters.ahead import Ahead
 from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.calibration.calibrator import Prior
+from serving.drafters.inquiry import LaterRetriever
 from serving.drafters.limits import Limits
 from serving.drafters.merge import merge
 from serving.drafters.retrieved import NO_TOKENS, Behind, Ids, Retrieved
@@ -47,8 +50,12 @@ class DatastoreDrafter:
         self._retriever = retriever
         self._vocab_size = vocab_size
         self._limits = limits or Limits()
-        self._lengths = tuple(n for n in SHORT_MATCHES if self._limits.min_match <= n < self._limits.max_match)
+        shorter = [length for length in SHORT_MATCHES if self._limits.min_match <= length < self._limits.max_match]
+        self._lengths = (self._limits.max_match, *shorter)
         self._retrieved = Retrieved((calibration or Calibration()).text(f"{self.name} {retriever.name}", PRIOR))
+        self._ahead = None
+        if isinstance(retriever, LaterRetriever):
+            self._ahead = Ahead(retriever, self._limits, self._retrieved.promise)
         self._calls = 0
         self._lost = False  # whether the last call got no answer
         self.missed: Counter[str] = Counter()
@@ -60,15 +67,11 @@ class DatastoreDrafter:
     def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         """See ``ScoringDrafter``: of the longest match, and of those of ``SHORT_MATCHES`` that are shorter."""
         self._calls += 1
-        lengths = (self._limits.max_match, *self._lengths)
-        contexts = [request.tokens[-length:] for request in requests for length in lengths]
-        trees = iter(self._ask(contexts, [request.max_nodes for request in requests for _ in lengths]))
+        endings = [[request.tokens[-length:] for length in self._lengths] for request in requests]
         found = []
-        for request in requests:
+        for request, trees in zip(requests, self._ask(requests, endings), strict=True):
             self._retrieved.begin(request)
-            longest, *shorter = [next(trees) for _ in lengths]
-            asked = [longest, *(tree for tree in shorter if tree.match_length < longest.match_length)]
-            found.append(self._accept(request, [Behind(NO_TOKENS, tree) for tree in asked]))
+            found.append(self._accept(request, [Behind(NO_TOKENS, tree) for tree in _different(trees)]))
         return found
 
     def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
@@ -76,40 +79,61 @@ class DatastoreDrafter:
         if self._lost:
             return [[DraftTree.empty()] * len(each) for each in paths]
         most = self._limits.max_match
-        asked = [(request, path) for request, each in zip(requests, paths, strict=True) for path in each]
-        contexts = [np.concatenate([request.tokens[-most:], path])[-most:] for request, path in asked]
-        trees = iter(self._ask(contexts, [request.max_nodes for request, _ in asked]))
-        return [
-            self._accept(request, [Behind(path, next(trees)) for path in each])
+        contexts = [
+            [np.concatenate([request.tokens[-most:], path])[-most:] for path in each]
             for request, each in zip(requests, paths, strict=True)
         ]
+        return [
+            self._accept(request, list(map(Behind, each, trees)))
+            for request, each, trees in zip(requests, paths, self._ask(requests, contexts, again=True), strict=True)
+        ]
+
+    def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+        """See ``ForeseeingDrafter``. What cannot be asked for now is missed, and counted, when it is needed."""
+        if self._ahead is not None:
+            with suppress(SuffolkError):
+                self._ahead.foresee(requests, trees, self._lengths)
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         self._retrieved.observe(request_id, tokens)
+        if self._ahead is not None:
+            self._ahead.observe(request_id, tokens)
 
     def release(self, request_id: int) -> None:
         self._retrieved.release(request_id)
+        if self._ahead is not None:
+            self._ahead.release(request_id)
 
     def stats(self) -> dict[str, float]:
         counters: dict[str, float] = {"calls": self._calls, "missed": self.missed.total()}
+        counters |= {} if self._ahead is None else self._ahead.stats()
         return counters | {f"missed {reason}": count for reason, count in self.missed.items()}
 
     def close(self) -> None:
         self._retrieved.clear()
 
-    def _ask(self, contexts: list[Ids], budgets: list[int]) -> list[DraftTree]:
-        """The tree of each context; empty ones if they cannot be had."""
-        limits = self._limits
+    def _ask(
+        self, requests: Sequence[DraftRequest], contexts: list[list[Ids]], again: bool = False
+    ) -> list[list[DraftTree]]:
+        """The trees of each request's contexts; empty ones if they cannot be had. ``again``: of more than the text's endings."""
+        self._lost = True
         try:
-            trees = self._retriever.draft_batch(contexts, limits.max_match, limits.min_match, limits.max_depth, budgets)
-            self._lost = len(trees) != len(contexts)
-            if not self._lost:
-                return trees
-            self._miss("Internal", f"{len(trees)} trees came for {len(contexts)} contexts")
+            trees = self._call(requests, contexts) if self._ahead is None else self._ahead.draft(requests, contexts, again)
         except SuffolkError as error:
-            self._lost = True
             self._miss(type(error).__name__, str(error))
-        return [DraftTree.empty()] * len(contexts)
+            return [[DraftTree.empty()] * len(each) for each in contexts]
+        self._lost = False
+        return trees
+
+    def _call(self, requests: Sequence[DraftRequest], contexts: list[list[Ids]]) -> list[list[DraftTree]]:
+        limits = self._limits
+        flat = [context for each in contexts for context in each]
+        budgets = [request.max_nodes for request, each in zip(requests, contexts, strict=True) for _ in each]
+        trees = self._retriever.draft_batch(flat, limits.max_match, limits.min_match, limits.max_depth, budgets)
+        if len(trees) != len(flat):
+            raise Internal(f"{len(trees)} trees came for {len(flat)} contexts")
+        left = iter(trees)
+        return [[next(left) for _ in each] for each in contexts]
 
     def _accept(self, request: DraftRequest, found: list[Behind]) -> list[DraftTree]:
         """Their trees with scores, if all are sound; empty ones if not."""
@@ -125,3 +149,12 @@ class DatastoreDrafter:
         if not self.missed[reason]:
             log.warning("datastore drafter: %s; going on without its drafts", message)
         self.missed[reason] += 1
+
+
+def _different(trees: Sequence[DraftTree]) -> list[DraftTree]:
+    """Those that were found, one of each match: the largest, as one may be cut shorter than another."""
+    found: dict[int, DraftTree] = {}
+    for tree in trees:
+        if len(tree) > len(found.get(tree.match_length, ())):
+            found[tree.match_length] = tree
+    return list(found.values())

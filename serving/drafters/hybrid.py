@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
-from serving.decoding.drafter import CacheDrafter, Drafter, DraftRequest, FeatureDrafter
+from serving.decoding.drafter import CacheDrafter, Drafter, DraftRequest, FeatureDrafter, ForeseeingDrafter
 from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.explanation import Explanation
 from serving.drafters.grafts import Grafts
@@ -113,6 +113,12 @@ class HybridDrafter:
                 verdicts = {each.name: each.verdicts[number] for each in self._additions if number in each.verdicts}
                 self._explanation.propose(number, len(request.tokens), nodes, verdicts, tree)
         return trees
+
+    def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+        """See ``ForeseeingDrafter``."""
+        for source in self._sources:
+            if isinstance(source, ForeseeingDrafter):
+                source.foresee(requests, trees)
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         if self._explanation is not None:

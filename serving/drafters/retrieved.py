@@ -38,6 +38,10 @@ class Retrieved:
         self._classes[request.request_id] = request.request_class
         self._found[request.request_id] = []
 
+    def promise(self, request: DraftRequest, tree: DraftTree) -> float:
+        """Tokens that ``tree`` should bring. Raises InvalidArgument if it is none."""
+        return float(self._calibrators[request.request_class].scored(tree).scores.sum())
+
     def scored(self, request: DraftRequest, found: Sequence[Behind]) -> list[DraftTree]:
         """The trees of ``found`` with calibrated scores; remembered until ``observe``. Raises InvalidArgument for what is no tree,
         and then remembers none."""

@@ -51,6 +51,11 @@ class Worth:
         self._seconds = 0.0
         self._refusals = 0
 
+    @property
+    def cost(self) -> float:
+        """Seconds that more drafts have taken of late, for a request; 0 until that is known."""
+        return self._seconds
+
     def gain(self, promised: float) -> float:
         """Tokens that more drafts should add where there are such that promise ``promised``."""
         at = int(np.searchsorted(_EDGES, promised, side="right"))

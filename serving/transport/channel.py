@@ -15,9 +15,9 @@ def open_channel(url: ServiceUrl, max_request_bytes: int, max_reply_bytes: int) 
         ("grpc.max_send_message_length", max_request_bytes),
         ("grpc.max_receive_message_length", max_reply_bytes),
         ("grpc.max_metadata_size", MAX_METADATA_BYTES),
-        ("grpc.initial_reconnect_backoff_ms", 100),  # a restarted server is found again within about a second,
+        ("grpc.initial_reconnect_backoff_ms", 100),  # a restarted server is found again within half a second,
         ("grpc.min_reconnect_backoff_ms", 100),  # where the defaults back off to two minutes
-        ("grpc.max_reconnect_backoff_ms", 1000),
+        ("grpc.max_reconnect_backoff_ms", 500),
     )
     if not url.tls:
         return grpc.insecure_channel(url.target, options)

@@ -1,0 +1,73 @@
+"""A draft server that answers drafts later than it could: a network's delay on one machine."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from datastore.datastore import open_datastore
+from datastore.draft_tree import DraftTree
+from datastore.errors import SuffolkError
+from datastore.retriever import Match, Retriever, Tokens
+from serving.draft_service.server import DraftServer, DraftServerConfig
+from serving.transport.endpoint import Endpoint
+from serving.transport.server import run_until_signal
+
+
+class DelayedRetriever:
+    """``inner``, whose drafts take ``seconds`` longer. As thread-safe as it is."""
+
+    def __init__(self, inner: Retriever, seconds: float) -> None:
+        self._inner = inner
+        self._seconds = seconds
+
+    def lookup(self, ids: Tokens, max_match: int = 16, min_match: int = 1) -> Match:
+        return self._inner.lookup(ids, max_match, min_match)
+
+    def lookup_batch(self, contexts: Sequence[Tokens], max_match: int = 16, min_match: int = 1) -> list[Match]:
+        return self._inner.lookup_batch(contexts, max_match, min_match)
+
+    def draft(
+        self, ids: Tokens, max_match: int = 16, min_match: int = 1, max_depth: int = 10, max_nodes: int = 64
+    ) -> DraftTree:
+        return self.draft_batch([ids], max_match, min_match, max_depth, max_nodes)[0]
+
+    def draft_batch(
+        self,
+        contexts: Sequence[Tokens],
+        max_match: int = 16,
+        min_match: int = 1,
+        max_depth: int = 10,
+        max_nodes: int | Sequence[int] = 64,
+    ) -> list[DraftTree]:
+        time.sleep(self._seconds)
+        return self._inner.draft_batch(contexts, max_match, min_match, max_depth, max_nodes)
+
+    def info(self) -> dict[str, Any]:
+        return self._inner.info()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until a signal comes; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.delayed_server", description=__doc__)
+    parser.add_argument("store", type=Path, help="folder of a datastore")
+    parser.add_argument("--delay-ms", type=float, default=0.0, help="of every call for drafts (default: none)")
+    args = parser.parse_args(arguments)
+    try:
+        store = DelayedRetriever(open_datastore(args.store), args.delay_ms / 1e3)
+        run_until_signal(DraftServer(DraftServerConfig((Endpoint("127.0.0.1", 0),)), {"store": store}))
+    except SuffolkError as error:
+        print(f"delayed_server: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+"""Drafts from a datastore behind a network: waited for in every step, and asked for ahead while the target runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.decoding_options import DecodingOptions
+from benchmarks.decoding_setup import LIMITS, encode_prompts, load_target
+from benchmarks.draft_server import served
+from benchmarks.prompts import load_prompts
+from benchmarks.report import Report, plain, write_report
+from benchmarks.table import format_table
+from datastore.errors import InvalidArgument, SuffolkError
+from serving.decoding.cost_store import find_costs
+from serving.decoding.engine import Engine
+from serving.decoding.near_tie import first_difference
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.target import Target
+from serving.draft_service.client import connect
+from serving.draft_service.fail_soft import FailSoft
+from serving.drafters.choose import make_drafter
+
+WAYS = ("none", "waiting", "ahead")
+PACKAGES = ("numpy", "torch", "transformers", "grpcio")
+NOTES = (
+    "waiting: every step asks and waits for the answer; ahead: what can be foreseen is asked for while the target runs",
+    "wait: seconds that a step's drafts were waited for; foreseen: share of steps with drafts that were there, at least in part",
+    "ways take turns, prompt by prompt; the delay is a sleep in the server, so it takes no processor time",
+)
+EXAMPLES = """examples:
+  python -m benchmarks.remote_overlap STORE --model MODEL --prompts prompts/coding.jsonl --limit 10 --json overlap.json
+  python -m benchmarks.remote_overlap STORE --model MODEL --prompts prompts/ --delays-ms 0 5 20 --drafter hybrid"""
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapOptions:
+    """Settings of the measurement.
+
+    Attributes:
+        store: folder of the datastore to serve.
+        decoding: model, prompts and settings.
+        drafter: datastore or hybrid.
+        delays_ms: milliseconds that the server adds to each call.
+        deadline_ms: of every call.
+    """
+
+    store: Path
+    decoding: DecodingOptions
+    drafter: str = "datastore"
+    delays_ms: tuple[float, ...] = (0.0, 5.0, 20.0)
+    deadline_ms: float = 100.0
+
+
+def measure_overlap(options: OverlapOptions, report: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
+    """All delays, all ways. Raises as ``load_prompts``, ``load_target``, ``served`` and ``connect``."""
+    prompts = load_prompts(options.decoding.prompts, options.decoding.style, options.decoding.limit, 0)
+    target = load_target(options.decoding)
+    encoded, _ = encode_prompts(target, prompts, options.decoding)
+    ids = [tokens for _, tokens in encoded]
+    return {f"{delay:g} ms": _measure_delay(options, target, ids, delay, report) for delay in options.delays_ms}
+
+
+def _measure_delay(
+    options: OverlapOptions, target: Target, prompts: list[list[int]], delay: float, report: Callable[[str], None]
+) -> dict[str, Any]:
+    decoding = options.decoding
+    settings = SamplingSettings(decoding.max_new_tokens, seed=decoding.seed, temperature=decoding.temperature)
+    capacity = max(map(len, prompts)) + decoding.max_new_tokens + decoding.max_nodes
+    with served(options.store, delay) as url:
+        remote = connect(url, options.deadline_ms / 1e3)
+        drafters = {
+            name: make_drafter(options.drafter, target.vocab_size, retriever, LIMITS)
+            for name, retriever in (("waiting", FailSoft(remote)), ("ahead", remote))
+        }
+        outcomes: dict[str, list[tuple[list[int], dict[str, Any]]]] = {name: [] for name in WAYS}
+        with Engine(
+            target, drafters, find_costs(target, 1, decoding.costs).costs, slots=1, capacity=capacity
+        ) as engine:
+            for number, ids in enumerate(prompts):
+                for name in (*WAYS[number % 3 :], *WAYS[: number % 3]):
+                    generation = engine.generate(ids, settings, name, decoding.max_nodes)
+                    list(generation)
+                    outcomes[name].append((generation.tokens, generation.stats.to_dict()))
+                report(f"{delay:g} ms: {number + 1} of {len(prompts)} prompts")
+            counters = {name: drafter.stats() for name, drafter in drafters.items() if drafter is not None}
+        remote.close()
+    texts = [tokens for tokens, _ in outcomes["none"]]
+    rows = {}
+    for name, runs in outcomes.items():
+        differences = [
+            first_difference(target, ids, text, tokens, settings)
+            for ids, text, (tokens, _) in zip(prompts, texts, runs, strict=True)
+        ]
+        rows[name] = _summary([stats for _, stats in runs], counters.get(name, {})) | {
+            "identical": sum(each is None for each in differences),
+            "prompts": len(runs),
+            "near_tie_gaps": [each.gap for each in differences if each is not None],
+        }
+    return rows
+
+
+def _summary(runs: list[dict[str, Any]], counters: dict[str, float]) -> dict[str, Any]:
+    total: Counter[str] = Counter()
+    for stats in runs:
+        total.update({key: stats[key] for key in ("steps", "proposals")})
+        total.update(
+            {"tokens": stats["tokens"] - 1, "seconds": stats["decode_seconds"], "wait": stats["seconds"]["wait"]}
+        )
+    steps, proposals = max(1, total["steps"]), max(1, total["proposals"])
+    return {
+        "tokens_per_second": total["tokens"] / total["seconds"],
+        "mean_generated_length": total["tokens"] / steps,
+        "wait_ms_a_step": 1e3 * total["wait"] / steps,
+        "proposals": total["proposals"],
+        "foreseen": counters.get("foreseen", 0) / proposals,
+        "waited": counters.get("waited", 0) / proposals,
+        "counters": counters,
+    }
+
+
+def lines(results: dict[str, Any]) -> list[str]:
+    """A table of all delays and ways."""
+    headers = ("delay, way", "tokens/s", "M", "wait ms/step", "foreseen", "waited for", "late", "missed", "identical")
+    rows = [
+        (
+            f"{delay}, {name}",
+            row["tokens_per_second"],
+            row["mean_generated_length"],
+            row["wait_ms_a_step"],
+            row["foreseen"],
+            row["waited"],
+            row["counters"].get("late", 0),
+            row["counters"].get("missed", 0),
+            f"{row['identical']} of {row['prompts']}",
+        )
+        for delay, ways in results.items()
+        for name, row in ways.items()
+    ]
+    return [format_table(headers, rows), *NOTES]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, write; returns the exit code."""
+    args = _parser().parse_args(arguments)
+    try:
+        if not all(0 <= delay <= 10_000 for delay in args.delays_ms):
+            raise InvalidArgument(f"--delays-ms are {args.delays_ms}; each must be in 0..10000")
+        decoding = DecodingOptions(
+            args.model,
+            tuple(args.prompts),
+            limit=args.limit,
+            max_new_tokens=args.max_new_tokens,
+            temperature=args.temperature,
+            dtype=args.dtype,
+            style="chat",
+        )
+        options = OverlapOptions(args.store, decoding, args.drafter, tuple(args.delays_ms), args.deadline_ms)
+        results = measure_overlap(options, lambda line: print(line, file=sys.stderr))
+        print("\n".join(lines(results)))
+        if args.json is not None:
+            write_report(Report("remote overlap", 0, plain(options), results, NOTES, PACKAGES), args.json)
+    except SuffolkError as error:
+        print(f"remote_overlap: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.remote_overlap",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("store", type=Path, help="folder of a datastore")
+    parser.add_argument("--model", required=True, help="folder or hub name of the target")
+    parser.add_argument("--prompts", type=Path, nargs="+", required=True, help=".jsonl files, or folders of them")
+    parser.add_argument("--limit", type=int, help="prompts of each file")
+    parser.add_argument("--drafter", choices=("datastore", "hybrid"), default="datastore")
+    parser.add_argument("--delays-ms", type=float, nargs="+", default=[0.0, 5.0, 20.0], help="default: 0 5 20")
+    parser.add_argument("--deadline-ms", type=float, default=100.0, help="of a call (default: %(default)s)")
+    parser.add_argument("--max-new-tokens", type=int, default=128)
+    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--json", type=Path, help="file for all numbers")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

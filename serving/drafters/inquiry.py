@@ -1,0 +1,107 @@
+"""One question at a time to a retriever that need not be waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, wait
+from typing import Protocol, runtime_checkable
+
+from datastore.draft_tree import DraftTree
+from datastore.retriever import Retriever
+from serving.draft_service.limits import MAX_DEPTH
+from serving.drafters.retrieved import Ids
+from serving.drafters.limits import Limits
+from serving.drafters.next_draft import subtree
+
+
+@runtime_checkable
+class LaterRetriever(Retriever, Protocol):
+    """A retriever that can be asked without waiting for it.
+
+    Attributes:
+        deadline: seconds after which a call has failed.
+        answering: whether the last call that ended was answered.
+    """
+
+    deadline: float
+
+    @property
+    def answering(self) -> bool: ...
+
+    def draft_batch_later(
+        self,
+        contexts: Sequence[Ids],
+        max_match: int = 16,
+        min_match: int = 1,
+        max_depth: int = 10,
+        max_nodes: int | Sequence[int] = 64,
+    ) -> Future[list[DraftTree]]:
+        """As ``draft_batch``, but never waits: the answer, or its error, comes by the deadline."""
+        ...
+
+
+class Inquiry:
+    """At most one call on its way, and what the last one brought. Not thread-safe.
+
+    A call that is dropped is left to its deadline, and no other is made before: so a service that stalls is noticed by whoever
+    counts its failures, and gets no second question while it is busy with the first.
+    """
+
+    def __init__(self, retriever: LaterRetriever, limits: Limits) -> None:
+        self._retriever = retriever
+        self._limits = limits
+        self._call: Future[list[DraftTree]] | None = None
+        self._asked: list[bytes] | None = None
+        self._trees: dict[bytes, DraftTree] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is on its way, dropped or not."""
+        return self._call is not None and not self._call.done()
+
+    @property
+    def dropped(self) -> bool:
+        """Whether a dropped one is."""
+        return self.busy and self._asked is None
+
+    def ask(self, contexts: Sequence[Ids], max_nodes: int, ahead: int = 0) -> None:
+        """Send ``contexts``; ``ahead``: how many tokens of each are still to come, by which a match may grow.
+
+        Raises SuffolkError if that cannot be done.
+        """
+        limits = self._limits
+        self._call = self._retriever.draft_batch_later(
+            contexts,
+            limits.max_match - ahead,
+            max(1, limits.min_match - ahead),
+            min(limits.max_depth + ahead, MAX_DEPTH),
+            max_nodes,
+        )
+        self._asked = [context.tobytes() for context in contexts]
+
+    def take(self, seconds: float = 0.0) -> None:
+        """Take over the answer, if it comes within ``seconds`` and was not dropped. Raises SuffolkError if its call failed."""
+        if self._call is None or not wait((self._call,), 0.0 if self._asked is None else seconds).done:
+            return
+        call, self._call = self._call, None
+        if self._asked is not None:
+            self._trees.update(zip(self._asked, call.result(), strict=True))
+
+    def drop(self) -> bool:
+        """Want no more what is on its way: whether something was."""
+        late = self.busy and not self.dropped
+        if late:
+            self._asked = None
+        return late
+
+    def forget(self) -> None:
+        """Forget what came."""
+        self._trees.clear()
+
+    def found(self, ending: Ids, max_nodes: int) -> DraftTree:
+        """The tree behind ``ending``, from an answer for it, or for all but its last token; empty where there is none."""
+        tree = self._trees.get(ending.tobytes())
+        if tree is not None:
+            return tree.head(max_nodes)
+        before = self._trees.get(ending[:-1].tobytes())
+        return DraftTree.empty() if before is None else subtree(before, int(ending[-1]), max_nodes)

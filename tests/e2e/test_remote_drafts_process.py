@@ -1,0 +1,120 @@
+"""A datastore's server that stalls, is killed and comes back while a text is generated from its drafts."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from serving.decoding.request import Request, Step
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.target import Target
+from serving.draft_service.client import RemoteDatastore, connect
+from serving.drafters.datastore import DatastoreDrafter
+from tests.drafters import alone, eager_loop
+from tests.processes import WAIT, Running, running
+from tests.stores import make_store
+from tests.tiny_models import VOCAB, tiny_model
+from tests.waiting import HANG, until
+
+PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
+SETTINGS = SamplingSettings(max_new_tokens=200)
+DEADLINE = 0.1
+
+
+class Generating:
+    """Generates the same text over and over with drafts of ``remote``, and compares every token with plain decoding's."""
+
+    def __init__(self, target: Target, expected: list[int], remote: RemoteDatastore) -> None:
+        self.target, self.expected, self.remote = target, expected, remote
+        self.drafter = DatastoreDrafter(remote, VOCAB)
+        self.loop = eager_loop(target, {"datastore": self.drafter})
+        self.longest = 0.0
+
+    def step(self) -> bool:
+        """One step; whether a draft was accepted in it."""
+        if not self.loop.running:
+            self.loop.join(Request(1, self.target, PROMPT, SETTINGS, "datastore"))
+        waited = self.loop.stats.seconds["wait"]
+        ((request, answer),) = self.loop.step()
+        self.longest = max(self.longest, self.loop.stats.seconds["wait"] - waited)
+        assert isinstance(answer, Step)
+        assert request.generated == self.expected[: len(request.generated)]
+        return len(answer.tokens) > 1
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        until(lambda: bool(self.step() and False) or condition())
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    return Target.wrap(tiny_model())
+
+
+@pytest.fixture(scope="module")
+def expected(target: Target) -> list[int]:
+    return alone(target, PROMPT, SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def store(expected: list[int], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("stores") / "answers"
+    make_store(path, [[[*PROMPT, *expected]]], vocab_size=VOCAB).close()
+    return path
+
+
+def serve(store: Path, endpoint: str = "127.0.0.1:0") -> tuple[str, ...]:
+    return ("serve", str(store), "--listen", endpoint, "--http", "off")
+
+
+@pytest.fixture
+def server(store: Path) -> Iterator[Running]:
+    with running(*serve(store)) as server:
+        yield server
+
+
+@pytest.fixture
+def generating(target: Target, expected: list[int], server: Running) -> Iterator[Generating]:
+    remote = connect(f"grpc://{server.endpoint()}", HANG)
+    made = Generating(target, expected, remote)
+    made.until(made.step)  # the first call, which connects, may be slow
+    remote.deadline = DEADLINE
+    yield made
+    remote.close()
+
+
+def test_a_server_that_stalls_costs_a_few_deadlines_and_is_used_again(generating: Generating, server: Running) -> None:
+    generating.until(lambda: generating.drafter.stats()["foreseen"] > 0)
+    server.process.send_signal(signal.SIGSTOP)
+    generating.until(generating.remote.breaker.is_open)
+    before = generating.drafter.stats()
+    for _ in range(300):
+        generating.step()
+    after = generating.drafter.stats()
+    assert after["waited"] == before["waited"], "nobody waits for a service that does not answer"
+    assert after["missed"] > before["missed"]
+    server.process.send_signal(signal.SIGCONT)
+    begin = time.monotonic()
+    until(generating.step)
+    print(f"used again after {time.monotonic() - begin:.2f} s; longest wait {generating.longest:.3f} s")
+
+
+def test_a_server_that_is_killed_and_started_again_is_used_again(
+    generating: Generating, server: Running, store: Path
+) -> None:
+    until(generating.step)
+    server.process.kill()
+    server.process.wait(WAIT)
+    generating.until(generating.remote.breaker.is_open)
+    before = generating.drafter.stats()
+    for _ in range(300):
+        generating.step()
+    assert generating.drafter.stats()["waited"] == before["waited"]
+    assert generating.drafter.stats()["missed Unavailable"] > 0
+    with running(*serve(store, server.endpoint())):
+        begin = time.monotonic()
+        until(generating.step)
+        print(f"used again after {time.monotonic() - begin:.2f} s; longest wait {generating.longest:.3f} s")
