@@ -19,7 +19,7 @@ from benchmarks.one_tree_run import run_one_tree
 from benchmarks.one_tree_summary import summarize
 from benchmarks.plot import require_plots, write_plot
 from benchmarks.prompts import read_excluded
-from benchmarks.report import Report, plain, write_report
+from benchmarks.report import Report, write_report
 from datastore.errors import SuffolkError
 from suffolk.commands.model_options import add_model_drafters, read_model_sources
 
