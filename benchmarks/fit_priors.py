@@ -1,8 +1,8 @@
 """Fits what sources of text believe before they have learned: the five numbers of ``Prior``, from recorded answers.
 
 Prompt lookup and a datastore draft along the answers in one tree. Of each node whose parent the text took, its features and whether
-the text took it are evidence. Half of the answers fit, the other half judge; the numbers printed are those of all. Record answers to
-tuning prompts (benchmarks.tuning_prompts, benchmarks.recorded_answers), never to those that something is measured with."""
+the text took it are evidence. Half of the answers fit, the other half judge; the numbers printed are those of all. Record answers
+to tuning prompts (benchmarks.tuning_prompts, benchmarks.recorded_answers), never to those that something is measured with."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from benchmarks.provenance import commit
 from benchmarks.table import format_table
 from datastore.datastore import open_datastore
 from datastore.errors import InvalidArgument, SuffolkError
-from serving.drafters.calibrator import Prior
+from serving.drafters.calibration.calibrator import Prior
 from serving.drafters.datastore import PRIOR as DATASTORE_PRIOR
 from serving.drafters.datastore import DatastoreDrafter
+from serving.drafters.hybrid import ScoringDrafter
 from serving.drafters.prompt_lookup import PRIOR as PROMPT_PRIOR
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.replay.read import read_recordings
@@ -75,8 +76,8 @@ def fit_source(shipped: Prior, parts: Sequence[Evidence], groups: Sequence[str],
     return found | {"prior": {term: getattr(everything, term) for term in TERMS}}
 
 
-def main() -> int:
-    args = _parser().parse_args()
+def main(arguments: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(arguments)
     try:
         return _run(args)
     except SuffolkError as error:
@@ -90,7 +91,10 @@ def _run(args: argparse.Namespace) -> int:
         raise InvalidArgument("fewer than two answers of two tokens or more; record more")
     with open_datastore(args.datastore) as store:
         vocab_size = recordings[0].vocab_size
-        sources = [PromptLookupDrafter(vocab_size, LIMITS), DatastoreDrafter(store, vocab_size, LIMITS)]
+        sources: list[ScoringDrafter] = [
+            PromptLookupDrafter(vocab_size, LIMITS),
+            DatastoreDrafter(store, vocab_size, LIMITS),
+        ]
         evidence = gather(recordings, sources, args.nodes)
     groups = [f"{each.group}, temperature {each.settings.temperature:g}" for each in recordings]
     results = {name: fit_source(SHIPPED[name], parts, groups, args.ridge) for name, parts in evidence.items()}

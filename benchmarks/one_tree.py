@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.compared_drafters import HYBRID, singles
@@ -28,8 +29,8 @@ EPILOG = """examples:
   python -m benchmarks.one_tree --model MODEL --datastore STORE --prompts prompts/ --useless --unrelated OTHER --output results/"""
 
 
-def main() -> int:
-    args = _parser().parse_args()
+def main(arguments: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(arguments)
     try:
         require_plots()
         return _run(read_options(args))

@@ -99,8 +99,8 @@ def summary(found: Sequence[Overlap], marked: Sequence[Overlap]) -> list[list[ob
     return rows
 
 
-def main() -> int:
-    args = _parser().parse_args()
+def main(arguments: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(arguments)
     try:
         return _run(args)
     except SuffolkError as error:

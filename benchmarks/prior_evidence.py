@@ -1,4 +1,4 @@
-"""What recorded answers say about the nodes that a source of text found: the features of its prior, and whether the text took them."""
+"""What recorded answers say about nodes that a source of text found: the features of its prior, and whether the text took them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import DraftRequest
-from serving.drafters.behind import NO_TOKENS, Behind, Ids
-from serving.drafters.calibrator import Prior
+from serving.drafters.calibration.calibrator import Prior
 from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
+from serving.drafters.retrieved import NO_TOKENS, Behind, Ids
 from serving.replay.recording import Recording
 from serving.replay.replayer import Replayer
 
@@ -34,7 +34,7 @@ class Evidence:
 
     def log_odds(self, prior: Prior) -> Floats:
         """float64[n], what ``prior`` says of each node."""
-        return self.features @ np.array([getattr(prior, term) for term in TERMS])
+        return np.asarray(self.features @ np.array([getattr(prior, term) for term in TERMS]), np.float64)
 
 
 def evidence_of(tree: DraftTree, tokens: Ids) -> Evidence:
@@ -43,13 +43,12 @@ def evidence_of(tree: DraftTree, tokens: Ids) -> Evidence:
     parent, places, taken = -1, list[npt.NDArray[np.intp]](), list[npt.NDArray[np.bool_]]()
     for token in tokens.tolist():
         children = np.flatnonzero(tree.parents == parent)
-        hits = tree.tokens[children] == token
-        hits[int(np.argmax(hits)) + 1 :] &= not hits.any()  # of equal siblings the first
+        first = np.flatnonzero(tree.tokens[children] == token)[:1]  # of equal siblings the first
         places.append(children)
-        taken.append(hits)
-        if not hits.any():
+        taken.append(np.isin(np.arange(len(children)), first))
+        if not len(first):
             break
-        parent = int(children[np.argmax(hits)])
+        parent = int(children[first[0]])
     chosen = np.concatenate([*places, np.empty(0, np.intp)]).astype(np.intp)
     return Evidence(features[chosen], np.concatenate([*taken, np.empty(0, np.bool_)]))
 
@@ -75,7 +74,7 @@ def features_of(tree: DraftTree) -> Floats:
 
 def gather(recordings: Sequence[Recording], sources: Sequence[ScoringDrafter], nodes: int) -> dict[str, list[Evidence]]:
     """Source -> evidence of each recording, the ``sources`` drafting together for trees of ``nodes``, all of which are verified."""
-    watched = [_Watched(source) for source in sources]
+    watched = [_Watched(source, source.name) for source in sources]
     replayer = Replayer(HybridDrafter(watched), nodes)
     found: dict[str, list[Evidence]] = {each.name: [] for each in watched}
     for recording in recordings:
@@ -98,12 +97,9 @@ class _Watched:
     """A source that drafts as ever, and keeps what the text said about what it found."""
 
     source: ScoringDrafter
+    name: str
     drafts: dict[int, list[Behind]] = field(default_factory=dict)
     evidence: list[Evidence] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        return self.source.name
 
     def take(self) -> Evidence:
         found, self.evidence = join(self.evidence), []

@@ -69,8 +69,8 @@ def _key(prompt: Prompt, ids: Sequence[int]) -> tuple[str, tuple[int, ...]]:
     return prompt.group, tuple(ids)
 
 
-def main() -> int:
-    args = _parser().parse_args()
+def main(arguments: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(arguments)
     options = DecodingOptions(
         args.model, tuple(args.prompts), style=args.style, max_new_tokens=args.max_new_tokens, dtype=args.dtype
     )
