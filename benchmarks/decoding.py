@@ -67,7 +67,7 @@ def measure_target(
         Engine(target, drafters, costs, slots=1, capacity=capacity, queue=0) as engine,
     ):
         warm_up = SamplingSettings(max_new_tokens=WARM_UP_TOKENS)
-        _run(engine, PLAIN, encoded[0][1], warm_up, 1)
+        run_way(engine, PLAIN, encoded[0][1], warm_up, 1)
         if rival is not None:
             rival.run(rival.ways[0], encoded[0][1], warm_up)
         runs: list[dict[str, Any]] = []
@@ -78,12 +78,12 @@ def measure_target(
             outcomes = {
                 name: rival.run(name, ids, settings)
                 if rival is not None and name in rival.ways
-                else _run(
+                else run_way(
                     engine, name, ids, settings, options.max_nodes, None if name == CONTROL else first, prompt.group
                 )
                 for name in names
             }
-            done = _compare(target, prompt, ids, settings, outcomes)
+            done = compare(target, prompt, ids, settings, outcomes)
             runs += [{"round": turn + 1, **run} for run in done]
             rates = ", ".join(f"{run['drafter']} {run['tokens_per_second']:.1f}" for run in done)
             report(f"{number + 1} of {len(turns)} {prompt.group} {prompt.name}: tokens/s {rates}")
@@ -97,7 +97,7 @@ def measure_target(
     }
 
 
-def _run(
+def run_way(
     engine: Engine,
     way: str,
     ids: list[int],
@@ -114,7 +114,7 @@ def _run(
     return generation.tokens, generation.stats.to_dict()
 
 
-def _compare(
+def compare(
     target: Target,
     prompt: Prompt,
     ids: list[int],

@@ -25,6 +25,10 @@ class DelayedRetriever:
         self._inner = inner
         self._seconds = seconds
 
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
     def lookup(self, ids: Tokens, max_match: int = 16, min_match: int = 1) -> Match:
         return self._inner.lookup(ids, max_match, min_match)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,25 @@ def load_prompts(paths: Sequence[Path], style: str, limit: int | None, seed: int
     if not prompts:
         raise InvalidArgument(f"no prompts in {', '.join(map(str, paths))}; give .jsonl files with one object a line")
     return prompts
+
+
+def read_rows(paths: Sequence[Path]) -> Iterator[tuple[Path, int, dict[str, Any]]]:
+    """File, line number and content of every row of files, and of all .jsonl files of folders. Raises as ``load_prompts``."""
+    for path in _files(paths):
+        for number, row in _rows(path):
+            yield path, number, row
+
+
+def read_excluded(path: Path) -> frozenset[str]:
+    """The prompts' names in a file that has one a line, as 'python -m benchmarks.overlap --drop' writes it.
+
+    Raises:
+        NotFound: it cannot be read.
+    """
+    try:
+        return frozenset(path.read_text(encoding="utf-8").split("\n")) - {""}
+    except OSError as error:
+        raise NotFound(f"exclusions {path}: {error.strerror}; name a file with a prompt's id a line") from error
 
 
 def encode_prompt(prompt: Prompt, tokenizer: Any, model: str) -> list[int]:

@@ -15,11 +15,11 @@ from datastore.errors import Unavailable
 from datastore.retriever import MAX_NODES
 from serving.decoding.drafter import DraftRequest
 from serving.draft_service.limits import MAX_BATCH, MAX_BATCH_NODES
-from serving.drafters.retrieved import Ids
 from serving.drafters.inquiry import Inquiry, LaterRetriever
 from serving.drafters.limits import Limits
 from serving.drafters.next_draft import likely_ends
 from serving.drafters.reach import reach
+from serving.drafters.retrieved import Ids
 from serving.drafters.worth import Worth
 
 _BREADTH = 8
@@ -47,7 +47,9 @@ class Ahead:
             ``late``: answers that were not there in time.
     """
 
-    def __init__(self, retriever: LaterRetriever, limits: Limits, promise: Callable[[DraftRequest, DraftTree], float]) -> None:
+    def __init__(
+        self, retriever: LaterRetriever, limits: Limits, promise: Callable[[DraftRequest, DraftTree], float]
+    ) -> None:
         """``promise``: how many tokens a tree of the retriever should bring a request."""
         self._retriever = retriever
         self._limits = limits
@@ -129,7 +131,9 @@ class Ahead:
         self.late += self._inquiry.drop()
         return self._found(requests, contexts)
 
-    def _send(self, requests: Sequence[DraftRequest], contexts: Sequence[Ids], breadth: int = 1, ahead: int = 0) -> None:
+    def _send(
+        self, requests: Sequence[DraftRequest], contexts: Sequence[Ids], breadth: int = 1, ahead: int = 0
+    ) -> None:
         """Ask for the trees behind ``contexts``, as many as one call can have."""
         different = list({context.tobytes(): context for context in contexts}.values())[:MAX_BATCH]
         if different:
@@ -137,9 +141,7 @@ class Ahead:
             nodes = min(breadth * max(request.max_nodes for request in requests), most)
             self._inquiry.ask(different, nodes, ahead)
 
-    def _found(
-        self, requests: Sequence[DraftRequest], contexts: Sequence[Sequence[Ids]]
-    ) -> list[list[DraftTree]]:
+    def _found(self, requests: Sequence[DraftRequest], contexts: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         return [
             [self._inquiry.found(context, request.max_nodes) for context in each]
             for request, each in zip(requests, contexts, strict=True)
@@ -155,8 +157,11 @@ class Ahead:
                 raise Unavailable("the last call to the datastore failed; it is not waited for until one is answered")
             return {}
         promised = {place: max(self._promise(requests[place], tree) for tree in found[place]) for place in places}
-        pays = self._worth.pays
-        return {place: promise for place, promise in promised.items() if pays(promise, requests[place].token_seconds)}
+        return {
+            place: promise
+            for place, promise in promised.items()
+            if self._worth.judge(promise, requests[place].token_seconds).pays
+        }
 
     def _patience(self, requests: Sequence[DraftRequest], promised: Iterable[float]) -> float:
         """Seconds that waiting for ``requests`` should be worth; the deadline where that is not known, or is tried again."""

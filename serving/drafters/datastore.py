@@ -118,7 +118,9 @@ class DatastoreDrafter:
         """The trees of each request's contexts; empty ones if they cannot be had. ``again``: of more than the text's endings."""
         self._lost = True
         try:
-            trees = self._call(requests, contexts) if self._ahead is None else self._ahead.draft(requests, contexts, again)
+            trees = (
+                self._call(requests, contexts) if self._ahead is None else self._ahead.draft(requests, contexts, again)
+            )
         except SuffolkError as error:
             self._miss(type(error).__name__, str(error))
             return [[DraftTree.empty()] * len(each) for each in contexts]

@@ -9,9 +9,9 @@ from typing import Protocol, runtime_checkable
 from datastore.draft_tree import DraftTree
 from datastore.retriever import Retriever
 from serving.draft_service.limits import MAX_DEPTH
-from serving.drafters.retrieved import Ids
 from serving.drafters.limits import Limits
 from serving.drafters.next_draft import subtree
+from serving.drafters.retrieved import Ids
 
 
 @runtime_checkable

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from datastore.draft_tree import DraftTree
-from serving.drafters.retrieved import Ids
 from serving.drafters.grafts import path_to
+from serving.drafters.retrieved import Ids
 
 _MOST = 6
 """Places where a step may end that are told; the likeliest."""

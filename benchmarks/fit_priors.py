@@ -1,0 +1,144 @@
+"""Fits what sources of text believe before they have learned: the five numbers of ``Prior``, from recorded answers.
+
+Prompt lookup and a datastore draft along the answers in one tree. Of each node whose parent the text took, its features and whether
+the text took it are evidence. Half of the answers fit, the other half judge; the numbers printed are those of all. Record answers
+to tuning prompts (benchmarks.tuning_prompts, benchmarks.recorded_answers), never to those that something is measured with."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.compared_drafters import LIMITS
+from benchmarks.logistic_fit import calibration_error, fit_logistic, log_loss, probabilities
+from benchmarks.machine import describe_machine
+from benchmarks.prior_evidence import TERMS, Evidence, gather, join
+from benchmarks.provenance import commit
+from benchmarks.table import format_table
+from datastore.datastore import open_datastore
+from datastore.errors import InvalidArgument, SuffolkError
+from serving.drafters.calibration.calibrator import Prior
+from serving.drafters.datastore import PRIOR as DATASTORE_PRIOR
+from serving.drafters.datastore import DatastoreDrafter
+from serving.drafters.hybrid import ScoringDrafter
+from serving.drafters.prompt_lookup import PRIOR as PROMPT_PRIOR
+from serving.drafters.prompt_lookup import PromptLookupDrafter
+from serving.replay.read import read_recordings
+
+SHIPPED = {"prompt-lookup": PROMPT_PRIOR, "datastore": DATASTORE_PRIOR}
+RIDGE = 1.0
+
+
+def fit_prior(evidence: Evidence, ridge: float = RIDGE) -> Prior:
+    """The prior under which ``evidence`` is likeliest."""
+    if not len(evidence.taken):
+        raise InvalidArgument("the recordings hold no evidence: no drafts were found; give more answers")
+    return Prior(*fit_logistic(evidence.features, evidence.taken, ridge).tolist())
+
+
+def judge(prior: Prior, evidence: Evidence) -> dict[str, float]:
+    """How well ``prior`` tells what came: calibration error, and loss in nats a node."""
+    chances = probabilities(evidence.log_odds(prior))
+    return {
+        "calibration_error": calibration_error(chances, evidence.taken),
+        "log_loss": log_loss(chances, evidence.taken),
+    }
+
+
+def fit_source(shipped: Prior, parts: Sequence[Evidence], groups: Sequence[str], ridge: float) -> dict[str, Any]:
+    """The shipped and the fitted prior, each judged by the answers that did not fit it, all together and by group."""
+    halves = [join([part for number, part in enumerate(parts) if number % 2 == half]) for half in (0, 1)]
+    priors = [fit_prior(half, ridge) for half in halves]
+    everything = fit_prior(join(parts), ridge)
+    found: dict[str, Any] = {"nodes": sum(map(len, (half.taken for half in halves)))}
+    for name in ("all", *dict.fromkeys(groups)):
+        chosen = [
+            join([part for number, part in enumerate(parts) if number % 2 == half and name in ("all", groups[number])])
+            for half in (0, 1)
+        ]
+        tested = join(chosen)
+        if len(tested.taken):
+            fitted = np.concatenate([probabilities(chosen[half].log_odds(priors[1 - half])) for half in (0, 1)])
+            found[name] = {
+                "nodes": len(tested.taken),
+                "before": judge(shipped, tested),
+                "after": {
+                    "calibration_error": calibration_error(fitted, tested.taken),
+                    "log_loss": log_loss(fitted, tested.taken),
+                },
+            }
+    return found | {"prior": {term: getattr(everything, term) for term in TERMS}}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(arguments)
+    try:
+        return _run(args)
+    except SuffolkError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _run(args: argparse.Namespace) -> int:
+    recordings = [each for each in read_recordings(args.recording) if len(each.generated) > 1]
+    if len(recordings) < 2:
+        raise InvalidArgument("fewer than two answers of two tokens or more; record more")
+    with open_datastore(args.datastore) as store:
+        vocab_size = recordings[0].vocab_size
+        sources: list[ScoringDrafter] = [
+            PromptLookupDrafter(vocab_size, LIMITS),
+            DatastoreDrafter(store, vocab_size, LIMITS),
+        ]
+        evidence = gather(recordings, sources, args.nodes)
+    groups = [f"{each.group}, temperature {each.settings.temperature:g}" for each in recordings]
+    results = {name: fit_source(SHIPPED[name], parts, groups, args.ridge) for name, parts in evidence.items()}
+    for name, found in results.items():
+        numbers = ", ".join(f"{term}={value:.3g}" for term, value in found["prior"].items())
+        print(f"{name}: Prior({numbers})  # of {found['nodes']:,} nodes of {len(recordings)} answers")
+    headers = ["source, answers", "nodes", "error before", "after", "loss before", "after"]
+    print(format_table(headers, [row for name, found in results.items() for row in _rows(name, found)]))
+    print(
+        "error: calibration error; loss: nats a node; before: the shipped prior; after: fitted to the other half of the answers"
+    )
+    if args.json:
+        facts = {"command": sys.argv, "commit": commit(), "machine": describe_machine(), "answers": len(recordings)}
+        args.json.write_text(json.dumps(facts | {"sources": results}, indent=1) + "\n")
+    return 0
+
+
+def _rows(name: str, found: dict[str, Any]) -> list[list[object]]:
+    return [
+        [
+            f"{name}: {group}",
+            each["nodes"],
+            *(each[when][field] for field in each["before"] for when in ("before", "after")),
+        ]
+        for group, each in found.items()
+        if group not in ("nodes", "prior")
+    ]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.fit_priors",
+        description=__doc__,
+        epilog="example:\n  python -m benchmarks.fit_priors --recording tuning.jsonl --datastore STORE",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--recording", required=True, nargs="+", type=Path, metavar="FILE", help="recorded answers")
+    add("--datastore", required=True, metavar="STORE", help="folder of a datastore")
+    add("--nodes", type=int, default=64, metavar="N", help="of the largest tree (default: %(default)s)")
+    add("--ridge", type=float, default=RIDGE, metavar="R", help="precision of the weights at 0 (default: %(default)s)")
+    add("--json", type=Path, metavar="FILE", help="write all numbers there")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

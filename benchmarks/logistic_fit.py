@@ -1,0 +1,51 @@
+"""Logistic regression by Newton's method, and how far probabilities are from what came."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+BINS = 10
+_STEPS, _TOLERANCE = 50, 1e-9
+
+
+def fit_logistic(features: Floats, taken: npt.NDArray[np.bool_], ridge: float) -> Floats:
+    """float64[k], the weights of ``features`` (float64[n, k]) under which ``taken`` (bool[n]) is likeliest.
+
+    ``ridge``: as if each weight but the first had been seen at 0 with this precision; above 0, so that there is one answer.
+    """
+    penalty = np.full(features.shape[1], ridge)
+    penalty[0] = min(ridge, 1e-6)
+    weights = np.zeros(features.shape[1])
+    for _ in range(_STEPS):
+        chances = probabilities(features @ weights)
+        gradient = features.T @ (taken - chances) - penalty * weights
+        hessian = (features * (chances * (1 - chances))[:, None]).T @ features + np.diag(penalty)
+        step = np.linalg.solve(hessian, gradient)
+        step *= min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-12))  # far from the top a whole step may overshoot
+        weights += step
+        if float(np.abs(step).max()) < _TOLERANCE:
+            break
+    return weights
+
+
+def probabilities(log_odds: Floats) -> Floats:
+    """float64[n]."""
+    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(log_odds, -40, 40))), np.float64)
+
+
+def calibration_error(chances: Floats, taken: npt.NDArray[np.bool_]) -> float:
+    """The mean distance between what is promised and what comes, of ``BINS`` bins of equal width, by how many are in each."""
+    if not len(chances):
+        return 0.0
+    bins = np.minimum((chances * BINS).astype(int), BINS - 1)
+    promised, came = (np.bincount(bins, values, BINS) for values in (chances, taken.astype(float)))
+    return float(np.abs(promised - came).sum() / len(chances))
+
+
+def log_loss(chances: Floats, taken: npt.NDArray[np.bool_]) -> float:
+    """The mean of -log of the probability of what came, in nats."""
+    if not len(chances):
+        return 0.0
+    return float(-np.log(np.clip(np.where(taken, chances, 1 - chances), 1e-12, 1)).mean())

@@ -1,0 +1,72 @@
+"""What the comparison of one tree with single sources and switching rules is asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.compared_drafters import compared_names, useless_names
+from benchmarks.decoding_options import DecodingOptions
+from benchmarks.report import plain
+from datastore.errors import InvalidArgument
+from datastore.retriever import MAX_NODES
+from serving.transport.limits import check_range
+
+PARTS = ("nodes", "planned", "service")
+
+
+@dataclass(frozen=True, slots=True)
+class OneTreeOptions:
+    """Settings of ``python -m benchmarks.one_tree``. Checked when made.
+
+    Attributes:
+        decoding: model, prompts, sources and lengths; its drafters are not looked at.
+        output: folder of what is recorded, measured and reported.
+        temperatures: at which all is run; 0 for greedy.
+        nodes: of the largest tree, for M at equal numbers of nodes.
+        parts: nodes (M at equal numbers of nodes), planned (what the planner gains, by the costs of passes, along recorded answers)
+            and service (tokens/s by the clock).
+        drafters: names of ``compared_drafters``; empty for all that can run.
+        useless: whether one tree is compared with itself with useless sources instead.
+        unrelated: with ``useless``: a datastore that has nothing to do with the prompts; None for none.
+        excluded: names of prompts that are left out.
+    """
+
+    decoding: DecodingOptions
+    output: Path
+    temperatures: tuple[float, ...] = (0.0,)
+    nodes: tuple[int, ...] = (8, 16, 64)
+    parts: tuple[str, ...] = PARTS
+    drafters: tuple[str, ...] = ()
+    useless: bool = False
+    unrelated: str | None = None
+    excluded: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        for nodes in self.nodes:
+            check_range("--nodes", nodes, 1, MAX_NODES)
+        for name in ("temperatures", "nodes", "parts", "drafters"):
+            values = getattr(self, name)
+            if len(set(values)) != len(values):
+                raise InvalidArgument(f"--{name}: {', '.join(map(str, values))}: one is named twice")
+        if not self.temperatures or not self.parts or not set(self.parts) <= set(PARTS):
+            raise InvalidArgument(f"--parts and --temperature need one value or more; parts are {', '.join(PARTS)}")
+        if self.unrelated is not None and not self.useless:
+            raise InvalidArgument("--unrelated is for --useless; leave it out, or add --useless")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The drafters that run."""
+        if self.drafters:
+            return self.drafters
+        if self.useless:
+            return tuple(useless_names(self.unrelated is not None))
+        return tuple(compared_names(self.decoding.models.kinds(), self.decoding.datastore is not None))
+
+    def settings(self) -> dict[str, Any]:
+        """What rows depend on besides what they name, as plain values: two runs with equal ones may be joined."""
+        found = plain(self) | {"drafters": list(self.names), "excluded": sorted(self.excluded)}
+        return {
+            name: value for name, value in found.items() if name not in ("output", "parts", "temperatures", "nodes")
+        }

@@ -1,0 +1,138 @@
+"""What recorded answers say about nodes that a source of text found: the features of its prior, and whether the text took them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.draft_tree import DraftTree
+from serving.decoding.drafter import DraftRequest
+from serving.drafters.calibration.calibrator import Prior
+from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
+from serving.drafters.retrieved import NO_TOKENS, Behind, Ids
+from serving.replay.recording import Recording
+from serving.replay.replayer import Replayer
+
+Floats = npt.NDArray[np.float64]
+TERMS = ("constant", "match", "share", "count", "depth")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Nodes whose parent's path the text took.
+
+    Attributes:
+        features: float64[n, 5], what each number of a prior is multiplied with, in the order of ``TERMS``.
+        taken: bool[n], whether the text took the node.
+    """
+
+    features: Floats
+    taken: npt.NDArray[np.bool_]
+
+    def log_odds(self, prior: Prior) -> Floats:
+        """float64[n], what ``prior`` says of each node."""
+        return np.asarray(self.features @ np.array([getattr(prior, term) for term in TERMS]), np.float64)
+
+
+def evidence_of(tree: DraftTree, tokens: Ids) -> Evidence:
+    """Of a tree as its source found it, and the ``tokens`` that followed: as csrc/drafting/calibrator.cc counts them."""
+    features = features_of(tree)
+    parent, places, taken = -1, list[npt.NDArray[np.intp]](), list[npt.NDArray[np.bool_]]()
+    for token in tokens.tolist():
+        children = np.flatnonzero(tree.parents == parent)
+        first = np.flatnonzero(tree.tokens[children] == token)[:1]  # of equal siblings the first
+        places.append(children)
+        taken.append(np.isin(np.arange(len(children)), first))
+        if not len(first):
+            break
+        parent = int(children[first[0]])
+    chosen = np.concatenate([*places, np.empty(0, np.intp)]).astype(np.intp)
+    return Evidence(features[chosen], np.concatenate([*taken, np.empty(0, np.bool_)]))
+
+
+def features_of(tree: DraftTree) -> Floats:
+    """float64[n, 5] of all nodes, in the order of ``TERMS``; csrc/drafting/calibrator.cc, ``before_learning``."""
+    counts = (
+        np.ones(len(tree))
+        if tree.counts is None or not len(tree.counts)
+        else np.maximum(1.0, tree.counts.astype(float))
+    )
+    above = np.append(counts, max(1.0, float(tree.match_count)))[tree.parents]  # -1: the last, which is the match's own
+    taken = np.minimum(counts / above, 1.0) * above
+    columns = (
+        np.ones(len(tree)),
+        np.full(len(tree), np.log(max(1.0, float(tree.match_length)))),
+        np.log((taken + 0.3) / (above - taken + 0.3)),
+        np.log(above),
+        np.log(tree.depths().astype(float)),
+    )
+    return np.stack(columns, axis=1)
+
+
+def gather(recordings: Sequence[Recording], sources: Sequence[ScoringDrafter], nodes: int) -> dict[str, list[Evidence]]:
+    """Source -> evidence of each recording, the ``sources`` drafting together for trees of ``nodes``, all of which are verified."""
+    watched = [_Watched(source, source.name) for source in sources]
+    replayer = Replayer(HybridDrafter(watched), nodes)
+    found: dict[str, list[Evidence]] = {each.name: [] for each in watched}
+    for recording in recordings:
+        replayer.replay(recording)
+        for each in watched:
+            found[each.name].append(each.take())
+    return found
+
+
+def join(parts: Sequence[Evidence]) -> Evidence:
+    """All of them in one."""
+    return Evidence(
+        np.concatenate([np.empty((0, len(TERMS))), *(part.features for part in parts)]),
+        np.concatenate([np.empty(0, np.bool_), *(part.taken for part in parts)]),
+    )
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A source that drafts as ever, and keeps what the text said about what it found."""
+
+    source: ScoringDrafter
+    name: str
+    drafts: dict[int, list[Behind]] = field(default_factory=dict)
+    evidence: list[Evidence] = field(default_factory=list)
+
+    def take(self) -> Evidence:
+        found, self.evidence = join(self.evidence), []
+        return found
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        raise NotImplementedError("hybrid asks for scored trees")
+
+    def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+        found = self.source.scored(requests)
+        for request, trees in zip(requests, found, strict=True):
+            self.drafts[request.request_id] = [Behind(NO_TOKENS, tree) for tree in trees]
+        return found
+
+    def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+        found = self.source.behind(requests, paths)
+        for request, each, trees in zip(requests, paths, found, strict=True):
+            self.drafts[request.request_id] += [Behind(path, tree) for path, tree in zip(each, trees, strict=True)]
+        return found
+
+    def observe(self, request_id: int, tokens: Ids) -> None:
+        for draft in self.drafts.pop(request_id, ()):
+            depth = len(draft.path)
+            if len(tokens) > depth and np.array_equal(tokens[:depth], draft.path):
+                self.evidence.append(evidence_of(draft.tree, tokens[depth:]))
+        self.source.observe(request_id, tokens)
+
+    def release(self, request_id: int) -> None:
+        self.drafts.pop(request_id, None)
+        self.source.release(request_id)
+
+    def stats(self) -> dict[str, float]:
+        return self.source.stats()
+
+    def close(self) -> None:
+        self.source.close()

@@ -1,0 +1,112 @@
+"""A model's own plain answers to prompts, on file: what is there is not asked for again.
+
+python -m benchmarks.recorded_answers --model MODEL --prompts tuning/ --output tuning.jsonl --temperature 0 0.7"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.decoding_options import DecodingOptions
+from benchmarks.decoding_setup import encode_prompts, load_target
+from benchmarks.prompts import Prompt, load_prompts
+from benchmarks.time_left import say
+from datastore.errors import SuffolkError
+from datastore.tokenizer import fingerprint, load_tokenizer
+from serving.decoding.engine import Engine
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.target import Target
+from serving.replay.read import read_recordings
+from serving.replay.recorder import Recorder
+from serving.replay.recording import Recording
+
+SLOTS = 8
+Encoded = Sequence[tuple[Prompt, list[int]]]
+
+
+def recorded_answers(
+    path: Path, target: Target, model: str, prompts: Encoded, settings: SamplingSettings, report: Callable[[str], None]
+) -> list[Recording]:
+    """A recording for each of ``prompts``, in order; those that ``path`` does not hold yet are added to it.
+
+    Raises as ``read_recordings`` and ``Recorder``.
+    """
+    known = _by_prompt(path, settings)
+    missing = [(prompt, ids) for prompt, ids in prompts if _key(prompt, ids) not in known]
+    if missing:
+        tokenizer = fingerprint(load_tokenizer(model))
+        capacity = max(len(ids) for _, ids in missing) + settings.max_new_tokens + 1
+        with (
+            Recorder(path, target.vocab_size, target.name, tokenizer) as recorder,
+            Engine(target, slots=min(SLOTS, len(missing)), capacity=capacity, queue=len(missing)) as engine,
+        ):
+            running = [(prompt, engine.generate(ids, settings)) for prompt, ids in missing]
+            for number, (prompt, generation) in enumerate(running, 1):
+                for _ in generation:
+                    pass
+                recorder.add(generation, prompt.group)
+                report(f"recorded {number} of {len(missing)}: {prompt.group} {prompt.name}")
+        known = _by_prompt(path, settings)
+    return [known[_key(prompt, ids)] for prompt, ids in prompts]
+
+
+def _by_prompt(path: Path, settings: SamplingSettings) -> dict[tuple[str, tuple[int, ...]], Recording]:
+    """The recordings of ``path`` that were drawn with ``settings``; the model may have had less room."""
+    if not path.exists():
+        return {}
+    return {
+        (each.group, tuple(each.prompt.tolist())): each
+        for each in read_recordings([path])
+        if replace(each.settings, max_new_tokens=settings.max_new_tokens) == settings
+        and each.settings.max_new_tokens <= settings.max_new_tokens
+    }
+
+
+def _key(prompt: Prompt, ids: Sequence[int]) -> tuple[str, tuple[int, ...]]:
+    return prompt.group, tuple(ids)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(arguments)
+    options = DecodingOptions(
+        args.model, tuple(args.prompts), style=args.style, max_new_tokens=args.max_new_tokens, dtype=args.dtype
+    )
+    try:
+        found = load_prompts(args.prompts, args.style, args.limit, args.seed)
+        target = load_target(options)
+        prompts, _ = encode_prompts(target, found, options)
+        for temperature in args.temperature:
+            settings = SamplingSettings(args.max_new_tokens, temperature, seed=args.seed)
+            answers = recorded_answers(args.output, target, args.model, prompts, settings, say)
+            tokens = sum(len(answer.generated) for answer in answers)
+            print(f"{args.output}: {len(answers)} answers, {tokens:,} tokens, temperature {temperature:g}")
+    except SuffolkError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.recorded_answers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
+    add("--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files or folders")
+    add("--output", required=True, type=Path, metavar="FILE", help=".jsonl; answers are added to what is there")
+    add("--style", choices=("chat", "prefill", "both"), default="both", help="for rows with a prefill (default: both)")
+    add("--limit", type=int, metavar="N", help="prompts of each file (default: all)")
+    add("--max-new-tokens", type=int, default=128, metavar="N", help="longest answer (default: %(default)s)")
+    add("--temperature", type=float, nargs="+", default=[0.0], metavar="T", help="0: greedy (default: 0)")
+    add("--dtype", default="auto")
+    add("--seed", type=int, default=0)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

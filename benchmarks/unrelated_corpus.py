@@ -1,0 +1,60 @@
+"""A corpus unlike any prompt: made-up words in made-up sentences, and logs of numbers. Drafts from it should cost next to nothing.
+
+python -m benchmarks.unrelated_corpus --output corpus.jsonl --megabytes 20"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.folder import make_folder, writing
+
+_STARTS = ("b", "dr", "f", "gn", "h", "kl", "m", "pf", "qu", "r", "schw", "t", "v", "xh", "zw")
+_MIDDLES = ("a", "ae", "e", "ie", "o", "oe", "u", "ui", "y")
+_ENDS = ("bus", "ch", "dis", "gk", "lum", "mpf", "nt", "orum", "rx", "ss", "tz", "x")
+_WORDS, _LINES = 20_000, 60
+
+
+def documents(size: int, seed: int) -> Iterator[str]:
+    """Texts of ``size`` characters or a little more in all, of sentences and of logs in turn."""
+    rng = np.random.default_rng(seed)
+    words = np.array([_word(rng) for _ in range(_WORDS)])
+    written = 0
+    while written < size:
+        for make in (_sentences, _log):
+            text = make(rng, words)
+            written += len(text)
+            yield text
+
+
+def _word(rng: np.random.Generator) -> str:
+    return "".join(str(rng.choice(part)) for _ in range(int(rng.integers(1, 3))) for part in (_STARTS, _MIDDLES, _ENDS))
+
+
+def _sentences(rng: np.random.Generator, words: np.ndarray) -> str:
+    lines = (words[rng.zipf(1.3, 12) % _WORDS] for _ in range(_LINES))
+    return "".join(" ".join(line).capitalize() + ".\n" for line in lines)
+
+
+def _log(rng: np.random.Generator, words: np.ndarray) -> str:
+    rows = zip(rng.integers(0, 1 << 62, _LINES), rng.normal(0, 1e3, _LINES), rng.choice(words, _LINES), strict=True)
+    return "".join(f"{number:016x}|{word}|{value:+.7e}\n" for number, value, word in rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.unrelated_corpus", description=__doc__)
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="a .jsonl file")
+    parser.add_argument("--megabytes", type=float, default=20.0, metavar="N", help="of text (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    make_folder(args.output.parent)
+    with writing(args.output), args.output.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps({"text": text}) + "\n" for text in documents(int(args.megabytes * 1e6), args.seed))
+
+
+if __name__ == "__main__":
+    main()

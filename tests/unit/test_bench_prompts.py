@@ -1,0 +1,101 @@
+"""Prompts that numbers are fitted to, and prompts that stand in a datastore."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer
+
+from benchmarks.library_functions import library_functions
+from benchmarks.overlap import WINDOW, flagged, measure_overlap, overlap, summary, texts_of
+from benchmarks.prompts import load_prompts, read_excluded
+from benchmarks.tuning_prompts import tuning_rows, write_rows
+from benchmarks.unrelated_corpus import documents
+from datastore.errors import NotFound
+from tests.stores import make_store
+
+TEXT = list(range(100, 180))
+
+
+def test_a_leak_is_found_whole_and_at_its_place(tmp_path: Path) -> None:
+    with make_store(tmp_path / "store", [[[1, 2, *TEXT, 3]]], vocab_size=999) as store:
+        own = [500, 501, *TEXT[10:40], 502, *TEXT[50:60]]
+        found = overlap(store, own, "x", "set")
+        assert (found.longest, found.at, found.tokens) == (30, 2, len(own))
+        assert (found.windows, found.found) == (len(own) - WINDOW + 1, 30 - WINDOW + 1)
+        assert overlap(store, TEXT).share == 1.0
+        clean = overlap(store, [900] * 40)
+        assert (clean.share, clean.longest) == (0.0, 0)
+        short = overlap(store, [1, 2])
+        assert (short.windows, short.share, short.longest) == (0, 0.0, 2)
+        assert overlap(store, []).longest == 0
+    assert flagged([found, clean], 0.5, 30) == [found]
+    assert flagged([found, clean], 0.2, 99) == [found]
+    assert flagged([found, clean], 0.9, 31) == []
+    [row] = summary([found, found], [found])
+    assert row == ["set, prompt", 2, 2 * found.windows, pytest.approx(found.share), 30, 1]
+
+
+def test_answers_are_texts_of_a_prompt() -> None:
+    row = {"messages": [{"role": "user", "content": "a"}], "prefill": "b", "canonical_solution": "c", "answer": ""}
+    assert texts_of(row) == {"prompt": "a", "prefill": "b", "canonical_solution": "c"}
+    assert texts_of({"text": "t"}) == {"prompt": "t"}
+
+
+def test_rows_are_measured_by_their_ids(tmp_path: Path) -> None:
+    words = {f"w{number}": number for number in range(50)}
+    tokenizer = Tokenizer.from_str(
+        json.dumps(
+            {
+                "version": "1.0",
+                "added_tokens": [],
+                "pre_tokenizer": {"type": "WhitespaceSplit"},
+                "model": {"type": "WordLevel", "vocab": words, "unk_token": "w0"},
+            }
+        )
+    )
+    rows = [{"id": "leak", "set": "s", "prompt": " ".join(f"w{n}" for n in range(20, 40))}, {"text": "w1 w2"}]
+    write_rows(rows, tmp_path / "p.jsonl")
+    with make_store(tmp_path / "store", [[list(range(10, 50))]], vocab_size=50) as store:
+        found = measure_overlap(store, tokenizer, [tmp_path])
+    assert [(each.name, each.group, each.share) for each in found] == [("leak", "s", 1.0), ("p.jsonl:2", "p", 0.0)]
+
+
+def test_exclusions_are_names_a_line(tmp_path: Path) -> None:
+    (tmp_path / "drop.txt").write_text("a/1\nb 2\n")
+    assert read_excluded(tmp_path / "drop.txt") == {"a/1", "b 2"}
+    with pytest.raises(NotFound, match="a prompt's id a line"):
+        read_excluded(tmp_path / "none.txt")
+
+
+def test_tuning_prompts_are_the_same_each_time_and_load_as_prompts(tmp_path: Path) -> None:
+    rows = tuning_rows()
+    assert rows == tuning_rows()
+    assert {name: len(each) for name, each in rows.items()} == {"coding": 76, "chat": 24, "reasoning": 24}
+    names = [row["id"] for each in rows.values() for row in each]
+    assert len(set(names)) == len(names)
+    for name, each in rows.items():
+        write_rows(each, tmp_path / f"{name}.jsonl")
+    prompts = load_prompts([tmp_path], "both", None, 0)
+    assert sum(bool(prompt.text) for prompt in prompts) == 28
+    assert all(prompt.messages for prompt in prompts)
+    assert {prompt.group for prompt in prompts} == {"coding", "coding, chat", "coding, prefill", "chat", "reasoning"}
+
+
+def test_library_functions_have_other_names_and_still_compile() -> None:
+    functions = {f"{each.module}.{each.name}": each for each in library_functions()}
+    assert len(functions) > 120
+    for function in functions.values():
+        compile(function.code, function.name, "exec")
+        compile(function.head, function.name, "exec")
+    heading = functions["textwrap.indent"].head.splitlines()[0]
+    assert heading.startswith("def indent(")
+    assert "predicate" not in heading
+
+
+def test_unrelated_texts_are_as_long_as_asked_and_depend_on_the_seed() -> None:
+    texts = list(documents(20_000, 0))
+    assert 20_000 <= sum(map(len, texts)) < 30_000
+    assert texts == list(documents(20_000, 0)) != list(documents(20_000, 1))
