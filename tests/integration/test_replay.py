@@ -32,7 +32,7 @@ from serving.replay.recorded_states import RecordedStates
 from serving.replay.recorder import Recorder
 from serving.replay.recording import Recording
 from serving.replay.replayer import Replayer
-from tests import eagle_heads, heads
+from tests import eagle_heads, heads, hierarchies
 from tests.brute_force import BruteForceRetriever
 from tests.drafters import Free, alone, eager_loop
 from tests.tiny_models import VOCAB, tiny_model
@@ -124,6 +124,7 @@ MODELS: dict[str, Make] = {
     "early-exit": lambda target: EarlyExitDrafter(shallow(target, 1), BOUNDS, Free()),
     "eagle": lambda target: eagle_heads.drafter_of(eagle_heads.trained_head(3), tree=TREE),
     "redrafter": lambda target: heads.drafter_of(trained_recurrent_head(target), target),
+    "hierarchy": lambda target: hierarchies.hierarchy(4, target, noisy_copy(), 1, CAPACITY),
     "hybrid of text and early exit": lambda target: HybridDrafter(
         [PromptLookupDrafter(VOCAB)], [EarlyExitDrafter(shallow(target, 1), BOUNDS, Free())]
     ),
