@@ -84,6 +84,23 @@ class ModelSources:
         )
         return replace(self, draft_model=None if used else self.draft_model, heads=heads, levels=None)
 
+    def only(self, name: str) -> ModelSources:
+        """What the drafter of that name is made of; everything for "hybrid". Raises as ``kinds``."""
+        if name == "hybrid":
+            return self
+        alone = self.alone()
+        if name == HIERARCHY:
+            used = self.draft_model if alone.draft_model is None else None
+            return replace(
+                self, draft_model=used, exit_layers=None, heads=[each for each in self.heads if each not in alone.heads]
+            )
+        return ModelSources(
+            draft_model=alone.draft_model if name == "draft-model" else None,
+            heads=[folder for folder in alone.heads if kind_of(folder) == name],
+            exit_layers=alone.exit_layers if name == EARLY_EXIT else None,
+            dtype=self.dtype,
+        )
+
 
 def load_models(
     target: Target,

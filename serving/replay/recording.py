@@ -24,7 +24,7 @@ _MOST_IDS = 1 << 31
 _MOST_TOKENS = 1 << 24
 _SETTINGS = tuple(name for name in SamplingSettings.__dataclass_fields__ if name not in ("processors", "token_mask"))
 """Functions cannot be recorded; a drafter does not see them either."""
-_TEXTS = ("model", "group", "drafter", "finish")
+_TEXTS = ("model", "group", "request_class", "drafter", "finish")
 _FIELDS = ("recording", *_TEXTS, "tokenizer", "vocab_size", "max_nodes", "settings", "counts", "prompt", "generated")
 
 
@@ -37,7 +37,7 @@ class Recording:
         settings: how it was drawn, without users' functions; ``max_new_tokens`` is what the model had room for.
         vocab_size: ids that the model has.
         model: its name; ``tokenizer``: the fingerprint of its tokenizer, None if it has none.
-        group: what it is reported under.
+        group: what it is reported under; ``request_class``: what the engine was told of its kind.
         finish: why it ended, one of ``FINISHED``.
         drafter: who drafted, "none" for nobody; ``max_nodes``: its largest tree.
         counts: ``COUNTS``, as measured live.
@@ -50,6 +50,7 @@ class Recording:
     model: str = ""
     tokenizer: str | None = None
     group: str = ""
+    request_class: str = ""
     finish: str = "length"
     drafter: str = "none"
     max_nodes: int = 64
@@ -75,7 +76,8 @@ class Recording:
             vocab_size=vocab_size,
             model=model,
             tokenizer=tokenizer,
-            group=group,
+            group=group or request.request_class,
+            request_class=request.request_class,
             finish=stats.finish,
             drafter=request.drafter or "none",
             max_nodes=request.max_nodes,

@@ -172,6 +172,7 @@ class Replayer:
             token_seconds,
             token_seconds * self._planner.draft_stake(text.account),
             -1 if self._states is None else SLOT,
+            text.recording.request_class,
         )
 
     def _reading_seconds(self) -> float:
@@ -184,9 +185,8 @@ class Replayer:
 def accepted(tree: DraftTree, text: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
     """int64[k], the nodes that a target which says ``text`` accepts, from the top down."""
     depths = np.concatenate([[0], tree.depths()])
-    says = np.append(text.astype(np.int64), _NO_TOKEN)[
-        np.minimum(depths, len(text))
-    ]  # at depth d, wherever a node stands
+    ahead = np.append(text.astype(np.int64), _NO_TOKEN)
+    says = ahead[np.minimum(depths, len(text))]  # the same at all nodes of a depth
     return accept(tree.tokens, tree.parents, says)
 
 

@@ -128,11 +128,11 @@ class Service:
         return self.engine.generate(self._prompt(request), settings, drafter, max_nodes, request.request_class)
 
     def _record(self, generation: Generation, request: decode_pb2.GenerateRequest) -> None:
-        """Keep what was generated, under the kind of its prompt; a file that cannot be written costs the caller nothing."""
+        """Keep what was generated, under its class or the kind of its prompt; where that fails the caller does not notice."""
         if self._recorder is None:
             return
         try:
-            self._recorder.add(generation, request.WhichOneof("prompt") or "")
+            self._recorder.add(generation, request.request_class or request.WhichOneof("prompt") or "")
         except SuffolkError as error:
             self.metrics.unrecorded.inc()
             if not self._warned:

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -305,14 +305,6 @@ def _load(setting: Setting, name: str, capacity: int) -> list[Drafter]:
     """The networks that drafter ``name`` needs, as they are before they have learned anything."""
     if setting.sources is None or setting.target is None or (name not in MODELS and name != "hybrid"):
         return []
-    from serving.drafters.load import kind_of, load_models
+    from serving.drafters.load import load_models
 
-    sources = setting.sources
-    if name != "hybrid":
-        sources = replace(
-            sources,
-            draft_model=sources.draft_model if name == "draft-model" else None,
-            exit_layers=sources.exit_layers if name == "early-exit" else None,
-            heads=[head for head in sources.heads if kind_of(head) == name],
-        )
-    return load_models(setting.target, sources, 1, capacity)
+    return load_models(setting.target, setting.sources.only(name), 1, capacity, setting.stores, setting.limits)

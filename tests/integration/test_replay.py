@@ -32,13 +32,14 @@ from serving.replay.recorded_states import RecordedStates
 from serving.replay.recorder import Recorder
 from serving.replay.recording import Recording
 from serving.replay.replayer import Replayer
-from tests import eagle_heads, heads
+from tests import eagle_heads, heads, hierarchies
 from tests.brute_force import BruteForceRetriever
 from tests.drafters import Free, alone, eager_loop
 from tests.tiny_models import VOCAB, tiny_model
 
 NODES = 24
 CAPACITY = 400
+CLASSES = ("code", "chat")
 PROMPTS = [[(3 * at + at // 7 * start) % VOCAB for at in range(12 + 5 * start)] for start in range(1, 4)]
 Make = Callable[[Target], Drafter]
 
@@ -52,7 +53,9 @@ def live(target: Target, drafter: Drafter, temperature: float) -> list[Recording
     loop = eager_loop(target, {drafter.name: drafter}, capacity=CAPACITY)
     found = []
     for number, prompt in enumerate(PROMPTS, 1):
-        request = Request(number, target, prompt, settings_of(number, temperature), drafter.name, NODES)
+        request = Request(
+            number, target, prompt, settings_of(number, temperature), drafter.name, NODES, CLASSES[number % 2]
+        )
         loop.join(request)
         while loop.running:
             loop.step()
@@ -121,6 +124,7 @@ MODELS: dict[str, Make] = {
     "early-exit": lambda target: EarlyExitDrafter(shallow(target, 1), BOUNDS, Free()),
     "eagle": lambda target: eagle_heads.drafter_of(eagle_heads.trained_head(3), tree=TREE),
     "redrafter": lambda target: heads.drafter_of(trained_recurrent_head(target), target),
+    "hierarchy": lambda target: hierarchies.hierarchy(4, target, noisy_copy(), 1, CAPACITY),
     "hybrid of text and early exit": lambda target: HybridDrafter(
         [PromptLookupDrafter(VOCAB)], [EarlyExitDrafter(shallow(target, 1), BOUNDS, Free())]
     ),

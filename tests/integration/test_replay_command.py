@@ -129,6 +129,18 @@ def test_networks_are_replayed_with_the_model(recording: Path, store: Path, mode
     assert replay(recording, *words, "--json", path) == 0
     found = rows(path)
     assert {name for name, _, _ in found} == {"hybrid", "draft-model"}
+    level = (
+        "--model",
+        model,
+        "--draft-model",
+        model,
+        "--levels",
+        "prompt-lookup:3 > draft-model:4",
+        "--drafter",
+        "hierarchy",
+    )
+    assert replay(recording, *level, "--nodes", 8, "--json", tmp_path / "level.json") == 0
+    assert rows(tmp_path / "level.json")["hierarchy", 8, "all"]["mean_generated_length"] > 1.5
     assert found["draft-model", 8, "all"]["mean_generated_length"] > 2  # its own weights, and the noise of each request
     assert "draft-model" in " ".join(found["hybrid", 8, "all"]["accepted_by_source"])
 
