@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
 
 from datastore.draft_tree import DraftTree
-from datastore.errors import SuffolkError
+from datastore.errors import SuffolkError, Unavailable
 from datastore.retriever import Tokens
 from tests.brute_force import BruteForceRetriever
 
@@ -51,3 +55,22 @@ class LaterBruteForce(BruteForceRetriever):
             except SuffolkError as error:
                 self.answering = False
                 future.set_exception(error)
+
+
+class UnreliableLater(LaterBruteForce):
+    """Of ten calls, seven are answered at once, two later than anybody waits, and one fails."""
+
+    deadline = 0.002
+
+    def __init__(self, documents: Sequence[Sequence[int]], vocab_size: int, rng: np.random.Generator) -> None:
+        super().__init__(documents, vocab_size)
+        self._rng = rng
+
+    def draft_batch_later(self, contexts: Sequence[Tokens], *bounds: Any) -> Future[list[DraftTree]]:
+        chance = self._rng.random()
+        self.prompt = chance > 0.2
+        self.fault = Unavailable("the service is gone") if chance > 0.9 else None
+        future = super().draft_batch_later(contexts, *bounds)
+        if not self.prompt:
+            threading.Timer(2 * self.deadline, self.answer).start()
+        return future

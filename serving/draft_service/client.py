@@ -29,9 +29,13 @@ from serving.transport.url import ServiceUrl, parse_url
 
 DEFAULT_DEADLINE = 0.02
 """Seconds for a draft or lookup: about one decoding step of a small model; later, a plain step has won."""
+LATER_DEADLINE = 0.25
+"""Seconds, at least, for a call that nobody waits for: beside a pass that takes all cores an answer takes its time."""
 MAX_DEADLINE = 3600.0
 INFO_DEADLINE = 5.0
 """Seconds for facts and for the first contact, which no decoding step waits for."""
+_SILENCE = 1.0
+"""Seconds without a sign of life on the connection, while one is due, before another is opened."""
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 
@@ -75,7 +79,7 @@ class RemoteDatastore:
         self._name = parts.name
         self._vocab_size = 0
         self._closed = False
-        self._channel = open_channel(parts, limits.MAX_REQUEST_BYTES, limits.MAX_REPLY_BYTES)
+        self._channel = open_channel(parts, limits.MAX_REQUEST_BYTES, limits.MAX_REPLY_BYTES, _SILENCE)
         self._stub = draft_pb2_grpc.DraftServiceStub(self._channel)
 
     @property
@@ -129,18 +133,20 @@ class RemoteDatastore:
         max_depth: int = DEFAULT_MAX_DEPTH,
         max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES,
     ) -> Future[list[DraftTree]]:
-        """As ``draft_batch``, without waiting: by the deadline there is an answer or an error, and the breaker has heard of it.
+        """As ``draft_batch``, without waiting: an answer or an error comes within the deadline, or ``LATER_DEADLINE`` if that is
+        longer, and the breaker hears of it.
 
         Raises at once InvalidArgument, and Unavailable while the breaker is open.
         """
         request, read = self._drafting(contexts, max_match, min_match, max_depth, max_nodes)
         self._require_admission()
         answer: Future[list[DraftTree]] = Future()
-        call = self._translated(lambda: self._stub.Draft.future(request, timeout=self.deadline), self.deadline)
+        deadline = max(self.deadline, LATER_DEADLINE)
+        call = self._translated(lambda: self._stub.Draft.future(request, timeout=deadline), deadline)
 
         def arrive(call: grpc.Future[draft_pb2.DraftReply]) -> None:
             try:
-                answer.set_result(self._judged(lambda: self._read(read, self._translated(call.result, self.deadline))))
+                answer.set_result(self._judged(lambda: self._read(read, self._translated(call.result, deadline))))
             except Exception as error:  # noqa: BLE001 - whoever reads the answer gets it
                 answer.set_exception(error)
 

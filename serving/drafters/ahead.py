@@ -66,10 +66,8 @@ class Ahead:
         """
         if self._inquiry.busy:
             return
-        contexts: list[Ids] = []
-        for paths in zip_longest(
-            *map(likely_ends, trees)
-        ):  # the likeliest of all requests first: a call has its limits
+        contexts: list[Ids] = []  # the likeliest of all requests first: a call has its limits
+        for paths in zip_longest(*map(likely_ends, trees)):
             for request, path in zip(requests, paths, strict=True):
                 if path is not None:
                     text = np.concatenate([request.tokens[-self._limits.max_match :], path])
@@ -124,7 +122,7 @@ class Ahead:
     def _ask(
         self, requests: Sequence[DraftRequest], contexts: Sequence[Sequence[Ids]], seconds: float
     ) -> list[list[DraftTree]]:
-        """Waits for ``seconds`` at most, 0 for the deadline."""
+        """Of all ``contexts``, also those that are known in part. Waits for ``seconds`` at most, 0 for the deadline."""
         if not self._inquiry.busy:
             self._send(requests, [context for each in contexts for context in each])
         self._inquiry.take(min(seconds or math.inf, self._retriever.deadline))

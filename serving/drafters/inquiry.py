@@ -19,7 +19,7 @@ class LaterRetriever(Retriever, Protocol):
     """A retriever that can be asked without waiting for it.
 
     Attributes:
-        deadline: seconds after which a call has failed.
+        deadline: seconds that a step waits at most.
         answering: whether the last call that ended was answered.
     """
 
@@ -36,14 +36,14 @@ class LaterRetriever(Retriever, Protocol):
         max_depth: int = 10,
         max_nodes: int | Sequence[int] = 64,
     ) -> Future[list[DraftTree]]:
-        """As ``draft_batch``, but never waits: the answer, or its error, comes by the deadline."""
+        """As ``draft_batch``, but never waits: an answer or an error comes in bounded time."""
         ...
 
 
 class Inquiry:
     """At most one call on its way, and what the last one brought. Not thread-safe.
 
-    A call that is dropped is left to its deadline, and no other is made before: so a service that stalls is noticed by whoever
+    A call that is dropped is left to its own deadline, and no other is made before: so a service that stalls is noticed by whoever
     counts its failures, and gets no second question while it is busy with the first.
     """
 

@@ -37,6 +37,7 @@ from serving.drafters.redrafter.model import RedrafterHead
 from tests.brute_force import BruteForceRetriever
 from tests.drafters import Free, MadeUpDrafter, eager_decoder, eager_loop, lying, random_tree
 from tests.hierarchies import DEPTHS, hierarchy
+from tests.later import UnreliableLater
 from tests.tiny_models import VOCAB, tiny_model
 
 BATCHES = (1, 3, 8)
@@ -46,6 +47,7 @@ NAMES = (
     "datastore",
     "prompt-lookup",
     "hybrid",
+    "ahead",
     "random",
     "lying",
     "draft-model",
@@ -130,10 +132,12 @@ def make_drafters(cases: list[Case], seed: int) -> Mapping[str, Drafter]:
     """One of each kind; the datastore holds some of the outputs, so that much is accepted and much is not."""
     rng = np.random.default_rng(seed)
     store = store_of(cases)
+    later = DatastoreDrafter(UnreliableLater(_some(cases), VOCAB, rng), VOCAB)
     return {
         "datastore": store,
         "prompt-lookup": PromptLookupDrafter(VOCAB),
         "hybrid": HybridDrafter([PromptLookupDrafter(VOCAB), store]),
+        "ahead": HybridDrafter([PromptLookupDrafter(VOCAB), later]),
         "random": MadeUpDrafter(lambda request: random_tree(rng, int(rng.integers(0, 20)), VOCAB)),
         "lying": lying(rng, VOCAB),
         **{network.name: network for network in make_networks()},
@@ -145,8 +149,11 @@ def make_drafters(cases: list[Case], seed: int) -> Mapping[str, Drafter]:
 
 def store_of(cases: list[Case]) -> DatastoreDrafter:
     """A datastore that holds some of the outputs."""
-    texts = [[*case.prompt, *case.expected] for case in cases[::3]]
-    return DatastoreDrafter(BruteForceRetriever(texts[:40], VOCAB), VOCAB)
+    return DatastoreDrafter(BruteForceRetriever(_some(cases), VOCAB), VOCAB)
+
+
+def _some(cases: list[Case]) -> list[list[int]]:
+    return [[*case.prompt, *case.expected] for case in cases[::3]][:40]
 
 
 def run_together(cases: list[Case], slots: int, seed: int, turn: int, names: Sequence[str] = NAMES) -> Counter[str]:

@@ -18,6 +18,7 @@ def test_requests_that_join_and_leave_get_the_tokens_they_get_alone(cases: list[
     assert seen["finished"] > 0.8 * len(cases)  # the others were cancelled
     assert seen["missed"] > 0  # the lying drafter was asked
     assert seen["accepted draft-model"] > 0
+    assert seen["accepted ahead"] > 0
     assert seen["accepted datastore"] + seen["accepted hybrid"] > 0  # and others were right
 
 

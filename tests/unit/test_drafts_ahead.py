@@ -32,7 +32,7 @@ def endings(tokens: list[int]) -> list[np.ndarray]:
 
 
 def ahead(retriever: LaterBruteForce) -> Ahead:
-    return Ahead(retriever, LIMITS, lambda tree: float(tree.scores.sum()))
+    return Ahead(retriever, LIMITS, lambda request, tree: float(tree.scores.sum()))
 
 
 def test_what_lies_below_a_token_is_the_draft_behind_it() -> None:
@@ -163,7 +163,7 @@ def test_the_datastore_drafter_counts_what_was_ahead() -> None:
         step = request(text[:size])
         (ours,), (theirs,) = drafter.propose([step]), waiting.propose([step])
         np.testing.assert_array_equal(ours.tokens, theirs.tokens)
-        drafter.foresee([step], [ours])
+        drafter.foresee([step], [DraftTree.empty()])
         for each in (drafter, waiting):
             each.observe(1, np.asarray(text[size : size + 1], np.int32))
     stats = drafter.stats()

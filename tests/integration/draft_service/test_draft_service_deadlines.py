@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import socket
+from contextlib import suppress
+
 import grpc
 import pytest
 
@@ -15,7 +19,7 @@ from serving.draft_service.fail_soft import FailSoft
 from serving.draft_service.grpc_server import Servicer
 from serving.draft_service.server import DraftServer
 from serving.proto import draft_pb2
-from tests.brute_force import BruteForceRetriever
+from tests.brute_force import BruteForceRetriever, assert_same_tree
 from tests.draft_server import connected, serving
 from tests.waiting import HANG, until
 
@@ -63,6 +67,59 @@ def test_deadlines_of_a_client(server: DraftServer) -> None:
         store.close()
     with pytest.raises(InvalidArgument, match="deadline is 0 s; it must be above 0 and at most 3600"):
         connect(url, 0)
+
+
+def test_a_connection_that_nobody_confirms_is_given_up_in_a_second(server: DraftServer) -> None:
+    """Behind a network that was cut for a quarter of a minute the system's own next attempt took as long again."""
+    with connected(server):
+        assert 1000 in {each for each in map(_user_timeout, os.listdir("/proc/self/fd")) if each is not None}
+
+
+def _user_timeout(number: str) -> int | None:
+    try:
+        with socket.socket(fileno=os.dup(int(number))) as copy:
+            return copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+    except OSError:  # no TCP socket, or one that was closed meanwhile
+        return None
+
+
+def test_a_call_that_nobody_waits_for_tells_the_breaker(brute: BruteForceRetriever) -> None:
+    with serving({"wiki": brute}) as server, connected(server, deadline=HANG) as remote:
+        (tree,) = remote.draft_batch_later([[1, 2]]).result(HANG)
+        assert_same_tree(tree, brute.draft([1, 2]))
+        assert remote.answering
+        remote.deadline = 0.05
+        brute.gate.clear()
+        while not remote.breaker.is_open():
+            call = remote.draft_batch_later([[1, 2]])
+            with pytest.raises(DeadlineExceeded, match="no answer within 250 ms, the deadline"):
+                call.result(HANG)
+            assert not remote.answering
+        with pytest.raises(Unavailable, match="the last calls failed, so the draft service is left alone"):
+            remote.draft_batch_later([[1, 2]])
+        brute.gate.set()
+        remote.deadline = HANG
+        calls = []
+
+        def probed() -> bool:
+            with suppress(Unavailable):
+                calls.append(remote.draft_batch_later([[1, 2]]))
+            return remote.answering
+
+        until(probed)
+        assert len(calls) < 10, "probes are rare"
+
+
+def test_closing_ends_calls_that_are_on_their_way(brute: BruteForceRetriever) -> None:
+    with serving({"wiki": brute}) as server, connected(server, deadline=HANG) as remote:
+        brute.gate.clear()
+        call = remote.draft_batch_later([[1]])
+        remote.close()
+        with pytest.raises(Unavailable, match="open it again"):
+            call.result(HANG)
+        with pytest.raises(Unavailable, match="was closed; open it again"):
+            remote.draft_batch_later([[1]])
+        brute.gate.set()
 
 
 def test_hung_service_costs_a_deadline_only_now_and_then(brute: BruteForceRetriever) -> None:
