@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.compared_drafters import LIMITS
-from benchmarks.logistic_fit import calibration_error, fit_logistic, log_loss, probabilities
+from benchmarks.logistic_fit import Floats, fit_logistic, log_loss, probabilities
 from benchmarks.machine import describe_machine
 from benchmarks.prior_evidence import TERMS, Evidence, gather, join
 from benchmarks.provenance import commit
@@ -24,6 +25,7 @@ from benchmarks.table import format_table
 from datastore.datastore import open_datastore
 from datastore.errors import InvalidArgument, SuffolkError
 from serving.drafters.calibration.calibrator import Prior
+from serving.drafters.calibration.reliability import Reliability
 from serving.drafters.datastore import PRIOR as DATASTORE_PRIOR
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.hybrid import ScoringDrafter
@@ -33,6 +35,8 @@ from serving.replay.read import read_recordings
 
 SHIPPED = {"prompt-lookup": PROMPT_PRIOR, "datastore": DATASTORE_PRIOR}
 RIDGE = 1.0
+LIKELY = 0.1
+"""Nodes that trees are made of; most that are found are not worth verifying, and easy to tell."""
 
 
 def fit_prior(evidence: Evidence, ridge: float = RIDGE) -> Prior:
@@ -42,13 +46,12 @@ def fit_prior(evidence: Evidence, ridge: float = RIDGE) -> Prior:
     return Prior(*fit_logistic(evidence.features, evidence.taken, ridge).tolist())
 
 
-def judge(prior: Prior, evidence: Evidence) -> dict[str, float]:
-    """How well ``prior`` tells what came: calibration error, and loss in nats a node."""
-    chances = probabilities(evidence.log_odds(prior))
-    return {
-        "calibration_error": calibration_error(chances, evidence.taken),
-        "log_loss": log_loss(chances, evidence.taken),
-    }
+def judge(chances: Floats, taken: npt.NDArray[np.bool_]) -> dict[str, float]:
+    """How well ``chances`` tell what came: calibration error, of all and of nodes that are ``LIKELY``, and nats lost a node."""
+    reliability = Reliability()
+    reliability.add(chances, taken)
+    errors = {"calibration_error": reliability.error(), "of_likely": reliability.error(LIKELY)}
+    return errors | {"log_loss": log_loss(chances, taken)}
 
 
 def fit_source(shipped: Prior, parts: Sequence[Evidence], groups: Sequence[str], ridge: float) -> dict[str, Any]:
@@ -67,11 +70,8 @@ def fit_source(shipped: Prior, parts: Sequence[Evidence], groups: Sequence[str],
             fitted = np.concatenate([probabilities(chosen[half].log_odds(priors[1 - half])) for half in (0, 1)])
             found[name] = {
                 "nodes": len(tested.taken),
-                "before": judge(shipped, tested),
-                "after": {
-                    "calibration_error": calibration_error(fitted, tested.taken),
-                    "log_loss": log_loss(fitted, tested.taken),
-                },
+                "before": judge(probabilities(tested.log_odds(shipped)), tested.taken),
+                "after": judge(fitted, tested.taken),
             }
     return found | {"prior": {term: getattr(everything, term) for term in TERMS}}
 
@@ -101,7 +101,16 @@ def _run(args: argparse.Namespace) -> int:
     for name, found in results.items():
         numbers = ", ".join(f"{term}={value:.3g}" for term, value in found["prior"].items())
         print(f"{name}: Prior({numbers})  # of {found['nodes']:,} nodes of {len(recordings)} answers")
-    headers = ["source, answers", "nodes", "error before", "after", "loss before", "after"]
+    headers = [
+        "source, answers",
+        "nodes",
+        "error before",
+        "after",
+        f"of {LIKELY:g} and up",
+        "after",
+        "loss before",
+        "after",
+    ]
     print(format_table(headers, [row for name, found in results.items() for row in _rows(name, found)]))
     print(
         "error: calibration error; loss: nats a node; before: the shipped prior; after: fitted to the other half of the answers"

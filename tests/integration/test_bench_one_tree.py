@@ -10,11 +10,23 @@ import pytest
 
 from benchmarks import fit_priors, one_tree, overlap
 from benchmarks.one_tree_summary import MEAN
+from serving.decoding.cost_model import CostModel
+from serving.decoding.cost_store import CostKey, CostStore, save_costs
+from serving.decoding.target import Target
 from tests.building import suffolk, write_jsonl
 from tests.tiny_models import save_tiny
 
 pytest.importorskip("matplotlib")
 TEXTS = [f"what number {number} says is said again: number {number} says what is said" for number in range(12)]
+
+
+@pytest.fixture(autouse=True)
+def _known_costs(folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is measured, and nothing depends on what this machine has in its cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    for name in ("model", "small"):
+        key = CostKey.of(Target.load(str(folder / name)))
+        save_costs(CostModel([1, 64], [1.0, 2.0]), key, CostStore().path(key))
 
 
 @pytest.fixture(scope="module")
