@@ -32,6 +32,7 @@ from serving.drafters.hybrid import ScoringDrafter
 from serving.drafters.prompt_lookup import PRIOR as PROMPT_PRIOR
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.replay.read import read_recordings
+from serving.replay.recording import Recording
 
 SHIPPED = {"prompt-lookup": PROMPT_PRIOR, "datastore": DATASTORE_PRIOR}
 RIDGE = 1.0
@@ -54,16 +55,20 @@ def judge(chances: Floats, taken: npt.NDArray[np.bool_]) -> dict[str, float]:
     return errors | {"log_loss": log_loss(chances, taken)}
 
 
-def fit_source(shipped: Prior, parts: Sequence[Evidence], groups: Sequence[str], ridge: float) -> dict[str, Any]:
-    """The shipped and the fitted prior, each judged by the answers that did not fit it, all together and by group."""
-    halves = [join([part for number, part in enumerate(parts) if number % 2 == half]) for half in (0, 1)]
-    priors = [fit_prior(half, ridge) for half in halves]
+def fit_source(
+    shipped: Prior, parts: Sequence[Evidence], groups: Sequence[str], halves: Sequence[int], ridge: float
+) -> dict[str, Any]:
+    """The shipped and the fitted prior, each judged by the answers that did not fit it, all together and by group.
+
+    ``halves``: 0 or 1 of each answer."""
+    divided = [join([part for part, own in zip(parts, halves, strict=True) if own == half]) for half in (0, 1)]
+    priors = [fit_prior(half, ridge) for half in divided]
     everything = fit_prior(join(parts), ridge)
-    found: dict[str, Any] = {"nodes": sum(map(len, (half.taken for half in halves)))}
+    found: dict[str, Any] = {"nodes": sum(len(half.taken) for half in divided)}
+    answers = list(zip(parts, groups, halves, strict=True))
     for name in ("all", *dict.fromkeys(groups)):
         chosen = [
-            join([part for number, part in enumerate(parts) if number % 2 == half and name in ("all", groups[number])])
-            for half in (0, 1)
+            join([part for part, group, own in answers if own == half and name in ("all", group)]) for half in (0, 1)
         ]
         tested = join(chosen)
         if len(tested.taken):
@@ -74,6 +79,14 @@ def fit_source(shipped: Prior, parts: Sequence[Evidence], groups: Sequence[str],
                 "after": judge(fitted, tested.taken),
             }
     return found | {"prior": {term: getattr(everything, term) for term in TERMS}}
+
+
+def halves_of(recordings: Sequence[Recording]) -> list[int]:
+    """0 or 1 of each, all answers to one prompt in one half."""
+    prompts = {
+        prompt: place for place, prompt in enumerate(dict.fromkeys(each.prompt.tobytes() for each in recordings))
+    }
+    return [prompts[each.prompt.tobytes()] % 2 for each in recordings]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -97,7 +110,8 @@ def _run(args: argparse.Namespace) -> int:
         ]
         evidence = gather(recordings, sources, args.nodes)
     groups = [f"{each.group}, temperature {each.settings.temperature:g}" for each in recordings]
-    results = {name: fit_source(SHIPPED[name], parts, groups, args.ridge) for name, parts in evidence.items()}
+    halves = halves_of(recordings)
+    results = {name: fit_source(SHIPPED[name], parts, groups, halves, args.ridge) for name, parts in evidence.items()}
     for name, found in results.items():
         numbers = ", ".join(f"{term}={value:.3g}" for term, value in found["prior"].items())
         print(f"{name}: Prior({numbers})  # of {found['nodes']:,} nodes of {len(recordings)} answers")

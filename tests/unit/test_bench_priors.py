@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.fit_priors import fit_prior, fit_source, judge
+from benchmarks.fit_priors import fit_prior, fit_source, halves_of, judge
 from benchmarks.logistic_fit import fit_logistic, log_loss, probabilities
 from benchmarks.prior_evidence import TERMS, Evidence, evidence_of, features_of, gather, join
 from datastore.draft_tree import DraftTree
@@ -94,10 +94,15 @@ def test_evidence_is_gathered_by_source_and_answer_and_fits_better_than_what_was
         assert not together.taken.all()
         fitted, given = (probabilities(together.log_odds(prior)) for prior in (fit_prior(together), PRIOR))
         assert log_loss(fitted, together.taken) < log_loss(given, together.taken)
-        report = fit_source(PRIOR, parts, [each.group for each in recordings], 1.0)
+        report = fit_source(PRIOR, parts, [each.group for each in recordings], halves_of(recordings), 1.0)
         assert set(report) >= {"nodes", "all", "prior"}
         assert report["all"]["nodes"] == report["nodes"] == len(together.taken)
         assert set(report["prior"]) == set(TERMS)
+
+
+def test_answers_to_one_prompt_are_in_one_half() -> None:
+    recordings = [recording(prompt, [1, 2], "") for prompt in ([1], [2], [3], [2], [1], [3])]
+    assert halves_of(recordings) == [0, 1, 0, 1, 0, 0]
 
 
 def test_nothing_to_fit_to_is_refused() -> None:
