@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.compared_drafters import LIMITS
-from benchmarks.logistic_fit import calibration_error, fit_logistic, log_loss, probabilities
+from benchmarks.logistic_fit import Floats, fit_logistic, log_loss, probabilities
 from benchmarks.machine import describe_machine
 from benchmarks.prior_evidence import TERMS, Evidence, gather, join
 from benchmarks.provenance import commit
@@ -24,15 +25,19 @@ from benchmarks.table import format_table
 from datastore.datastore import open_datastore
 from datastore.errors import InvalidArgument, SuffolkError
 from serving.drafters.calibration.calibrator import Prior
+from serving.drafters.calibration.reliability import Reliability
 from serving.drafters.datastore import PRIOR as DATASTORE_PRIOR
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.hybrid import ScoringDrafter
 from serving.drafters.prompt_lookup import PRIOR as PROMPT_PRIOR
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.replay.read import read_recordings
+from serving.replay.recording import Recording
 
 SHIPPED = {"prompt-lookup": PROMPT_PRIOR, "datastore": DATASTORE_PRIOR}
 RIDGE = 1.0
+LIKELY = 0.1
+"""Nodes that trees are made of; most that are found are not worth verifying, and easy to tell."""
 
 
 def fit_prior(evidence: Evidence, ridge: float = RIDGE) -> Prior:
@@ -42,38 +47,46 @@ def fit_prior(evidence: Evidence, ridge: float = RIDGE) -> Prior:
     return Prior(*fit_logistic(evidence.features, evidence.taken, ridge).tolist())
 
 
-def judge(prior: Prior, evidence: Evidence) -> dict[str, float]:
-    """How well ``prior`` tells what came: calibration error, and loss in nats a node."""
-    chances = probabilities(evidence.log_odds(prior))
-    return {
-        "calibration_error": calibration_error(chances, evidence.taken),
-        "log_loss": log_loss(chances, evidence.taken),
-    }
+def judge(chances: Floats, taken: npt.NDArray[np.bool_]) -> dict[str, float]:
+    """How well ``chances`` tell what came: calibration error, of all and of nodes that are ``LIKELY``, and nats lost a node."""
+    reliability = Reliability()
+    reliability.add(chances, taken)
+    errors = {"calibration_error": reliability.error(), "of_likely": reliability.error(LIKELY)}
+    return errors | {"log_loss": log_loss(chances, taken)}
 
 
-def fit_source(shipped: Prior, parts: Sequence[Evidence], groups: Sequence[str], ridge: float) -> dict[str, Any]:
-    """The shipped and the fitted prior, each judged by the answers that did not fit it, all together and by group."""
-    halves = [join([part for number, part in enumerate(parts) if number % 2 == half]) for half in (0, 1)]
-    priors = [fit_prior(half, ridge) for half in halves]
+def fit_source(
+    shipped: Prior, parts: Sequence[Evidence], groups: Sequence[str], halves: Sequence[int], ridge: float
+) -> dict[str, Any]:
+    """The shipped and the fitted prior, each judged by the answers that did not fit it, all together and by group.
+
+    ``halves``: 0 or 1 of each answer."""
+    divided = [join([part for part, own in zip(parts, halves, strict=True) if own == half]) for half in (0, 1)]
+    priors = [fit_prior(half, ridge) for half in divided]
     everything = fit_prior(join(parts), ridge)
-    found: dict[str, Any] = {"nodes": sum(map(len, (half.taken for half in halves)))}
+    found: dict[str, Any] = {"nodes": sum(len(half.taken) for half in divided)}
+    answers = list(zip(parts, groups, halves, strict=True))
     for name in ("all", *dict.fromkeys(groups)):
         chosen = [
-            join([part for number, part in enumerate(parts) if number % 2 == half and name in ("all", groups[number])])
-            for half in (0, 1)
+            join([part for part, group, own in answers if own == half and name in ("all", group)]) for half in (0, 1)
         ]
         tested = join(chosen)
         if len(tested.taken):
             fitted = np.concatenate([probabilities(chosen[half].log_odds(priors[1 - half])) for half in (0, 1)])
             found[name] = {
                 "nodes": len(tested.taken),
-                "before": judge(shipped, tested),
-                "after": {
-                    "calibration_error": calibration_error(fitted, tested.taken),
-                    "log_loss": log_loss(fitted, tested.taken),
-                },
+                "before": judge(probabilities(tested.log_odds(shipped)), tested.taken),
+                "after": judge(fitted, tested.taken),
             }
     return found | {"prior": {term: getattr(everything, term) for term in TERMS}}
+
+
+def halves_of(recordings: Sequence[Recording]) -> list[int]:
+    """0 or 1 of each, all answers to one prompt in one half."""
+    prompts = {
+        prompt: place for place, prompt in enumerate(dict.fromkeys(each.prompt.tobytes() for each in recordings))
+    }
+    return [prompts[each.prompt.tobytes()] % 2 for each in recordings]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -97,11 +110,21 @@ def _run(args: argparse.Namespace) -> int:
         ]
         evidence = gather(recordings, sources, args.nodes)
     groups = [f"{each.group}, temperature {each.settings.temperature:g}" for each in recordings]
-    results = {name: fit_source(SHIPPED[name], parts, groups, args.ridge) for name, parts in evidence.items()}
+    halves = halves_of(recordings)
+    results = {name: fit_source(SHIPPED[name], parts, groups, halves, args.ridge) for name, parts in evidence.items()}
     for name, found in results.items():
         numbers = ", ".join(f"{term}={value:.3g}" for term, value in found["prior"].items())
         print(f"{name}: Prior({numbers})  # of {found['nodes']:,} nodes of {len(recordings)} answers")
-    headers = ["source, answers", "nodes", "error before", "after", "loss before", "after"]
+    headers = [
+        "source, answers",
+        "nodes",
+        "error before",
+        "after",
+        f"of {LIKELY:g} and up",
+        "after",
+        "loss before",
+        "after",
+    ]
     print(format_table(headers, [row for name, found in results.items() for row in _rows(name, found)]))
     print(
         "error: calibration error; loss: nats a node; before: the shipped prior; after: fitted to the other half of the answers"

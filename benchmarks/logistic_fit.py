@@ -1,4 +1,4 @@
-"""Logistic regression by Newton's method, and how far probabilities are from what came."""
+"""Logistic regression by Newton's method."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
-BINS = 10
 _STEPS, _TOLERANCE = 50, 1e-9
 
 
@@ -33,15 +32,6 @@ def fit_logistic(features: Floats, taken: npt.NDArray[np.bool_], ridge: float) -
 def probabilities(log_odds: Floats) -> Floats:
     """float64[n]."""
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(log_odds, -40, 40))), np.float64)
-
-
-def calibration_error(chances: Floats, taken: npt.NDArray[np.bool_]) -> float:
-    """The mean distance between what is promised and what comes, of ``BINS`` bins of equal width, by how many are in each."""
-    if not len(chances):
-        return 0.0
-    bins = np.minimum((chances * BINS).astype(int), BINS - 1)
-    promised, came = (np.bincount(bins, values, BINS) for values in (chances, taken.astype(float)))
-    return float(np.abs(promised - came).sum() / len(chances))
 
 
 def log_loss(chances: Floats, taken: npt.NDArray[np.bool_]) -> float:

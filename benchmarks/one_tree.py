@@ -46,8 +46,8 @@ def read_options(args: argparse.Namespace) -> OneTreeOptions:
     """What the command line asks for."""
     decoding = DecodingOptions(
         model=args.model, prompts=tuple(args.prompts), datastore=args.datastore, models=read_model_sources(args), drafters=(),
-        style=args.style, limit=args.limit, max_new_tokens=args.max_new_tokens, seed=args.seed, max_nodes=args.max_nodes,
-        dtype=args.dtype, device=args.device, threads=args.threads, costs=args.costs,
+        style=args.style, limit=args.limit, max_new_tokens=args.max_new_tokens, ignore_eos=args.ignore_eos, seed=args.seed,
+        max_nodes=args.max_nodes, dtype=args.dtype, device=args.device, threads=args.threads, costs=args.costs,
     )  # fmt: skip
     return OneTreeOptions(
         decoding=decoding,
@@ -104,6 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-new-tokens", type=int, default=128, metavar="N", help="longest answer (default: %(default)s)")
     add("--temperature", type=float, nargs="+", default=[0.0], metavar="T", help="0: greedy (default: 0)")
     add("--nodes", type=int, nargs="+", default=[8, 16, 64], metavar="N", help="of trees, for M (default: 8 16 64)")
+    add("--ignore-eos", action="store_true", help="do not end at the model's end-of-text tokens")
     add("--max-nodes", type=int, default=64, metavar="N", help="largest tree in service (default: %(default)s)")
     add("--parts", choices=PARTS, nargs="+", default=list(PARTS), help="what to measure (default: all)")
     add("--drafters", metavar="LIST", help="separated by commas (default: all that can run)")

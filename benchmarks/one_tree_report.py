@@ -22,6 +22,7 @@ NOTES = (
     f"{MEAN}: each set of prompts counts the same; {ALL}: all prompts together",
     "drafters learn from prompt to prompt, the sets in turn; after an interruption they begin anew (runs: how often the run was "
     "started)",
+    "drafters share loaded networks: what a network has learned of its own probabilities it has learned under all of them",
     "numbers of every prompt are in rows.jsonl beside the report, the answers in answers-TEMPERATURE.jsonl",
     "sam-decoding, arctic-inference: one source a step by those projects' rules, drafting with the sources of this repository",
 )

@@ -10,11 +10,23 @@ import pytest
 
 from benchmarks import fit_priors, one_tree, overlap
 from benchmarks.one_tree_summary import MEAN
+from serving.decoding.cost_model import CostModel
+from serving.decoding.cost_store import CostKey, CostStore, save_costs
+from serving.decoding.target import Target
 from tests.building import suffolk, write_jsonl
 from tests.tiny_models import save_tiny
 
 pytest.importorskip("matplotlib")
 TEXTS = [f"what number {number} says is said again: number {number} says what is said" for number in range(12)]
+
+
+@pytest.fixture(autouse=True)
+def _known_costs(folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is measured, and nothing depends on what this machine has in its cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    for name in ("model", "small"):
+        key = CostKey.of(Target.load(str(folder / name)))
+        save_costs(CostModel([1, 64], [1.0, 2.0]), key, CostStore().path(key))
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +49,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(folder: Path, output: Path, *more: str) -> dict[str, Any]:
     prompts = [str(folder / f"{group}.prompts.jsonl") for group in ("a", "b")]
-    common = ["--model", str(folder / "model"), "--datastore", str(folder / "store"), "--max-new-tokens", "12"]
-    done = one_tree.main([*common, "--prompts", *prompts, "--nodes", "4", "16", "--output", str(output), *more])
+    common = ["--model", str(folder / "model"), "--datastore", str(folder / "store"), "--max-new-tokens", "9"]
+    done = one_tree.main([*common, "--prompts", *prompts, "--nodes", "6", "--output", str(output), *more])
     assert done == 0
     found: dict[str, Any] = json.loads((output / "one_tree.json").read_text())
     assert (output / "one_tree.png").read_bytes().startswith(b"\x89PNG")
@@ -61,13 +73,13 @@ def test_one_run_compares_all_and_goes_on(folder: Path, tmp_path: Path, capsys: 
     assert after[: len(before)] == before  # nothing is measured twice
     rows = [json.loads(line) for line in after]
     parts = [row["part"] for row in rows if "part" in row]
-    assert {part: parts.count(part) for part in set(parts)} == {"nodes": 20, "planned": 10, "service": 10}
+    assert {part: parts.count(part) for part in set(parts)} == {"nodes": 10, "planned": 10, "service": 10}
     assert found["runs"] == 2
     for part in found["summary"]["nodes"]:
         table = part["table"]
         assert set(table) == {"a", "b", "all", MEAN}
         for each in table["all"].values():
-            assert each["tokens"] == 5 * 11
+            assert each["tokens"] == 5 * 8
             assert 1.0 <= each["M"] == pytest.approx(each["tokens"] / each["passes"])
             assert each["nodes_a_pass"] <= part["nodes"]
             assert each["missed"] == 0
@@ -77,12 +89,12 @@ def test_one_run_compares_all_and_goes_on(folder: Path, tmp_path: Path, capsys: 
         for each in part["table"]["all"].values():
             assert each["identical"] == each["runs"] == 5
     shown = capsys.readouterr().out
-    assert "M at 16 nodes, temperature 1, 5 prompts:" in shown
+    assert "M at 6 nodes, temperature 1, 5 prompts:" in shown
     assert "hybrid / best single source" in shown
 
 
 def test_other_settings_are_not_mixed_in(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(folder, tmp_path, "--parts", "nodes", "--limit", "1", "--nodes", "4")
+    run(folder, tmp_path, "--parts", "nodes", "--limit", "1")
     common = ["--model", str(folder / "model"), "--prompts", str(folder / "a.prompts.jsonl"), "--output", str(tmp_path)]
     assert one_tree.main(common) == 2
     assert "other settings" in capsys.readouterr().err
@@ -96,7 +108,7 @@ def test_useless_sources_are_compared_with_none(folder: Path, tmp_path: Path) ->
 
 
 def test_recorded_answers_fit_priors(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(folder, tmp_path, "--parts", "nodes", "--nodes", "4")
+    run(folder, tmp_path, "--parts", "nodes", "--drafters", "hybrid", "--max-new-tokens", "40")
     recording = ["--recording", str(tmp_path / "answers-0.jsonl"), "--datastore", str(folder / "store")]
     assert fit_priors.main([*recording, "--json", str(tmp_path / "priors.json")]) == 0
     assert set(json.loads((tmp_path / "priors.json").read_text())["sources"]) == {"prompt-lookup", "datastore"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.fit_priors import fit_prior, fit_source, judge
-from benchmarks.logistic_fit import calibration_error, fit_logistic, log_loss, probabilities
+from benchmarks.fit_priors import fit_prior, fit_source, halves_of, judge
+from benchmarks.logistic_fit import fit_logistic, log_loss, probabilities
 from benchmarks.prior_evidence import TERMS, Evidence, evidence_of, features_of, gather, join
 from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument
@@ -56,7 +56,7 @@ def test_the_fit_finds_the_weights_that_made_the_data() -> None:
     fitted = fit_logistic(features, taken, 1.0)
     assert fitted == pytest.approx(weights, abs=0.06)
     chances = probabilities(features @ fitted)
-    assert calibration_error(chances, taken) < 0.01
+    assert judge(chances, taken)["calibration_error"] < 0.01
     assert log_loss(chances, taken) < log_loss(np.full(len(taken), taken.mean()), taken)
 
 
@@ -67,10 +67,11 @@ def test_a_fit_to_what_never_varies_has_an_answer() -> None:
     assert 5 < fitted[0] < 60
 
 
-def test_calibration_error_is_the_distance_by_bins() -> None:
-    chances, taken = np.array([0.15, 0.15, 0.95, 0.95]), np.array([True, False, True, True])
-    assert calibration_error(chances, taken) == pytest.approx((0.35 * 2 + 0.05 * 2) / 4)
-    assert calibration_error(np.empty(0), np.empty(0, np.bool_)) == 0.0
+def test_judging_tells_likely_nodes_apart() -> None:
+    chances, taken = np.array([0.05, 0.15, 0.95, 0.95]), np.array([False, False, True, True])
+    found = judge(chances, taken)
+    assert found["calibration_error"] == pytest.approx((0.05 + 0.15 + 2 * 0.05) / 4)
+    assert found["of_likely"] == pytest.approx((0.15 + 2 * 0.05) / 3)
     assert log_loss(np.array([0.5]), np.array([True])) == pytest.approx(np.log(2))
 
 
@@ -91,11 +92,17 @@ def test_evidence_is_gathered_by_source_and_answer_and_fits_better_than_what_was
         together = join(parts)
         assert together.taken.any()
         assert not together.taken.all()
-        assert judge(fit_prior(together), together)["log_loss"] < judge(PRIOR, together)["log_loss"]
-        report = fit_source(PRIOR, parts, [each.group for each in recordings], 1.0)
+        fitted, given = (probabilities(together.log_odds(prior)) for prior in (fit_prior(together), PRIOR))
+        assert log_loss(fitted, together.taken) < log_loss(given, together.taken)
+        report = fit_source(PRIOR, parts, [each.group for each in recordings], halves_of(recordings), 1.0)
         assert set(report) >= {"nodes", "all", "prior"}
         assert report["all"]["nodes"] == report["nodes"] == len(together.taken)
         assert set(report["prior"]) == set(TERMS)
+
+
+def test_answers_to_one_prompt_are_in_one_half() -> None:
+    recordings = [recording(prompt, [1, 2], "") for prompt in ([1], [2], [3], [2], [1], [3])]
+    assert halves_of(recordings) == [0, 1, 0, 1, 0, 0]
 
 
 def test_nothing_to_fit_to_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""The parts of the comparison of one tree with its rivals."""
+"""The parts of the comparison of one tree with rivals: their rules, names, options, the log, and the summary."""
 
 from __future__ import annotations
 
