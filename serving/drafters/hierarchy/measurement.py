@@ -120,7 +120,7 @@ def measure_levels(
     report(f"answering {len(prompts)} prompts by plain decoding")
     texts, plain = write(target, prompts, settings)
     report("timing the passes of " + ", ".join(voice.name for voice in voices))
-    costs = time_passes(voices, texts)
+    costs = time_passes(voices, texts, lambda done, total: report(f"{done} of {total} passes timed"))
     costs[-1] = costs[-1] - costs[-1][0] + plain  # a step of decoding is more than its pass
     lookups = [time_lookups(source, texts[:2], depth) for source in sources]
     agreements = []

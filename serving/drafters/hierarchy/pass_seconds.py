@@ -49,7 +49,7 @@ def time_passes(
             for place, size in enumerate(SIZES):
                 is_target = number == len(levels) - 1
                 times[number, place, turn] = _time(level, request, size, common, not is_target)
-                report(turn * len(levels) * len(SIZES) + number * len(SIZES) + place + 1, total)
+            report((turn * len(levels) + number + 1) * len(SIZES), total)
     medians = np.median(times, axis=2)
     return [np.interp(np.arange(SIZES[-1] + 1), SIZES, np.maximum.accumulate(each)) for each in medians]
 
