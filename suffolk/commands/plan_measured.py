@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from serving.drafters.hierarchy.measurement import Measurements
     from serving.drafters.hierarchy.trial import Measured
 
+_WARM_UP = 64
+"""Tokens of a prompt."""
 _COLUMNS = f"  {'predicted ms':>12} {'speed-up':>9} {'measured ms':>12} {'speed-up':>9} {'off by':>7} {'tokens a pass':>15}  stack"
 
 
@@ -109,7 +111,7 @@ def _run(
     }
     trial = Trial(target, drafters, capacity)
     for way in (PLAIN, *names):  # the first runs of anything are slow
-        trial.run(way, prompts[0][:64], settings)
+        trial.run(way, prompts[0][:_WARM_UP], replace(settings, max_new_tokens=8))
     _say(f"running {len(names)} stacks beside plain decoding, {args.rounds} rounds")
     runs = trial.compare(
         (PLAIN, *names), prompts, settings, args.rounds, lambda done, total: _say(f"{done} of {total} runs")

@@ -118,10 +118,10 @@ def measure_levels(
     ]
     voices.append(Voice(TARGET, target))
     report(f"answering {len(prompts)} prompts by plain decoding")
-    texts, plain = write(target, prompts, settings)
+    texts, besides = write(target, prompts, settings)
     report("timing the passes of " + ", ".join(voice.name for voice in voices))
     costs = time_passes(voices, texts, lambda done, total: report(f"{done} of {total} passes timed"))
-    costs[-1] = costs[-1] - costs[-1][0] + plain  # a step of decoding is more than its pass
+    costs[-1] = costs[-1] + besides
     lookups = [time_lookups(source, texts[:2], depth) for source in sources]
     agreements = []
     for number, text in enumerate(texts, 1):
@@ -132,7 +132,7 @@ def measure_levels(
 
 
 def write(target: Target, prompts: Sequence[Ids], settings: SamplingSettings) -> tuple[list[WrittenText], float]:
-    """What the target answers, where that is two tokens or more, and the median seconds of a token."""
+    """What the target answers, where that is two tokens or more, and the median seconds that a step takes besides its pass."""
     trial = Trial(target, {}, max(map(len, prompts)) + settings.max_new_tokens)
     runs = [trial.run(PLAIN, prompt, settings) for prompt in prompts]
     texts = [
@@ -142,4 +142,4 @@ def write(target: Target, prompts: Sequence[Ids], settings: SamplingSettings) ->
     ]
     if not texts:
         raise InvalidArgument("all answers to the prompts are empty or of one token; give other prompts")
-    return texts, float(np.median([run.seconds / (len(run.tokens) - 1) for run in runs if len(run.tokens) > 1]))
+    return texts, float(np.median([run.besides / run.steps for run in runs if run.steps]))

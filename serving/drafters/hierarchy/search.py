@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,9 +61,7 @@ def search(levels: Levels, depth: int) -> Iterator[Hierarchy]:
     if not drafters:
         return
     lengths = np.arange(1, depth + 1)  # tokens asked of a level
-    verify = np.array(
-        [[_verify_seconds(drafter, each, depth) for drafter in levels.levels[:-1]] for each in levels.levels]
-    )
+    verify = np.array([_verify_seconds(levels.levels[:-1], each, depth) for each in levels.levels])
     seconds = np.array([each.draft_seconds(lengths) for each in levels.levels[:-1]])
     rounds, passes = _tables(levels, depth)
     least = np.full(seconds.shape, np.inf)
@@ -81,14 +79,18 @@ def search(levels: Levels, depth: int) -> Iterator[Hierarchy]:
         choices.append(choice)
 
 
-def _verify_seconds(drafter: Level, verifier: Level, depth: int) -> Floats:
-    """Seconds of a pass of ``verifier`` over what ``drafter`` gives if 1..``depth`` tokens are asked; infinite for retrieval."""
-    if verifier.retrieval:
-        return np.full(depth, np.inf)
+def _verify_seconds(drafters: Sequence[Level], verifier: Level, depth: int) -> Floats:
+    """Seconds of a pass of ``verifier`` over what each of ``drafters`` gives if 1..``depth`` tokens are asked of it: of shape
+    (drafters, depth); infinite for retrieval, which verifies nothing."""
     passes = verifier.pass_seconds(np.arange(depth + 1))
-    if drafter.found is None:
-        return passes[1:]
-    return np.array([drafter.handed(asked) @ passes[: asked + 1] for asked in range(1, depth + 1)])
+    seconds = np.tile(passes[1:], (len(drafters), 1))
+    if verifier.retrieval:
+        seconds[:] = np.inf
+        return seconds
+    for place, drafter in enumerate(drafters):
+        if drafter.found is not None:
+            seconds[place] = [drafter.handed(asked) @ passes[: asked + 1] for asked in range(1, depth + 1)]
+    return seconds
 
 
 def _further(below: Floats, verify: Floats, rounds: Floats) -> tuple[Floats, NDArray[np.int64]]:

@@ -43,12 +43,14 @@ class Run:
     Attributes:
         tokens: int32[n], the answer; ``steps``: passes of the target behind the prompt's.
         seconds: behind the prompt's pass, without ``reading``: what the drafting levels took to read the prompt.
+        besides: of ``seconds`` those of neither passes, draws nor drafters.
     """
 
     tokens: Ids
     steps: int
     seconds: float
     reading: float
+    besides: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,9 @@ class Trial:
                     raise answer
         reading = self._reading(way) - read
         generated = np.asarray(request.generated, np.int32)
-        return Run(generated, request.stats.steps, request.stats.decode_seconds - reading, reading)
+        stats = request.stats
+        besides = sum(stats.seconds[part] for part in ("draft", "compact", "other"))
+        return Run(generated, stats.steps, stats.decode_seconds - reading, reading, besides)
 
     def compare(
         self,
