@@ -74,7 +74,7 @@ def add_model_drafters(group: argparse._ActionsContainer) -> None:
         help="let levels draft for each other, from the bottom up, each with the tokens that it hands up, as in "
         '"prompt-lookup:4 > exit-8:4 > draft-model:6": prompt-lookup or datastore at the bottom alone, exit-N for the model\'s '
         "first N layers (with the --head that was trained behind them, if it is given), draft-model for --draft-model; "
-        "NAME:TOKENS@T draws at temperature T; 'suffolk plan' finds the best",
+        "NAME@T:TOKENS draws at temperature T; 'suffolk plan' finds the best",
     )
 
 

@@ -4,11 +4,15 @@ In hierarchical speculative decoding each level verifies what the level below it
 levels accept each other's tokens follow the best levels and lengths, what a token then costs, and what each level adds; the target
 alone, plain decoding, is a normal answer. docs/HIERARCHY.md says how it is computed.
 
+With --measure all that is measured on prompts: what passes cost, and how far levels accept each other's tokens on the model's own
+answers. The best plans of each size are then run beside plain decoding, and both are printed. A plan can be given to 'suffolk
+generate', 'worker' and 'bench decode' as --levels.
+
 FILE is JSON with
 
   levels      from the bottom to the top, the target last: "name", and "seconds" of a pass: a number, or a list whose entry d is a
               pass that verifies d drafted tokens (entry 0: one token's plain decoding). "retrieval": true is for a datastore, which
-              drafts at the bottom alone, for the "seconds" of one call
+              drafts at the bottom alone, for the "seconds" of one call; "found", optional: entry j, that it finds just j tokens
   acceptance  a row for each level as drafter, with an entry for each level as verifier: how probably a drafted token is accepted,
               0 to 1, or null where it is not known. Only entries behind the row's own level are used
   runs        optional: where acceptances come in bursts, as those of retrieval do, "drafter", "verifier" and "probabilities", whose
@@ -35,6 +39,9 @@ example of a FILE:
 examples:
   suffolk plan --rates rates.json
   suffolk plan --rates rates.json --depth 22 --json
+  suffolk plan --measure --model MODEL --draft-model SMALLER --exit 8 --prompts prompts.jsonl --limit 8 --save-rates rates.json
+  suffolk plan --measure --model MODEL --draft-model SMALLER --prompts prompts.jsonl --temperature 0.8 --verification rejection
+  suffolk plan --measure --model MODEL --draft-model SMALLER --prompts prompts.jsonl --stack "prompt-lookup:4 > draft-model:6"
 """
 
 from __future__ import annotations
@@ -42,64 +49,103 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
+from pathlib import Path
 
+from datastore.errors import InvalidArgument
+from serving.decoding.checks import whole_within
 from serving.drafters.hierarchy.levels import Levels
-from serving.drafters.hierarchy.plan import DEPTH, Plan, fastest, plans_by_size
+from serving.drafters.hierarchy.plan import DEPTH, fastest, plans_by_size
 from serving.drafters.hierarchy.rates_file import read_rates
-from suffolk.commands.filled import filled_path
+from serving.drafters.hierarchy.stack_spec import MOST_TOKENS
+from suffolk.commands.filled import filled, filled_path
+from suffolk.commands.model_options import add_device_options
+from suffolk.commands.output_file import require_folder
+from suffolk.commands.plan_report import plan_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``suffolk plan``."""
-    parser.add_argument(
-        "--rates", type=filled_path, required=True, metavar="FILE", help="costs and rates of the levels, as JSON"
-    )
+    parser.add_argument("--rates", type=filled_path, metavar="FILE", help="costs and rates of the levels, as JSON")
     parser.add_argument(
         "--depth", type=int, default=DEPTH, metavar="N", help="most tokens to ask of a level (default: %(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    _add_measuring(parser.add_argument_group("measuring"))
+    add_device_options(parser.add_argument_group("device"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read, plan, print; returns the exit code."""
-    print(report(read_rates(args.rates), args.depth, args.json))
-    return 0
+    """Read or measure, plan, print; returns the exit code."""
+    if (args.rates is None) is not args.measure:
+        raise InvalidArgument("plan needs --rates FILE, or --measure with --model and --prompts; give one of them")
+    if not args.measure:
+        print(report(read_rates(args.rates), args.depth, args.json))
+        return 0
+    if args.model is None or args.prompts is None:
+        raise InvalidArgument(f"--measure needs {'--model MODEL' if args.model is None else '--prompts FILE'}; add it")
+    whole_within("--depth", args.depth, 1, MOST_TOKENS)
+    require_folder("--save-rates", args.save_rates)
+    from suffolk.commands.plan_measured import plan_measured
+
+    return plan_measured(args)
 
 
 def report(levels: Levels, depth: int, as_json: bool) -> str:
     """What ``suffolk plan`` prints of ``levels``. Raises InvalidArgument as ``plans_by_size``."""
     plans = plans_by_size(levels, depth)
-    best = fastest(plans)
     if as_json:
-        return json.dumps({"plan": asdict(best), "by_levels": [asdict(plan) for plan in plans]})
-    return "\n".join([*_summary(best), "", *_table(plans, best)])
+        return json.dumps({"plan": asdict(fastest(plans)), "by_levels": [asdict(plan) for plan in plans]})
+    return "\n".join(plan_lines(plans))
 
 
-def _summary(best: Plan) -> list[str]:
-    if len(best.names) == 1:
-        return [f"plan: decode with {best} alone, {_milliseconds(best.seconds)} ms a token; no hierarchy is faster"]
-    return [
-        f"plan: {best}",
-        f"predicted: {_milliseconds(best.seconds)} ms a token, {best.speedup:.3f} times as fast as {best.names[-1]} alone; "
-        f"{best.tokens:.2f} tokens a pass of it",
-    ]
-
-
-def _table(plans: list[Plan], best: Plan) -> list[str]:
-    """What each further level adds."""
-    lines = [f"  {'levels':>6} {'ms a token':>12} {'speed-up':>9} {'adds':>8}  plan (level:tokens, from the bottom)"]
-    before = plans[0]
-    for plan in plans:
-        adds = "" if plan is before else f"{plan.speedup / before.speedup - 1:+.1%}"
-        cells = f"{_milliseconds(plan.seconds):>12} {plan.speedup:>9.3f} {adds:>8}"
-        lines.append(f"{'*' if plan is best else ' '} {len(plan.names):>6} {cells}  {plan}")
-        before = plan
-    return [
-        *lines,
-        "",
-        "*: the plan; each row is the best found with so many levels, and what it adds to the row before",
-    ]
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{seconds * 1e3:.5g}"
+def _add_measuring(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--measure",
+        action="store_true",
+        help="measure the levels on prompts, plan, and run the plan beside plain decoding",
+    )
+    group.add_argument("--model", type=filled, metavar="MODEL", help="the target: a folder, or hub name")
+    group.add_argument(
+        "--prompts", nargs="+", type=filled_path, metavar="PATH", help=".jsonl files, or folders of them"
+    )
+    group.add_argument("--draft-model", type=filled, metavar="MODEL", help="a smaller model with the same tokenizer")
+    group.add_argument(
+        "--exit", type=int, action="append", default=[], metavar="N", help="the model's first N layers; may be repeated"
+    )
+    group.add_argument(
+        "--head",
+        type=filled_path,
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="a trained exit; may be repeated",
+    )
+    group.add_argument(
+        "--datastore", type=filled, action="append", default=[], metavar="STORE", help="folder or URL; may be repeated"
+    )
+    group.add_argument(
+        "--stack",
+        type=filled,
+        action="append",
+        default=[],
+        metavar="LEVELS",
+        help="predict and measure this stack instead, written as for 'suffolk generate --levels'; may be repeated",
+    )
+    group.add_argument("--save-rates", type=Path, metavar="FILE", help="write what was measured, for --rates")
+    group.add_argument("--limit", type=int, metavar="N", help="prompts of each file, chosen at random (default: all)")
+    group.add_argument(
+        "--max-new-tokens", type=int, default=64, metavar="N", help="longest answer (default: %(default)s)"
+    )
+    group.add_argument(
+        "--rounds", type=int, default=3, metavar="N", help="runs of all prompts; medians count (default: %(default)s)"
+    )
+    group.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0: greedy (default: %(default)s)")
+    group.add_argument(
+        "--verification",
+        choices=("match", "rejection"),
+        default="match",
+        help="how levels and target accept tokens (default: %(default)s)",
+    )
+    group.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of answers and of --limit (default: %(default)s)"
+    )

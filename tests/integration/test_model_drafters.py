@@ -71,7 +71,7 @@ def test_every_network_gives_the_same_text(
         "early-exit": ["--exit-layers", "1", "--drafter", "early-exit"],
         "head": ["--head", folders["head"], "--drafter", "early-exit"],
         "hybrid": ["--head", folders["head"], "--draft-model", folders["small"]],
-        "hierarchy": ["--draft-model", folders["small"], "--levels", "prompt-lookup:3 > exit-1:2 > draft-model:4@0.3"],
+        "hierarchy": ["--draft-model", folders["small"], "--levels", "prompt-lookup:3 > exit-1:2 > draft-model@0.3:4 > target"],
     }  # fmt: skip
     for name, words in ways.items():
         report = tmp_path / f"{name}.json"

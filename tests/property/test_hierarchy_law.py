@@ -254,16 +254,27 @@ def test_long_runs_of_stacks_follow_the_law(depth: int, temperatures: tuple[floa
     assert 0.4 < accepted < 3.5  # some are rejected, and some are not
 
 
-def test_a_level_that_draws_with_the_target_s_coins_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Shared(drawing.FreshUniforms):
-        def __init__(self, seed: int, level: int, device: torch.device) -> None:
-            super().__init__(seed, level, device)
-            self._uniforms, self._used = KeyedUniforms(seed, device), 3  # where the target draws its first token
-
+def test_coins_of_a_level_that_also_choose_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Same(drawing.FreshUniforms):
         def take(self, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-            coins, draws = super().take(count)
-            return draws, coins
+            coins, _ = super().take(count)
+            return coins, coins
 
-    monkeypatch.setattr("serving.drafters.hierarchy.recursion.FreshUniforms", Shared)
-    counts, _ = counts_of_texts(1)
+    monkeypatch.setattr("serving.drafters.hierarchy.recursion.FreshUniforms", Same)
+    counts, _ = counts_of_texts(3)
     assert differs(counts, law_of_texts(FEW))
+
+
+def test_levels_and_target_have_numbers_of_their_own() -> None:
+    places, cpu = torch.arange(2000), torch.device("cpu")
+    streams = [
+        stream(places)
+        for level in (0, 1, 2)
+        for each in [KeyedUniforms(7, cpu, level)]
+        for stream in (each.coins, each.draws)
+    ]
+    together = np.corrcoef(torch.stack(streams).numpy())
+    assert np.abs(together - np.eye(6)).max() < 0.1
+    taken = drawing.FreshUniforms(7, 1, cpu)
+    coins = torch.cat([taken.take(count)[0] for count in (1, 4, 2)])
+    assert torch.equal(coins, KeyedUniforms(7, cpu, 1).coins(torch.arange(7)))  # each once

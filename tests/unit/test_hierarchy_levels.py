@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from datastore.errors import Corruption, InvalidArgument, NotFound
+from serving.drafters.hierarchy.law import predict
 from serving.drafters.hierarchy.level import Level, RunLaw
 from serving.drafters.hierarchy.levels import Levels
+from serving.drafters.hierarchy.plan import best_plan
 from serving.drafters.hierarchy.rates_file import from_json, read_rates, to_json
 
 STORE, DRAFT, TARGET = Level("store", 0.5, retrieval=True), Level("draft", 1.0), Level("target", (10.0, 12.0, 13.0))
@@ -134,3 +136,24 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     (tmp_path / "rates.json").write_text('{"levels": [], "acceptance": []}')
     with pytest.raises(InvalidArgument, match=r"rates .*rates\.json: levels are 0"):
         read_rates(tmp_path / "rates.json")
+
+
+def test_retrieval_that_finds_little_costs_little_to_verify() -> None:
+    """Half of the time it finds nothing, else three tokens; the target's pass of d tokens takes 10 + d."""
+    target = Level("target", tuple(10.0 + drafted for drafted in range(6)))
+    store = Level("store", 1.0, retrieval=True, found=(0.5, 0, 0, 0.5))
+    runs = RunLaw("store", "target", (0.75, 0, 0, 0.25))
+    levels = Levels((store, target), ((None, None), (None, None)), (runs,))
+    assert from_json(json.loads(json.dumps(to_json(levels)))) == levels
+    assert [store.handed(tokens).tolist() for tokens in (2, 4)] == [[0.5, 0, 0.5], [0.5, 0, 0, 0.5, 0]]
+    found = predict(levels, (0, 1), (3,))
+    assert found.tokens == pytest.approx(1 + 0.25 * 3)
+    assert found.seconds == pytest.approx((1 + 10 + 0.5 * 3) / found.tokens)
+    assert best_plan(levels).objective == pytest.approx(found.seconds)
+
+
+def test_only_retrieval_may_find_nothing() -> None:
+    with pytest.raises(InvalidArgument, match="found of level draft is given, and it is no retrieval"):
+        Level("draft", 1.0, found=(1.0,))
+    with pytest.raises(InvalidArgument, match="found of level store add up to 0.5"):
+        Level("store", 1.0, retrieval=True, found=(0.5,))

@@ -42,10 +42,12 @@ def predict(levels: Levels, chosen: Sequence[int], lengths: Sequence[int]) -> Pr
     target = levels.levels[-1]
     if len(chosen) == 1:
         return Prediction(float(target.pass_seconds(0)), 1.0)
-    size = np.zeros(lengths[0] + 1)  # the law of how many tokens the level below hands up
-    size[-1] = 1
-    seconds = float(levels.levels[chosen[0]].draft_seconds(lengths[0]))
+    bottom = levels.levels[chosen[0]]
+    size = bottom.handed(lengths[0])  # the law of how many tokens the level below hands up
+    seconds = float(bottom.draft_seconds(lengths[0]))
     reach, a_round = _round(levels, chosen[0], chosen[1], size, seconds)
+    if bottom.found is not None:  # the law of its runs tells already how often nothing is found
+        reach = levels.reach(chosen[0], chosen[1], lengths[0])
     for length, (below, above) in zip(lengths[1:], pairwise(chosen[1:]), strict=True):
         gains = np.append(0.0, gain_law(reach))
         passed = renewals(gains[1:], length)

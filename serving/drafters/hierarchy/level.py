@@ -26,6 +26,8 @@ class Level:
             verifies d drafted tokens, so that entry 0 is one token's plain decoding; beyond the last the cost grows as between the
             last two. For retrieval a number, 0 included: one call, however many tokens it drafts.
         retrieval: whether it is searched and not run; it then drafts at the bottom, and verifies nothing.
+        found: of retrieval, entry j is the probability that it finds exactly j tokens, the last that it finds so many or more; they
+            add up to 1. None where it always finds as many as it is asked for.
 
     Raises:
         InvalidArgument: a value is of another type or out of its range.
@@ -34,6 +36,7 @@ class Level:
     name: str
     seconds: float | tuple[float, ...]
     retrieval: bool = False
+    found: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -55,6 +58,20 @@ class Level:
                 least = "0 or more" if self.retrieval else "above 0"
                 raise InvalidArgument(f"{what} is {cost}; it must be {least}, and at most {_MOST_SECONDS:.0f}")
         object.__setattr__(self, "seconds", costs if several else costs[0])
+        if self.found is not None:
+            if not self.retrieval:
+                raise InvalidArgument(f"found of level {self.name} is given, and it is no retrieval; leave it out")
+            object.__setattr__(self, "found", _law(f"found of level {self.name}", self.found))
+
+    def handed(self, tokens: int) -> NDArray[np.float64]:
+        """The law of how many tokens it hands up at the bottom if ``tokens`` are asked; float64 of shape (tokens + 1,)."""
+        law = np.zeros(tokens + 1)
+        if self.found is None:
+            law[-1] = 1
+            return law
+        for count, chance in enumerate(self.found):
+            law[min(count, tokens)] += chance / math.fsum(self.found)
+        return law
 
     def pass_seconds(self, drafted: ArrayLike) -> NDArray[np.float64]:
         """Seconds of one pass that verifies so many ``drafted`` tokens (0 or more each); float64 of their shape."""
@@ -92,16 +109,21 @@ class RunLaw:
 
     def __post_init__(self) -> None:
         what = f"probabilities of runs from {self.drafter!r} to {self.verifier!r}"
-        entries = tuple(number(what, entry) for entry in listed(what, self.probabilities, "numbers"))
-        if not 0 < len(entries) <= _MOST_ENTRIES:
-            raise InvalidArgument(f"{what} are {len(entries)} numbers; give 1 to {_MOST_ENTRIES}")
-        if bad := [entry for entry in entries if not 0 <= entry <= 1]:
-            raise InvalidArgument(f"{what} include {bad[0]}; each must be between 0 and 1")
-        if abs(math.fsum(entries) - 1) > _SUM_TOLERANCE:
-            raise InvalidArgument(f"{what} add up to {math.fsum(entries):.9g}; they must add up to 1")
-        object.__setattr__(self, "probabilities", entries)
+        object.__setattr__(self, "probabilities", _law(what, self.probabilities))
 
     def reach(self, longest: int) -> NDArray[np.float64]:
         """The probability that at least j tokens are accepted; float64 of shape (longest + 1,), entry j for j tokens."""
         tails = np.cumsum(self.probabilities[::-1])[::-1][: longest + 1]
         return np.pad(tails / tails[0], (0, longest + 1 - len(tails)))
+
+
+def _law(what: str, value: object) -> tuple[float, ...]:
+    """``value`` as probabilities that add up to 1; raises InvalidArgument if it is something else."""
+    entries = tuple(number(what, entry) for entry in listed(what, value, "numbers"))
+    if not 0 < len(entries) <= _MOST_ENTRIES:
+        raise InvalidArgument(f"{what} are {len(entries)} numbers; give 1 to {_MOST_ENTRIES}")
+    if bad := [entry for entry in entries if not 0 <= entry <= 1]:
+        raise InvalidArgument(f"{what} include {bad[0]}; each must be between 0 and 1")
+    if abs(math.fsum(entries) - 1) > _SUM_TOLERANCE:
+        raise InvalidArgument(f"{what} add up to {math.fsum(entries):.9g}; they must add up to 1")
+    return entries

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from datastore.errors import InvalidArgument
 from serving.decoding.checks import whole_within
+from serving.drafters.hierarchy.level import Level
 from serving.drafters.hierarchy.levels import Levels
 from serving.drafters.hierarchy.rounds import Floats, expected_rounds, expected_rounds_of, gain_law
 
@@ -59,8 +60,8 @@ def search(levels: Levels, depth: int) -> Iterator[Hierarchy]:
     yield Hierarchy((drafters,), (), float(levels.levels[-1].pass_seconds(0)))
     if not drafters:
         return
-    lengths = np.arange(1, depth + 1)
-    verify = np.array([each.pass_seconds(lengths) + (np.inf if each.retrieval else 0) for each in levels.levels])
+    lengths = np.arange(1, depth + 1)  # tokens asked of a level
+    verify = np.array([_verify_seconds(levels.levels[:-1], each, depth) for each in levels.levels])
     seconds = np.array([each.draft_seconds(lengths) for each in levels.levels[:-1]])
     rounds, passes = _tables(levels, depth)
     least = np.full(seconds.shape, np.inf)
@@ -78,11 +79,25 @@ def search(levels: Levels, depth: int) -> Iterator[Hierarchy]:
         choices.append(choice)
 
 
+def _verify_seconds(drafters: Sequence[Level], verifier: Level, depth: int) -> Floats:
+    """Seconds of a pass of ``verifier`` over what each of ``drafters`` gives if 1..``depth`` tokens are asked of it: of shape
+    (drafters, depth); infinite for retrieval, which verifies nothing."""
+    passes = verifier.pass_seconds(np.arange(depth + 1))
+    seconds = np.tile(passes[1:], (len(drafters), 1))
+    if verifier.retrieval:
+        seconds[:] = np.inf
+        return seconds
+    for place, drafter in enumerate(drafters):
+        if drafter.found is not None:
+            seconds[place] = [drafter.handed(asked) @ passes[: asked + 1] for asked in range(1, depth + 1)]
+    return seconds
+
+
 def _further(below: Floats, verify: Floats, rounds: Floats) -> tuple[Floats, NDArray[np.int64]]:
     """V with one level more than ``below``, and for each (i, t) the state (k, l), as k * T + l - 1, that it verifies."""
     seconds, choice = np.full(below.shape, np.inf), np.zeros(below.shape, np.int64)
     for verifier in range(1, len(below)):
-        ways = rounds[:, verifier, :verifier] * (verify[verifier] + below[:verifier])
+        ways = rounds[:, verifier, :verifier] * (verify[verifier, :verifier] + below[:verifier])
         ways = ways.reshape(len(ways), -1)
         choice[verifier] = ways.argmin(axis=1)
         seconds[verifier] = np.take_along_axis(ways, choice[verifier][:, None], axis=1)[:, 0]

@@ -11,8 +11,9 @@ from serving.decoding.checks import number, whole_within
 
 RETRIEVAL = ("prompt-lookup", "datastore")
 DRAFT_MODEL = "draft-model"
+TARGET = "target"
 _EXIT = re.compile(r"exit-([1-9][0-9]{0,4})")
-_LEVEL = re.compile(r"(?P<name>[a-z0-9-]+):(?P<tokens>[0-9]{1,9})(?:@(?P<temperature>[0-9.eE+-]+))?")
+_LEVEL = re.compile(r"(?P<name>[a-z0-9-]+)(?:@(?P<temperature>[0-9.eE+-]+))?:(?P<tokens>[0-9]{1,9})")
 MOST_LEVELS = 16
 MOST_TOKENS = 64
 EXAMPLE = "prompt-lookup:4 > draft-model:6"
@@ -61,22 +62,30 @@ class StackLevel:
         return None if found is None else int(found[1])
 
     def __str__(self) -> str:
-        return f"{self.name}:{self.tokens}" + ("" if self.temperature is None else f"@{self.temperature:g}")
+        return f"{level_name(self.name, self.temperature)}:{self.tokens}"
+
+
+def level_name(name: str, temperature: float | None) -> str:
+    """How a level of this name and temperature is written."""
+    return name if temperature is None else f"{name}@{temperature:g}"
 
 
 def read_stack(text: str) -> tuple[StackLevel, ...]:
-    """The levels that ``text`` names, from the bottom up; the target stands above the last and is not named.
+    """The levels that ``text`` names, from the bottom up; ``> target`` may stand behind the last.
 
     Raises:
         InvalidArgument: it is none; retrieval stands above another level, a level is named twice, or a smaller exit above a
             larger one.
     """
     levels = []
-    for part in text.split(">"):
+    parts = text.split(">")
+    if len(parts) > 1 and parts[-1].strip() == TARGET:
+        parts.pop()
+    for part in parts:
         found = _LEVEL.fullmatch(part.strip())
         if found is None:
             raise InvalidArgument(
-                f"levels: {part.strip()!r} is no level; write NAME:TOKENS or NAME:TOKENS@TEMPERATURE, from the bottom up, as in "
+                f"levels: {part.strip()!r} is no level; write NAME:TOKENS or NAME@TEMPERATURE:TOKENS, from the bottom up, as in "
                 f"{EXAMPLE!r}"
             )
         temperature = found["temperature"]

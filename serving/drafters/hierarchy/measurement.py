@@ -1,0 +1,145 @@
+"""Measures on prompts what a plan needs: costs of passes, and how often levels accept each other's tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from datastore.errors import InvalidArgument
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.target import Target
+from serving.drafters.hierarchy.agreement import Agreement, Ids, Voice, WrittenText, agree, starts_of
+from serving.drafters.hierarchy.handed import Floats
+from serving.drafters.hierarchy.law import Prediction, predict
+from serving.drafters.hierarchy.level import Level, RunLaw
+from serving.drafters.hierarchy.levels import Levels
+from serving.drafters.hierarchy.load import Stacks
+from serving.drafters.hierarchy.pass_seconds import time_lookups, time_passes
+from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
+from serving.drafters.hierarchy.run_laws import Starts, mean_acceptance, run_law
+from serving.drafters.hierarchy.stack_spec import RETRIEVAL, TARGET, StackLevel, level_name
+from serving.drafters.hierarchy.trial import PLAIN, Trial
+
+Report = Callable[[str], None]
+_LONGEST = 3
+"""Runs are followed over so many times the plans' depth: surplus tokens make drafts longer than they were asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """What was measured of a target and levels for it, on the target's own answers.
+
+    Attributes:
+        voices: the models, each at a temperature, the target last; ``sources``: the names of what is searched.
+        costs: of each voice, entry d for a pass that verifies d tokens; the target's are those of decoding steps.
+        lookups: seconds of a call of each source.
+        agreements: of each answer; ``depth``: of the plans that they are for.
+    """
+
+    voices: tuple[Voice, ...]
+    sources: tuple[str, ...]
+    costs: tuple[Floats, ...]
+    lookups: tuple[float, ...]
+    agreements: tuple[Agreement, ...]
+    depth: int
+
+    def levels(self) -> Levels:
+        """All levels for a plan, models in the order of what a pass costs; two of one model are never neighbours."""
+        order = np.argsort([float(cost[0]) for cost in self.costs[:-1]], kind="stable").tolist()
+        return self._levels(list(self.sources), [*order, len(self.voices) - 1])
+
+    def predict(self, stack: Sequence[StackLevel]) -> Prediction:
+        """What decoding with ``stack`` should cost. Raises InvalidArgument if a level was not measured."""
+        names = [level_name(level.name, level.temperature) for level in stack]
+        known = [*self.sources, *(voice.name for voice in self.voices)]
+        if missing := [name for name in names if name not in known]:
+            raise InvalidArgument(f"level {missing[0]} was not measured; measured are {', '.join(known)}")
+        voices = [place for name in names for place, voice in enumerate(self.voices) if voice.name == name]
+        levels = self._levels([name for name in names if name in self.sources], [*voices, len(self.voices) - 1])
+        return predict(levels, range(len(names) + 1), [level.tokens for level in stack])
+
+    def _levels(self, sources: list[str], order: list[int]) -> Levels:
+        """Those of ``sources`` and of the voices of these numbers."""
+        searched = [self.sources.index(name) for name in sources]
+        levels = [
+            Level(self.sources[each], self.lookups[each], retrieval=True, found=self._found_law(each))
+            for each in searched
+        ]
+        levels += [Level(self.voices[each].name, tuple(self.costs[each].tolist())) for each in order]
+        acceptance: list[list[float | None]] = [[None] * len(levels) for _ in levels]
+        runs: list[RunLaw] = []
+        for column, verifier in enumerate(order, len(searched)):
+            known = {
+                row: [Starts(each.retrieved[source][verifier]) for each in self.agreements]
+                for row, source in enumerate(searched)
+            }
+            for row, drafter in enumerate(order[: column - len(searched)], len(searched)):
+                if self.voices[drafter].model is not self.voices[verifier].model:
+                    longest = _LONGEST * self.depth
+                    known[row] = [starts_of(each, drafter, verifier, longest) for each in self.agreements]
+            for row, starts in known.items():
+                acceptance[row][column] = mean_acceptance(starts)
+                runs.append(run_law(levels[row].name, levels[column].name, starts, self.depth))
+        return Levels(tuple(levels), tuple(map(tuple, acceptance)), tuple(runs))
+
+    def _found_law(self, source: int) -> tuple[float, ...]:
+        """How many tokens are found where a round of the target begins."""
+        law = np.zeros(self.depth + 1)
+        for each in self.agreements:
+            weights = Starts(each.retrieved[source][-1]).weights(self.depth)
+            np.add.at(law, each.found[source], weights)
+        return tuple((law / law.sum()).tolist())
+
+
+def measure_levels(
+    target: Target,
+    stacks: Stacks,
+    wanted: Sequence[tuple[str, float | None]],
+    prompts: Sequence[Ids],
+    settings: SamplingSettings,
+    depth: int,
+    report: Report = lambda line: None,
+) -> Measurements:
+    """Measure the levels ``wanted`` (name and temperature, as in ``StackLevel``) for ``target``, on its own answers.
+
+    Args:
+        prompts: token ids, one prompt or more; ``settings``: how the target answers them.
+        depth: of the plans that will be made.
+        report: is told a line now and then.
+
+    Raises:
+        As ``Stacks.drafter`` and ``Request``; InvalidArgument if no answer has two tokens.
+    """
+    sources = [RetrievalLevel(name, stacks.sources(name), depth) for name, _ in wanted if name in RETRIEVAL]
+    voices = [
+        Voice(level_name(name, warmth), stacks.model(name), warmth) for name, warmth in wanted if name not in RETRIEVAL
+    ]
+    voices.append(Voice(TARGET, target))
+    report(f"answering {len(prompts)} prompts by plain decoding")
+    texts, besides = write(target, prompts, settings)
+    report("timing the passes of " + ", ".join(voice.name for voice in voices))
+    costs = time_passes(voices, texts, lambda done, total: report(f"{done} of {total} passes timed"))
+    costs[-1] = costs[-1] + besides
+    lookups = [time_lookups(source, texts[:2], depth) for source in sources]
+    agreements = []
+    for number, text in enumerate(texts, 1):
+        report(f"reading answer {number} of {len(texts)} with each of them")
+        agreements.append(agree(text, voices, sources, depth))
+    names = tuple(source.name for source in sources)
+    return Measurements(tuple(voices), names, tuple(costs), tuple(lookups), tuple(agreements), depth)
+
+
+def write(target: Target, prompts: Sequence[Ids], settings: SamplingSettings) -> tuple[list[WrittenText], float]:
+    """What the target answers, where that is two tokens or more, and the median seconds that a step takes besides its pass."""
+    trial = Trial(target, {}, max(map(len, prompts)) + settings.max_new_tokens)
+    runs = [trial.run(PLAIN, prompt, settings) for prompt in prompts]
+    texts = [
+        WrittenText(prompt, run.tokens, settings)
+        for prompt, run in zip(prompts, runs, strict=True)
+        if len(run.tokens) > 1
+    ]
+    if not texts:
+        raise InvalidArgument("all answers to the prompts are empty or of one token; give other prompts")
+    return texts, float(np.median([run.besides / run.steps for run in runs if run.steps]))

@@ -1,0 +1,132 @@
+"""Runs stacks for real beside plain decoding, prompt by prompt in turn, so that a busy while falls on all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from datastore.errors import SuffolkError
+from serving.decoding.account import Account
+from serving.decoding.cost_model import CostModel
+from serving.decoding.drafter import Drafter
+from serving.decoding.planner import Offer, Planner
+from serving.decoding.request import Request
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.step_loop import StepLoop
+from serving.decoding.target import Target
+from serving.drafters.hierarchy.agreement import Ids
+
+PLAIN = ""
+_MOST_NODES = 256
+
+
+class AsPlanned(Planner):
+    """Verifies all that a stack hands up, in every step: what the plan predicts. Not for serving: it guards against nothing."""
+
+    def draft_stake(self, account: Account) -> float:
+        return float("inf")
+
+    def choose(self, offers: Sequence[Offer], requests: int, rows: int, context: float) -> None:
+        for offer in offers:
+            offer.verified += len(offer.scores)
+
+    def record(self, offers: Sequence[Offer], requests: int, rows: int, context: float, seconds: float | None) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One answer.
+
+    Attributes:
+        tokens: int32[n], the answer; ``steps``: passes of the target behind the prompt's.
+        seconds: behind the prompt's pass, without ``reading``: what the drafting levels took to read the prompt.
+        besides: of ``seconds`` those of neither passes, draws nor drafters.
+    """
+
+    tokens: Ids
+    steps: int
+    seconds: float
+    reading: float
+    besides: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a way to decode took.
+
+    Attributes:
+        seconds: of a token behind the first: of each prompt the median of its rounds, summed up, over all tokens.
+        tokens: tokens a pass of the target.
+        reading: seconds that reading prompts took the drafting levels, of a prompt in the mean.
+    """
+
+    seconds: float
+    tokens: float
+    reading: float
+
+    @staticmethod
+    def of(rounds: Sequence[Sequence[Run]]) -> Measured:
+        """``rounds``: for each round the run of each prompt; what no step was made for does not count."""
+        seconds = np.median([[run.seconds for run in runs] for runs in rounds], axis=0).sum()
+        every = [run for runs in rounds for run in runs]
+        written = sum(len(run.tokens) - 1 for run in every) / len(rounds)
+        steps = sum(run.steps for run in every) / len(rounds)
+        return Measured(
+            float(seconds / max(written, 1)),
+            float(written / max(steps, 1)),
+            float(np.mean([run.reading for run in every])),
+        )
+
+
+class Trial:
+    """A loop of one request at a time over plain decoding and any drafters. Not thread-safe."""
+
+    def __init__(self, target: Target, drafters: Mapping[str, Drafter], capacity: int) -> None:
+        """``capacity``: tokens of the longest prompt with its answer. Raises ResourceExhausted: no memory for the cache."""
+        self._target, self._drafters = target, dict(drafters)
+        plain = CostModel([1], [1.0])
+        self._loop = StepLoop(target, drafters, plain, 1, capacity + _MOST_NODES)
+        self._loop.planner = AsPlanned(plain)
+        self._number = 0
+
+    def run(self, way: str, prompt: Ids, settings: SamplingSettings) -> Run:
+        """One answer by a drafter's name, or ``PLAIN``. Raises what a step raises."""
+        self._number += 1
+        read = self._reading(way)
+        request = Request(self._number, self._target, prompt, settings, way, _MOST_NODES)
+        self._loop.join(request)
+        while self._loop.running:
+            for _, answer in self._loop.step():
+                if isinstance(answer, SuffolkError):
+                    raise answer
+        reading = self._reading(way) - read
+        generated = np.asarray(request.generated, np.int32)
+        stats = request.stats
+        besides = sum(stats.seconds[part] for part in ("draft", "compact", "other"))
+        return Run(generated, stats.steps, stats.decode_seconds - reading, reading, besides)
+
+    def compare(
+        self,
+        ways: Sequence[str],
+        prompts: Sequence[Ids],
+        settings: SamplingSettings,
+        rounds: int,
+        report: Callable[[int, int], None] = lambda done, total: None,
+    ) -> dict[str, list[list[Run]]]:
+        """For each of ``ways`` its rounds, each with a run of each prompt; the ways take turns at each prompt."""
+        found: dict[str, list[list[Run]]] = {way: [] for way in ways}
+        for turn in range(rounds):
+            for way in ways:
+                found[way].append([])
+            for number, prompt in enumerate(prompts):
+                begin = (turn + number) % len(ways)
+                for way in [*ways[begin:], *ways[:begin]]:
+                    found[way][turn].append(self.run(way, prompt, settings))
+                report(turn * len(prompts) + number + 1, rounds * len(prompts))
+        return found
+
+    def _reading(self, way: str) -> float:
+        return self._drafters[way].stats().get("reading_seconds", 0.0) if way else 0.0

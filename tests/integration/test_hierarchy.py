@@ -1,0 +1,201 @@
+"""Levels that draft for each other: what they read, what they leave out, and what they count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from datastore.errors import InvalidArgument
+from serving.decoding.cost_model import CostModel
+from serving.decoding.drafter import DraftRequest, SampledChain, tree_of
+from serving.decoding.request import Request
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.target import Target
+from serving.drafters.datastore import DatastoreDrafter
+from serving.drafters.early_exit.shallow import shallow
+from serving.drafters.hierarchy.agreement import Voice, WrittenText, agree
+from serving.drafters.hierarchy.drafter import HierarchyDrafter
+from serving.drafters.hierarchy.model_level import ModelLevel
+from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
+from serving.drafters.hierarchy.run_laws import Starts, run_law
+from serving.drafters.hierarchy.stack_spec import StackLevel, name_stack, read_stack
+from tests.brute_force import BruteForceRetriever
+from tests.drafters import alone, eager_decoder, eager_loop
+from tests.hierarchies import DEPTHS, hierarchy, level, lookup, noisy
+from tests.tiny_models import VOCAB, tiny_model
+
+PROMPT = [(7 * number) % VOCAB for number in range(30)]
+
+
+class Priced(CostModel):
+    """Every pass takes a second, whatever the clock says."""
+
+    def __init__(self) -> None:
+        super().__init__([1], [1.0])
+
+    def update(self, rows: int, requests: int, context: float, seconds: float) -> None:
+        pass
+
+
+def request(number: int = 1, most_nodes: int = 8, **options: float) -> DraftRequest:
+    return DraftRequest(number, np.asarray(PROMPT, np.int32), most_nodes, len(PROMPT), **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_the_target_s_own_weights_on_top_are_always_right(depth: int, temperature: float) -> None:
+    """Whatever is below: what a level hands up are its own tokens, four at least."""
+    target, settings = Target.wrap(tiny_model()), SamplingSettings(41, temperature, top_k=20, seed=3)
+    run = eager_decoder(target, hierarchy(depth, target, Target.wrap(tiny_model()))).generate(PROMPT, settings)
+    list(run)
+    assert run.tokens == alone(target, PROMPT, settings)
+    assert run.stats.accepted == 40 - run.stats.steps
+    assert run.stats.steps <= 10
+
+
+def test_what_was_read_is_not_read_again() -> None:
+    """Each token of the text once: accepted tokens stay."""
+    target = Target.wrap(tiny_model())
+    top = level(Target.wrap(tiny_model()), 4)
+    run = eager_decoder(target, HierarchyDrafter([top], VOCAB, thrifty=False)).generate(PROMPT, SamplingSettings(41))
+    list(run)
+    assert run.stats.steps == 8
+    assert top.rows == len(PROMPT) + 40 - 1  # all but the last token, which nothing follows
+
+
+def test_requests_beyond_its_slots_or_its_capacity_go_without_drafts() -> None:
+    target, settings = Target.wrap(tiny_model()), SamplingSettings(20)
+    drafter = HierarchyDrafter([lookup(VOCAB), level(noisy(0.01), 4, slots=1, capacity=70)], VOCAB, slots=1)
+    loop = eager_loop(target, {"hierarchy": drafter}, slots=3)
+    prompts = {1: PROMPT, 2: PROMPT[5:], 3: PROMPT * 3}
+    requests = [Request(number, target, prompt, settings, "hierarchy", 8) for number, prompt in prompts.items()]
+    for each in requests:
+        loop.join(each)
+    while loop.running:
+        loop.step()
+    for each in requests:
+        assert each.generated == alone(target, prompts[each.number], settings)
+    assert requests[1].stats.missed["ResourceExhausted"] > 0
+    assert drafter.stats()["missed ResourceExhausted"] > 0
+    long = DraftRequest(9, np.asarray(PROMPT * 3, np.int32), 8)
+    assert len(tree_of(drafter.propose([long])[0])) == 0  # a slot is free again, but it is too small
+
+
+def test_a_source_that_is_gone_costs_its_drafts_alone() -> None:
+    class Gone(BruteForceRetriever):
+        def draft_batch(self, *words: object, **options: object) -> list[object]:  # type: ignore[override]
+            raise InvalidArgument("gone")
+
+    source = DatastoreDrafter(Gone([PROMPT], VOCAB), VOCAB)
+    target, settings = Target.wrap(tiny_model()), SamplingSettings(20)
+    drafter = HierarchyDrafter([RetrievalLevel("datastore", [source], 3), level(noisy(0.01), 4)], VOCAB)
+    run = eager_decoder(target, drafter).generate(PROMPT, settings)
+    list(run)
+    assert run.tokens == alone(target, PROMPT, settings)
+    assert run.stats.accepted > 0
+    assert drafter.stats()["missed InvalidArgument"] > 0
+
+
+def test_a_long_prompt_is_read_in_parts() -> None:
+    model = tiny_model(max_position_embeddings=2048)
+    drafter = HierarchyDrafter([level(Target.wrap(model), 4, slots=1, capacity=2000)], VOCAB, slots=1, thrifty=False)
+    asked = DraftRequest(1, np.resize(np.asarray(PROMPT, np.int32), 1200), 8, 1200)
+    assert [len(tree_of(drafter.propose([asked])[0])) for _ in range(4)] == [0, 0, 4, 4]
+    assert drafter.stats()["reading_seconds"] > 0
+
+
+@pytest.mark.parametrize(("most", "tokens"), [(0.5, 0), (1.5, 1), (3.5, 3), (100.0, 6)])
+def test_a_draft_takes_no_more_than_it_may(most: float, tokens: int) -> None:
+    """Each pass takes a second; what a token costs makes all of them worth it."""
+    own = ModelLevel("draft", 6, Target.wrap(tiny_model()), Priced(), 8, 160)
+    [draft] = HierarchyDrafter([own], VOCAB).propose([request(token_seconds=1e9, most_seconds=most)])
+    assert len(tree_of(draft)) == tokens
+    own = ModelLevel("draft", 6, Target.wrap(tiny_model()), Priced(), 8, 160)
+    [draft] = HierarchyDrafter([own], VOCAB, thrifty=False).propose([request(token_seconds=1e9, most_seconds=most)])
+    assert len(tree_of(draft)) == 6
+
+
+def test_a_stack_that_is_dear_is_hardly_asked() -> None:
+    """What its rounds take is more than they bring: it is given up after the first, and tried again now and then."""
+    own = level(noisy(0.02), 4)
+    drafter = HierarchyDrafter([own], VOCAB)
+    drafted = [len(tree_of(drafter.propose([request(token_seconds=1e-12)])[0])) for _ in range(300)]
+    assert 0 < np.count_nonzero(drafted) <= 4 or drafter.stats()["unread"] == 1
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_drawn_chains_tell_their_laws(depth: int) -> None:
+    target = Target.wrap(tiny_model())
+    settings = SamplingSettings(40, 0.8, top_k=10, seed=2, verification="rejection")
+    asked = DraftRequest(1, np.asarray(PROMPT, np.int32), 5, len(PROMPT), settings)
+    [chain] = hierarchy(depth, target, noisy(0.02)).propose([asked])
+    assert isinstance(chain, SampledChain)
+    assert 1 <= len(chain.tree) <= 5  # cut to what was asked for
+    assert np.allclose(chain.law.sum(-1).numpy(), 1)
+    assert (chain.law > 0).sum(-1).max() <= 10
+    assert (chain.law.numpy()[np.arange(len(chain.tree)), chain.tree.tokens] > 0).all()
+
+
+def test_stacks_are_written_and_read() -> None:
+    text = "prompt-lookup:4 > exit-8@0.5:3 > exit-16:2 > draft-model@0:6"
+    stack = read_stack(text + " > target")
+    assert name_stack(stack) == text
+    assert stack[1] == StackLevel("exit-8", 3, 0.5)
+    assert [each.exit_layers for each in stack] == [None, 8, 16, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "'' is no level"),
+        ("draft-model", "'draft-model' is no level"),
+        ("draft-model:0", "tokens of level draft-model is 0; it must be between 1 and 64"),
+        ("large:3", "level 'large' is unknown"),
+        ("exit-1:2 > datastore:3", "level datastore stands above exit-1"),
+        ("exit-1:2 > exit-1:3", "exit-1 is named twice"),
+        ("exit-3:2 > exit-1:3", "must rise"),
+        ("prompt-lookup@1:3", "retrieval draws nothing"),
+        ("draft-model@-1:3", "it must be between 0 and 100"),
+        ("draft-model@1e:3", "is no number"),
+    ],
+)
+def test_what_is_no_stack_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        read_stack(text)
+
+
+def test_runs_are_told_from_places_that_agree() -> None:
+    """Bursts: all or nothing for long whiles; the end of the text is no end of a run."""
+    agreeing = np.repeat([1.0, 0.0], [30, 10])
+    law = run_law("a", "b", [Starts.of_model(agreeing, 6)], 6)
+    starts = [0, 7, 14, 21, 28, *range(31, 40)]  # what rounds of six tokens come to
+    runs = [min(6, max(0, 30 - start)) for start in starts]
+    assert law.probabilities == pytest.approx([np.mean([run == count for run in runs]) for count in range(7)])
+    fair = run_law("a", "b", [Starts.of_model(np.full(50, 0.5), 4)], 4)
+    assert fair.probabilities == pytest.approx([0.5, 0.25, 0.125, 0.0625, 0.0625])
+
+
+@pytest.mark.parametrize("verification", ["match", "rejection"])
+def test_levels_agree_as_they_accept(verification: str) -> None:
+    """A model agrees with itself everywhere; of another one what is measured is what decoding accepts."""
+    target, other = Target.wrap(tiny_model()), noisy(0.02)
+    settings = SamplingSettings(60, 1.0, seed=4, verification=verification)
+    written = WrittenText(
+        np.asarray(PROMPT, np.int32),
+        np.asarray(alone(target, PROMPT, SamplingSettings(60, 1.0, seed=4)), np.int32),
+        settings,
+    )
+    voices = [Voice("other", other), Voice("same", Target.wrap(tiny_model())), Voice("target", target)]
+    found = agree(written, voices, [lookup(VOCAB, 4)], 4)
+    assert found.between[1, 2] == pytest.approx(1.0)
+    assert 0 < found.between[0, 2].mean() < 1
+    run = eager_decoder(target, HierarchyDrafter([level(other, 1)], VOCAB)).generate(PROMPT, settings)
+    list(run)
+    assert run.stats.accepted / run.stats.steps == pytest.approx(found.between[0, 2].mean(), abs=0.25)
+    assert found.retrieved[0].shape == (3, 60, 4)
+    assert np.nanmax(found.retrieved[0]) <= 1 + 1e-9
+
+
+def test_exits_keep_the_first_layers_alone() -> None:
+    target = Target.wrap(tiny_model())
+    assert shallow(target, 1).new_cache(1, 10).nbytes * 2 == target.new_cache(1, 10).nbytes
