@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+from serving.replay.read import read_recordings
 from tests.building import VOCAB_SIZE, make_texts, suffolk, tokenizer_json, write_jsonl, write_tokenizer
 from tests.tiny_models import tiny_model
 
@@ -192,7 +194,7 @@ def test_decode_compares_every_drafter_with_plain_decoding(folder: Path, model: 
     (prompts / "free.jsonl").write_text(json.dumps({"prompt": text[:120]}) + "\n" + json.dumps({"prompt": "a" * 1000}))
     path = tmp_path / "decode.json"
     options = ["--max-new-tokens", "24", "--ignore-eos", "--control", "--rounds", "2", "--threads", "1"]
-    options += ["--assistant", str(model)]
+    options += ["--assistant", str(model), "--record", str(tmp_path / "texts.jsonl")]
     command = ["decode", "--model", model, "--datastore", folder / "store", "--prompts", prompts, *options]
     shown = bench(*command, "--json", path)
     results = read_report(path)["results"]
@@ -210,6 +212,11 @@ def test_decode_compares_every_drafter_with_plain_decoding(folder: Path, model: 
     assert {each["tokens"] for each in every.values()} == {6 * 24}
     assert [(each["group"], each["prompt"]) for each in results["prompts_skipped"]] == [("free", "free.jsonl:2")]
     assert len(results["runs"]) == 6 * len(ways)
+    recorded = Counter((each.drafter, each.group) for each in read_recordings([tmp_path / "texts.jsonl"]))
+    groups = ("code, chat", "code, prefill", "free")  # of the first round
+    assert recorded == {
+        (name, group): 1 for name in ("none", "prompt-lookup", "datastore", "hybrid") for group in groups
+    }
     assert "left out, too long for the model with the answer: 1" in shown
 
 
