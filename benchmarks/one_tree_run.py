@@ -9,7 +9,7 @@ from itertools import chain, zip_longest
 from typing import Any
 
 from benchmarks.along_recordings import SPARE, AlongRecordings
-from benchmarks.compared_drafters import Sources, make_compared
+from benchmarks.compared_drafters import LIMITS, Sources, make_compared
 from benchmarks.decoding import WARM_UP_TOKENS, compare, run_way
 from benchmarks.decoding_options import PLAIN
 from benchmarks.decoding_setup import encode_prompts, load_target, opened_datastore
@@ -57,7 +57,8 @@ class _Bench:
 
     def drafters(self, nodes: int) -> _Drafters:
         """Fresh ones, which have learned nothing, for trees of so many nodes."""
-        networks = load_models(self.target, self.options.decoding.models, 1, self.longest + nodes + SPARE)
+        capacity, stores = self.longest + nodes + SPARE, [] if self.store is None else [self.store]
+        networks = load_models(self.target, self.options.decoding.models, 1, capacity, stores, LIMITS)
         sources = Sources(self.target.vocab_size, self.store, self.unrelated, networks)
         reads_cache = any(isinstance(network, CacheDrafter) for network in networks)
         return _Drafters(make_compared(self.options.names, sources), reads_cache)

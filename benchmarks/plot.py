@@ -10,7 +10,10 @@ from typing import Any
 from benchmarks.folder import make_folder, writing
 from benchmarks.provenance import missing
 
-COLOURS = ("#2b6cb0", "#dd6b20", "#2f855a", "#805ad5", "#718096", "#c53030")
+COLOURS = (
+    "#2b6cb0", "#dd6b20", "#2f855a", "#805ad5", "#718096", "#c53030",
+    "#00a3c4", "#d69e2e", "#68d391", "#d53f8c", "#744210", "#1a202c",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

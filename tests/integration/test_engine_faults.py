@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ import torch
 from datastore.draft_tree import DraftTree
 from datastore.errors import Internal, InvalidArgument, Unavailable
 from serving.decoding.cost_model import CostModel
+from serving.decoding.drafter import DraftRequest
 from serving.decoding.engine import Engine
 from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
@@ -68,6 +70,28 @@ def test_a_drafter_that_fails_in_every_way_costs_drafts_only(target: Target) -> 
             assert generation.tokens == alone(target, PROMPT, SamplingSettings(max_new_tokens=30))
     assert generations["failing"].stats.missed["RuntimeError"] > 0
     assert generations["forgetful"].stats.missed["KeyError"] > 0
+
+
+def test_a_drafter_that_prepares_is_told_what_is_verified_and_may_fail(target: Target) -> None:
+    class Preparing(MadeUpDrafter):
+        told: ClassVar[list[tuple[int, list[int]]]] = []
+
+        def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+            self.told += [
+                (len(request.tokens), tree.tokens.tolist()) for request, tree in zip(requests, trees, strict=True)
+            ]
+            raise RuntimeError("not prepared")
+
+    drafter = Preparing(lambda request: tree([1, 2], [-1, 0]) if len(request.tokens) % 2 else DraftTree.empty())
+    loop = eager_loop(target, {"one": drafter})
+    request = Request(1, target, PROMPT, SamplingSettings(max_new_tokens=20), "one")
+    loop.join(request)
+    while loop.running:
+        loop.step()
+    assert request.generated == alone(target, PROMPT, SamplingSettings(max_new_tokens=20))
+    assert len(drafter.told) == request.stats.proposals == request.stats.missed["RuntimeError"] > 0
+    assert {tuple(tokens) for size, tokens in drafter.told if size < len(PROMPT) + 18} == {(), (1, 2)}
+    assert all(bool(tokens) == bool(size % 2) for size, tokens in drafter.told if size < len(PROMPT) + 18)
 
 
 @pytest.mark.parametrize("fault", [SystemExit(3), asyncio.CancelledError(), GeneratorExit()])
