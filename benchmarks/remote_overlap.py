@@ -30,7 +30,7 @@ WAYS = ("none", "waiting", "ahead")
 PACKAGES = ("numpy", "torch", "transformers", "grpcio")
 NOTES = (
     "waiting: every step asks and waits for the answer; ahead: what can be foreseen is asked for while the target runs",
-    "wait: seconds that a step's drafts were waited for; foreseen: share of steps with drafts that were there, at least in part",
+    "wait: milliseconds a step; asked: steps with drafts; foreseen: of these, with drafts that were there, at least in part",
     "ways take turns, prompt by prompt; the delay is a sleep in the server, so it takes no processor time",
 )
 EXAMPLES = """examples:
@@ -117,7 +117,7 @@ def _summary(runs: list[dict[str, Any]], counters: dict[str, float]) -> dict[str
         "tokens_per_second": total["tokens"] / total["seconds"],
         "mean_generated_length": total["tokens"] / steps,
         "wait_ms_a_step": 1e3 * total["wait"] / steps,
-        "proposals": total["proposals"],
+        "asked": total["proposals"] / steps,
         "foreseen": counters.get("foreseen", 0) / proposals,
         "waited": counters.get("waited", 0) / proposals,
         "counters": counters,
@@ -126,13 +126,25 @@ def _summary(runs: list[dict[str, Any]], counters: dict[str, float]) -> dict[str
 
 def lines(results: dict[str, Any]) -> list[str]:
     """A table of all delays and ways."""
-    headers = ("delay, way", "tokens/s", "M", "wait ms/step", "foreseen", "waited for", "late", "missed", "identical")
+    headers = (
+        "delay, way",
+        "tokens/s",
+        "M",
+        "wait ms/step",
+        "asked",
+        "foreseen",
+        "waited for",
+        "late",
+        "missed",
+        "identical",
+    )
     rows = [
         (
             f"{delay}, {name}",
             row["tokens_per_second"],
             row["mean_generated_length"],
             row["wait_ms_a_step"],
+            row["asked"],
             row["foreseen"],
             row["waited"],
             row["counters"].get("late", 0),
