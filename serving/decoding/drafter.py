@@ -37,6 +37,7 @@ class DraftRequest:
         most_seconds: what the draft may take of a drafter's own passes: it grows with what the request's drafts have earned.
         slot: the request's place in the target's cache.
         request_class: what kind of request it is; empty if nobody said.
+        already: tokens a step that drafts of others bring the request, beside which the drafter's own would be.
     """
 
     request_id: int
@@ -48,6 +49,7 @@ class DraftRequest:
     most_seconds: float = math.inf
     slot: int = -1
     request_class: str = ""
+    already: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

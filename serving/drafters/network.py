@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -28,6 +28,26 @@ class NetworkDrafter(Drafter, Protocol):
         ...
 
 
+_ADDED = 2.0
+"""Tokens that a network adds where nothing is retrieved, until more is known."""
+_LISTEN = 3
+"""Steps of a request before its networks are asked: how far retrieval gets by itself is worth knowing before a prompt is read."""
+
+
+@dataclass(slots=True)
+class _Heard:
+    """How far retrieval alone got in a request's steps."""
+
+    steps: int = 0
+    tokens: int = 0
+    retrieved: DraftTree = field(default_factory=DraftTree.empty)
+
+    @property
+    def mean(self) -> float:
+        """Tokens a step."""
+        return (self.tokens + 0.5) / (self.steps + 1)
+
+
 @dataclass(frozen=True, slots=True)
 class _Draft:
     request: DraftRequest
@@ -49,22 +69,35 @@ class Network:
         self.drafter = drafter
         self.name = drafter.name
         self._trust = trust
-        self._worth = Worth()
+        self._worth = Worth(_ADDED)
+        self._heard: dict[int, _Heard] = {}
         self.verdicts: dict[int, Verdict] = {}
         self._drafts: dict[int, _Draft] = {}
 
     def add(self, requests: Sequence[DraftRequest], retrieved: Sequence[DraftTree]) -> list[list[DraftTree]]:
         """The network's trees for ``requests``, for which ``retrieved`` is there already; none where that is enough."""
-        self.verdicts = {
-            request.request_id: self._worth.judge(float(tree.scores.sum()), request.token_seconds)
-            for request, tree in zip(requests, retrieved, strict=True)
-        }
-        asked = [place for place, request in enumerate(requests) if self.verdicts[request.request_id].pays]
+        self.verdicts = {}
+        for request, tree in zip(requests, retrieved, strict=True):
+            heard = self._heard.setdefault(request.request_id, _Heard())
+            heard.retrieved = tree
+            if heard.steps >= _LISTEN or not request.token_seconds:
+                verdict = self._worth.judge(float(tree.scores.sum()), request.token_seconds)
+                self.verdicts[request.request_id] = verdict
+        asked = [
+            place
+            for place, request in enumerate(requests)
+            if request.request_id in self.verdicts and self.verdicts[request.request_id].pays
+        ]
         trees: list[list[DraftTree]] = [[] for _ in requests]
         if asked:
-            begin = time.perf_counter()
-            found = self.drafter.propose([requests[place] for place in asked])
-            self._worth.learn_cost((time.perf_counter() - begin) / len(asked))
+            asking = [
+                replace(request, already=self._heard[request.request_id].mean)
+                for request in map(requests.__getitem__, asked)
+            ]
+            reading, begin = self._reading_seconds(), time.perf_counter()
+            found = self.drafter.propose(asking)
+            seconds = time.perf_counter() - begin - (self._reading_seconds() - reading)
+            self._worth.learn_cost(max(0.0, seconds) / len(asked))
             for place, proposal in zip(asked, found, strict=True):
                 own = tree_of(proposal)
                 scored = self._trusted(own, requests[place])
@@ -74,9 +107,11 @@ class Network:
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         """Learn what the network added, and let it learn."""
-        draft = self._drafts.pop(request_id, None)
+        heard, draft, most = self._heard.get(request_id), self._drafts.pop(request_id, None), len(tokens) - 1
+        if heard is not None:
+            heard.steps += 1
+            heard.tokens += min(most, reach(heard.retrieved, tokens))
         if draft is not None:
-            most = len(tokens) - 1
             with_it = max(reach(draft.retrieved, tokens), reach(draft.own, tokens))
             gained = min(most, with_it) - min(most, reach(draft.retrieved, tokens))
             self._worth.learn(float(draft.retrieved.scores.sum()), gained)
@@ -85,11 +120,16 @@ class Network:
 
     def release(self, request_id: int) -> None:
         self._drafts.pop(request_id, None)
+        self._heard.pop(request_id, None)
         self.drafter.release(request_id)
 
     def stats(self) -> dict[str, float]:
         """The drafter's counters, and for how many drafts it was run and left out."""
         return self.drafter.stats() | {"asked": self._worth.asked, "skipped": self._worth.skipped}
+
+    def _reading_seconds(self) -> float:
+        """Which bring later drafts too, and are no cost of this one."""
+        return float(self.drafter.stats().get("reading_seconds", 0.0))
 
     def _trusted(self, tree: DraftTree, request: DraftRequest) -> DraftTree:
         """``tree`` with what its scores are worth."""
@@ -109,6 +149,7 @@ class Network:
 
     def close(self) -> None:
         self._drafts.clear()
+        self._heard.clear()
         self.drafter.close()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import DraftRequest
 from serving.decoding.settings import SamplingSettings
 from serving.drafters.neural.pay import Pay
-from serving.drafters.neural.prospect import Prospect
+from serving.drafters.neural.prospect import Prospect, share_saved
 
 ROW_SECONDS = CostModel([1, 2], [1.0, 1.1])
 """A pass of one row takes a second, each further one a tenth."""
@@ -54,3 +56,17 @@ def test_a_prompt_is_read_all_the_same_now_and_then() -> None:
     prospect = Prospect(Pay(ROW_SECONDS), 1)
     read = [prospect.repays(request(2), 500, 1) for _ in range(60)]
     assert [number for number, each in enumerate(read) if each] == [19, 39, 59]
+
+
+def test_a_prompt_is_not_read_for_drafts_that_others_have_already() -> None:
+    """Prompt lookup brought seven tokens a step, and a draft model read the prompt all the same: half of the gain was lost."""
+    prospect = Prospect(Pay(ROW_SECONDS), 8)
+    assert prospect.repays(request(60), 500, 1)
+    assert not prospect.repays(replace(request(60), already=7.0), 500, 1)
+    assert prospect.repays(replace(request(60), already=0.1), 300, 1)
+
+
+def test_what_is_saved_beside_others_is_what_is_saved_alone_where_these_bring_nothing() -> None:
+    assert share_saved(2.0, 0.5, 0.0) == pytest.approx((2.0 - 0.5) / 3.0)
+    assert share_saved(2.0, 0.5, 1.0) == pytest.approx(1 / 2 - 1.5 / 3.25)
+    assert share_saved(2.0, 0.5, 7.0) < 0

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from serving.decoding.cost_model import CostModel
+from serving.drafters.neural.prospect import share_saved
 
 _PRIOR = 0.6
 _STRENGTH = 10.0
@@ -70,13 +71,13 @@ class Pay:
         self._refused += 1
         return False
 
-    def saving(self, depth: int, token_seconds: float, requests: int, context: float) -> float:
+    def saving(self, depth: int, token_seconds: float, requests: int, context: float, already: float = 0.0) -> float:
         """Tokens' time that drafts should save per token of an answer: those of the best chain of up to ``depth`` tokens, of one of
-        ``requests`` requests with ``context`` cached tokens; 0 if none pays."""
+        ``requests`` requests with ``context`` cached tokens; 0 if none pays. ``already``: tokens a step that other drafts bring."""
         lengths = np.arange(1, depth + 1)
         accepted = np.cumsum(self.share**lengths)
         taken = lengths * self.costs.time(requests, requests, context) / requests / token_seconds
-        return max(0.0, float(np.max((accepted - taken) / (1 + accepted))))
+        return max(0.0, float(np.max(share_saved(accepted, taken, already))))
 
     def reading_seconds(self, tokens: int) -> float:
         """What reading a prompt of so many tokens should take."""

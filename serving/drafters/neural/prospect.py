@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from serving.decoding.drafter import DraftRequest
 
 _PRIOR_TOKENS = 128.0
 _STRENGTH = 4.0
 _DECAY = 0.95
+_BESIDE = 0.25
 _RETRY = 20
 """After so many refusals a text is read all the same, so that a wrong opinion does not last for ever."""
 
@@ -16,14 +20,22 @@ _RETRY = 20
 class Saving(Protocol):
     """What drafts save, and what reading a text for them takes."""
 
-    def saving(self, depth: int, token_seconds: float, requests: int, context: float) -> float:
+    def saving(self, depth: int, token_seconds: float, requests: int, context: float, already: float = 0.0) -> float:
         """Tokens' time that drafts of up to ``depth`` tokens should save per token of an answer, of one of ``requests`` requests
-        with ``context`` cached tokens; 0 if none pays."""
+        with ``context`` cached tokens; 0 if none pays. ``already``: tokens a step that other drafts bring."""
         ...
 
     def reading_seconds(self, tokens: int) -> float:
         """What reading a prompt of so many tokens should take."""
         ...
+
+
+def share_saved(accepted: npt.ArrayLike, taken: npt.ArrayLike, already: float) -> npt.NDArray[np.float64]:
+    """Tokens' time that drafts save per token of an answer, below 0 where they lose: they bring ``accepted`` tokens a step for the
+    time of ``taken``, beside others that bring ``already``. Both are right in part about the same tokens: of the two the larger
+    counts, and a quarter of the smaller."""
+    both = np.maximum(accepted, already) + _BESIDE * np.minimum(accepted, already)
+    return np.asarray(1 / (1 + already) - (1 + np.asarray(taken)) / (1 + both), np.float64)
 
 
 class Prospect:
@@ -55,7 +67,8 @@ class Prospect:
             return True
         written = len(request.tokens) - request.prompt_tokens
         left = min(request.settings.max_new_tokens, self.answer_tokens) - written
-        saved = left * self._pay.saving(self._depth, request.token_seconds, requests, float(len(request.tokens)))
+        context = float(len(request.tokens))
+        saved = left * self._pay.saving(self._depth, request.token_seconds, requests, context, request.already)
         if saved * request.token_seconds >= self._pay.reading_seconds(unread):
             return True
         self._refusals += 1
