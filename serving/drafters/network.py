@@ -30,6 +30,8 @@ class NetworkDrafter(Drafter, Protocol):
 
 _ADDED = 2.0
 """Tokens that a network adds where nothing is retrieved, until more is known."""
+_BELIEF = 1.0
+"""Tokens' worth of belief in the promises of what is retrieved for a new text."""
 _LISTEN = 3
 """Steps of a request before its networks are asked: how far retrieval gets by itself is worth knowing before a prompt is read."""
 
@@ -40,6 +42,7 @@ class _Heard:
 
     steps: int = 0
     tokens: int = 0
+    expected: float = 0.0
     retrieved: DraftTree = field(default_factory=DraftTree.empty)
 
     @property
@@ -47,13 +50,25 @@ class _Heard:
         """Tokens a step."""
         return (self.tokens + 0.5) / (self.steps + 1)
 
+    @property
+    def promise(self) -> float:
+        """Tokens that what is retrieved promises now, as far as such promises were kept in this text."""
+        kept = (self.tokens + _BELIEF) / (self.expected + _BELIEF)
+        return min(1.0, kept) * float(self.retrieved.scores.sum())
+
+    def learn(self, tokens: npt.NDArray[np.int32]) -> None:
+        """The target's ``tokens`` came."""
+        self.steps += 1
+        self.expected += float(self.retrieved.scores.sum())
+        self.tokens += min(len(tokens) - 1, reach(self.retrieved, tokens))
+
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
     request: DraftRequest
+    promised: float
     retrieved: DraftTree
     own: DraftTree
-    scored: DraftTree
 
 
 class Network:
@@ -81,8 +96,7 @@ class Network:
             heard = self._heard.setdefault(request.request_id, _Heard())
             heard.retrieved = tree
             if heard.steps >= _LISTEN or not request.token_seconds:
-                verdict = self._worth.judge(float(tree.scores.sum()), request.token_seconds)
-                self.verdicts[request.request_id] = verdict
+                self.verdicts[request.request_id] = self._worth.judge(heard.promise, request.token_seconds)
         asked = [
             place
             for place, request in enumerate(requests)
@@ -97,24 +111,25 @@ class Network:
             reading, begin = self._reading_seconds(), time.perf_counter()
             found = self.drafter.propose(asking)
             seconds = time.perf_counter() - begin - (self._reading_seconds() - reading)
-            self._worth.learn_cost(max(0.0, seconds) / len(asked))
-            for place, proposal in zip(asked, found, strict=True):
-                own = tree_of(proposal)
+            drafts = [(place, own) for place, own in zip(asked, map(tree_of, found), strict=True) if len(own)]
+            if drafts:  # a network may decline, and that says nothing of its drafts
+                self._worth.learn_cost(max(0.0, seconds) / len(drafts))
+            for place, own in drafts:
                 scored = self._trusted(own, requests[place])
                 trees[place].append(scored)
-                self._drafts[requests[place].request_id] = _Draft(requests[place], retrieved[place], own, scored)
+                number = requests[place].request_id
+                self._drafts[number] = _Draft(requests[place], self._heard[number].promise, retrieved[place], own)
         return trees
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         """Learn what the network added, and let it learn."""
         heard, draft, most = self._heard.get(request_id), self._drafts.pop(request_id, None), len(tokens) - 1
         if heard is not None:
-            heard.steps += 1
-            heard.tokens += min(most, reach(heard.retrieved, tokens))
+            heard.learn(tokens)
         if draft is not None:
             with_it = max(reach(draft.retrieved, tokens), reach(draft.own, tokens))
             gained = min(most, with_it) - min(most, reach(draft.retrieved, tokens))
-            self._worth.learn(float(draft.retrieved.scores.sum()), gained)
+            self._worth.learn(draft.promised, gained)
             self._learn_trust(draft, tokens)
             self.drafter.observe(request_id, tokens)
 

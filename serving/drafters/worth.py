@@ -8,9 +8,9 @@ import numpy as np
 
 _EDGES = np.array([0.1, 0.25, 0.5, 1.0, 2.0, 4.0])
 """Tokens that the drafts promise which are there."""
-_PRIOR = np.array([1.0, 1.0, 0.8, 0.6, 0.4, 0.2, 0.1])
-"""Of what they add where nothing is promised, how much they add besides so many tokens; only where it starts."""
-_STRENGTH = 5.0
+_BESIDE = np.array([1.0, 1.0, 0.8, 0.6, 0.4, 0.2, 0.1])
+"""Of what they add where nothing is promised, how much they add besides so many tokens, until that is known."""
+_STRENGTH = 2.0
 _DECAY = 0.99
 _RETRY = 50
 """After so many refusals they are drafted all the same, so that a wrong opinion does not last for ever."""
@@ -44,7 +44,7 @@ class Worth:
 
     def __init__(self, prior: float = 1.0) -> None:
         """``prior``: tokens that they are taken to add where those that are there promise nothing, until more is known."""
-        self._prior = prior * _PRIOR
+        self._prior = prior
         self.asked = self.skipped = 0
         self._gained = np.zeros(len(_EDGES) + 1)
         self._seen = np.zeros(len(_EDGES) + 1)
@@ -59,7 +59,8 @@ class Worth:
     def gain(self, promised: float) -> float:
         """Tokens that more drafts should add where there are such that promise ``promised``."""
         at = int(np.searchsorted(_EDGES, promised, side="right"))
-        return float((self._gained[at] + _STRENGTH * self._prior[at]) / (self._seen[at] + _STRENGTH))
+        alone = (self._gained.sum() + _STRENGTH * self._prior) / (float(self._seen @ _BESIDE) + _STRENGTH)
+        return float((self._gained[at] + _STRENGTH * _BESIDE[at] * alone) / (self._seen[at] + _STRENGTH))
 
     def judge(self, promised: float, token_seconds: float) -> Verdict:
         """Whether to draft more for a request, whose token costs ``token_seconds`` in plain decoding (0: not known); counts."""

@@ -40,3 +40,16 @@ def test_what_is_believed_at_first_is_given() -> None:
     assert Worth(0.1).gain(0.0) == 0.1
     assert Worth().gain(0.0) == 1.0
     assert Worth().gain(3.0) < Worth().gain(0.6)
+
+
+def test_what_is_learned_beside_one_promise_is_a_guide_beside_others() -> None:
+    """A draft model's first eight tokens were all right, and it was left out beside other promises for fifty steps."""
+    worth = Worth(2.0)
+    before = worth.gain(0.0), worth.gain(1.5)
+    worth.learn(0.7, 8)
+    assert worth.gain(0.7) > 3
+    assert worth.gain(0.0) > before[0]
+    assert worth.gain(1.5) > before[1]
+    for _ in range(30):
+        worth.learn(1.5, 0)
+    assert worth.gain(1.5) < 0.2 < worth.gain(0.7)

@@ -24,6 +24,9 @@ from serving.drafters.neural.tree_model import TreeModel
 
 log = logging.getLogger(__name__)
 
+_SHARE = 0.8
+"""Of a draft model's best candidates, how many the target takes, until more is known: models of one family agree about so often."""
+
 
 class DraftModelDrafter:
     """Trees from a smaller model with a cache of its own (``tree_model.py``), in which accepted nodes stay. Not thread-safe."""
@@ -55,7 +58,7 @@ class DraftModelDrafter:
         self._vocab_size = min(vocab_size, model.vocab_size)
         self._bounds = bounds or TreeBounds()
         cache = model.new_cache(slots, capacity)
-        pay = Pay(costs or measure(model, slots))
+        pay = Pay(costs or measure(model, slots), _SHARE)
         self._trees = TreeModel(model, cache, self._vocab_size, self._bounds, pay)
         self._prospect = Prospect(pay, self._bounds.max_depth)
         self._cache = cache

@@ -24,15 +24,17 @@ class Pay:
     learned; it is worth that many tokens' time in plain decoding.
     """
 
-    def __init__(self, costs: CostModel) -> None:
+    def __init__(self, costs: CostModel, share: float = _PRIOR) -> None:
+        """``share``: what ``share`` is taken to be until more is known."""
         self.costs = costs
+        self._prior = share
         self._hits, self._seen = 0.0, 0.0
         self._refused = 0
 
     @property
     def share(self) -> float:
         """Of best candidates, how many the target took of late."""
-        return (self._hits + _STRENGTH * _PRIOR) / (self._seen + _STRENGTH)
+        return (self._hits + _STRENGTH * self._prior) / (self._seen + _STRENGTH)
 
     def pays(self, value: float, token_seconds: float, rows: int, contexts: npt.NDArray[np.int64]) -> bool:
         """Whether a pass of ``rows`` rows for requests with ``contexts`` cached tokens is worth its time; yes if a token's seconds
