@@ -53,7 +53,7 @@ class DatastoreDrafter:
         self._limits = limits or Limits()
         shorter = [length for length in SHORT_MATCHES if self._limits.min_match <= length < self._limits.max_match]
         self._lengths = (self._limits.max_match, *shorter)
-        self._retrieved = Retrieved((calibration or Calibration()).text(f"{self.name} {retriever.name}", PRIOR))
+        self._retrieved = Retrieved(calibration or Calibration(), f"{self.name} {retriever.name}", PRIOR)
         self._ahead = None
         if isinstance(retriever, LaterRetriever):
             self._ahead = Ahead(retriever, self._limits, self._retrieved.promise)

@@ -29,7 +29,7 @@ class PromptLookupDrafter:
         """``vocab_size``: the target's; requests have no other ids."""
         self._vocab_size = vocab_size
         self._limits = limits or Limits()
-        self._retrieved = Retrieved((calibration or Calibration()).text(self.name, PRIOR))
+        self._retrieved = Retrieved(calibration or Calibration(), self.name, PRIOR)
         self._texts: dict[int, ContextIndex] = {}
         self._calls = 0
 

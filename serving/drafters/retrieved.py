@@ -11,7 +11,8 @@ import numpy.typing as npt
 from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import DraftRequest
 from serving.drafters.calibration.by_class import ByClass
-from serving.drafters.calibration.calibrator import Calibrator
+from serving.drafters.calibration.calibration import Calibration
+from serving.drafters.calibration.calibrator import Calibrator, Prior
 
 Ids = npt.NDArray[np.int32]
 NO_TOKENS: Ids = np.empty(0, np.int32)
@@ -26,26 +27,30 @@ class Behind:
 
 
 class Retrieved:
-    """One source's trees of the step for each request. Not thread-safe."""
+    """One source's trees of the step for each request. Not thread-safe.
 
-    def __init__(self, calibrators: ByClass[Calibrator]) -> None:
-        self._calibrators = calibrators
-        self._classes: dict[int, str] = {}
+    A target that draws its tokens takes fewer of the likeliest ones than a greedy one, so each of the two has learners of its own.
+    """
+
+    def __init__(self, calibration: Calibration, source: str, prior: Prior) -> None:
+        """``source``: its name in ``calibration``, whose learners begin at ``prior``."""
+        self._greedy, self._drawn = (calibration.text(name, prior) for name in (source, f"{source}, drawn"))
+        self._requests: dict[int, DraftRequest] = {}
         self._found: dict[int, list[Behind]] = {}
 
     def begin(self, request: DraftRequest) -> None:
         """A new step: what was found before is forgotten."""
-        self._classes[request.request_id] = request.request_class
+        self._requests[request.request_id] = request
         self._found[request.request_id] = []
 
     def promise(self, request: DraftRequest, tree: DraftTree) -> float:
         """Tokens that ``tree`` should bring. Raises InvalidArgument if it is none."""
-        return float(self._calibrators[request.request_class].scored(tree).scores.sum())
+        return float(self._learners(request)[request.request_class].scored(tree).scores.sum())
 
     def scored(self, request: DraftRequest, found: Sequence[Behind]) -> list[DraftTree]:
         """The trees of ``found`` with calibrated scores; remembered until ``observe``. Raises InvalidArgument for what is no tree,
         and then remembers none."""
-        calibrator = self._calibrators[request.request_class]
+        calibrator = self._learners(request)[request.request_class]
         scored = [calibrator.scored(each.tree) for each in found]
         self._found[request.request_id] += found
         return scored
@@ -58,16 +63,20 @@ class Retrieved:
             if len(tokens) > len(each.path) and np.array_equal(tokens[: len(each.path)], each.path)
         ]
         if found:
-            for calibrator in self._calibrators.taught(self._classes[request_id]):
+            request = self._requests[request_id]
+            for calibrator in self._learners(request).taught(request.request_class):
                 for tree, followed in found:
                     calibrator.learn(tree, followed)
 
     def release(self, request_id: int) -> None:
         """The request has ended."""
         self._found.pop(request_id, None)
-        self._classes.pop(request_id, None)
+        self._requests.pop(request_id, None)
 
     def clear(self) -> None:
         """All have."""
         self._found.clear()
-        self._classes.clear()
+        self._requests.clear()
+
+    def _learners(self, request: DraftRequest) -> ByClass[Calibrator]:
+        return self._drawn if request.settings.temperature > 0 else self._greedy
