@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from serving.decoding.trust import Trust
+
 _GRACE = 1.0
 _ALLOWANCE = 0.01
 _CAP = 10.0
@@ -15,6 +17,8 @@ _LINE = 2.0
 _REPAID = 0.1
 _LONGEST_PAUSE = 200
 _BACKED = 0.1
+_TEXT_BELIEF = 3.0
+_TEXT_MEMORY = 0.97
 _INSTALMENT = 0.03
 """Of a debt, per step that proposes."""
 
@@ -59,10 +63,12 @@ class Account:
 
     Attributes:
         balance: savings in tokens, 0..10.
+        trust: how far scores have kept their promises in this text.
     """
 
     def __init__(self, purse: Purse) -> None:
         self.balance = 0.0
+        self.trust = Trust(_TEXT_BELIEF, _TEXT_MEMORY, _TEXT_MEMORY)
         self._purse = purse
         self._lost = 0.0
         self._debt = 0.0

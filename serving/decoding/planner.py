@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from serving.decoding.account import Account, Purse
 from serving.decoding.cost_model import CostModel
+from serving.decoding.trust import Trust
 
 _MARGIN = 1.02
 """Trees must promise this much over plain decoding: costs and scores are estimates."""
@@ -24,17 +25,13 @@ _RECHECK = 200
 _OUTLIER = 1.5
 """A pass is taken to have cost at most this often what it should: the machine may do something else meanwhile."""
 
+_SHORT_RECORD = 1.25
+"""A text that keeps four fifths of its drafter's promises is taken to keep them all: so much is chance."""
 _UNUSUAL = 4.0
 """Drafts that take longer than this many usual ones are paid off little by little, as the reading of a prompt is."""
 _ADAPTION = 0.3
 _FIRST = 0.25
 """Tokens' worth of time that a first draft is expected to take."""
-
-_BELIEF = 4.0
-"""Accepted tokens' worth of belief in the scores before any were tried."""
-_MEMORY = 0.97
-_FORGETTING = 0.995
-"""Per tree that was verified, and per step without one: a low opinion of the scores does not last for ever."""
 
 
 @dataclass(slots=True)
@@ -71,7 +68,7 @@ class Planner:
     def __init__(self, costs: CostModel) -> None:
         self.costs = costs
         self._drafted = 0
-        self._trust: defaultdict[str, _Trust] = defaultdict(_Trust)
+        self._trust: defaultdict[str, Trust] = defaultdict(Trust)
         self._usual: defaultdict[str, _Usual] = defaultdict(_Usual)
         self._purses: defaultdict[str, Purse] = defaultdict(Purse)
 
@@ -96,7 +93,7 @@ class Planner:
         if self._drafted >= _RECHECK:
             self._drafted = 0
             return
-        scores = np.concatenate([self._trust[offer.drafter].kept * offer.scores for offer in offers])
+        scores = np.concatenate([self._kept(offer) * offer.scores for offer in offers])
         order = np.argsort(
             -scores, kind="stable"
         )  # within a request scores fall, so that its first nodes are chosen first
@@ -131,12 +128,18 @@ class Planner:
         spent = whole if seconds is None else min(seconds, _OUTLIER * whole)
         extra = (spent - without) / nodes if nodes else 0.0
         for offer in offers:
-            self._trust[offer.drafter].learn(offer)
+            kept = self._trust[offer.drafter].kept
+            offer.account.trust.learn(kept * offer.promised, offer.accepted, offer.verified > 0)
+            self._trust[offer.drafter].learn(offer.promised, offer.accepted, offer.verified > 0)
             share = offer.seconds * len(offers) / requests  # one call for few costs about what one for all does
             usual = self._usual[offer.drafter].take(share, _FIRST * plain / requests)
             cost = usual + extra * offer.verified
             offer.account.borrow((offer.reading + share - usual) * requests / plain)
             offer.account.book(offer.accepted - cost * requests / plain, (offer.seconds - share) * requests / plain)
+
+    def _kept(self, offer: Offer) -> float:
+        """The share of their promises that scores should keep: of the drafter, and in this text, whose record is short."""
+        return self._trust[offer.drafter].kept * min(1.0, _SHORT_RECORD * offer.account.trust.kept)
 
 
 class _Usual:
@@ -151,19 +154,3 @@ class _Usual:
         usual = min(seconds, _UNUSUAL * self._seconds if self._seconds else first)
         self._seconds += _ADAPTION * (usual - self._seconds) if self._seconds else usual
         return usual
-
-
-class _Trust:
-    def __init__(self) -> None:
-        self._accepted = 0.0
-        self._promised = 0.0
-
-    @property
-    def kept(self) -> float:
-        """The share of their promises that scores have kept, at most 1."""
-        return min(1.0, (_BELIEF + self._accepted) / (_BELIEF + self._promised))
-
-    def learn(self, offer: Offer) -> None:
-        memory = _MEMORY if offer.verified else _FORGETTING
-        self._accepted = memory * self._accepted + (offer.accepted if offer.verified else 0)
-        self._promised = memory * self._promised + (offer.promised if offer.verified else 0.0)

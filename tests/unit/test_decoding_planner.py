@@ -337,3 +337,18 @@ def test_drafts_that_always_take_long_are_given_up_soon() -> None:
             planner.choose([offer], 1, 1, 0.0)
             planner.record([offer], 1, 1 + offer.verified, 0.0, 1.0)
     assert asked <= 4
+
+
+def test_a_text_that_breaks_its_promises_is_drafted_less_although_others_keep_them() -> None:
+    """Retrieval promised two tokens a step in a new kind of text and brought none: three steps cost more than two tokens."""
+    planner = Planner(CostModel([1, 2, 16], [1.0, 1.1, 2.5]))
+    kept, broken = planner.open("one"), planner.open("one")
+    sizes: dict[bool, list[int]] = {True: [], False: []}
+    for _ in range(20):
+        for account, right in ((kept, True), (broken, False)):
+            offer = Offer("one", account, np.full(15, 0.3, np.float32))
+            planner.choose([offer], 1, 1, 0.0)
+            offer.accepted = round(offer.promised) if right else 0
+            sizes[right].append(offer.verified)
+            planner.record([offer], 1, 1 + offer.verified, 0.0, None)
+    assert sum(sizes[False][4:]) < sum(sizes[True][4:])
