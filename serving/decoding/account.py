@@ -17,8 +17,8 @@ _LINE = 2.0
 _REPAID = 0.1
 _LONGEST_PAUSE = 200
 _BACKED = 0.1
-_TEXT_BELIEF = 3.0
-_TEXT_MEMORY = 0.97
+_TEXT_BELIEF = 2.0
+_TEXT_MEMORY = 0.95
 _INSTALMENT = 0.03
 """Of a debt, per step that proposes."""
 
