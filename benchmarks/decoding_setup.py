@@ -65,7 +65,7 @@ def opened_datastore(options: DecodingOptions) -> Iterator[Retriever | None]:
         yield None
         return
     name = options.datastore
-    retriever: Retriever = connect(name) if is_url(name) else open_datastore(name)
+    retriever: Retriever = connect(name) if is_url(name) else open_datastore(name, "warm")
     try:
         require_match(retriever, name, LIMITS, options.model, fingerprint(load_tokenizer(options.model)))
         yield retriever

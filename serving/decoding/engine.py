@@ -25,6 +25,9 @@ from serving.decoding.target import Target
 
 log = logging.getLogger(__name__)
 
+MAX_CLASS = 128
+"""Characters of the name of a class of requests."""
+
 _STATS_AGE = 0.05
 """Seconds; adding everything up takes a quarter of a millisecond, too long for every step."""
 
@@ -136,7 +139,8 @@ class Engine:
             settings: None for greedy decoding of up to 256 tokens.
             drafter: the name of one of the engine's; empty or "none" for plain decoding.
             max_nodes: largest tree, 1..1024.
-            request_class: what kind of request it is, in any words: what drafts are worth is learned class by class.
+            request_class: what kind of request it is, in any words of up to 128 characters: what drafts are worth is learned
+                class by class.
 
         Raises:
             InvalidArgument: the prompt or a value cannot be used.
@@ -146,7 +150,7 @@ class Engine:
         settings, max_nodes = settings_or_default(settings), whole_number("max_nodes", max_nodes)
         if not isinstance(drafter, str):
             raise InvalidArgument(f"drafter is of type {type(drafter).__name__}; give the name of one of the engine's")
-        name, kind = "" if drafter == "none" else drafter, text("request_class", request_class)
+        name, kind = "" if drafter == "none" else drafter, text("request_class", request_class, MAX_CLASS)
         request = Request(next(self._numbers), self.target, prompt, settings, name, max_nodes, kind)
         self._loop.require_room(request)
         generation = Generation(request, self._cancel)

@@ -23,7 +23,8 @@ class ExplainedStep:
     Attributes:
         position: tokens before it.
         retrieved: nodes of the sources of text; verdicts: of each addition by its name.
-        tree: what was proposed; said: the target's tokens, and how many of them the tree had, once that is known.
+        tree: what was proposed; said: how many tokens the target said behind it; drafted: how many of them the tree had, whether
+            they were verified or not.
     """
 
     position: int
@@ -41,7 +42,7 @@ class ExplainedStep:
         parts.append(
             f"{len(self.tree)} proposed ({', '.join(marks) or 'none'}), {self.tree.scores.sum():.2f} tokens expected"
         )
-        return "; ".join([*parts, f"{self.said} said, {self.drafted} of them drafted"])
+        return "; ".join([*parts, f"{self.said} said, {self.drafted} of them proposed"])
 
 
 class Explanation:
@@ -59,6 +60,10 @@ class Explanation:
         if len(self.steps) < MOST_STEPS:
             self.steps.append(step)
 
+    def release(self, request_id: int) -> None:
+        """The request has ended."""
+        self._open.pop(request_id, None)
+
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         """What the target said behind it."""
         step = self._open.pop(request_id, None)
@@ -72,7 +77,7 @@ def summary(steps: Sequence[ExplainedStep]) -> list[str]:
     for name in dict.fromkeys(name for step in steps for name in step.verdicts):
         verdicts = [step.verdicts[name] for step in steps if name in step.verdicts]
         for words, chosen in (("drafted", True), ("left out", False)):
-            some = [verdict for verdict in verdicts if verdict.pays == chosen]
+            some = [verdict for verdict in verdicts if (verdict.pays and not verdict.declined) == chosen]
             if some:
                 gain, cost = (float(np.mean([getattr(each, what) for each in some])) for what in ("gain", "cost"))
                 lines.append(
@@ -84,4 +89,6 @@ def summary(steps: Sequence[ExplainedStep]) -> list[str]:
 
 def _reason(verdict: Verdict) -> str:
     why = f"should add {verdict.gain:.2f} tokens to {verdict.promised:.2f} for the time of {verdict.cost:.2f}"
+    if verdict.declined:
+        return "asked, and had none"
     return f"{'tried again' if verdict.retried else 'drafted' if verdict.pays else 'left out'} ({why})"

@@ -127,6 +127,8 @@ class HybridDrafter:
             each.observe(request_id, tokens)
 
     def release(self, request_id: int) -> None:
+        if self._explanation is not None:
+            self._explanation.release(request_id)
         for each in (*self._drafters, self._grafts):
             each.release(request_id)
 

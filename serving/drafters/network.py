@@ -114,6 +114,11 @@ class Network:
             drafts = [(place, own) for place, own in zip(asked, map(tree_of, found), strict=True) if len(own)]
             if drafts:  # a network may decline, and that says nothing of its drafts
                 self._worth.learn_cost(max(0.0, seconds) / len(drafts))
+            declined = {requests[place].request_id for place in asked} - {
+                requests[place].request_id for place, _ in drafts
+            }
+            for number in declined:
+                self.verdicts[number] = replace(self.verdicts[number], declined=True)
             for place, own in drafts:
                 scored = self._trusted(own, requests[place])
                 trees[place].append(scored)

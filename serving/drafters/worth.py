@@ -1,4 +1,4 @@
-"""What further drafts add to those that are there, and whether that is worth the time they take."""
+"""Whether to draft more than is there already: what further drafts have added so far, against the time they take."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 _EDGES = np.array([0.1, 0.25, 0.5, 1.0, 2.0, 4.0])
-"""Tokens that the drafts promise which are there."""
+"""Classes of what the drafts that are there already promise, in tokens."""
 _BESIDE = np.array([1.0, 1.0, 0.8, 0.6, 0.4, 0.2, 0.1])
-"""Of what they add where nothing is promised, how much they add besides so many tokens, until that is known."""
+"""How much further drafts add beside each class, as a share of what they would add alone, until that is known: both are right about
+the same tokens in part."""
 _STRENGTH = 2.0
 _DECAY = 0.99
 _RETRY = 50
@@ -21,7 +22,8 @@ class Verdict:
     """Whether to draft more for a request, and why.
 
     Attributes:
-        pays: the answer; retried: yes although it should not pay, to see whether the opinion still holds.
+        pays: the answer; retried: yes although it should not pay, to see whether the opinion still holds; declined: it was asked
+            for and there was none.
         promised: tokens that drafts promise which are there; gain: tokens that further ones should add; cost: tokens that plain
             decoding would bring in their time, 0 where that is not known.
     """
@@ -31,10 +33,11 @@ class Verdict:
     promised: float
     gain: float
     cost: float
+    declined: bool = False
 
 
 class Worth:
-    """Tokens that further drafts brought, by what those promised that were there; and what they take.
+    """Learns what further drafts add, by what those promise that are there already, and what they take.
 
     Not thread-safe.
 
@@ -43,11 +46,12 @@ class Worth:
     """
 
     def __init__(self, prior: float = 1.0) -> None:
-        """``prior``: tokens that they are taken to add where those that are there promise nothing, until more is known."""
+        """``prior``: tokens that they are taken to add where nothing is there, until more is known."""
         self._prior = prior
         self.asked = self.skipped = 0
         self._gained = np.zeros(len(_EDGES) + 1)
         self._seen = np.zeros(len(_EDGES) + 1)
+        self._tried = np.zeros(len(_EDGES) + 1, np.bool_)
         self._seconds = 0.0
         self._refusals = 0
 
@@ -57,7 +61,8 @@ class Worth:
         return self._seconds
 
     def gain(self, promised: float) -> float:
-        """Tokens that more drafts should add where there are such that promise ``promised``."""
+        """Tokens that further drafts should add to such that promise ``promised``: as they did beside this class, which leans on
+        what all classes together say they would add alone."""
         at = int(np.searchsorted(_EDGES, promised, side="right"))
         alone = (self._gained.sum() + _STRENGTH * self._prior) / (float(self._seen @ _BESIDE) + _STRENGTH)
         return float((self._gained[at] + _STRENGTH * _BESIDE[at] * alone) / (self._seen[at] + _STRENGTH))
@@ -65,6 +70,9 @@ class Worth:
     def judge(self, promised: float, token_seconds: float) -> Verdict:
         """Whether to draft more for a request, whose token costs ``token_seconds`` in plain decoding (0: not known); counts."""
         gain, cost = self.gain(promised), self._seconds / token_seconds if token_seconds else 0.0
+        at = int(np.searchsorted(_EDGES, promised, side="right"))
+        if not self._tried[at] and promised < cost:  # what was seen beside other promises is no reason never to try
+            gain, self._tried[at] = max(gain, cost), True
         self._refusals = 0 if gain >= cost else self._refusals + 1
         retried = self._refusals > _RETRY
         if retried:

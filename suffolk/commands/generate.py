@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from serving.drafters.calibration.calibration import Calibration
     from serving.drafters.limits import Limits
 
+_HYBRID = "add --datastore, --draft-model, --head or --exit-layers, or leave --explain out"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``suffolk generate``."""
@@ -81,17 +83,23 @@ def run(args: argparse.Namespace) -> int:
     if args.worker is not None:
         return _finish(args, generate_remotely(args, settings, prompt))
     uses_stores = args.datastore is not None and name in ("datastore", "hybrid", "hierarchy")
-    with opened_stores([args.datastore] if uses_stores else [], args.deadline_ms, limits, args.model) as stores:
+    if args.explain and name != "hybrid":
+        raise InvalidArgument(
+            f"--explain is of hybrid, which decides in each step what to draft, and not of {name}; {_HYBRID}"
+        )
+    with (
+        kept_calibration(args.calibration) as calibration,
+        opened_stores([args.datastore] if uses_stores else [], args.deadline_ms, limits, args.model) as stores,
+    ):
         if name not in MODELS and not names_models(args):
             make_drafter(name, 1, stores)  # refuse what is missing before a model is loaded
         target = load_target(args, len(prompt) // 2 + settings.max_new_tokens)
         settings = replace(settings, bad_words=_bad_words(target, args.bad_words))
         ids = _encode(target, prompt, args)
-        with kept_calibration(args.calibration) as calibration:
-            capacity = len(ids) + settings.max_new_tokens + max_nodes
-            models = _load_models(args, target, capacity, stores, limits, calibration)
-            drafter = make_drafter(name, target.vocab_size, stores, limits, models, calibration)
-            return _generate(args, settings, name, drafter, max_nodes, target, ids)
+        capacity = len(ids) + settings.max_new_tokens + max_nodes
+        models = _load_models(args, target, capacity, stores, limits, calibration)
+        drafter = make_drafter(name, target.vocab_size, stores, limits, models, calibration)
+        return _generate(args, settings, name, drafter, max_nodes, target, ids)
 
 
 def _drafter(args: argparse.Namespace) -> str:
@@ -154,7 +162,9 @@ def _generate(
 
     Request(0, target, ids, settings)  # refuse what cannot run before costs are measured
     drafters = {} if drafter is None else {name: drafter}
-    explanation = _explanation(drafter) if args.explain else None
+    explanation = Explanation()
+    if args.explain and isinstance(drafter, HybridDrafter):
+        drafter.explain(explanation)
     found = find_costs(target, 1, args.costs) if drafters else None
     costs = None if found is None else found.costs
     with (
@@ -165,7 +175,7 @@ def _generate(
         generation = show(request, choose_colours(args.colour))
         if recorder is not None:
             recorder.add(generation, args.request_class or ("chat" if _is_chat(target, args) else "text"))
-    if explanation is not None:
+    if args.explain:
         lines = [*(step.line() for step in explanation.steps), *summary(explanation.steps)]
         print("\n".join(lines), file=sys.stderr)
     report: dict[str, Any] = {"model": args.model, "drafter": name} | generation.stats.to_dict()
@@ -177,17 +187,6 @@ def _generate(
     if args.compare_plain:
         report["plain"] = _compare(target, ids, settings, generation)
     return _finish(args, report)
-
-
-def _explanation(drafter: Drafter | None) -> Explanation:
-    """Of what ``drafter`` will do. Raises InvalidArgument unless it is hybrid, which alone decides what to draft."""
-    if not isinstance(drafter, HybridDrafter):
-        raise InvalidArgument(
-            "--explain needs --drafter hybrid, which decides in each step what to draft; leave one of them out"
-        )
-    explanation = Explanation()
-    drafter.explain(explanation)
-    return explanation
 
 
 def _read_stdin() -> str:

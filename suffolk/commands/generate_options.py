@@ -48,7 +48,8 @@ def add_generate_options(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "--explain",
         action="store_true",
-        help="say for each step what was retrieved, what else was drafted or left out and why, and what came of it (of hybrid)",
+        help="say for each step that drafted what was retrieved, what else was drafted or left out and why, and what came of it "
+        "(of hybrid)",
     )
     output.add_argument(
         "--compare-plain", action="store_true", help="decode without drafts too and compare text and speed"
@@ -78,7 +79,8 @@ def _add_drafting(group: argparse._ArgumentGroup) -> None:
         dest="request_class",
         default="",
         metavar="NAME",
-        help="what kind of request this is, in any word: what drafts are worth is learned class by class",
+        help="what kind of request this is, in any words: what drafts are worth is learned class by class; of use with "
+        "--calibration",
     )
     add_calibration_option(group)
 
@@ -89,9 +91,8 @@ def _add_verification(group: argparse._ArgumentGroup) -> None:
         choices=VERIFICATIONS,
         default="match",
         help="which drafted tokens are accepted. match: those that the model draws itself, so that drafts never change the text. "
-        "rejection: speculative sampling, whose text is another of the same law; acts on drafters that sample chains: of "
-        f"{', '.join(NAMES[1:])} redrafter and hierarchy alone, "
-        "the others' trees are verified as by match. typical: LOSSY, all that are likely enough, so that the "
+        "rejection: speculative sampling, whose text is another of the same law; acts on redrafter and hierarchy, which sample "
+        "chains; other drafters' trees are verified as by match. typical: LOSSY, all that are likely enough, so that the "
         "text depends on drafts and is not the model's law (default: %(default)s)",
     )
     group.add_argument(

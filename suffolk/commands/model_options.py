@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from datastore.errors import InvalidArgument
+from datastore.errors import InvalidArgument, PermissionDenied
 from datastore.retriever import Retriever
 from datastore.tokenizer import fingerprint, load_tokenizer
 from serving.drafters.choose import require_match
@@ -119,7 +120,8 @@ def add_calibration_option(group: argparse._ActionsContainer) -> None:
         "--calibration",
         type=filled_path,
         metavar="FILE",
-        help="what drafts have been worth so far: read if it is there, written at the end; 'suffolk stats FILE' shows it",
+        help="what drafts have been worth so far: read if it is there, written at the end if anything was learned (what "
+        "others wrote there meanwhile is lost); 'suffolk stats FILE' shows it",
     )
 
 
@@ -130,12 +132,14 @@ def kept_calibration(path: Path | None) -> Iterator[Calibration]:
     from serving.drafters.calibration.calibration_file import read_calibration, write_calibration
 
     require_folder("--calibration", path)
+    if path is not None and not (os.access(path.absolute().parent, os.W_OK) and (path.is_file() or not path.exists())):
+        raise PermissionDenied(f"--calibration {path}: cannot be written; name a file in a folder of yours")
     calibration = read_calibration(path) if path is not None and path.exists() else Calibration()
     try:
         yield calibration
     finally:
         if path is not None and any(each.reliability.any() for each in calibration.learned()):
-            write_calibration(path, calibration)
+            write_calibration(path.resolve(), calibration)  # and not a link to it
 
 
 @contextlib.contextmanager

@@ -1,8 +1,9 @@
 """Show what drafts have been worth: how often what a source expected of its drafts came true.
 
 FILE is what --calibration of 'suffolk generate' and 'suffolk worker' wrote. For each source, and each class of requests, the
-reliability diagram has a line for each tenth of 0..1: what was predicted there in the mean, and how often it came true. Every
-prediction was made before its outcome was known. The error is the mean distance between the two; old predictions count less."""
+reliability diagram has a line for each tenth of 0..1: what was predicted there in the mean, how often it came true, and how many
+predictions there were, old ones counting less. Every prediction was made before its outcome was known. The error is the mean
+distance between the two. "drawn": of requests with a temperature above 0; "in hybrid": of a network beside other sources."""
 
 from __future__ import annotations
 
@@ -62,9 +63,9 @@ def _lines(found: list[dict[str, Any]]) -> list[str]:
     for each in found:
         name = f"class {each['class']}" if each["class"] != COMMON else "all requests"
         lines += [
-            f"{each['source']}, {name}: {each['predictions']:.0f} predictions, error {each['error']:.3f}; "
-            f"{each['error_of_likely']:.3f} of those of {LIKELY} and more",
-            "  predicted  measured   weight",
+            f"{_shown(each['source'])}, {_shown(name)}: error {each['error']:.3f} over {each['predictions']:.0f} predictions, "
+            f"{each['error_of_likely']:.3f} over those of {LIKELY} and more",
+            "  predicted  measured   weight  (bar: measured)",
         ]
         lines += [
             f"  {bar['predicted']:9.3f} {bar['measured']:9.3f} {bar['weight']:8.0f}  {'#' * round(_WIDTH * bar['measured'])}"
@@ -72,3 +73,8 @@ def _lines(found: list[dict[str, Any]]) -> list[str]:
         ]
         lines.append("")
     return lines[:-1]
+
+
+def _shown(name: str) -> str:
+    """Callers choose classes: what is no printable character is shown as its escape."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in name)

@@ -104,7 +104,7 @@ def test_what_is_learned_is_kept_shown_and_explained(
     captured = capsys.readouterr()
     assert captured.out == text
     assert re.search(
-        r"at 13: \d+ nodes retrieved; .*\d+ proposed \(.*\), [\d.]+ tokens expected; \d+ said, \d+ of them drafted",
+        r"at 13: \d+ nodes retrieved; .*\d+ proposed \(.*\), [\d.]+ tokens expected; \d+ said, \d+ of them proposed",
         captured.err,
     )
     assert main(["stats", str(kept)]) == 0
@@ -126,7 +126,10 @@ def test_a_calibration_that_is_none_is_refused_and_left_alone(model: str, tmp_pa
 
 def test_only_a_hybrid_can_be_explained(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert generate("--model", model, "--explain", "--drafter", "prompt-lookup", PROMPT) == 2
-    assert "--explain needs --drafter hybrid" in capsys.readouterr().err
+    assert (
+        "--explain is of hybrid, which decides in each step what to draft, and not of prompt-lookup; add --datastore"
+        in capsys.readouterr().err
+    )
 
 
 def test_the_prompt_can_come_from_stdin(

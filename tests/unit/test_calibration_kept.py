@@ -77,8 +77,9 @@ def test_what_was_learned_is_kept_with_what_nobody_asked_for(tmp_path: Path) -> 
     ("content", "error", "message"),
     [
         (None, NotFound, "cannot be read"),
-        ("{", Corruption, "is no JSON"),
-        ("[]", Corruption, 'does not say "suffolk": "calibration"'),
+        ("{", Corruption, "is no calibration; name a file that --calibration wrote"),
+        ("[" * 100_000, Corruption, "is no calibration"),
+        ("[]", Corruption, "is no calibration"),
         ('{"suffolk": "calibration", "version": 9}', Unsupported, "has version 9, this program reads 1"),
         ('{"suffolk": "calibration", "version": 1}', Corruption, "is damaged"),
     ],
@@ -97,9 +98,16 @@ def test_what_is_no_calibration_is_refused(
     "damage",
     [
         {"kind": "other"},
-        {"state": {"size": 7, "cells": [], "values": []}},
-        {"state": {"size": -1, "cells": [], "values": []}},
-        {"state": {"size": 1 << 40, "cells": [], "values": []}},
+        {"state": {"cells": [1], "values": []}},
+        {"state": {"cells": [-1], "values": [0.0]}},
+        {"state": {"cells": [1 << 40], "values": [0.0]}},
+        {"state": {"cells": [1.0], "values": [0.0]}},
+        {"state": {"cells": [1, 1], "values": [0.0, 0.0]}},
+        {"state": {"cells": [1], "values": ["1"]}},
+        {"state": 7},
+        {"source": {}},
+        {"class": None},
+        {"reliability": [0.0] * 10 + [9.0] * 10 + [1.0] * 10},
         {"reliability": [0.0]},
         {"reliability": [float("nan")] * 30},
     ],
@@ -111,7 +119,7 @@ def test_a_damaged_calibration_is_refused(tmp_path: Path, damage: dict[str, obje
     content = json.loads(path.read_text())
     content["learned"][0].update(damage)
     path.write_text(json.dumps(content))
-    with pytest.raises(Corruption, match=r"calibration .* is damaged .*; remove it to begin anew"):
+    with pytest.raises(Corruption, match=r"calibration .* is damaged: .*; remove it to begin anew"):
         read_calibration(path)
 
 
@@ -141,3 +149,20 @@ def test_what_is_no_probability_teaches_nothing() -> None:
     learners[""].learn(np.array([float("nan")]), np.asarray(1), False, np.array([True]))
     assert learners[""].reliability.weight == 0
     assert np.all(np.isfinite(learners[""].state()))
+
+
+def test_a_learner_takes_as_many_depths_as_candidates() -> None:
+    one = Confidence()
+    one.learn(np.array([0.2, float("nan"), 0.4]), np.array([1, 2, 3]), False, np.array([True, True, False]))
+    assert one.reliability.weight == 2
+
+
+def test_classes_without_end_in_a_file_are_refused(tmp_path: Path) -> None:
+    path, calibration = tmp_path / "calibration.json", Calibration()
+    taught(calibration, "", RIGHT, 1)
+    write_calibration(path, calibration)
+    content = json.loads(path.read_text())
+    content["learned"] = [content["learned"][0] | {"class": f"{number}"} for number in range(MOST_CLASSES + 1)]
+    path.write_text(json.dumps(content))
+    with pytest.raises(Corruption, match="has 65 classes; there may be 64"):
+        read_calibration(path)

@@ -23,6 +23,7 @@ def test_what_it_added_is_learned_by_what_was_promised() -> None:
         worth.learn(5.0, 2)
     assert worth.gain(0.05) < 0.1
     assert worth.gain(100.0) > 1.8
+    assert worth.judge(0.0, 1.0).pays  # once, as nothing like it was tried before
     assert not worth.judge(0.0, 1.0).pays
     assert worth.judge(5.0, 1.0).pays
 
@@ -31,7 +32,8 @@ def test_a_refused_network_is_tried_now_and_then() -> None:
     worth = Worth()
     worth.learn_cost(100.0)
     asked = [number for number in range(160) if worth.judge(0.0, 1.0).pays]
-    assert asked == [50, 101, 152]
+    assert asked == [0, 51, 102, 153]
+    worth.judge(0.25, 2.0)  # nothing like it was tried
     verdict = worth.judge(0.25, 2.0)
     assert (verdict.pays, verdict.retried, verdict.promised, verdict.cost) == (False, False, 0.25, 50.0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,14 +14,14 @@ import numpy.typing as npt
 
 from datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
 from datastore.manifest import write_atomically
-from serving.drafters.calibration.by_class import Learner
+from serving.decoding.checks import listed, number, text, whole_within
+from serving.drafters.calibration.by_class import MOST_CLASSES, Learner
 from serving.drafters.calibration.calibration import NETWORK, TEXT, Calibration, Learned
 from serving.drafters.calibration.calibrator import Calibrator, Prior
 from serving.drafters.calibration.confidence import Confidence
-from serving.drafters.calibration.reliability import BINS, Reliability
 
 VERSION = 1
-_LEARNERS: dict[str, Callable[[], Learner]] = {
+_LEARNERS: dict[str, Callable[[], Learner]] = {  # to hold states against: the prior is no part of one
     TEXT: partial(Calibrator, Prior(0.0, 0.0, 0.0, 0.0, 0.0)),
     NETWORK: Confidence,
 }
@@ -54,44 +55,60 @@ def read_calibration(path: Path) -> Calibration:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise NotFound(
-            f"calibration {path}: cannot be read ({error.strerror}); leave it out to begin without"
+            f"calibration {path}: cannot be read ({error.strerror}); name a file that --calibration wrote"
         ) from error
-    except ValueError as error:
-        raise Corruption(f"calibration {path} is no JSON: {error}; remove it to begin anew") from error
+    except (ValueError, RecursionError):
+        content = None
     if not isinstance(content, dict) or content.get("suffolk") != "calibration":
-        raise Corruption(
-            f'calibration {path} does not say "suffolk": "calibration"; name a file that --calibration wrote'
-        )
+        raise Corruption(f"{path} is no calibration; name a file that --calibration wrote")
     if content.get("version") != VERSION:
         raise Unsupported(
             f"calibration {path} has version {content.get('version')!r}, this program reads {VERSION}; remove it to begin anew"
         )
     try:
-        return Calibration([_read(each) for each in content["learned"]])
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError, InvalidArgument) as error:
-        raise Corruption(f"calibration {path} is damaged ({error}); remove it to begin anew") from error
+        return Calibration(_learned(content.get("learned")))
+    except InvalidArgument as error:
+        raise Corruption(f"calibration {path} is damaged: {error}; remove it to begin anew") from error
 
 
-def _read(each: dict[str, Any]) -> Learned:
-    source, request_class, kind = (str(each[key]) for key in ("source", "class", "kind"))
-    state, reliability = _dense(each["state"]), np.asarray(each["reliability"], np.float64)
-    _LEARNERS[kind]().restore(state)
-    if reliability.shape != Reliability().state().shape or not bool(
-        np.all(np.isfinite(reliability) & (reliability >= 0))
-    ):
-        raise InvalidArgument(f"reliability of {source} must be {3 * BINS} numbers, 0 or more")
-    return Learned(source, request_class, kind, state, reliability)
+def _learned(entries: object) -> list[Learned]:
+    learned = [_read(each) for each in listed("learned", entries, "objects")]
+    classes = Counter((each.source, each.kind) for each in learned)
+    if classes and max(classes.values()) > MOST_CLASSES:
+        raise InvalidArgument(f"a source has {max(classes.values())} classes; there may be {MOST_CLASSES}")
+    return learned
+
+
+def _read(entry: object) -> Learned:
+    if not isinstance(entry, dict):
+        raise InvalidArgument(f"learned has {entry!r:.40}, which is no object")
+    source, request_class, kind = (text(key, entry.get(key)) for key in ("source", "class", "kind"))
+    if kind not in _LEARNERS:
+        raise InvalidArgument(f"kind of {source} is {kind}; it must be one of {', '.join(_LEARNERS)}")
+    learner = _LEARNERS[kind]()
+    state = _dense(source, entry.get("state"), len(learner.state()))
+    learner.restore(state)
+    diagram = np.array(
+        [number("reliability", each) for each in listed("reliability", entry.get("reliability"), "numbers")]
+    )
+    learner.reliability.restore(diagram)
+    return Learned(source, request_class, kind, state, diagram)
 
 
 def _sparse(state: npt.NDArray[np.float64]) -> dict[str, Any]:
     cells = np.flatnonzero(state)
-    return {"size": len(state), "cells": cells.tolist(), "values": state[cells].tolist()}
+    return {"cells": cells.tolist(), "values": state[cells].tolist()}
 
 
-def _dense(state: dict[str, Any]) -> npt.NDArray[np.float64]:
-    size = int(state["size"])
-    if not 0 <= size <= 1 << 20:
-        raise InvalidArgument(f"a state has {size} entries")
+def _dense(source: str, state: object, size: int) -> npt.NDArray[np.float64]:
+    if not isinstance(state, dict):
+        raise InvalidArgument(f"state of {source} is no object")
+    cells = [whole_within("cells", cell, 0, size - 1) for cell in listed("cells", state.get("cells"), "numbers")]
+    values = [number("values", value) for value in listed("values", state.get("values"), "numbers")]
+    if len(cells) != len(values) or len(set(cells)) != len(cells):
+        raise InvalidArgument(
+            f"state of {source} has {len(values)} values for {len(set(cells))} different cells of {len(cells)}"
+        )
     found = np.zeros(size, np.float64)
-    found[np.asarray(state["cells"], np.int64)] = np.asarray(state["values"], np.float64)
+    found[cells] = values
     return found

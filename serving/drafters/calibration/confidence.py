@@ -40,9 +40,10 @@ class Confidence:
         return np.asarray((hits + _STRENGTH * own) / (seen + _STRENGTH), np.float64)
 
     def learn(self, own: Floats, depths: npt.NDArray[np.int64], sampled: bool, taken: npt.NDArray[np.bool_]) -> None:
-        """Count candidates whose parents were accepted, and which of them were taken: arrays of one length."""
+        """Count candidates whose parents were accepted, and which of them were taken: arrays of one length; ``depths`` may be one
+        for all."""
         known = np.isfinite(own)  # what is no number says nothing
-        own, taken = own[known], taken[known]
+        own, depths, taken = own[known], np.broadcast_to(depths, own.shape)[known], taken[known]
         self.reliability.add(np.minimum(self.chances(own, depths, sampled), 1.0), taken)
         self._tallies *= self._decay
         cells = _cells(own, depths, sampled)

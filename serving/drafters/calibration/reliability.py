@@ -7,7 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from datastore.errors import InvalidArgument
+
 BINS = 10
+_ROUNDING = 1e-3
+"""Predictions come in single precision."""
 Floats = npt.NDArray[np.float64]
 
 
@@ -58,5 +62,12 @@ class Reliability:
         return np.array(self._sums.ravel())
 
     def restore(self, state: Floats) -> None:
-        """Take over a ``state``."""
-        self._sums = state.reshape(3, BINS).copy()
+        """Take over a ``state``. Raises InvalidArgument for what is none."""
+        if state.shape != (3 * BINS,):
+            raise InvalidArgument(f"reliability has {state.size} numbers; it must have {3 * BINS}")
+        sums = state.reshape(3, BINS).copy()
+        if not bool(np.all(np.isfinite(sums) & (sums >= 0) & (sums[:2] <= sums[2] + _ROUNDING).all(0))):
+            raise InvalidArgument(
+                "reliability has a number that is not finite, below 0, or more outcomes than predictions"
+            )
+        self._sums = sums
