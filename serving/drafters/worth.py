@@ -13,6 +13,8 @@ _BESIDE = np.array([1.0, 1.0, 0.8, 0.6, 0.4, 0.2, 0.1])
 the same tokens in part."""
 _STRENGTH = 2.0
 _DECAY = 0.99
+_VERIFICATION = 0.15
+"""Tokens' time that it takes to verify what was drafted, or as much as drafting it took if that is less."""
 _RETRY = 50
 """After so many refusals they are drafted all the same, so that a wrong opinion does not last for ever."""
 
@@ -25,7 +27,7 @@ class Verdict:
         pays: the answer; retried: yes although it should not pay, to see whether the opinion still holds; declined: it was asked
             for and there was none.
         promised: tokens that drafts promise which are there; gain: tokens that further ones should add; cost: tokens that plain
-            decoding would bring in their time, 0 where that is not known.
+            decoding would bring in the time of drafting and verifying them, 0 where that is not known.
     """
 
     pays: bool
@@ -70,6 +72,7 @@ class Worth:
     def judge(self, promised: float, token_seconds: float) -> Verdict:
         """Whether to draft more for a request, whose token costs ``token_seconds`` in plain decoding (0: not known); counts."""
         gain, cost = self.gain(promised), self._seconds / token_seconds if token_seconds else 0.0
+        cost += min(cost, _VERIFICATION)
         at = int(np.searchsorted(_EDGES, promised, side="right"))
         if not self._tried[at] and promised < cost:  # what was seen beside other promises is no reason never to try
             gain, self._tried[at] = max(gain, cost), True

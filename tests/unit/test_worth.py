@@ -35,7 +35,7 @@ def test_a_refused_network_is_tried_now_and_then() -> None:
     assert asked == [0, 51, 102, 153]
     worth.judge(0.25, 2.0)  # nothing like it was tried
     verdict = worth.judge(0.25, 2.0)
-    assert (verdict.pays, verdict.retried, verdict.promised, verdict.cost) == (False, False, 0.25, 50.0)
+    assert (verdict.pays, verdict.retried, verdict.promised, verdict.cost) == (False, False, 0.25, 50.15)
 
 
 def test_what_is_believed_at_first_is_given() -> None:
