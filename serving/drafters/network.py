@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -33,7 +34,8 @@ _ADDED = 2.0
 _BELIEF = 1.0
 """Tokens' worth of belief in the promises of what is retrieved for a new text."""
 _LISTEN = 3
-"""Steps of a request before its networks are asked: how far retrieval gets by itself is worth knowing before a prompt is read."""
+"""Steps of a request before its networks are asked: how far retrieval gets by itself is worth knowing before a prompt is read.
+Not where a draft may take any time."""
 
 
 @dataclass(slots=True)
@@ -95,7 +97,7 @@ class Network:
         for request, tree in zip(requests, retrieved, strict=True):
             heard = self._heard.setdefault(request.request_id, _Heard())
             heard.retrieved = tree
-            if heard.steps >= _LISTEN or not request.token_seconds:
+            if heard.steps >= _LISTEN or not request.token_seconds or math.isinf(request.most_seconds):
                 self.verdicts[request.request_id] = self._worth.judge(heard.promise, request.token_seconds)
         asked = [
             place

@@ -69,7 +69,7 @@ def test_what_one_does_not_know_the_other_adds() -> None:
 def test_a_network_that_adds_nothing_to_what_is_retrieved_is_left_out() -> None:
     retrieved = tree([1, 2, 3], [-1, 0, 1], [1.0, 0.9, 0.8])
     network = Network(MadeUpDrafter(lambda request: retrieved), ByClass(Confidence))
-    request = DraftRequest(1, np.arange(9, dtype=np.int32), 8, token_seconds=1e-12)
+    request = DraftRequest(1, np.arange(9, dtype=np.int32), 8, token_seconds=1e-12, most_seconds=1.0)
     asked = []
     for _ in range(40):
         asked.append(len(network.add([request], [retrieved])[0]) > 0)
