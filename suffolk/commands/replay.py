@@ -19,14 +19,17 @@ from typing import TYPE_CHECKING, Any
 from datastore.errors import InvalidArgument, NotFound, Unsupported
 from datastore.retriever import Retriever
 from datastore.tokenizer import fingerprint, load_tokenizer
+from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.choose import MODELS, NAMES, make_drafter, require_match
 from serving.transport.limits import MAX_NODES, check_range
 from suffolk.commands.filled import filled, filled_path
 from suffolk.commands.model_options import (
     DEFAULT_NODES,
+    add_calibration_option,
     add_device_options,
     add_model_drafters,
     add_retrieval_options,
+    kept_calibration,
     load_target,
     names_models,
     open_store,
@@ -48,6 +51,7 @@ EPILOG = """examples:
   suffolk worker --model MODEL_FOLDER --record day.jsonl                    records a day of traffic
   suffolk replay day.jsonl --datastore code/ --nodes 8 16 64
   suffolk replay day.jsonl --datastore code/ --datastore chat/ --drafter hybrid --max-match 12
+  suffolk replay day.jsonl --datastore code/ --drafter hybrid --calibration code.json      learns, for the service to begin with
   suffolk replay day.jsonl.zst --datastore code/ --costs costs.json         as 'suffolk tune --output costs.json' wrote it
   suffolk replay day.jsonl --model MODEL_FOLDER --head HEAD_FOLDER --datastore code/ --costs stored
 """
@@ -67,6 +71,7 @@ class Setting:
     target: Target | None
     costs: CostModel | None
     draft_seconds: float | None
+    calibration: Calibration | None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,6 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"largest tree; several are tried in turn (default: {DEFAULT_NODES})",
     )
     add_retrieval_options(drafting)
+    add_calibration_option(drafting)
     costs = parser.add_argument_group("costs")
     costs.add_argument(
         "--costs",
@@ -134,12 +140,28 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     require_folder("--json", args.json)
     recordings = _recordings(args)
-    with _opened(args.datastore, args.deadline_ms, limits, recordings) as stores:
+    if args.calibration is not None and len(names) * len(args.nodes) > 1:
+        raise InvalidArgument(
+            f"--calibration {args.calibration} is of one drafter; name one --drafter and one size of --nodes"
+        )
+    with (
+        kept_calibration(args.calibration) as calibration,
+        _opened(args.datastore, args.deadline_ms, limits, recordings) as stores,
+    ):
         target = _target(args, recordings)
         costs, origin = _costs(args.costs, target)
         sources = read_model_sources(args) if names_models(args) else None
         draft_seconds = None if args.draft_ms is None else args.draft_ms / 1e3
-        setting = Setting(recordings, stores, limits, sources, target, costs, draft_seconds)
+        setting = Setting(
+            recordings,
+            stores,
+            limits,
+            sources,
+            target,
+            costs,
+            draft_seconds,
+            None if args.calibration is None else calibration,
+        )
         print("\n".join(head_lines(args.recordings, recordings, origin)), file=sys.stderr)
         found: list[dict[str, Any]] = []
         for nodes in args.nodes:
@@ -268,13 +290,16 @@ def _costs(wanted: str, target: Target | None) -> tuple[CostModel | None, str]:
 
 
 def _replay(setting: Setting, name: str, nodes: int) -> tuple[list[Replayed], float]:
-    """All texts with a drafter that begins anew, and the seconds that took."""
+    """All texts with a drafter that begins anew, or with what is known, and the seconds that took."""
     from serving.replay.recorded_states import RecordedStates
     from serving.replay.replayer import Replayer
 
     capacity = _capacity(setting.recordings, nodes)
-    models = _load(setting, name, capacity)
-    drafter = make_drafter(name, setting.recordings[0].vocab_size, list(setting.stores), setting.limits, models)
+    calibration = setting.calibration or Calibration()
+    models = _load(setting, name, capacity, calibration)
+    drafter = make_drafter(
+        name, setting.recordings[0].vocab_size, list(setting.stores), setting.limits, models, calibration
+    )
     assert drafter is not None
     found: list[Replayed] = []
     try:
@@ -301,10 +326,12 @@ def _capacity(recordings: Sequence[Recording], nodes: int) -> int:
     return max(len(each.prompt) + len(each.generated) for each in recordings) + nodes + SPARE
 
 
-def _load(setting: Setting, name: str, capacity: int) -> list[Drafter]:
+def _load(setting: Setting, name: str, capacity: int, calibration: Calibration) -> list[Drafter]:
     """The networks that drafter ``name`` needs, as they are before they have learned anything."""
     if setting.sources is None or setting.target is None or (name not in MODELS and name != "hybrid"):
         return []
     from serving.drafters.load import load_models
 
-    return load_models(setting.target, setting.sources.only(name), 1, capacity, setting.stores, setting.limits)
+    return load_models(
+        setting.target, setting.sources.only(name), 1, capacity, setting.stores, setting.limits, calibration
+    )

@@ -236,3 +236,19 @@ def test_a_worker_records_what_ends(tmp_path: Path) -> None:
         [count] = [metric.samples[0].value for metric in server.service.metrics.unrecorded.collect()]
         assert count == 2
     assert len(read_recordings([path])) == 3
+
+
+def test_a_replay_learns_into_a_calibration_and_begins_with_it(
+    recording: Path, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, words = tmp_path / "calibration.json", ["--datastore", store, "--drafter", "hybrid", "--nodes", 8]
+    weights = []
+    for _ in range(2):
+        assert replay(recording, *words, "--calibration", kept) == 0
+        capsys.readouterr()
+        assert main(["stats", str(kept), "--json"]) == 0
+        known = {(each["source"], each["class"]): each["predictions"] for each in json.loads(capsys.readouterr().out)}
+        weights.append(known["datastore texts", ""])
+    assert weights[1] > 1.5 * weights[0]
+    assert replay(recording, "--datastore", store, "--calibration", kept) == 2
+    assert "is of one drafter; name one --drafter and one size of --nodes" in capsys.readouterr().err
