@@ -93,39 +93,13 @@ class Network:
 
     def add(self, requests: Sequence[DraftRequest], retrieved: Sequence[DraftTree]) -> list[list[DraftTree]]:
         """The network's trees for ``requests``, for which ``retrieved`` is there already; none where that is enough."""
-        self.verdicts = {}
-        for request, tree in zip(requests, retrieved, strict=True):
-            heard = self._heard.setdefault(request.request_id, _Heard())
-            heard.retrieved = tree
-            if heard.steps >= _LISTEN or not request.token_seconds or math.isinf(request.most_seconds):
-                self.verdicts[request.request_id] = self._worth.judge(heard.promise, request.token_seconds)
-        asked = [
-            place
-            for place, request in enumerate(requests)
-            if request.request_id in self.verdicts and self.verdicts[request.request_id].pays
-        ]
+        asked = self._judge(requests, retrieved)
         trees: list[list[DraftTree]] = [[] for _ in requests]
-        if asked:
-            asking = [
-                replace(request, already=self._heard[request.request_id].mean)
-                for request in map(requests.__getitem__, asked)
-            ]
-            reading, begin = self._reading_seconds(), time.perf_counter()
-            found = self.drafter.propose(asking)
-            seconds = time.perf_counter() - begin - (self._reading_seconds() - reading)
-            drafts = [(place, own) for place, own in zip(asked, map(tree_of, found), strict=True) if len(own)]
-            if drafts:  # a network may decline, and that says nothing of its drafts
-                self._worth.learn_cost(max(0.0, seconds) / len(drafts))
-            declined = {requests[place].request_id for place in asked} - {
-                requests[place].request_id for place, _ in drafts
-            }
-            for number in declined:
-                self.verdicts[number] = replace(self.verdicts[number], declined=True)
-            for place, own in drafts:
-                scored = self._trusted(own, requests[place])
-                trees[place].append(scored)
-                number = requests[place].request_id
-                self._drafts[number] = _Draft(requests[place], self._heard[number].promise, retrieved[place], own)
+        for place, own in self._draft(requests, asked):
+            request = requests[place]
+            trees[place].append(self._trusted(own, request))
+            promised = self._heard[request.request_id].promise
+            self._drafts[request.request_id] = _Draft(request, promised, retrieved[place], own)
         return trees
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
@@ -148,6 +122,36 @@ class Network:
     def stats(self) -> dict[str, float]:
         """The drafter's counters, and for how many drafts it was run and left out."""
         return self.drafter.stats() | {"asked": self._worth.asked, "skipped": self._worth.skipped}
+
+    def _judge(self, requests: Sequence[DraftRequest], retrieved: Sequence[DraftTree]) -> list[int]:
+        """The places of those for which the network should be run."""
+        self.verdicts = {}
+        for request, tree in zip(requests, retrieved, strict=True):
+            heard = self._heard.setdefault(request.request_id, _Heard())
+            heard.retrieved = tree
+            if heard.steps >= _LISTEN or not request.token_seconds or math.isinf(request.most_seconds):
+                self.verdicts[request.request_id] = self._worth.judge(heard.promise, request.token_seconds)
+        return [
+            place
+            for place, request in enumerate(requests)
+            if request.request_id in self.verdicts and self.verdicts[request.request_id].pays
+        ]
+
+    def _draft(self, requests: Sequence[DraftRequest], asked: Sequence[int]) -> list[tuple[int, DraftTree]]:
+        """The network's own trees, each with its place; it may decline, which says nothing of its drafts."""
+        if not asked:
+            return []
+        asking = [replace(requests[place], already=self._heard[requests[place].request_id].mean) for place in asked]
+        reading, begin = self._reading_seconds(), time.perf_counter()
+        found = list(map(tree_of, self.drafter.propose(asking)))
+        seconds = time.perf_counter() - begin - (self._reading_seconds() - reading)
+        drafts = [(place, own) for place, own in zip(asked, found, strict=True) if len(own)]
+        if drafts:
+            self._worth.learn_cost(max(0.0, seconds) / len(drafts))
+        for request, own in zip(asking, found, strict=True):
+            if not len(own):
+                self.verdicts[request.request_id] = replace(self.verdicts[request.request_id], declined=True)
+        return drafts
 
     def _reading_seconds(self) -> float:
         """Which bring later drafts too, and are no cost of this one."""
