@@ -31,8 +31,8 @@ PRIOR = Prior(constant=-1.85, match=0.12, share=0.76, count=0.09, depth=0.14)
 (``benchmarks.tuning_prompts``, ``benchmarks.fit_priors``); only where it starts."""
 
 AHEAD_FROM = 0.012
-"""Seconds. A service on the same machine answers in a few milliseconds: waited for, its drafts made a text 1.2 times as fast as foreseen
-ones."""
+"""Seconds. A service on the same machine answers in a few milliseconds: waited for, its drafts made a text 1.2 times as fast as
+foreseen ones."""
 _TRIALS = 3
 """Calls that are waited for before it is known how long they take."""
 SHORT_MATCHES = (4, 3, 2, 1)
