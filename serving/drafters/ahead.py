@@ -165,9 +165,10 @@ class Ahead:
         }
 
     def _patience(self, requests: Sequence[DraftRequest], promised: Iterable[float]) -> float:
-        """Seconds that waiting for ``requests`` should be worth; the deadline where that is not known, or is tried again."""
+        """Seconds that waiting for ``requests`` should be worth; a token's time each where it is only tried again, the deadline
+        where that is not known."""
         worth = sum(
             self._worth.gain(promise) * request.token_seconds
             for request, promise in zip(requests, promised, strict=True)
         )
-        return worth if worth > self._worth.cost * len(requests) else self._retriever.deadline
+        return worth if worth > self._worth.cost * len(requests) else sum(request.token_seconds for request in requests)
