@@ -11,6 +11,7 @@ import numpy.typing as npt
 from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import DraftRequest
 from serving.drafters.calibration.calibrator import Prior
+from serving.drafters.drawn_chances import knows_noise, noise_of
 from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
 from serving.drafters.retrieved import NO_TOKENS, Behind, Ids
 from serving.replay.recording import Recording
@@ -27,18 +28,21 @@ class Evidence:
     Attributes:
         features: float64[n, 5], what each number of a prior is multiplied with, in the order of ``TERMS``.
         taken: bool[n], whether the text took the node.
+        noise: float64[n], of the text's own draws (``drawn_chances.py``); 0 where there is none that can be known.
     """
 
     features: Floats
     taken: npt.NDArray[np.bool_]
+    noise: Floats
 
     def log_odds(self, prior: Prior) -> Floats:
         """float64[n], what ``prior`` says of each node."""
         return np.asarray(self.features @ np.array([getattr(prior, term) for term in TERMS]), np.float64)
 
 
-def evidence_of(tree: DraftTree, tokens: Ids) -> Evidence:
-    """Of a tree as its source found it, and the ``tokens`` that followed: as csrc/drafting/calibrator.cc counts them."""
+def evidence_of(tree: DraftTree, tokens: Ids, noise: Floats | None = None) -> Evidence:
+    """Of a tree as its source found it, and the ``tokens`` that followed: as csrc/drafting/calibrator.cc counts them. ``noise``:
+    float64[n], of its nodes."""
     features = features_of(tree)
     parent, places, taken = -1, list[npt.NDArray[np.intp]](), list[npt.NDArray[np.bool_]]()
     for token in tokens.tolist():
@@ -50,7 +54,8 @@ def evidence_of(tree: DraftTree, tokens: Ids) -> Evidence:
             break
         parent = int(children[first[0]])
     chosen = np.concatenate([*places, np.empty(0, np.intp)]).astype(np.intp)
-    return Evidence(features[chosen], np.concatenate([*taken, np.empty(0, np.bool_)]))
+    noise = np.zeros(len(tree)) if noise is None else noise
+    return Evidence(features[chosen], np.concatenate([*taken, np.empty(0, np.bool_)]), noise[chosen])
 
 
 def features_of(tree: DraftTree) -> Floats:
@@ -89,6 +94,7 @@ def join(parts: Sequence[Evidence]) -> Evidence:
     return Evidence(
         np.concatenate([np.empty((0, len(TERMS))), *(part.features for part in parts)]),
         np.concatenate([np.empty(0, np.bool_), *(part.taken for part in parts)]),
+        np.concatenate([np.empty(0), *(part.noise for part in parts)]),
     )
 
 
@@ -98,6 +104,7 @@ class _Watched:
 
     source: ScoringDrafter
     name: str
+    requests: dict[int, DraftRequest] = field(default_factory=dict)
     drafts: dict[int, list[Behind]] = field(default_factory=dict)
     evidence: list[Evidence] = field(default_factory=list)
 
@@ -111,6 +118,7 @@ class _Watched:
     def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         found = self.source.scored(requests)
         for request, trees in zip(requests, found, strict=True):
+            self.requests[request.request_id] = request
             self.drafts[request.request_id] = [Behind(NO_TOKENS, tree) for tree in trees]
         return found
 
@@ -121,13 +129,16 @@ class _Watched:
         return found
 
     def observe(self, request_id: int, tokens: Ids) -> None:
+        request = self.requests.pop(request_id, None)
         for draft in self.drafts.pop(request_id, ()):
             depth = len(draft.path)
-            if len(tokens) > depth and np.array_equal(tokens[:depth], draft.path):
-                self.evidence.append(evidence_of(draft.tree, tokens[depth:]))
+            if request is not None and len(tokens) > depth and np.array_equal(tokens[:depth], draft.path):
+                noise = noise_of(request, [draft.tree], [depth]) if knows_noise(request.settings) else None
+                self.evidence.append(evidence_of(draft.tree, tokens[depth:], noise))
         self.source.observe(request_id, tokens)
 
     def release(self, request_id: int) -> None:
+        self.requests.pop(request_id, None)
         self.drafts.pop(request_id, None)
         self.source.release(request_id)
 

@@ -22,7 +22,7 @@ from serving.drafters.calibration.calibrator import Prior
 from serving.drafters.inquiry import LaterRetriever
 from serving.drafters.limits import Limits
 from serving.drafters.merge import merge
-from serving.drafters.retrieved import NO_TOKENS, Behind, Ids, Retrieved
+from serving.drafters.retrieved import NO_TOKENS, Behind, Ids, Retrieved, nodes_wanted
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +149,7 @@ class DatastoreDrafter:
     def _call(self, requests: Sequence[DraftRequest], contexts: list[list[Ids]]) -> list[list[DraftTree]]:
         limits = self._limits
         flat = [context for each in contexts for context in each]
-        budgets = [request.max_nodes for request, each in zip(requests, contexts, strict=True) for _ in each]
+        budgets = [nodes_wanted(request) for request, each in zip(requests, contexts, strict=True) for _ in each]
         begin = time.perf_counter()
         trees = self._retriever.draft_batch(flat, limits.max_match, limits.min_match, limits.max_depth, budgets)
         self._fastest, self._timed = min(self._fastest, time.perf_counter() - begin), self._timed + 1

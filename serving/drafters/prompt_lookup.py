@@ -14,7 +14,7 @@ from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.calibration.calibrator import Prior
 from serving.drafters.limits import Limits
 from serving.drafters.merge import merge
-from serving.drafters.retrieved import NO_TOKENS, Behind, Ids, Retrieved
+from serving.drafters.retrieved import NO_TOKENS, Behind, Ids, Retrieved, nodes_wanted
 
 PRIOR = Prior(constant=-1.91, match=0.83, share=0.88, count=0.32, depth=0.84)
 """Fitted as that of datastores (``datastore.py``); only where it starts."""
@@ -87,4 +87,4 @@ class PromptLookupDrafter:
 
     def _look_up(self, text: ContextIndex, request: DraftRequest) -> DraftTree:
         limits = self._limits
-        return text.draft(limits.max_match, limits.min_match, limits.max_depth, request.max_nodes)
+        return text.draft(limits.max_match, limits.min_match, limits.max_depth, nodes_wanted(request))

@@ -9,13 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
+from datastore.retriever import MAX_NODES
 from serving.decoding.drafter import DraftRequest
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.calibration.calibrator import Calibrator, Prior
+from serving.drafters.drawn_chances import BREADTH, knows_noise, with_noise
 
 Ids = npt.NDArray[np.int32]
 NO_TOKENS: Ids = np.empty(0, np.int32)
+
+
+def nodes_wanted(request: DraftRequest) -> int:
+    """How many nodes to look up for ``request``: more than it may have where noise will tell which are the likeliest."""
+    return min(MAX_NODES, request.max_nodes * (BREADTH if knows_noise(request.settings) else 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +55,14 @@ class Retrieved:
         return float(self._learners(request)[request.request_class].scored(tree).scores.sum())
 
     def scored(self, request: DraftRequest, found: Sequence[Behind]) -> list[DraftTree]:
-        """The trees of ``found`` with calibrated scores; remembered until ``observe``. Raises InvalidArgument for what is no tree,
-        and then remembers none."""
+        """The trees of ``found`` with calibrated scores, in which the noise of the target's draws counts; remembered until
+        ``observe``. Raises InvalidArgument for what is no tree, and then remembers none."""
         calibrator = self._learners(request)[request.request_class]
         scored = [calibrator.scored(each.tree) for each in found]
         self._found[request.request_id] += found
-        return scored
+        return (
+            with_noise(request, scored, [len(each.path) for each in found]) if knows_noise(request.settings) else scored
+        )
 
     def observe(self, request_id: int, tokens: Ids) -> None:
         """Learn what the target's ``tokens`` behind the text say about what was found; behind other tokens than these, nothing."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import fit_priors, one_tree, overlap
+from benchmarks import fit_noise, fit_priors, one_tree, overlap
 from benchmarks.one_tree_summary import MEAN
 from serving.decoding.cost_model import CostModel
 from serving.decoding.cost_store import CostKey, CostStore, save_costs
@@ -114,6 +114,16 @@ def test_recorded_answers_fit_priors(folder: Path, tmp_path: Path, capsys: pytes
     assert set(json.loads((tmp_path / "priors.json").read_text())["sources"]) == {"prompt-lookup", "datastore"}
     assert "prompt-lookup: Prior(constant=" in capsys.readouterr().out
     assert fit_priors.main(["--recording", str(tmp_path / "none.jsonl"), "--datastore", str(folder / "store")]) == 2
+
+
+def test_drawn_answers_fit_what_noise_says(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--parts", "nodes", "--drafters", "hybrid", "--max-new-tokens", "40", "--temperature", "0", "1")
+    run(folder, tmp_path, *options)
+    store = ["--datastore", str(folder / "store")]
+    assert fit_noise.main(["--recording", str(tmp_path / "answers-1.jsonl"), *store]) == 0
+    assert "WEIGHTS = (" in capsys.readouterr().out
+    assert fit_noise.main(["--recording", str(tmp_path / "answers-0.jsonl"), *store]) == 2
+    assert "no answer was drawn" in capsys.readouterr().err
 
 
 def test_prompts_from_the_corpus_are_flagged(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

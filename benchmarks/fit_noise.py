@@ -1,0 +1,127 @@
+"""Fits what known noise says about retrieved tokens: ``WEIGHTS`` of serving/drafters/drawn_chances.py, from recorded answers.
+
+Prompt lookup and a datastore draft along the drawn answers in one tree. Of each node whose parent the text took, its chance by the
+shipped prior, its noise, and whether the text took it are evidence. Each temperature is also fitted alone and judged by the fit to
+the others. Record answers to tuning prompts (benchmarks.tuning_prompts, benchmarks.recorded_answers)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.compared_drafters import LIMITS
+from benchmarks.fit_priors import SHIPPED
+from benchmarks.logistic_fit import Floats, fit_logistic, log_loss, probabilities
+from benchmarks.prior_evidence import Evidence, gather, join
+from benchmarks.table import format_table
+from datastore.datastore import open_datastore
+from datastore.errors import InvalidArgument, SuffolkError
+from serving.drafters.calibration.calibrator import Prior
+from serving.drafters.datastore import DatastoreDrafter
+from serving.drafters.drawn_chances import BREADTH, features, knows_noise
+from serving.drafters.hybrid import ScoringDrafter
+from serving.drafters.prompt_lookup import PromptLookupDrafter
+from serving.replay.read import read_recordings
+
+RIDGE = 1.0
+Table = tuple[Floats, npt.NDArray[np.bool_]]
+"""Features of nodes, and which of them the texts took."""
+
+
+def noise_features(evidence: Evidence, prior: Prior, temperature: float) -> Floats:
+    """float64[n, 4], what the weights are multiplied with, the chances being those of ``prior``."""
+    return features(probabilities(evidence.log_odds(prior)), evidence.noise, temperature)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(arguments)
+    try:
+        return _run(args)
+    except SuffolkError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _run(args: argparse.Namespace) -> int:
+    recordings = [
+        each for each in read_recordings(args.recording) if len(each.generated) > 1 and knows_noise(each.settings)
+    ]
+    if not recordings:
+        raise InvalidArgument(
+            "no answer was drawn at a temperature above 0 with verification match; record answers at --temperature 1"
+        )
+    with open_datastore(args.datastore) as store:
+        vocab_size = recordings[0].vocab_size
+        sources: list[ScoringDrafter] = [
+            PromptLookupDrafter(vocab_size, LIMITS),
+            DatastoreDrafter(store, vocab_size, LIMITS),
+        ]
+        evidence = gather(recordings, sources, args.nodes)
+    tables = _by_temperature(evidence, [each.settings.temperature for each in recordings])
+    rows = []
+    for temperature, (columns, taken) in tables.items():
+        others = [table for other, table in tables.items() if other != temperature] or [(columns, taken)]
+        fitted = fit_logistic(*_join(others), RIDGE)
+        alone = fit_logistic(columns, taken, RIDGE)
+        losses = [log_loss(probabilities(z), taken) for z in (columns[:, 1], columns @ fitted, columns @ alone)]
+        rows.append([f"{temperature:g}", f"{len(taken):,}", *(f"{loss:.5f}" for loss in losses), _numbers(alone)])
+    headers = [
+        "temperature",
+        "nodes",
+        "loss without noise",
+        "with the other temperatures' fit",
+        "with its own",
+        "weights",
+    ]
+    print(format_table(headers, rows))
+    whole = fit_logistic(*_join(tables.values()), RIDGE)
+    print(f"WEIGHTS = ({_numbers(whole)})  # of {len(recordings)} answers; loss: nats a node")
+    return 0
+
+
+def _by_temperature(evidence: dict[str, list[Evidence]], temperatures: Sequence[float]) -> dict[float, Table]:
+    """Temperature -> what all sources' ``evidence`` of answers drawn at it says."""
+    found: dict[float, list[Table]] = {}
+    for name, parts in evidence.items():
+        for temperature in sorted(set(temperatures)):
+            own = join([part for part, each in zip(parts, temperatures, strict=True) if each == temperature])
+            found.setdefault(temperature, []).append((noise_features(own, SHIPPED[name], temperature), own.taken))
+    return {temperature: _join(parts) for temperature, parts in found.items()}
+
+
+def _join(tables: Iterable[Table]) -> Table:
+    parts = list(tables)
+    return np.concatenate([columns for columns, _ in parts]), np.concatenate([taken for _, taken in parts])
+
+
+def _numbers(weights: Floats) -> str:
+    return ", ".join(f"{weight:.3f}" for weight in weights)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.fit_noise",
+        description=__doc__,
+        epilog="example:\n  python -m benchmarks.fit_noise --recording tuning.jsonl --datastore STORE",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--recording", required=True, nargs="+", type=Path, metavar="FILE", help="recorded answers")
+    add("--datastore", required=True, metavar="STORE", help="folder of a datastore")
+    add(
+        "--nodes",
+        type=int,
+        default=64,
+        metavar="N",
+        help=f"of the largest tree; sources look up {BREADTH} times as many (default: %(default)s)",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

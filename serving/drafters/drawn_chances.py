@@ -1,0 +1,78 @@
+"""What the noise that the target will draw with says about retrieved tokens.
+
+The target takes the token with the highest log probability plus Gumbel noise, and the noise is a hash of seed, position and token
+(``keyed_noise.py``): known before the draw. So of two tokens that followed equally often, that with more noise is the likelier one.
+Were the target's own probability p of a token known, noise g would make it exp(-(1 - p) / p * exp(-g)). It is not: an average over
+texts stands for it, and in most texts the target is nearly sure of a token or of another. What is left is fitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from datastore.draft_tree import DraftTree
+from serving.decoding.drafter import DraftRequest
+from serving.decoding.keyed_noise import KeyedNoise
+from serving.decoding.settings import SamplingSettings
+
+Floats = npt.NDArray[np.float64]
+
+MEAN_NOISE = 0.5772156649015329
+"""Of standard Gumbel noise: Euler's constant."""
+WEIGHTS = (-0.012, 1.057, 0.270, -0.058)
+"""Of 1, the log-odds, the noise above its mean times the temperature, and the product of both: fitted by ``benchmarks.fit_noise``
+to the answers that the priors were fitted to, drawn at temperature 0.7; alike at 1."""
+BREADTH = 4
+"""Times as many nodes are looked up as may be proposed: the noise chooses among them."""
+_LEAST = 1e-6
+
+
+def knows_noise(settings: SamplingSettings) -> bool:
+    """Whether the target draws with noise that can be known beforehand."""
+    return settings.temperature > 0 and settings.verification == "match"
+
+
+def features(chances: Floats, noise: Floats, temperature: float) -> Floats:
+    """float64[n, 4], what ``WEIGHTS`` are multiplied with: of tokens with ``chances`` before their ``noise`` is known."""
+    known = np.clip(chances, _LEAST, 1 - _LEAST)
+    odds, moved = np.log(known / (1 - known)), temperature * (noise - MEAN_NOISE)
+    return np.stack([np.ones(len(odds)), odds, moved, moved * odds], axis=1)
+
+
+def drawn_chances(chances: Floats, noise: Floats, temperature: float) -> Floats:
+    """float64[n]: what remains of ``chances`` (float64[n], in 0..1) once the ``noise`` of each token is known."""
+    return np.asarray(1.0 / (1.0 + np.exp(-features(chances, noise, temperature) @ WEIGHTS)), np.float64)
+
+
+def noise_of(request: DraftRequest, trees: Sequence[DraftTree], above: Sequence[int]) -> Floats:
+    """float64[nodes of all], the noise of each node of ``trees``, which hang behind so many tokens more than the request's."""
+    noise = KeyedNoise(request.settings.seed, 0, torch.device("cpu"))
+    first = len(request.tokens) - 1
+    positions = np.concatenate([tree.depths() + (first + more) for tree, more in zip(trees, above, strict=True)])
+    tokens = np.concatenate([tree.tokens for tree in trees])
+    return noise.at(torch.from_numpy(positions.astype(np.int64)), torch.from_numpy(tokens.astype(np.int64))).numpy()
+
+
+def with_noise(request: DraftRequest, trees: Sequence[DraftTree], above: Sequence[int]) -> list[DraftTree]:
+    """``trees`` with the scores that their nodes have once the noise of the request's draws is known; ``above``: as for
+    ``noise_of``. Siblings may add up to more than their parent: at most one of them is drawn, but which is not known."""
+    if not any(map(len, trees)):
+        return list(trees)
+    parents = [np.where(tree.parents < 0, 1.0, tree.scores[tree.parents]) for tree in trees]
+    behind = np.concatenate([tree.scores for tree in trees]) / np.maximum(np.concatenate(parents), _LEAST)
+    chances = drawn_chances(behind, noise_of(request, trees, above), request.settings.temperature)
+    ends = np.cumsum([len(tree) for tree in trees])[:-1]
+    return [_scored(tree, own) for tree, own in zip(trees, np.split(chances, ends), strict=True)]
+
+
+def _scored(tree: DraftTree, chances: Floats) -> DraftTree:
+    scores, depths = chances.copy(), tree.depths()
+    for depth in range(2, int(depths.max(initial=0)) + 1):
+        level = np.flatnonzero(depths == depth)
+        scores[level] *= scores[tree.parents[level]]
+    return replace(tree, scores=scores.astype(np.float32))
