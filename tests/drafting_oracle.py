@@ -92,23 +92,58 @@ def evidence(tree: DraftTree, tokens: Sequence[int]) -> tuple[list[int], list[in
     return tried, taken
 
 
+VOICES = {1: (0.37, -3.2), 2: (1.0, -4.9), 16: (0.13, -8.8), 32: (0.93, -4.2)}
+"""Weight, and log of what is left to a token that is not proposed, by mark; networks' elsewhere."""
+NETWORK = (1.0, -4.2)
+NOBODY, DOUBT, LEAST_REST, LEAST_CHANCE = 3.75, 0.1, 0.01, 1e-5
+
+
 def merge(trees: Sequence[DraftTree], max_nodes: int) -> list[tuple[Path, float, int]]:
     """Path, score and marks of the best ``max_nodes`` paths of all ``trees``, best first, and first come first among equals."""
-    chances: dict[Path, tuple[float, int]] = {}
+    marks: Counter[Path] = Counter()
+    opinions: dict[Path, dict[int, dict[int, float]]] = {}  # behind a path: source -> token -> chance
     for tree in trees:
         for (path, score, source), parent in zip(nodes(tree), tree.parents.tolist(), strict=True):
             above = float(tree.scores[parent]) if parent >= 0 else 1.0
-            chance, (old, marks) = (score / above if above else 0.0), chances.get(path, (0.0, 0))
-            high, low = max(chance, old), min(chance, old)
+            marks[path] |= source
             if source:
-                old = high if marks & source else 1 - (1 - high) * (1 - low) ** 0.5
-            chances[path] = old, marks | source
+                said = opinions.setdefault(path[:-1], {}).setdefault(source, {})
+                said[path[-1]] = max(said.get(path[-1], 0.0), score / above if above else 0.0)
     found: dict[Path, tuple[float, int]] = {(): (1.0, 0)}
-    for path, (chance, marks) in chances.items():
-        total = sum(each for other, (each, _) in chances.items() if len(other) == len(path) and other[:-1] == path[:-1])
-        found[path] = found[path[:-1]][0] * chance / max(1.0, total), marks
+    for path in marks:
+        chance = pool(opinions.get(path[:-1], {})).get(path[-1], 0.0)
+        found[path] = found[path[:-1]][0] * chance, marks[path]
     best = sorted([*found][1:], key=lambda path: -found[path][0])[:max_nodes]
     return [(path, *found[path]) for path in best]
+
+
+def pool(opinions: dict[int, dict[int, float]]) -> dict[int, float]:
+    """Of each token that follows one path, its chance, from what each source says of it."""
+    if len(opinions) < 2:
+        return {
+            token: each / max(1.0, sum(said.values())) for said in opinions.values() for token, each in said.items()
+        }
+    expected = {source: sum(said.values()) for source, said in opinions.items()}
+    counted = {source: min(max(each, LEAST_CHANCE), 1.0) for source, each in expected.items()}
+    loud = {source: VOICES.get(source, NETWORK)[0] * each / (each + DOUBT) for source, each in counted.items()}
+    number = sum(loud.values()) / max(loud.values())
+    weight = {source: each / sum(loud.values()) * number**0.5 for source, each in loud.items()}
+    rest = {source: np.log(max(LEAST_REST, 1 - each)) for source, each in expected.items()}
+    logs = {
+        token: sum(
+            weight[source]
+            * (
+                np.log(max(said[token], LEAST_CHANCE))
+                if token in said
+                else rest[source] + VOICES.get(source, NETWORK)[1]
+            )
+            for source, said in opinions.items()
+        )
+        for token in {token for said in opinions.values() for token in said}
+    }
+    nobody = sum(weight[source] * rest[source] for source in opinions) - NOBODY * np.log(number)
+    total = sum(np.exp(each) for each in logs.values()) + np.exp(nobody)
+    return {token: float(np.exp(each) / total) for token, each in logs.items()}
 
 
 def nodes(tree: DraftTree) -> list[tuple[Path, float, int]]:

@@ -1,6 +1,7 @@
 #include "drafting/merge.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -30,6 +31,91 @@ void require_scored(const ScoredTree& tree) {
   }
 }
 
+// How much a source's opinion counts beside others', and the logarithm of what it leaves any one token that it does not propose, as a
+// share of what it leaves to all others.
+struct Voice {
+  double weight, unlisted;
+};
+constexpr std::size_t kVoices = 8;  // one a bit of a mark
+constexpr Voice kNetwork = {.weight = 1.0, .unlisted = -4.2};  // where none was fitted
+// Fitted by benchmarks/fit_merge.py, with kNobody, to the answers that the priors were fitted to.
+constexpr std::array<Voice, kVoices> kVoice = {{
+    {.weight = 0.37, .unlisted = -3.2},  // datastore
+    {.weight = 1.0, .unlisted = -4.9},   // prompt-lookup
+    kNetwork,                            // draft-model
+    kNetwork,                            // early-exit
+    {.weight = 0.13, .unlisted = -8.8},  // redrafter
+    {.weight = 0.93, .unlisted = -4.2},  // eagle
+    kNetwork,                            // hierarchy
+    kNetwork,
+}};
+constexpr double kNobody = 3.75;       // the more opinions there are, the less likely none of their tokens is right
+constexpr double kDoubt = 0.1;         // a source that expects less than this of all its nodes has little to say of others' either
+constexpr double kLeastRest = 0.01;    // of what a source leaves to other tokens
+constexpr double kLeastChance = 1e-5;  // of what it proposes
+
+using Chances = std::array<float, kVoices>;
+
+bool spoke(std::uint8_t speakers, std::size_t voice) { return (speakers >> voice & 1U) != 0; }
+
+// What the sources together say of the children of one node. All children are first added, then weighed, then judged.
+class Pool {
+ public:
+  // `change`: of the chance that the source gave the child before, 0 at first.
+  void add(std::size_t voice, double change) {
+    heard_ = static_cast<std::uint8_t>(heard_ | 1U << voice);
+    expected_[voice] += change;
+  }
+
+  void weigh() {
+    if (std::has_single_bit(heard_)) return;
+    double sum = 0, most = 0;
+    for (std::size_t voice = 0; voice < kVoices; ++voice) {
+      if (!spoke(heard_, voice)) continue;
+      const double expected = std::clamp(expected_[voice], kLeastChance, 1.0);
+      weight_[voice] = kVoice[voice].weight * expected / (expected + kDoubt);
+      sum += weight_[voice];
+      most = std::max(most, weight_[voice]);
+    }
+    const double opinions = sum / most;
+    double nobody = -kNobody * std::log(opinions);
+    for (std::size_t voice = 0; voice < kVoices; ++voice) {
+      if (!spoke(heard_, voice)) continue;
+      weight_[voice] *= std::sqrt(opinions) / sum;
+      const double rest = std::log(std::max(kLeastRest, 1 - expected_[voice]));
+      unlisted_[voice] = rest + kVoice[voice].unlisted;
+      nothing_ += weight_[voice] * unlisted_[voice];
+      nobody += weight_[voice] * rest;
+    }
+    total_ = std::exp(nobody);
+  }
+
+  // What the chance of a child is in proportion to.
+  double judge(std::uint8_t speakers, const Chances& chances) {
+    if (speakers == 0) return 0;
+    double found = 0;
+    if (std::has_single_bit(heard_)) {
+      found = chances[static_cast<std::size_t>(std::countr_zero(heard_))];
+    } else {
+      double log = nothing_;
+      for (std::size_t voice = 0; voice < kVoices; ++voice) {
+        if (spoke(speakers, voice)) log += weight_[voice] * (std::log(std::max<double>(kLeastChance, chances[voice])) - unlisted_[voice]);
+      }
+      found = std::exp(log);
+    }
+    judged_ += found;
+    return found;
+  }
+
+  // The sum of all children's and of what is left to other tokens, once all are judged.
+  double total() const { return std::has_single_bit(heard_) ? std::max(1.0, judged_) : judged_ + total_; }
+
+ private:
+  std::uint8_t heard_ = 0;
+  std::array<double, kVoices> expected_{}, weight_{}, unlisted_{};
+  double nothing_ = 0, total_ = 0, judged_ = 0;
+};
+
 // Nodes found by their parent and token, in a hash table with open addresses, half of them free at least.
 class Trie {
  public:
@@ -40,23 +126,26 @@ class Trie {
     std::int32_t& slot = find(parent, token);
     if (slot < 0) {
       slot = static_cast<std::int32_t>(nodes_.size());
-      nodes_.push_back({.token = token, .parent = parent, .value = 0, .source = 0});
+      nodes_.push_back({.token = token, .parent = parent, .pool = pool_of(parent)});
     }
-    Node& node = nodes_[static_cast<std::size_t>(slot)];
     if (source != 0) {
-      const double high = std::max(node.value, chance), low = std::min(node.value, chance);
-      node.value = (node.source & source) != 0 ? high : 1 - (1 - high) * std::sqrt(1 - low);
+      Node& node = nodes_[static_cast<std::size_t>(slot)];
+      const auto voice = static_cast<std::size_t>(std::countr_zero(source));
+      const float before = node.chances[voice];
+      node.chances[voice] = std::max(before, static_cast<float>(chance));
       node.source |= source;
+      node.speakers = static_cast<std::uint8_t>(node.speakers | 1U << voice);
+      pools_[node.pool].add(voice, node.chances[voice] - before);
     }
     return slot;
   }
 
   // Makes scores of chances: parents stand before their children.
   void score() {
-    std::vector<double> sums(nodes_.size() + 1);  // the children of node i add up to sums[i + 1]
-    for (const Node& node : nodes_) sums[static_cast<std::size_t>(node.parent + 1)] += node.value;
+    for (Pool& pool : pools_) pool.weigh();
+    for (Node& node : nodes_) node.value = pools_[node.pool].judge(node.speakers, node.chances);
     for (Node& node : nodes_) {
-      node.value /= std::max(1.0, sums[static_cast<std::size_t>(node.parent + 1)]);
+      if (node.value > 0) node.value /= pools_[node.pool].total();
       if (node.parent >= 0) node.value *= nodes_[static_cast<std::size_t>(node.parent)].value;
     }
   }
@@ -86,9 +175,22 @@ class Trie {
  private:
   struct Node {
     std::int32_t token, parent;
-    double value;  // the chance behind its parent; after `score` that of its whole path
-    std::uint8_t source;
+    std::size_t pool;   // its own and its siblings'
+    Chances chances{};  // behind its parent, by voice
+    std::uint8_t source = 0, speakers = 0;
+    double value = 0;       // after `score` the chance of the whole path
+    std::size_t below = 0;  // the pool of its children; 0, the root's, where it has none
   };
+
+  std::size_t pool_of(std::int32_t parent) {
+    if (parent < 0) return 0;
+    std::size_t& below = nodes_[static_cast<std::size_t>(parent)].below;
+    if (below == 0) {
+      below = pools_.size();
+      pools_.emplace_back();
+    }
+    return below;
+  }
 
   std::int32_t& find(std::int32_t parent, std::int32_t token) {
     const std::uint64_t key = std::uint64_t{static_cast<std::uint32_t>(parent)} << 32 | static_cast<std::uint32_t>(token);
@@ -103,6 +205,7 @@ class Trie {
 
   std::vector<std::int32_t> slots_;  // rows; -1 where free
   std::vector<Node> nodes_;          // in the order of their coming
+  std::vector<Pool> pools_{1};       // the root's first
 };
 
 }  // namespace

@@ -12,7 +12,7 @@ struct ScoredTree {
   std::span<const std::int32_t> tokens;
   std::span<const std::int32_t> parents;
   std::span<const float> scores;          // in 0..1; a child's at most its parent's
-  std::span<const std::uint8_t> sources;  // marks of who proposed a node
+  std::span<const std::uint8_t> sources;  // mark of who proposed a node: one bit
 };
 
 struct MergedTree {
@@ -25,11 +25,14 @@ struct MergedTree {
 // The trie of all trees, sorted by falling score with parents first, cut to `max_nodes`; of equals, what came first.
 //
 // A score is the chance that a node's whole path is accepted; over its parent's it is the chance of the node behind its parent, which
-// is what a source knows. So each source's chance of a node counts whatever it thinks of the path above: where several propose a
-// node it gets all their marks and the highest of their chances, and, since sources read related text, half of what another one
-// would add if it were independent: 1 - (1 - high) * sqrt(1 - low). A source's further opinion (its mark is there already) adds
-// nothing to its highest, and nodes without a mark only lead to others. The chances of one node's children are brought down to a
-// sum of 1, as the target takes one of them; scores are products of chances along the path.
+// is what a source knows. So each source's opinion of a node counts whatever it thinks of the path above, and scores are products of
+// chances along the path. A source is known by its mark (of several the lowest counts); of what it says twice the higher counts; nodes
+// without a mark only lead to others.
+//
+// Behind a node on which one source alone has an opinion, its chances count as they are, brought down to a sum of 1. Several are pooled:
+// the logarithm of a child's chance is the weighted sum of those that the sources give it, and the weights of n sources of one
+// weight add up to sqrt(n): they read related text. A source that does not propose a child leaves it a share of its rest, and counts the
+// less the less it expects of its own. At most one child is right: chances and the chance of none are brought to a sum of 1.
 //
 // O(n log n) for n nodes in all. Throws kInvalidArgument if columns are no tree, or scores not as said above.
 MergedTree merge(std::span<const ScoredTree> trees, std::size_t max_nodes);

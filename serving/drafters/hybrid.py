@@ -95,18 +95,15 @@ class HybridDrafter:
             reader.follow(request_id, features if len(columns) == len(self.layers) else features[:, columns])
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        found = [source.scored(requests) for source in self._sources]
-        trees = [
-            merge([tree for trees in each for tree in trees], request.max_nodes)
-            for request, *each in zip(requests, *found, strict=True)
-        ]
+        scored = [source.scored(requests) for source in self._sources]
+        found = [[tree for trees in each for tree in trees] for _, *each in zip(requests, *scored, strict=True)]
+        trees = [merge(each, request.max_nodes) for request, each in zip(requests, found, strict=True)]
         retrieved = [len(tree) for tree in trees]
         for addition in self._additions:
-            more = addition.add(requests, trees)
-            trees = [
-                merge([tree, *each], request.max_nodes) if each else tree
-                for request, tree, each in zip(requests, trees, more, strict=True)
-            ]
+            for place, more in enumerate(addition.add(requests, trees)):
+                if more:
+                    found[place] += more
+                    trees[place] = merge(found[place], requests[place].max_nodes)
         if self._explanation is not None:
             for request, tree, nodes in zip(requests, trees, retrieved, strict=True):
                 number = request.request_id

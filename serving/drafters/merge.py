@@ -11,8 +11,9 @@ from datastore.draft_tree import DraftTree
 def merge(trees: Sequence[DraftTree], max_nodes: int) -> DraftTree:
     """The trie of all ``trees``, sorted by falling score with parents first, cut to ``max_nodes``; one tree is sorted and cut.
 
-    A path that several propose is one node with all their marks. Its chance behind its parent is the highest that one gives it, and
-    more where others agree; its score is the product of these chances along the path.
+    A path that several propose is one node with all their marks. Its chance behind its parent is pooled from what all sources say
+    there, those that propose other tokens included; its score is the product of these chances along the path. So give raw trees,
+    each of one source: a merge does not remember who said what.
 
     Raises:
         InvalidArgument: one is no tree, or a score is not within 0..1 or above its parent's; or ``max_nodes`` is negative.

@@ -16,7 +16,7 @@ from tests.drafting_oracle import merge as expected_merge
 @st.composite
 def scored_trees(draw: st.DrawFn) -> DraftTree:
     """A tree as drafters score it: no child above its parent, in any order with parents first, maybe siblings twice."""
-    source = draw(st.sampled_from([1, 2, 4]))
+    source = draw(st.sampled_from([1, 2, 4, 16, 32]))
     rows: dict[Path, int] = {}
     parents: list[int] = []
     tokens: list[int] = []
@@ -43,12 +43,12 @@ def scored_trees(draw: st.DrawFn) -> DraftTree:
 def test_the_merge_is_the_best_part_of_the_union(trees: list[DraftTree], max_nodes: int) -> None:
     merged = merge(trees, max_nodes).validate(5)
     expected = expected_merge(trees, 1000)
-    scores = {path: score for path, score, _ in expected}
+    known = {path: score for path, score, _ in expected}
     assert [score for _, score, _ in nodes(merged)] == pytest.approx(
         [score for _, score, _ in expected[:max_nodes]], abs=1e-6
     )
     for path, score, marks in nodes(merged):
-        assert score == pytest.approx(scores[path], abs=1e-6)
+        assert score == pytest.approx(known[path], abs=1e-6)
         assert marks == next(each for other, _, each in expected if other == path)
     assert np.all(np.diff(merged.scores) <= 0)
 
@@ -58,29 +58,51 @@ def test_a_source_that_says_it_twice_says_no_more(tree: DraftTree, max_nodes: in
     assert nodes(merge([tree, tree], max_nodes)) == nodes(merge([tree], max_nodes))
 
 
-def test_sources_that_agree_count_more_than_either_and_nodes_without_a_mark_not_at_all() -> None:
-    one, other, path = (
-        DraftTree(
-            np.array([7], np.int32), np.array([-1], np.int32), np.array([score], np.float32), np.array([mark], np.uint8)
-        )
-        for score, mark in ((0.5, 1), (0.36, 2), (0.9, 0))
+def chain(tokens: list[int], scores: list[float], mark: int) -> DraftTree:
+    size = len(tokens)
+    return DraftTree(
+        np.array(tokens, np.int32),
+        np.arange(-1, size - 1, dtype=np.int32),
+        np.array(scores, np.float32),
+        np.full(size, mark, np.uint8),
     )
-    assert nodes(merge([one, other, path], 9)) == [((7,), pytest.approx(1 - 0.5 * 0.8), 3)]
+
+
+def scores(*trees: DraftTree) -> dict[Path, float]:
+    return {path: score for path, score, _ in nodes(merge(trees, 99))}
+
+
+def test_sources_that_agree_count_more_than_either_and_nodes_without_a_mark_not_at_all() -> None:
+    one, other, path = chain([7], [0.5], 2), chain([7], [0.4], 32), chain([7], [0.9], 0)
+    assert scores(one)[(7,)] == scores(one, path)[(7,)] == pytest.approx(0.5)
+    assert scores(one, other)[(7,)] > 0.7
+    assert nodes(merge([one, other, path], 9))[0][2] == 34
     assert nodes(merge([path], 9)) == [((7,), 0.0, 0)]
 
 
+def test_what_another_source_expects_elsewhere_is_less_likely() -> None:
+    one, other = chain([7], [0.5], 2), chain([8], [0.9], 32)
+    both = scores(one, other)
+    assert both[(7,)] < 0.2 < 0.5 < both[(8,)] < 0.9
+
+
+def test_a_source_that_expects_nothing_of_its_own_nodes_says_little_of_others() -> None:
+    """Calibration tells the chances of a useless source's nodes; it must not lower those of others."""
+    one = chain([7], [0.6], 2)
+    useless = DraftTree(
+        np.arange(20, 40, dtype=np.int32),
+        np.full(20, -1, np.int32),
+        np.full(20, 1e-6, np.float32),
+        np.full(20, 4, np.uint8),
+    )
+    assert scores(one, useless)[(7,)] == pytest.approx(0.6, abs=0.05)
+
+
 def test_a_source_is_believed_behind_a_node_that_another_one_thinks_likelier() -> None:
-    """The path above is another's business: 0.9 of the one, times 0.8 of the other, which gives the whole path 0.4 alone."""
-    sure = DraftTree(
-        np.array([1], np.int32), np.array([-1], np.int32), np.array([0.9], np.float32), np.array([1], np.uint8)
-    )
-    deep = DraftTree(
-        np.array([1, 2], np.int32),
-        np.array([-1, 0], np.int32),
-        np.array([0.0001, 0.00008], np.float32),
-        np.array([2, 2], np.uint8),
-    )
-    assert {path: score for path, score, _ in nodes(merge([sure, deep], 9))}[(1, 2)] == pytest.approx(0.72, abs=1e-3)
+    """The path above is another's business: its chance, whatever it is, times 0.8."""
+    sure, deep = chain([1], [0.9], 1), chain([1, 2], [0.0001, 0.00008], 2)
+    both = scores(sure, deep)
+    assert both[(1, 2)] / both[(1,)] == pytest.approx(0.8, abs=1e-3)
 
 
 @given(st.lists(scored_trees(), max_size=3), st.data())
