@@ -97,19 +97,23 @@ class HybridDrafter:
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         scored = [source.scored(requests) for source in self._sources]
         found = [[tree for trees in each for tree in trees] for _, *each in zip(requests, *scored, strict=True)]
-        trees = [merge(each, request.max_nodes) for request, each in zip(requests, found, strict=True)]
+        trees = [self.merged(request, each) for request, each in zip(requests, found, strict=True)]
         retrieved = [len(tree) for tree in trees]
         for addition in self._additions:
             for place, more in enumerate(addition.add(requests, trees)):
                 if more:
                     found[place] += more
-                    trees[place] = merge(found[place], requests[place].max_nodes)
+                    trees[place] = self.merged(requests[place], found[place])
         if self._explanation is not None:
             for request, tree, nodes in zip(requests, trees, retrieved, strict=True):
                 number = request.request_id
                 verdicts = {each.name: each.verdicts[number] for each in self._additions if number in each.verdicts}
                 self._explanation.propose(number, len(request.tokens), nodes, verdicts, tree)
         return trees
+
+    def merged(self, request: DraftRequest, trees: Sequence[DraftTree]) -> DraftTree:
+        """The step's tree for ``request``, from ``trees`` of one source each."""
+        return merge(trees, request.max_nodes)
 
     def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """See ``ForeseeingDrafter``."""

@@ -36,6 +36,8 @@ _BELIEF = 1.0
 _LISTEN = 3
 """Steps of a request before its networks are asked: how far retrieval gets by itself is worth knowing before a prompt is read.
 Not where a draft may take any time."""
+_NAMED = 64
+"""Nodes that a network may name, if fewer are to be proposed: what it thinks of other sources' tokens counts too."""
 
 
 @dataclass(slots=True)
@@ -108,7 +110,7 @@ class Network:
         if heard is not None:
             heard.learn(tokens)
         if draft is not None:
-            with_it = max(reach(draft.retrieved, tokens), reach(draft.own, tokens))
+            with_it = max(reach(draft.retrieved, tokens), reach(draft.own.head(draft.request.max_nodes), tokens))
             gained = min(most, with_it) - min(most, reach(draft.retrieved, tokens))
             self._worth.learn(draft.promised, gained)
             self._learn_trust(draft, tokens)
@@ -141,7 +143,14 @@ class Network:
         """The network's own trees, each with its place; it may decline, which says nothing of its drafts."""
         if not asked:
             return []
-        asking = [replace(requests[place], already=self._heard[requests[place].request_id].mean) for place in asked]
+        asking = [
+            replace(
+                requests[place],
+                already=self._heard[requests[place].request_id].mean,
+                max_nodes=max(_NAMED, requests[place].max_nodes),
+            )
+            for place in asked
+        ]
         reading, begin = self._reading_seconds(), time.perf_counter()
         found = list(map(tree_of, self.drafter.propose(asking)))
         seconds = time.perf_counter() - begin - (self._reading_seconds() - reading)

@@ -1,0 +1,86 @@
+"""What sources said of the tokens that recorded texts went on with: the evidence for how their opinions are pooled."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from datastore.draft_tree import DraftTree
+from serving.decoding.drafter import Drafter, DraftRequest
+from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
+from serving.drafters.retrieved import Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Opinions:
+    """What sources said of one token of a text.
+
+    Attributes:
+        said: source bit -> token -> chance, of each source that proposed any.
+        token: that the text took.
+    """
+
+    said: dict[int, dict[int, float]]
+    token: int
+
+
+def opinions_of(trees: Sequence[DraftTree], tokens: Ids) -> list[Opinions]:
+    """Of each of ``tokens``, as far as ``trees`` (each of one source) reach, the first that none proposed included."""
+    behind: dict[tuple[int, ...], dict[int, dict[int, float]]] = {}
+    for tree in trees:
+        paths: list[tuple[int, ...]] = []
+        scores = tree.scores.tolist()
+        for node, (token, parent, source) in enumerate(
+            zip(tree.tokens.tolist(), tree.parents.tolist(), tree.sources.tolist(), strict=True)
+        ):
+            path, above = (paths[parent], scores[parent]) if parent >= 0 else ((), 1.0)
+            paths.append((*path, token))
+            if source:
+                said = behind.setdefault(path, {}).setdefault(source, {})
+                said[token] = max(said.get(token, 0.0), scores[node] / above if above else 0.0)
+    found: list[Opinions] = []
+    path = ()
+    for token in tokens.tolist():
+        said_here = behind.get(path)
+        if not said_here:
+            break
+        found.append(Opinions(said_here, token))
+        if not any(token in said for said in said_here.values()):
+            break
+        path = (*path, token)
+    return found
+
+
+def some_sources(evidence: Sequence[Opinions], seed: int) -> list[Opinions]:
+    """``evidence``, and of some of it what is left if only some of its sources had spoken: as where networks are not run."""
+    chance = random.Random(seed)
+    found = list(evidence)
+    for each in evidence:
+        kept = {source: said for source, said in each.said.items() if chance.random() < 0.6}
+        if 0 < len(kept) < len(each.said):
+            found.append(Opinions(kept, each.token))
+    return found
+
+
+class WatchedHybrid(HybridDrafter):
+    """Drafts as ever, and keeps what its sources said of each token that came. Not thread-safe."""
+
+    def __init__(self, sources: Sequence[ScoringDrafter], networks: Sequence[Drafter] = ()) -> None:
+        """As ``HybridDrafter``."""
+        super().__init__(sources, networks)
+        self._evidence: list[Opinions] = []
+        self._trees: dict[int, list[DraftTree]] = {}
+
+    def take(self) -> list[Opinions]:
+        """The evidence since the last call."""
+        found, self._evidence = self._evidence, []
+        return found
+
+    def merged(self, request: DraftRequest, trees: Sequence[DraftTree]) -> DraftTree:
+        self._trees[request.request_id] = list(trees)
+        return super().merged(request, trees)
+
+    def observe(self, request_id: int, tokens: Ids) -> None:
+        self._evidence += opinions_of(self._trees.pop(request_id, ()), tokens)
+        super().observe(request_id, tokens)
