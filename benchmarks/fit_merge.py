@@ -15,13 +15,14 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks.along_recordings import SPARE, AlongRecordings
+from benchmarks.command import run_command
 from benchmarks.compared_drafters import LIMITS
 from benchmarks.fit_priors import halves_of
 from benchmarks.merge_evidence import Opinions, WatchedHybrid, some_sources
 from benchmarks.time_left import TimeLeft, say
 from datastore.datastore import open_datastore
 from datastore.draft_tree import Source
-from datastore.errors import InvalidArgument, SuffolkError
+from datastore.errors import InvalidArgument
 from serving.decoding.target import Target
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.hybrid import ScoringDrafter
@@ -110,12 +111,7 @@ def fit(evidence: Sequence[Opinions]) -> Pooling:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    args = _parser().parse_args(arguments)
-    try:
-        return _run(args)
-    except SuffolkError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return run_command(_parser(), _run, arguments)
 
 
 def _run(args: argparse.Namespace) -> int:

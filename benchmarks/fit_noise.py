@@ -14,13 +14,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.command import run_command
 from benchmarks.compared_drafters import LIMITS
 from benchmarks.fit_priors import SHIPPED
 from benchmarks.logistic_fit import Floats, fit_logistic, log_loss, probabilities
 from benchmarks.prior_evidence import Evidence, gather, join
 from benchmarks.table import format_table
 from datastore.datastore import open_datastore
-from datastore.errors import InvalidArgument, SuffolkError
+from datastore.errors import InvalidArgument
 from serving.drafters.calibration.calibrator import Prior
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.drawn_chances import BREADTH, features, knows_noise
@@ -39,12 +40,7 @@ def noise_features(evidence: Evidence, prior: Prior, temperature: float) -> Floa
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    args = _parser().parse_args(arguments)
-    try:
-        return _run(args)
-    except SuffolkError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return run_command(_parser(), _run, arguments)
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.command import run_command
 from benchmarks.compared_drafters import LIMITS
 from benchmarks.logistic_fit import Floats, fit_logistic, log_loss, probabilities
 from benchmarks.machine import describe_machine
@@ -23,7 +24,7 @@ from benchmarks.prior_evidence import TERMS, Evidence, gather, join
 from benchmarks.provenance import commit
 from benchmarks.table import format_table
 from datastore.datastore import open_datastore
-from datastore.errors import InvalidArgument, SuffolkError
+from datastore.errors import InvalidArgument
 from serving.drafters.calibration.calibrator import Prior
 from serving.drafters.calibration.reliability import Reliability
 from serving.drafters.datastore import PRIOR as DATASTORE_PRIOR
@@ -90,12 +91,7 @@ def halves_of(recordings: Sequence[Recording]) -> list[int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    args = _parser().parse_args(arguments)
-    try:
-        return _run(args)
-    except SuffolkError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return run_command(_parser(), _run, arguments)
 
 
 def _run(args: argparse.Namespace) -> int:

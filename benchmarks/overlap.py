@@ -15,12 +15,13 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from benchmarks.command import run_command
 from benchmarks.machine import describe_machine
 from benchmarks.prompts import read_rows
 from benchmarks.provenance import commit
 from benchmarks.table import format_table
 from datastore.datastore import Datastore, open_datastore
-from datastore.errors import InvalidArgument, SuffolkError
+from datastore.errors import InvalidArgument
 from datastore.tokenizer import load_tokenizer
 
 WINDOW, SHARE, LONGEST = 13, 0.5, 50
@@ -100,12 +101,7 @@ def summary(found: Sequence[Overlap], marked: Sequence[Overlap]) -> list[list[ob
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    args = _parser().parse_args(arguments)
-    try:
-        return _run(args)
-    except SuffolkError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return run_command(_parser(), _run, arguments)
 
 
 def _run(args: argparse.Namespace) -> int:
