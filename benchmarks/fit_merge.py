@@ -130,12 +130,12 @@ def _run(args: argparse.Namespace) -> int:
         )
     whole = fit(some_sources([each for part in parts for each in part], 0))
     heard = {source for found in evidence for each in found for source in each.said}
-    most = max(float(whole.log_weight[place]) for place, source in enumerate(SOURCES) if source in heard)
+    most = max(float(whole.log_weight[place].detach()) for place, source in enumerate(SOURCES) if source in heard)
     for place, source in enumerate(SOURCES):
         if source in heard:
-            weight = float((whole.log_weight[place] - most).exp())
-            print(f"{source.name}: weight {weight:.2f}, unlisted {float(whole.unlisted[place]):.1f}")
-    print(f"nobody {float(whole.nobody):.2f}")
+            weight = float((whole.log_weight[place] - most).exp().detach())
+            print(f"{source.name}: weight {weight:.2f}, unlisted {float(whole.unlisted[place].detach()):.1f}")
+    print(f"nobody {float(whole.nobody.detach()):.2f}")
     return 0
 
 
