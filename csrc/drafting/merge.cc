@@ -68,7 +68,7 @@ class Pool {
   }
 
   void weigh() {
-    if (std::has_single_bit(heard_)) return;
+    if (is_lone()) return;
     double sum = 0, most = 0;
     for (std::size_t voice = 0; voice < kVoices; ++voice) {
       if (!spoke(heard_, voice)) continue;
@@ -87,14 +87,14 @@ class Pool {
       nothing_ += weight_[voice] * unlisted_[voice];
       nobody += weight_[voice] * rest;
     }
-    total_ = std::exp(nobody);
+    nobody_ = std::exp(nobody);
   }
 
   // What the chance of a child is in proportion to.
   double judge(std::uint8_t speakers, const Chances& chances) {
     if (speakers == 0) return 0;
     double found = 0;
-    if (std::has_single_bit(heard_)) {
+    if (is_lone()) {
       found = chances[static_cast<std::size_t>(std::countr_zero(heard_))];
     } else {
       double log = nothing_;
@@ -108,12 +108,15 @@ class Pool {
   }
 
   // The sum of all children's and of what is left to other tokens, once all are judged.
-  double total() const { return std::has_single_bit(heard_) ? std::max(1.0, judged_) : judged_ + total_; }
+  double total() const { return is_lone() ? std::max(1.0, judged_) : judged_ + nobody_; }
 
  private:
+  // Whether there is at most one opinion, which counts as it is.
+  bool is_lone() const { return std::popcount(heard_) < 2; }
+
   std::uint8_t heard_ = 0;
   std::array<double, kVoices> expected_{}, weight_{}, unlisted_{};
-  double nothing_ = 0, total_ = 0, judged_ = 0;
+  double nothing_ = 0, nobody_ = 0, judged_ = 0;
 };
 
 // Nodes found by their parent and token, in a hash table with open addresses, half of them free at least.
