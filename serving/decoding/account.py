@@ -79,6 +79,11 @@ class Account:
         """Tokens that a draft may lose: its own savings, and a part of what its drafter has."""
         return self.balance + _BACKED * max(0.0, self._purse.balance)
 
+    @property
+    def wealth(self) -> float:
+        """Tokens that its drafter has, -20..40."""
+        return self._purse.balance
+
     def should_propose(self) -> bool:
         """Whether to ask for a draft in this step; counts the step."""
         self._purse.put(_ALLOWANCE)

@@ -15,9 +15,12 @@ from serving.decoding.trust import Trust
 
 _MARGIN = 1.02
 """Trees must promise this much over plain decoding: costs and scores are estimates."""
-_STAKE = 1.5
-"""Tokens' worth of time that trees may cost in one pass on top of what their requests have saved: a wrong belief about one
-large pass must not cost a short answer more than it can win back. Real drafts of two models gain the same with 1 and with 4."""
+_STAKED, _LEAST_STAKE, _MOST_STAKE = 0.25, 0.15, 1.5
+"""Trees may cost this share of what their drafter has in one pass, but so many tokens' time a request at least, and so many in all
+at most; and what their requests have saved. With larger bets a few bad ones emptied the purse, and the rest of an answer went
+without drafts."""
+_DRAFT_STAKE = 0.75
+"""Tokens' worth of time that drafting may take on top of what backs a request."""
 
 _RECHECK = 200
 """After so many passes with drafts one is plain, so that what plain decoding costs is known and not only believed."""
@@ -77,8 +80,8 @@ class Planner:
         return self._purses[drafter].open()
 
     def draft_stake(self, account: Account) -> float:
-        """Tokens' worth of time that a draft for ``account`` may take: half of what a pass may risk, and what backs it."""
-        return _STAKE / 2 + account.backing
+        """Tokens' worth of time that a draft for ``account`` may take."""
+        return _DRAFT_STAKE + account.backing
 
     def choose(self, offers: Sequence[Offer], requests: int, rows: int, context: float) -> None:
         """Set how many of each offer's nodes to verify, in a pass that has ``rows`` rows without them, prompts' included.
@@ -101,7 +104,9 @@ class Planner:
         nodes = np.arange(len(promises), dtype=np.float64)
         unread = requests + sum(offer.verified for offer in offers)
         alone, beside = (self.costs.times(begin + nodes, requests, context) for begin in (unread, rows))
-        stake = _STAKE + sum(offer.account.balance for offer in offers)
+        wealth = max(offer.account.wealth for offer in offers)
+        stake = min(_MOST_STAKE, max(_LEAST_STAKE * requests, _STAKED * wealth))
+        stake += sum(offer.account.balance for offer in offers)
         most = self.costs.time(requests, requests, context) * stake / requests
         allowed = (alone - alone[0] <= most) & (beside - beside[0] <= most)
         rates = np.where(allowed, (requests + promises) / alone, 0.0)

@@ -111,6 +111,18 @@ def test_one_pass_stakes_little_until_drafts_have_earned_more() -> None:
     assert 0 < few < sum(offer.verified for offer in offers)
 
 
+def test_a_pass_bets_a_share_of_what_its_drafter_has() -> None:
+    """A first draft of twenty nodes once cost more than the purse held, and a whole answer went without drafts."""
+    planner, purse = Planner(CostModel([1, 41], [1.0, 3.0])), Purse()  # twenty nodes cost a token
+    sizes = []
+    for _ in range(4):
+        offer = Offer("one", purse.open(), np.full(40, 0.99, np.float32))
+        planner.choose([offer], 1, 1, 0.0)
+        sizes.append(offer.verified)
+        purse.put(2.0)
+    assert sizes == [5, 15, 25, 30]
+
+
 def test_a_pass_without_drafts_comes_now_and_then() -> None:
     """What plain decoding costs would else be believed for ever."""
     planner = Planner(costs_of("flat"))
