@@ -30,6 +30,7 @@ from serving.drafters.load import load_models
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.replay.read import read_recordings
 from serving.replay.recording import Recording
+from serving.transport.limits import check_range
 from suffolk.commands.model_options import add_model_drafters, read_model_sources
 
 SOURCES = [*Source]
@@ -116,7 +117,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     recordings = [each for each in read_recordings(args.recording) if len(each.generated) > 1]
-    recordings = recordings[:: max(1, len(recordings) // args.limit)] if args.limit else recordings
+    if args.limit is not None:
+        check_range("--limit", args.limit, 2, len(recordings) or 2)
+        recordings = recordings[:: len(recordings) // args.limit][: args.limit]
+    if len(recordings) < 2:
+        raise InvalidArgument("fewer than two answers of two tokens or more; record more")
     evidence = _gather(args, recordings)
     halves = halves_of(recordings)
     parts = [
@@ -126,7 +131,7 @@ def _run(args: argparse.Namespace) -> int:
         judged = [each for each in parts[1 - half] if len(each.said) > 1]
         before, after = loss(Pooling(), judged), loss(fit(some_sources(parts[half], 0)), judged)
         print(
-            f"half {half + 1} fits, {len(judged):,} tokens judge: {before:.4f} nats with equal weights, {after:.4f} fitted"
+            f"half {half + 1} fits, {len(judged):,} tokens judge: {before:.4f} nats before the fit, {after:.4f} fitted"
         )
     whole = fit(some_sources([each for part in parts for each in part], 0))
     heard = {source for found in evidence for each in found for source in each.said}
@@ -173,7 +178,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--recording", required=True, nargs="+", type=Path, metavar="FILE", help="recorded answers")
     add("--datastore", required=True, metavar="STORE", help="folder of a datastore")
     add_model_drafters(parser)
-    add("--limit", type=int, metavar="N", help="about so many of the answers, evenly spread (default: all)")
+    add("--limit", type=int, metavar="N", help="so many of the answers, evenly spread (default: all)")
     add("--nodes", type=int, default=64, metavar="N", help="of the largest tree (default: %(default)s)")
     add("--dtype", default="auto", help="auto, float32, bfloat16, float16 or float64 (default: as stored)")
     add("--threads", type=int, default=1, metavar="N", help="CPU threads (default: %(default)s)")

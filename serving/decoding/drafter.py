@@ -38,6 +38,8 @@ class DraftRequest:
         slot: the request's place in the target's cache.
         request_class: what kind of request it is; empty if nobody said.
         already: tokens a step that drafts of others bring the request, beside which the drafter's own would be.
+        named_nodes: nodes that may be returned if that is more than ``max_nodes``: what the drafter thinks of them is of use, but
+            it should do no more work for them.
     """
 
     request_id: int
@@ -50,6 +52,12 @@ class DraftRequest:
     slot: int = -1
     request_class: str = ""
     already: float = 0.0
+    named_nodes: int = 0
+
+    @property
+    def most_named(self) -> int:
+        """The most nodes that may be returned."""
+        return max(self.max_nodes, self.named_nodes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from serving.drafters.inquiry import Inquiry, LaterRetriever
 from serving.drafters.limits import Limits
 from serving.drafters.next_draft import likely_ends
 from serving.drafters.reach import reach
-from serving.drafters.retrieved import Ids
+from serving.drafters.retrieved import Ids, nodes_wanted
 from serving.drafters.worth import Worth
 
 _BREADTH = 8
@@ -139,12 +139,12 @@ class Ahead:
         different = list({context.tobytes(): context for context in contexts}.values())[:MAX_BATCH]
         if different:
             most = min(MAX_NODES, MAX_BATCH_NODES // len(different))
-            nodes = min(breadth * max(request.max_nodes for request in requests), most)
+            nodes = min(breadth * max(map(nodes_wanted, requests)), most)
             self._inquiry.ask(different, nodes, ahead)
 
     def _found(self, requests: Sequence[DraftRequest], contexts: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         return [
-            [self._inquiry.found(context, request.max_nodes) for context in each]
+            [self._inquiry.found(context, nodes_wanted(request)) for context in each]
             for request, each in zip(requests, contexts, strict=True)
         ]
 
@@ -157,7 +157,10 @@ class Ahead:
             if not any(map(any, found)):
                 raise Unavailable("the last call to the datastore failed; it is not waited for until one is answered")
             return {}
-        promised = {place: max(self._promise(requests[place], tree) for tree in found[place]) for place in places}
+        promised = {
+            place: max(self._promise(requests[place], tree.head(requests[place].max_nodes)) for tree in found[place])
+            for place in places
+        }
         return {
             place: promise
             for place, promise in promised.items()

@@ -16,6 +16,7 @@ from datastore.draft_tree import DraftTree
 from datastore.errors import Internal, SuffolkError
 from datastore.retriever import Retriever
 from serving.decoding.drafter import DraftRequest
+from serving.draft_service.limits import MAX_BATCH, MAX_BATCH_NODES
 from serving.drafters.ahead import Ahead
 from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.calibration.calibrator import Prior
@@ -80,7 +81,8 @@ class DatastoreDrafter:
     def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         """See ``ScoringDrafter``: of the longest match, and of those of ``SHORT_MATCHES`` that are shorter."""
         self._calls += 1
-        endings = [[request.tokens[-length:] for length in self._lengths] for request in requests]
+        lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # a call has its limits
+        endings = [[request.tokens[-length:] for length in lengths] for request in requests]
         found = []
         for request, trees in zip(requests, self._ask(requests, endings), strict=True):
             self._retrieved.begin(request)
@@ -149,7 +151,10 @@ class DatastoreDrafter:
     def _call(self, requests: Sequence[DraftRequest], contexts: list[list[Ids]]) -> list[list[DraftTree]]:
         limits = self._limits
         flat = [context for each in contexts for context in each]
-        budgets = [nodes_wanted(request) for request, each in zip(requests, contexts, strict=True) for _ in each]
+        most = MAX_BATCH_NODES // max(1, len(flat))
+        budgets = [
+            min(nodes_wanted(request), most) for request, each in zip(requests, contexts, strict=True) for _ in each
+        ]
         begin = time.perf_counter()
         trees = self._retriever.draft_batch(flat, limits.max_match, limits.min_match, limits.max_depth, budgets)
         self._fastest, self._timed = min(self._fastest, time.perf_counter() - begin), self._timed + 1

@@ -9,18 +9,15 @@ texts stands for it, and in most texts the target is nearly sure of a token or o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import DraftRequest
 from serving.decoding.keyed_noise import KeyedNoise
 from serving.decoding.settings import SamplingSettings
-
-Floats = npt.NDArray[np.float64]
+from serving.drafters.tree_chances import Floats, chances_of, with_chances
 
 MEAN_NOISE = 0.5772156649015329
 """Of standard Gumbel noise: Euler's constant."""
@@ -30,18 +27,21 @@ to the answers that the priors were fitted to, drawn at temperature 0.7; alike a
 BREADTH = 4
 """Times as many nodes are looked up as may be proposed: the noise chooses among them."""
 _LEAST = 1e-6
+_WARMEST, _SUREST = 1.0, 4.5
+"""Temperature and log-odds from which on more of them changes nothing: none were seen, and a line goes on for ever."""
 
 
 def knows_noise(settings: SamplingSettings) -> bool:
-    """Whether the target draws with noise that can be known beforehand."""
+    """Whether all that the target takes is drawn with noise that can be known beforehand. Under ``rejection`` and ``typical`` other
+    things decide too, and nothing was fitted."""
     return settings.temperature > 0 and settings.verification == "match"
 
 
 def features(chances: Floats, noise: Floats, temperature: float) -> Floats:
     """float64[n, 4], what ``WEIGHTS`` are multiplied with: of tokens with ``chances`` before their ``noise`` is known."""
     known = np.clip(chances, _LEAST, 1 - _LEAST)
-    odds, moved = np.log(known / (1 - known)), temperature * (noise - MEAN_NOISE)
-    return np.stack([np.ones(len(odds)), odds, moved, moved * odds], axis=1)
+    odds, moved = np.log(known / (1 - known)), min(temperature, _WARMEST) * (noise - MEAN_NOISE)
+    return np.stack([np.ones(len(odds)), odds, moved, moved * np.minimum(odds, _SUREST)], axis=1)
 
 
 def drawn_chances(chances: Floats, noise: Floats, temperature: float) -> Floats:
@@ -63,16 +63,7 @@ def with_noise(request: DraftRequest, trees: Sequence[DraftTree], above: Sequenc
     ``noise_of``. Siblings may add up to more than their parent: at most one of them is drawn, but which is not known."""
     if not any(map(len, trees)):
         return list(trees)
-    parents = [np.where(tree.parents < 0, 1.0, tree.scores[tree.parents]) for tree in trees]
-    behind = np.concatenate([tree.scores for tree in trees]) / np.maximum(np.concatenate(parents), _LEAST)
+    behind = np.concatenate([chances_of(tree) for tree in trees])
     chances = drawn_chances(behind, noise_of(request, trees, above), request.settings.temperature)
     ends = np.cumsum([len(tree) for tree in trees])[:-1]
-    return [_scored(tree, own) for tree, own in zip(trees, np.split(chances, ends), strict=True)]
-
-
-def _scored(tree: DraftTree, chances: Floats) -> DraftTree:
-    scores, depths = chances.copy(), tree.depths()
-    for depth in range(2, int(depths.max(initial=0)) + 1):
-        level = np.flatnonzero(depths == depth)
-        scores[level] *= scores[tree.parents[level]]
-    return replace(tree, scores=scores.astype(np.float32))
+    return [with_chances(tree, own) for tree, own in zip(trees, np.split(chances, ends), strict=True)]

@@ -17,6 +17,7 @@ from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.neural.evidence import evidence
 from serving.drafters.reach import reach
+from serving.drafters.tree_chances import chances_of, with_chances
 from serving.drafters.worth import Verdict, Worth
 
 
@@ -147,7 +148,7 @@ class Network:
             replace(
                 requests[place],
                 already=self._heard[requests[place].request_id].mean,
-                max_nodes=max(_NAMED, requests[place].max_nodes),
+                named_nodes=_NAMED,
             )
             for place in asked
         ]
@@ -168,15 +169,12 @@ class Network:
 
     def _trusted(self, tree: DraftTree, request: DraftRequest) -> DraftTree:
         """``tree`` with what its scores are worth."""
-        own, depths = shares(tree), tree.depths().astype(np.int64)
+        own, depths = chances_of(tree), tree.depths().astype(np.int64)
         chances = self._trust[request.request_class].chances(own, depths, request.settings.temperature > 0)
-        scores = np.minimum(chances, 1.0)
-        for node, parent in enumerate(tree.parents.tolist()):
-            scores[node] *= scores[parent] if parent >= 0 else 1.0
-        return replace(tree, scores=scores.astype(np.float32))
+        return with_chances(tree, np.minimum(chances, 1.0))
 
     def _learn_trust(self, draft: _Draft, tokens: npt.NDArray[np.int32]) -> None:
-        own, sampled = shares(draft.own), draft.request.settings.temperature > 0
+        own, sampled = chances_of(draft.own), draft.request.settings.temperature > 0
         found = list(evidence(draft.own.tokens, draft.own.parents, own, tokens))
         for trust in self._trust.taught(draft.request.request_class):
             for each, depth, taken in found:
@@ -186,9 +184,3 @@ class Network:
         self._drafts.clear()
         self._heard.clear()
         self.drafter.close()
-
-
-def shares(tree: DraftTree) -> npt.NDArray[np.float64]:
-    """float64[n], of each node its score over its parent's: its chance behind the parent; 0 behind one of score 0."""
-    above = np.where(tree.parents < 0, 1.0, tree.scores[tree.parents]).astype(np.float64)
-    return np.divide(tree.scores, above, out=np.zeros(len(tree)), where=above > 0)

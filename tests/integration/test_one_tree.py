@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,12 +16,14 @@ from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.draft_model.drafter import DraftModelDrafter
 from serving.drafters.hybrid import HybridDrafter
+from serving.drafters.merge import merge as merge_trees
 from serving.drafters.network import Network, reach
 from serving.drafters.neural.tree_bounds import TreeBounds
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from tests import eagle_heads
 from tests.brute_force import BruteForceRetriever
 from tests.drafters import Free, MadeUpDrafter, alone, eager_decoder, tree
+from tests.drafting_oracle import merge, nodes
 from tests.tiny_models import VOCAB, tiny_model
 
 PROMPT = [(7 * number) % VOCAB for number in range(30)]
@@ -64,6 +68,31 @@ def test_what_one_does_not_know_the_other_adds() -> None:
         lengths[name] = run.stats.mean_generated_length
         drafter.close()
     assert lengths["both"] >= lengths["network"] > lengths["store"]
+
+
+def test_opinions_are_pooled_before_trees_are_cut() -> None:
+    """What a source thinks of a token that is not among its own best still counts, and is no more work for it."""
+    asked: list[DraftRequest] = []
+
+    def network(source: Source, scores: list[float]) -> MadeUpDrafter:
+        flat = tree(list(range(len(scores))), [-1] * len(scores), scores)
+        made = replace(flat, sources=np.full(len(scores), source, np.uint8))
+        return MadeUpDrafter(lambda request: (asked.append(request), made)[1])
+
+    trees = [(Source.EAGLE, [0.1, 0.2, 0.25, 0.3]), (Source.DRAFT_MODEL, [0.4, 0.1, 0.15, 0.2, 0.05])]
+    networks = [network(source, scores) for source, scores in trees]
+    request = DraftRequest(1, np.asarray(PROMPT, np.int32), 2)
+    [found] = HybridDrafter([], networks).propose([request])
+    raw = [each.propose([request])[0] for each in networks]
+    assert nodes(found) == [(path, pytest.approx(score), marks) for path, score, marks in merge(raw, 2)]
+    best = [each.head(2) for each in map(sorted_tree, raw)]
+    assert nodes(found) != nodes(merge_trees(best, 2))
+    assert {(each.max_nodes, each.most_named) for each in asked[:2]} == {(2, 64)}
+
+
+def sorted_tree(flat: DraftTree) -> DraftTree:
+    order = np.argsort(-flat.scores, kind="stable")
+    return DraftTree(flat.tokens[order], flat.parents[order], flat.scores[order], flat.sources[order])
 
 
 def test_a_network_that_adds_nothing_to_what_is_retrieved_is_left_out() -> None:

@@ -68,7 +68,7 @@ def test_the_fit_finds_who_is_right() -> None:
         right = rng.random() < 0.6
         evidence.append(Opinions({32: {token: 0.6}, 1: {other: 0.6}}, token if right else 51))
     pooling = fit(some_sources(evidence, 0))
-    weights = {source: float(pooling.log_weight[place]) for place, source in enumerate(SOURCES)}
+    weights = {source: float(pooling.log_weight[place].detach()) for place, source in enumerate(SOURCES)}
     assert weights[Source.EAGLE] > weights[Source.DATASTORE] + 0.5
     assert loss(pooling, evidence) < loss(Pooling(), evidence)
     with pytest.raises(InvalidArgument, match="opinions of two sources"):

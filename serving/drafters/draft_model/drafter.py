@@ -79,7 +79,7 @@ class DraftModelDrafter:
             [text for text in texts if text is not None and self._fits(text) and self._reads(text, len(requests))]
         )
         return [
-            DraftTree.empty() if text is None else text.tree.best(request.max_nodes, Source.DRAFT_MODEL)
+            DraftTree.empty() if text is None else text.tree.best(request.most_named, Source.DRAFT_MODEL)
             for request, text in zip(requests, texts, strict=True)
         ]
 

@@ -105,7 +105,7 @@ class EagleDrafter:
             while growing:
                 growing = self._grow(growing)
         return [
-            parts[request.request_id][1].tree.best(self._most_nodes(request), Source.EAGLE)
+            parts[request.request_id][1].tree.best(min(self._tree.nodes, request.most_named), Source.EAGLE)
             if request.request_id in parts
             else DraftTree.empty()
             for request in requests

@@ -64,7 +64,7 @@ class EarlyExitDrafter:
         finally:
             trees.cache.lengths[slots] = lengths  # what was put behind is the target's to overwrite
         return [
-            text.tree.best(request.max_nodes, Source.EARLY_EXIT) for request, text in zip(requests, texts, strict=True)
+            text.tree.best(request.most_named, Source.EARLY_EXIT) for request, text in zip(requests, texts, strict=True)
         ]
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:

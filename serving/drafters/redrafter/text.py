@@ -78,7 +78,7 @@ class Text:
     def take(self, packed: Packed, own: Floats) -> None:
         """Propose the best nodes of a tree; ``own`` float64[beams * length]: the head's own probabilities, by place."""
         self.tree, self.own = packed.tree, own[packed.places]
-        self.proposal = packed.tree.head(self.request.max_nodes)
+        self.proposal = packed.tree.head(self.request.most_named)
 
     def draw(self, logits: torch.Tensor) -> int | None:
         """Draw the chain's next token from the law that ``logits`` float[1, vocab] have here; None where no token is allowed.

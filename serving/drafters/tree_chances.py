@@ -1,0 +1,27 @@
+"""Chances of nodes behind their parents, and scores of whole paths: the one from the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.draft_tree import DraftTree
+
+Floats = npt.NDArray[np.float64]
+
+
+def chances_of(tree: DraftTree) -> Floats:
+    """float64[n], of each node its score over its parent's; 0 behind one of score 0."""
+    above = np.where(tree.parents < 0, 1.0, tree.scores[tree.parents]).astype(np.float64)
+    return np.divide(tree.scores, above, out=np.zeros(len(tree)), where=above > 0)
+
+
+def with_chances(tree: DraftTree, chances: Floats) -> DraftTree:
+    """``tree`` with the products of ``chances`` (float64[n], in 0..1) along paths as its scores."""
+    scores, depths = chances.copy(), tree.depths()
+    for depth in range(2, int(depths.max(initial=0)) + 1):
+        level = np.flatnonzero(depths == depth)
+        scores[level] *= scores[tree.parents[level]]
+    return replace(tree, scores=scores.astype(np.float32))
