@@ -30,7 +30,7 @@ class NetworkDrafter(Drafter, Protocol):
         ...
 
 
-_ADDED = 2.0
+_ADDED = 1.0
 """Tokens that a network adds where nothing is retrieved, until more is known."""
 _BELIEF = 1.0
 """Tokens' worth of belief in the promises of what is retrieved for a new text."""

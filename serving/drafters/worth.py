@@ -11,7 +11,7 @@ _EDGES = np.array([0.1, 0.25, 0.5, 1.0, 2.0, 4.0])
 _BESIDE = np.array([1.0, 1.0, 0.8, 0.6, 0.4, 0.2, 0.1])
 """How much further drafts add beside each class, as a share of what they would add alone, until that is known: both are right about
 the same tokens in part."""
-_STRENGTH = 2.0
+_STRENGTH = 1.0
 _DECAY = 0.99
 _VERIFICATION = 0.15
 """Tokens' time that it takes to verify what was drafted, or as much as drafting it took if that is less."""
