@@ -133,7 +133,9 @@ class Network:
             heard = self._heard.setdefault(request.request_id, _Heard())
             heard.retrieved = tree
             if heard.steps >= _LISTEN or not request.token_seconds or math.isinf(request.most_seconds):
-                self.verdicts[request.request_id] = self._worth.judge(heard.promise, request.token_seconds)
+                self.verdicts[request.request_id] = self._worth.judge(
+                    heard.promise, request.token_seconds, request.most_seconds
+                )
         return [
             place
             for place, request in enumerate(requests)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,18 +70,25 @@ class Worth:
         alone = (self._gained.sum() + _STRENGTH * self._prior) / (float(self._seen @ _BESIDE) + _STRENGTH)
         return float((self._gained[at] + _STRENGTH * _BESIDE[at] * alone) / (self._seen[at] + _STRENGTH))
 
-    def judge(self, promised: float, token_seconds: float) -> Verdict:
-        """Whether to draft more for a request, whose token costs ``token_seconds`` in plain decoding (0: not known); counts."""
+    def judge(self, promised: float, token_seconds: float, most_seconds: float = math.inf) -> Verdict:
+        """Whether to draft more for a request, whose token costs ``token_seconds`` in plain decoding (0: not known); counts.
+
+        ``most_seconds``: what drafting may take. More than half of it is for those alone that have paid so far: a wrong hope
+        would end all drafting for a while.
+        """
         gain, cost = self.gain(promised), self._seconds / token_seconds if token_seconds else 0.0
         cost += min(cost, _VERIFICATION)
         at = int(np.searchsorted(_EDGES, promised, side="right"))
-        if not self._tried[at] and promised < cost:  # what was seen beside other promises is no reason never to try
+        affordable = 2 * self._seconds <= most_seconds or self._gained.sum() >= cost * self._seen.sum() > 0
+        if (
+            affordable and not self._tried[at] and promised < cost
+        ):  # what was seen beside other promises is no reason not to
             gain, self._tried[at] = max(gain, cost), True
-        self._refusals = 0 if gain >= cost else self._refusals + 1
-        retried = self._refusals > _RETRY
+        self._refusals = 0 if gain >= cost and affordable else self._refusals + 1
+        retried = affordable and self._refusals > _RETRY
         if retried:
             self._refusals = 0
-        pays = gain >= cost or retried
+        pays = affordable and (gain >= cost or retried)
         self.asked += pays
         self.skipped += not pays
         return Verdict(pays, retried, promised, gain, cost)

@@ -55,3 +55,17 @@ def test_what_is_learned_beside_one_promise_is_a_guide_beside_others() -> None:
     for _ in range(30):
         worth.learn(1.5, 0)
     assert worth.gain(1.5) < 0.2 < worth.gain(0.7)
+
+
+def test_dear_drafts_are_not_hoped_for_but_must_have_paid() -> None:
+    """Two networks were tried at the start of a text, and what they cost ended the drafts of retrieval too."""
+    worth = Worth(2.0)
+    assert worth.judge(0.0, 1.0, most_seconds=0.85).pays, "what it takes is not known yet"
+    worth.learn_cost(0.6)
+    worth.learn(0.0, 0)
+    refused = [worth.judge(0.0, 1.0, most_seconds=0.85).pays for _ in range(120)]
+    assert not any(refused), "not even once in a while"
+    assert worth.judge(0.0, 1.0, most_seconds=2.0).pays, "once retrieval has earned its cost"
+    for _ in range(3):
+        worth.learn(0.0, 2)
+    assert worth.judge(0.0, 1.0, most_seconds=0.85).pays, "or it has"
