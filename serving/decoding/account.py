@@ -7,6 +7,7 @@ import math
 from serving.decoding.trust import Trust
 
 _GRACE = 1.0
+_AGAIN = 0.3
 _ALLOWANCE = 0.01
 _CAP = 10.0
 _PURSE_CAP = 40.0
@@ -27,8 +28,8 @@ class Purse:
     """What all requests of one drafter may lose together: tokens that drafts brought less those that their time would have brought.
 
     It begins with a plain step's worth, gets a hundredth of a token for every step of a request and half of what requests earn,
-    and bears the losses of those without savings; once it is empty they wait until it has a plain step's worth again. So drafts
-    that never pay cost in the long run a hundredth of a step a step, at any number of requests and however short
+    and bears the losses of those without savings; once it is empty they wait until a third of that has come again: bets are small
+    by then. So drafts that never pay cost in the long run a hundredth of a step a step, at any number of requests and however short
     they are. It stays within -20 and 40: an accident is not held against a drafter for ever. Not thread-safe.
     """
 
@@ -53,7 +54,7 @@ class Purse:
     def put(self, tokens: float) -> None:
         """Add ``tokens``, losses if negative."""
         self._balance = min(_PURSE_CAP, max(_PURSE_FLOOR, self._balance + tokens))
-        self.lends = self._balance > (0 if self.lends else _GRACE)
+        self.lends = self._balance > (0 if self.lends else _AGAIN)
 
 
 class Account:
