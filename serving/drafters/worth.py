@@ -16,8 +16,9 @@ _STRENGTH = 1.0
 _DECAY = 0.99
 _VERIFICATION = 0.15
 """Tokens' time that it takes to verify what was drafted, or as much as drafting it took if that is less."""
-_RETRY = 50
-"""After so many refusals they are drafted all the same, so that a wrong opinion does not last for ever."""
+_RETRY, _DEAR_RETRY = 50, 200
+"""After so many refusals they are drafted all the same, so that a wrong opinion does not last for ever; the second where they take
+more than half of what drafting may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +86,10 @@ class Worth:
         ):  # what was seen beside other promises is no reason not to
             gain, self._tried[at] = max(gain, cost), True
         self._refusals = 0 if gain >= cost and affordable else self._refusals + 1
-        retried = affordable and self._refusals > _RETRY
+        retried = self._refusals > (_RETRY if affordable else _DEAR_RETRY)
         if retried:
             self._refusals = 0
-        pays = affordable and (gain >= cost or retried)
+        pays = (affordable and gain >= cost) or retried
         self.asked += pays
         self.skipped += not pays
         return Verdict(pays, retried, promised, gain, cost)
