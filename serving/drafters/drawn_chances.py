@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import DraftRequest
-from serving.decoding.keyed_noise import KeyedNoise
 from serving.decoding.settings import SamplingSettings
 from serving.drafters.tree_chances import Floats, chances_of, with_chances
 
@@ -51,6 +49,10 @@ def drawn_chances(chances: Floats, noise: Floats, temperature: float) -> Floats:
 
 def noise_of(request: DraftRequest, trees: Sequence[DraftTree], above: Sequence[int]) -> Floats:
     """float64[nodes of all], the noise of each node of ``trees``, which hang behind so many tokens more than the request's."""
+    import torch  # here, so that planning a hierarchy needs none
+
+    from serving.decoding.keyed_noise import KeyedNoise
+
     noise = KeyedNoise(request.settings.seed, 0, torch.device("cpu"))
     first = len(request.tokens) - 1
     positions = np.concatenate([tree.depths() + (first + more) for tree, more in zip(trees, above, strict=True)])
