@@ -18,8 +18,15 @@ def test_requests_that_join_and_leave_get_the_tokens_they_get_alone(cases: list[
     assert seen["finished"] > 0.8 * len(cases)  # the others were cancelled
     assert seen["missed"] > 0  # the lying drafter was asked
     assert seen["accepted draft-model"] > 0
-    assert seen["accepted ahead"] > 0
     assert seen["accepted datastore"] + seen["accepted hybrid"] > 0  # and others were right
+
+
+@pytest.mark.parametrize("slots", BATCHES)
+def test_requests_whose_drafts_are_asked_for_ahead_get_the_tokens_they_get_alone(cases: list[Case], slots: int) -> None:
+    """One request among others had one draft taken or none, by chance."""
+    seen = run_together(cases, slots, slots, 0, ("ahead",))
+    assert seen["finished"] > 0.8 * len(cases)
+    assert seen["accepted ahead"] > 5
 
 
 @pytest.mark.parametrize("slots", BATCHES)
