@@ -17,6 +17,7 @@ from datastore.errors import Unavailable
 from serving.transport.config import ServerConfig
 from serving.transport.endpoint import Endpoint, bind_error, check_free
 from serving.transport.http_server import HttpServer
+from serving.transport.stop_wish import StopWish
 from serving.transport.tls import server_credentials
 
 LOG = logging.getLogger("suffolk.server")
@@ -38,7 +39,8 @@ class Server(ABC):
         self._health: health.HealthServicer | None = None
         self._http: HttpServer | None = None
         self._stopping = threading.Lock()
-        self._wanted = threading.Event()
+        self._wish = StopWish()
+        self._ending = threading.Event()  # for threads of its own: no signal handler sets it
 
     @abstractmethod
     def build_grpc(self) -> tuple[grpc.Server, health.HealthServicer]:
@@ -77,11 +79,11 @@ class Server(ABC):
 
     def wait(self) -> None:
         """Return when somebody wants the server to stop. Raises what made it stop by itself, if it did."""
-        self._wanted.wait()
+        self._wish.wait()
 
     def want_stop(self) -> None:
         """Let ``wait`` return. Any thread or signal handler may call it."""
-        self._wanted.set()
+        self._wish.tell()
 
     def turn_unready(self) -> None:
         """Tell who asks for health that nothing more is taken; calls are still answered."""
@@ -97,6 +99,7 @@ class Server(ABC):
         Any thread may call it, and more than once.
         """
         self.want_stop()
+        self._ending.set()
         with self._stopping:
             self.turn_unready()
             if self._grpc is not None:

@@ -27,7 +27,7 @@ class WorkerServer(Server):
         super().start()
         threading.Thread(target=self._watch, name="watch-engine", daemon=True).start()
         patience = self.service.patience
-        threading.Thread(target=patience.watch, args=(self._wanted,), name="watch-readers", daemon=True).start()
+        threading.Thread(target=patience.watch, args=(self._ending,), name="watch-readers", daemon=True).start()
 
     def wait(self) -> None:
         """Return when somebody wants the server to stop. Raises Internal if the engine has died."""
