@@ -1,12 +1,31 @@
-"""Runs a benchmark as a command: an error of the closed set is one line, and the exit code says that it failed."""
+"""What benchmarks share as commands: an error of the closed set is one line, and the exit code says that it failed."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from datastore.errors import SuffolkError
+
+
+def command_parser(name: str, description: str | None, example: str) -> argparse.ArgumentParser:
+    """Of ``python -m benchmarks.NAME``, without options yet; ``example``: its words behind that."""
+    return argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{name}",
+        description=description,
+        epilog=f"example:\n  python -m benchmarks.{name} {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def add_evidence(parser: argparse.ArgumentParser) -> None:
+    """What fits are made to: recorded answers, and the datastore and tree size to draft along them with."""
+    add = parser.add_argument
+    add("--recording", required=True, nargs="+", type=Path, metavar="FILE", help="recorded answers")
+    add("--datastore", required=True, metavar="STORE", help="folder of a datastore")
+    add("--nodes", type=int, default=64, metavar="N", help="of the largest tree (default: %(default)s)")
 
 
 def run_command(

@@ -9,13 +9,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 
 from benchmarks.along_recordings import SPARE, AlongRecordings
-from benchmarks.command import run_command
+from benchmarks.command import add_evidence, command_parser, run_command
 from benchmarks.compared_drafters import LIMITS
 from benchmarks.fit_priors import halves_of
 from benchmarks.merge_evidence import Opinions, WatchedHybrid, some_sources
@@ -167,19 +166,14 @@ def _gather(args: argparse.Namespace, recordings: Sequence[Recording]) -> list[l
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.fit_merge",
-        description=__doc__,
-        epilog="example:\n  python -m benchmarks.fit_merge --model MODEL --head HEAD --recording tuning.jsonl --datastore STORE",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "fit_merge", __doc__, "--model MODEL --head HEAD --recording tuning.jsonl --datastore STORE"
     )
+    add_evidence(parser)
     add = parser.add_argument
     add("--model", required=True, help="model folder in the Hugging Face layout, or hub name: who gave the answers")
-    add("--recording", required=True, nargs="+", type=Path, metavar="FILE", help="recorded answers")
-    add("--datastore", required=True, metavar="STORE", help="folder of a datastore")
     add_model_drafters(parser)
     add("--limit", type=int, metavar="N", help="so many of the answers, evenly spread (default: all)")
-    add("--nodes", type=int, default=64, metavar="N", help="of the largest tree (default: %(default)s)")
     add("--dtype", default="auto", help="auto, float32, bfloat16, float16 or float64 (default: as stored)")
     add("--threads", type=int, default=1, metavar="N", help="CPU threads (default: %(default)s)")
     return parser

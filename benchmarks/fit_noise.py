@@ -9,12 +9,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.command import run_command
+from benchmarks.command import add_evidence, command_parser, run_command
 from benchmarks.compared_drafters import LIMITS
 from benchmarks.fit_priors import SHIPPED
 from benchmarks.logistic_fit import Floats, fit_logistic, log_loss, probabilities
@@ -24,7 +23,7 @@ from datastore.datastore import open_datastore
 from datastore.errors import InvalidArgument
 from serving.drafters.calibration.calibrator import Prior
 from serving.drafters.datastore import DatastoreDrafter
-from serving.drafters.drawn_chances import BREADTH, features, knows_noise
+from serving.drafters.drawn_chances import features, knows_noise
 from serving.drafters.hybrid import ScoringDrafter
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.replay.read import read_recordings
@@ -100,22 +99,8 @@ def _numbers(weights: Floats) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.fit_noise",
-        description=__doc__,
-        epilog="example:\n  python -m benchmarks.fit_noise --recording tuning.jsonl --datastore STORE",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add("--recording", required=True, nargs="+", type=Path, metavar="FILE", help="recorded answers")
-    add("--datastore", required=True, metavar="STORE", help="folder of a datastore")
-    add(
-        "--nodes",
-        type=int,
-        default=64,
-        metavar="N",
-        help=f"of the largest tree; sources look up {BREADTH} times as many (default: %(default)s)",
-    )
+    parser = command_parser("fit_noise", __doc__, "--recording tuning.jsonl --datastore STORE")
+    add_evidence(parser)
     return parser
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.command import run_command
+from benchmarks.command import add_evidence, command_parser, run_command
 from benchmarks.compared_drafters import LIMITS
 from benchmarks.logistic_fit import Floats, fit_logistic, log_loss, probabilities
 from benchmarks.machine import describe_machine
@@ -144,16 +144,9 @@ def _rows(name: str, found: dict[str, Any]) -> list[list[object]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.fit_priors",
-        description=__doc__,
-        epilog="example:\n  python -m benchmarks.fit_priors --recording tuning.jsonl --datastore STORE",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("fit_priors", __doc__, "--recording tuning.jsonl --datastore STORE")
+    add_evidence(parser)
     add = parser.add_argument
-    add("--recording", required=True, nargs="+", type=Path, metavar="FILE", help="recorded answers")
-    add("--datastore", required=True, metavar="STORE", help="folder of a datastore")
-    add("--nodes", type=int, default=64, metavar="N", help="of the largest tree (default: %(default)s)")
     add("--ridge", type=float, default=RIDGE, metavar="R", help="precision of the weights at 0 (default: %(default)s)")
     add("--json", type=Path, metavar="FILE", help="write all numbers there")
     return parser

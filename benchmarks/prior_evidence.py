@@ -13,6 +13,7 @@ from serving.decoding.drafter import DraftRequest
 from serving.drafters.calibration.calibrator import Prior
 from serving.drafters.drawn_chances import knows_noise, noise_of
 from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
+from serving.drafters.merge import merge
 from serving.drafters.retrieved import NO_TOKENS, Behind, Ids
 from serving.replay.recording import Recording
 from serving.replay.replayer import Replayer
@@ -113,7 +114,8 @@ class _Watched:
         return found
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        raise NotImplementedError("hybrid asks for scored trees")
+        found = self.scored(requests)
+        return [merge(trees, request.max_nodes) for request, trees in zip(requests, found, strict=True)]
 
     def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         found = self.source.scored(requests)
