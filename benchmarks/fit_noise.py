@@ -1,4 +1,4 @@
-"""Fits what known noise says about retrieved tokens: ``WEIGHTS`` of serving/drafters/drawn_chances.py, from recorded answers.
+"""Fits what known noise says about retrieved tokens: the numbers of csrc/drafting/drawn_chances.cc, from recorded answers.
 
 Prompt lookup and a datastore draft along the drawn answers in one tree. Of each node whose parent the text took, its chance by the
 shipped prior, its noise, and whether the text took it are evidence. Each temperature is also fitted alone and judged by the fit to
@@ -23,19 +23,23 @@ from datastore.datastore import open_datastore
 from datastore.errors import InvalidArgument
 from serving.drafters.calibration.calibrator import Prior
 from serving.drafters.datastore import DatastoreDrafter
-from serving.drafters.drawn_chances import features, knows_noise
+from serving.drafters.drawn_chances import knows_noise
 from serving.drafters.hybrid import ScoringDrafter
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.replay.read import read_recordings
 
 RIDGE = 1.0
+WARMEST, SUREST = 1.0, 4.5
+"""Temperature and log-odds from which on more of them changes nothing, as there."""
 Table = tuple[Floats, npt.NDArray[np.bool_]]
 """Features of nodes, and which of them the texts took."""
 
 
 def noise_features(evidence: Evidence, prior: Prior, temperature: float) -> Floats:
-    """float64[n, 4], what the weights are multiplied with, the chances being those of ``prior``."""
-    return features(probabilities(evidence.log_odds(prior)), evidence.noise, temperature)
+    """float64[n, 4], what the weights are multiplied with: 1, the log-odds that ``prior`` gives, the noise above its mean times the
+    temperature, and the product of both."""
+    odds, moved = evidence.log_odds(prior), min(temperature, WARMEST) * (evidence.noise - np.euler_gamma)
+    return np.stack([np.ones(len(odds)), odds, moved, moved * np.minimum(odds, SUREST)], axis=1)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,7 +79,7 @@ def _run(args: argparse.Namespace) -> int:
     ]
     print(format_table(headers, rows))
     whole = fit_logistic(*_join(tables.values()), RIDGE)
-    print(f"WEIGHTS = ({_numbers(whole)})  # of {len(recordings)} answers; loss: nats a node")
+    print(f"kConstant, kOdds, kNoise, kNoiseOdds = {_numbers(whole)} of {len(recordings)} answers; loss: nats a node")
     return 0
 
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import DraftRequest
+from serving.decoding.keyed_noise import KeyedNoise
 from serving.drafters.calibration.calibrator import Prior
-from serving.drafters.drawn_chances import knows_noise, noise_of
+from serving.drafters.drawn_chances import knows_noise
 from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
 from serving.drafters.merge import merge
 from serving.drafters.retrieved import NO_TOKENS, Behind, Ids
@@ -135,7 +137,7 @@ class _Watched:
         for draft in self.drafts.pop(request_id, ()):
             depth = len(draft.path)
             if request is not None and len(tokens) > depth and np.array_equal(tokens[:depth], draft.path):
-                noise = noise_of(request, [draft.tree], [depth]) if knows_noise(request.settings) else None
+                noise = _noise_of(request, draft) if knows_noise(request.settings) else None
                 self.evidence.append(evidence_of(draft.tree, tokens[depth:], noise))
         self.source.observe(request_id, tokens)
 
@@ -149,3 +151,11 @@ class _Watched:
 
     def close(self) -> None:
         self.source.close()
+
+
+def _noise_of(request: DraftRequest, draft: Behind) -> Floats:
+    """float64[n], that of the target's draws at each node."""
+    positions = len(request.tokens) + len(draft.path) + draft.tree.depths().astype(np.int64) - 1
+    noise = KeyedNoise(request.settings.seed, 0, torch.device("cpu"))
+    tokens = torch.from_numpy(draft.tree.tokens.astype(np.int64))
+    return np.asarray(noise.at(torch.from_numpy(positions), tokens).numpy(), np.float64)

@@ -114,6 +114,15 @@ _Columns = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.fl
 """Tokens, parents, scores and sources of a DraftTree."""
 
 def merge_trees(trees: Sequence[_Columns], max_nodes: int) -> _Columns: ...
+def draw_scores(
+    tokens: npt.NDArray[np.int32],
+    parents: npt.NDArray[np.int32],
+    scores: npt.NDArray[np.float32],
+    sources: npt.NDArray[np.uint8],
+    position: int,
+    seed: int,
+    temperature: float,
+) -> npt.NDArray[np.float32]: ...
 def check_tree(
     tokens: npt.NDArray[np.int32],
     parents: npt.NDArray[np.int32],

@@ -1,4 +1,4 @@
-"""What csrc/drafting must answer, node by node: the calibrator, the evidence it counts, and the merge."""
+"""What csrc/drafting must answer, node by node: the calibrator, the evidence it counts, the merge, and what known noise says."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 
 from datastore.draft_tree import DraftTree
+from serving.decoding.keyed_noise import KeyedNoise
 from serving.drafters.calibration.calibrator import Prior
 
 Path = tuple[int, ...]
@@ -157,3 +159,19 @@ def paths(tree: DraftTree) -> list[Path]:
     for token, parent in zip(tree.tokens.tolist(), tree.parents.tolist(), strict=True):
         found.append((*(found[parent] if parent >= 0 else ()), token))
     return found
+
+
+def drawn_scores(tree: DraftTree, position: int, seed: int, temperature: float) -> list[float]:
+    """The scores of ``tree`` once the noise of its nodes is known, that of the root's children being at ``position``."""
+    noise = KeyedNoise(seed, 0, torch.device("cpu"))
+    scores: list[float] = []
+    for node, (path, score, _) in enumerate(nodes(tree)):
+        parent = int(tree.parents[node])
+        above = float(tree.scores[parent]) if parent >= 0 else 1.0
+        chance = min(max(score / above if above else 0.0, 1e-6), 1 - 1e-6)
+        odds = np.log(chance / (1 - chance))
+        drawn = float(noise.at(torch.tensor(position + len(path) - 1), torch.tensor(path[-1])))
+        moved = min(temperature, 1.0) * (drawn - np.euler_gamma)
+        odds = -0.012 + 1.057 * odds + 0.270 * moved - 0.058 * moved * min(odds, 4.5)
+        scores.append((scores[parent] if parent >= 0 else 1.0) / (1 + np.exp(-odds)))
+    return scores

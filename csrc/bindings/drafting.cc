@@ -6,6 +6,7 @@
 
 #include "bindings/arguments.h"
 #include "drafting/calibrator.h"
+#include "drafting/drawn_chances.h"
 #include "drafting/merge.h"
 #include "drafting/tree.h"
 
@@ -128,6 +129,18 @@ py::tuple merge_trees(const py::sequence& trees, std::int64_t max_nodes) {
   return py::make_tuple(to_array(merged.tokens), to_array(merged.parents), to_array(merged.scores), to_array(merged.sources));
 }
 
+py::array_t<float> draw_scores(const py::handle& tokens, const py::handle& parents, const py::handle& scores, const py::handle& sources,
+                               std::int64_t position, std::uint64_t seed, double temperature) {
+  const Column<std::int32_t> ids(tokens, "tokens"), above(parents, "parents");
+  const Column<float> chances(scores, "scores");
+  const Column<std::uint8_t> marks(sources, "sources");
+  const std::size_t size = ids.view().size();
+  py::array_t<float> drawn(static_cast<py::ssize_t>(size));
+  drafting::draw_scores({.tokens = ids.view(), .parents = above.view(), .scores = chances.view(), .sources = marks.view()}, position,
+                        {.seed = seed, .temperature = temperature}, {drawn.mutable_data(), size});
+  return drawn;
+}
+
 void check_tree(const py::handle& tokens, const py::handle& parents, const py::handle& scores, const py::handle& sources, std::int64_t vocab_size) {
   const Column<std::int32_t> ids(tokens, "tokens"), above(parents, "parents");
   const Column<float> chances(scores, "scores");
@@ -183,6 +196,8 @@ void bind_drafting(py::module_& module) {
       .def("restore", [](Calibrator& calibrator, const py::handle& state) { calibrator.restore(Column<double>(state, "a calibrator's state").view()); },
            py::arg("state"));
   module.def("merge_trees", &merge_trees, py::arg("trees"), py::arg("max_nodes"));
+  module.def("draw_scores", &draw_scores, py::arg("tokens"), py::arg("parents"), py::arg("scores"), py::arg("sources"), py::arg("position"),
+             py::arg("seed"), py::arg("temperature"));
   module.def("check_tree", &check_tree, py::arg("tokens"), py::arg("parents"), py::arg("scores"), py::arg("sources"), py::arg("vocab_size"));
   module.def("tree_depths", &tree_depths, py::arg("parents"));
   module.def("lay_out", &lay_out, py::arg("last_token"), py::arg("tokens"), py::arg("parents"));

@@ -5,15 +5,9 @@
 #include <span>
 #include <vector>
 
-namespace suffolk::drafting {
+#include "drafting/tree.h"
 
-// A tree (see tree.h) in the memory of whoever asks; all columns of one length.
-struct ScoredTree {
-  std::span<const std::int32_t> tokens;
-  std::span<const std::int32_t> parents;
-  std::span<const float> scores;          // in 0..1; a child's at most its parent's
-  std::span<const std::uint8_t> sources;  // who proposed a node: bits
-};
+namespace suffolk::drafting {
 
 struct MergedTree {
   std::vector<std::int32_t> tokens;
@@ -26,8 +20,8 @@ struct MergedTree {
 //
 // A score is the chance that a node's whole path is accepted; over its parent's it is the chance of the node behind its parent, which
 // is what a source knows. So each source's opinion of a node counts whatever it thinks of the path above, and scores are products of
-// chances along the path. A source is known by its bit (where a node has several, its score is the opinion of the lowest); of what it says twice the higher counts; nodes
-// without a mark only lead to others.
+// chances along the path. A source is known by its bit (where a node has several, its score is the opinion of the lowest); of what it
+// says twice the higher counts; nodes without a mark only lead to others.
 //
 // Behind a node on which one source alone has an opinion, its chances count as they are, brought down to a sum of 1. Several are pooled:
 // the logarithm of a child's chance is the weighted sum of those that the sources give it, and the weights of n sources of one

@@ -38,6 +38,23 @@ void require_scores(std::span<const float> scores) {
   }
 }
 
+void require_scored(const ScoredTree& tree) {
+  const std::size_t size = tree.tokens.size();
+  if (tree.parents.size() != size || tree.scores.size() != size || tree.sources.size() != size) {
+    throw Error(Code::kInvalidArgument, "draft tree: " + std::to_string(size) + " tokens have " + std::to_string(tree.parents.size()) + " parents, " +
+                                            std::to_string(tree.scores.size()) + " scores and " + std::to_string(tree.sources.size()) +
+                                            " sources; the numbers must be equal");
+  }
+  require_parents(tree.parents);
+  require_scores(tree.scores);
+  for (std::size_t node = 0; node < size; ++node) {
+    if (tree.parents[node] >= 0 && tree.scores[node] > tree.scores[static_cast<std::size_t>(tree.parents[node])]) {
+      throw Error(Code::kInvalidArgument, "draft tree: node " + std::to_string(node) + " has score " + std::to_string(tree.scores[node]) +
+                                              ", more than its parent; a path is never likelier than its beginning");
+    }
+  }
+}
+
 void find_depths(std::span<const std::int32_t> parents, std::span<std::int32_t> depths) {
   for (std::size_t node = 0; node < parents.size(); ++node) {
     depths[node] = parents[node] < 0 ? 1 : depths[static_cast<std::size_t>(parents[node])] + 1;

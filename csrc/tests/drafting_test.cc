@@ -1,4 +1,4 @@
-// Calibrator, merge and layout on random trees, sound and not, without Python, so that sanitizers see every access. What they answer in
+// Calibrator, merge, known noise and layout on random trees, sound and not, without Python, so that sanitizers see every access. What they answer in
 // numbers is compared with an oracle in tests/property; here, what must hold for any tree. Exit code 0: all holds.
 #include <algorithm>
 #include <cmath>
@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "drafting/calibrator.h"
+#include "drafting/drawn_chances.h"
 #include "drafting/merge.h"
 #include "drafting/tree.h"
 
@@ -139,6 +140,26 @@ void test_merge(std::mt19937_64& random) {
   expect(refused([&] { merge(views, 9); }), "a child above its parent is refused");
 }
 
+void test_drawn_chances(std::mt19937_64& random) {
+  for (int round = 0; round < 300; ++round) {
+    Columns tree = random_tree(random, random() % 40);
+    const Draws draws = {.seed = random(), .temperature = static_cast<double>(1 + random() % 100) / 20};
+    const auto position = static_cast<std::int64_t>(random() % 100000);
+    std::vector<float> scores(tree.tokens.size());
+    draw_scores(tree.scored(), position, draws, scores);
+    for (std::size_t node = 0; node < scores.size(); ++node) {
+      expect(scores[node] >= 0 && scores[node] <= above(scores, tree.parents[node]), "a child is at most as likely as its parent");
+    }
+    if (tree.tokens.empty()) continue;
+    spoil(tree, random);
+    expect(refused([&] { draw_scores(tree.scored(), position, draws, scores); }), "what is no tree is not scored");
+  }
+  for (int round = 0; round < 1000; ++round) {
+    const auto position = static_cast<std::int64_t>(random() >> 1), token = static_cast<std::int64_t>(random() >> 1);
+    expect(std::isfinite(gumbel_noise(random(), position, token)), "noise is finite");
+  }
+}
+
 void test_layout(std::mt19937_64& random) {
   for (int round = 0; round < 100; ++round) {
     const Columns tree = random_tree(random, random() % 40);
@@ -163,6 +184,7 @@ int main() {
   std::mt19937_64 random(7);
   test_calibrator(random);
   test_merge(random);
+  test_drawn_chances(random);
   test_layout(random);
   std::printf(failures == 0 ? "all hold\n" : "%d failures\n", failures);
   return failures == 0 ? 0 : 1;

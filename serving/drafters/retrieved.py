@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
-from datastore.retriever import MAX_NODES
 from serving.decoding.drafter import DraftRequest
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.calibration.calibrator import Calibrator, Prior
-from serving.drafters.drawn_chances import BREADTH, knows_noise, with_noise
+from serving.drafters.drawn_chances import BREADTH, ENOUGH, knows_noise, with_noise
 
 Ids = npt.NDArray[np.int32]
 NO_TOKENS: Ids = np.empty(0, np.int32)
@@ -22,7 +21,8 @@ NO_TOKENS: Ids = np.empty(0, np.int32)
 
 def nodes_wanted(request: DraftRequest) -> int:
     """How many nodes to look up for ``request``: more than it may have where noise will tell which are the likeliest."""
-    return min(MAX_NODES, request.max_nodes * (BREADTH if knows_noise(request.settings) else 1))
+    most = request.max_nodes
+    return max(most, min(ENOUGH, BREADTH * most)) if knows_noise(request.settings) else most
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class Retrieved:
         calibrator = self._learners(request)[request.request_class]
         scored = [calibrator.scored(each.tree) for each in found]
         self._found[request.request_id] += found
-        return (
-            with_noise(request, scored, [len(each.path) for each in found]) if knows_noise(request.settings) else scored
-        )
+        if not knows_noise(request.settings):
+            return scored
+        return [with_noise(request, tree, len(each.path)) for tree, each in zip(scored, found, strict=True)]
 
     def observe(self, request_id: int, tokens: Ids) -> None:
         """Learn what the target's ``tokens`` behind the text say about what was found; behind other tokens than these, nothing."""

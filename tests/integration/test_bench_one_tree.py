@@ -121,7 +121,7 @@ def test_drawn_answers_fit_what_noise_says(folder: Path, tmp_path: Path, capsys:
     run(folder, tmp_path, *options)
     store = ["--datastore", str(folder / "store")]
     assert fit_noise.main(["--recording", str(tmp_path / "answers-1.jsonl"), *store]) == 0
-    assert "WEIGHTS = (" in capsys.readouterr().out
+    assert "kConstant, kOdds, kNoise, kNoiseOdds = " in capsys.readouterr().out
     assert fit_noise.main(["--recording", str(tmp_path / "answers-0.jsonl"), *store]) == 2
     assert "no answer was drawn" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""The merge of trees: a trie, parents first, no sibling twice, scores falling."""
+"""The merge of trees: a trie, parents first, no sibling twice, scores falling; and what known noise makes of their scores."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore.draft_tree import DraftTree
+from serving.decoding.drafter import DraftRequest
+from serving.decoding.settings import MAX_SEED, SamplingSettings
+from serving.drafters.drawn_chances import with_noise
 from serving.drafters.merge import merge
-from tests.drafting_oracle import Path, nodes
+from tests.drafting_oracle import Path, drawn_scores, nodes
 from tests.drafting_oracle import merge as expected_merge
 
 
@@ -56,6 +59,23 @@ def test_the_merge_is_the_best_part_of_the_union(trees: list[DraftTree], max_nod
 @given(scored_trees(), st.integers(0, 30))
 def test_a_source_that_says_it_twice_says_no_more(tree: DraftTree, max_nodes: int) -> None:
     assert nodes(merge([tree, tree], max_nodes)) == nodes(merge([tree], max_nodes))
+
+
+@given(
+    scored_trees(),
+    st.integers(1, 100_000),
+    st.integers(0, 9),
+    st.integers(0, MAX_SEED),
+    st.floats(0.01, 100.0),
+)
+def test_known_noise_changes_scores_as_it_should(
+    tree: DraftTree, size: int, above: int, seed: int, temperature: float
+) -> None:
+    settings = SamplingSettings(temperature=temperature, seed=seed)
+    scored = with_noise(DraftRequest(1, np.zeros(size, np.int32), 64, settings=settings), tree, above)
+    assert scored.scores.tolist() == pytest.approx(drawn_scores(tree, size + above, seed, temperature), rel=1e-5)
+    assert scored.tokens is tree.tokens
+    assert scored.parents is tree.parents
 
 
 def chain(tokens: list[int], scores: list[float], mark: int) -> DraftTree:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
 from datastore.draft_tree import DraftTree
-from datastore.retriever import MAX_NODES
+from datastore.errors import InvalidArgument
 from serving.decoding.drafter import DraftRequest
+from serving.decoding.keyed_noise import KeyedNoise
 from serving.decoding.row_contexts import RowContexts
 from serving.decoding.sampler import Sampler
 from serving.decoding.settings import SamplingSettings
@@ -19,10 +21,11 @@ from serving.drafters.ahead import Ahead
 from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.calibration.calibrator import Prior
 from serving.drafters.datastore import DatastoreDrafter
-from serving.drafters.drawn_chances import BREADTH, drawn_chances, noise_of, with_noise
+from serving.drafters.drawn_chances import BREADTH, ENOUGH, with_noise
 from serving.drafters.limits import Limits
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.drafters.retrieved import NO_TOKENS, Behind, Retrieved, nodes_wanted
+from serving.drafters.tree_chances import chances_of
 from tests.brute_force import BruteForceRetriever
 from tests.drafters import tree
 from tests.later import LaterBruteForce
@@ -41,39 +44,56 @@ def drawn(sampler: Sampler, logits: torch.Tensor, step: DraftRequest, path: list
     return int(sampler.draw(logits[None].clone(), contexts)[0])
 
 
+def chances(found: DraftTree, step: DraftRequest, above: int = 0) -> npt.NDArray[np.float64]:
+    """Of each node behind its parent, once its noise is known."""
+    return chances_of(with_noise(step, found, above))
+
+
+def even(chance: float) -> DraftTree:
+    """Every token behind the text, each as likely as the others."""
+    return tree(list(range(VOCAB)), [-1] * VOCAB, [chance] * VOCAB)
+
+
+def by_noise(step: DraftRequest) -> npt.NDArray[np.int64]:
+    """All tokens, that with the least noise behind the text first."""
+    noise = KeyedNoise(step.settings.seed, VOCAB, CPU).rows(len(step.tokens), 1)[0]
+    return noise.argsort().numpy()
+
+
 def test_the_noise_is_that_of_the_draw_at_each_node() -> None:
     """Over a flat law the target draws the token with the most noise: behind the text, and behind drafted tokens."""
     sampler, flat = Sampler(DRAWN, VOCAB, CPU), torch.zeros(VOCAB)
-    every = tree([7, *range(VOCAB)], [-1, *[0] * VOCAB])  # all tokens behind token 7
-    below = tree(list(range(VOCAB)), [-1] * VOCAB)  # the same, as found behind the text with 7 at its end
+    every = tree([7, *range(VOCAB)], [-1, *[0] * VOCAB], [0.5, *[0.1] * VOCAB])  # all tokens behind token 7
     for size in range(1, 40):
         step = request(size)
-        noise = noise_of(step, [every, below], [0, 1])
         expected = drawn(sampler, flat, step, [7])
-        assert int(noise[1 : VOCAB + 1].argmax()) == expected
-        assert int(noise[VOCAB + 1 :].argmax()) == expected
+        assert int(chances(every, step)[1:].argmax()) == expected
+        assert int(chances(even(0.1), step, above=1).argmax()) == expected  # as found behind the text with 7 at its end
 
 
 def test_more_noise_makes_a_token_likelier_and_matters_most_to_the_unsure_and_the_warm() -> None:
-    noise, even = np.linspace(-2.0, 8.0, 30), np.full(30, 0.1)
-    chances = drawn_chances(even, noise, 1.0)
-    assert np.all(np.diff(chances) > 0)
-    assert chances[0] < 0.1 < chances[-1]
-    assert np.ptp(drawn_chances(even, noise, 0.2)) < np.ptp(chances)
-    sure = drawn_chances(np.full(30, 0.98), noise, 1.0)
-    assert np.log(sure[-1] / (1 - sure[-1]) / (sure[0] / (1 - sure[0]))) < np.log(chances[-1] / chances[0])
+    step = request(9)
+    order = by_noise(step)
+    warm = chances(even(0.1), step)[order]
+    assert np.all(np.diff(warm) > 0)
+    assert warm[0] < 0.1 < warm[-1]
+    assert np.ptp(chances(even(0.1), request(9, SamplingSettings(temperature=0.2, seed=3)))) < np.ptp(warm)
+    sure = chances(even(0.98), step)[order]
+    assert np.log(sure[-1] / (1 - sure[-1]) / (sure[0] / (1 - sure[0]))) < np.log(warm[-1] / warm[0])
 
 
 @pytest.mark.parametrize("temperature", [1.0, 10.0, 100.0])
 def test_what_was_never_seen_is_not_exaggerated(temperature: float) -> None:
     """At temperature 10 a token of one in ten thousand once became certain, and a certain one impossible."""
-    noise = np.linspace(-3.0, 12.0, 40)
-    for chance in (0.0, 1e-4, 0.5, 0.9999, 1.0):
-        found = drawn_chances(np.full(40, chance), noise, temperature)
-        assert np.all(np.diff(found) > 0)
-        assert np.all((found > 0) & (found < 1))
-    assert drawn_chances(np.array([1e-4]), np.array([3.0]), temperature)[0] < 0.01
-    assert drawn_chances(np.array([0.9999]), np.array([8.0]), temperature)[0] > 0.99
+    for size in range(1, 60):
+        step = request(size, SamplingSettings(temperature=temperature, seed=3))
+        order = by_noise(step)
+        for chance in (0.0, 1e-4, 0.5, 0.9999, 1.0):
+            found = chances(even(chance), step)[order]
+            assert np.all(np.diff(found) >= 0)
+            assert 0 < found[0] <= found[-1] < 1
+        assert chances(even(1e-4), step).max() < 0.5
+        assert chances(even(0.9999), step).min() > 0.95
 
 
 def test_the_best_node_is_drawn_more_often() -> None:
@@ -86,15 +106,13 @@ def test_the_best_node_is_drawn_more_often() -> None:
         step = request(size)
         target = drawn(sampler, torch.from_numpy(np.log(law + 1e-12)), step, [])
         plain += int(found.scores.argmax()) == target
-        known += int(with_noise(step, [found], [0])[0].scores.argmax()) == target
+        known += int(with_noise(step, found, 0).scores.argmax()) == target
     assert known > 1.25 * plain
 
 
 def test_a_chance_counts_behind_a_parent_that_is_hardly_likely() -> None:
-    found = tree([4, 5], [-1, 0], [1e-7, 0.9e-7])
-    [scored] = with_noise(request(5), [found], [0])
-    behind = drawn_chances(np.array([1e-7, 0.9]), noise_of(request(5), [found], [0]), 1.0)
-    assert scored.scores[1] / scored.scores[0] == pytest.approx(behind[1], rel=1e-3)
+    found, likely = tree([4, 5], [-1, 0], [1e-7, 0.9e-7]), tree([4, 5], [-1, 0], [1.0, 0.9])
+    assert chances(found, request(5))[1] == pytest.approx(chances(likely, request(5))[1], rel=1e-3)
 
 
 def test_sources_look_up_more_than_they_propose_where_noise_counts() -> None:
@@ -126,15 +144,11 @@ class Asked(BruteForceRetriever):
         return super().draft_batch(contexts, *limits)
 
 
-def test_scores_are_those_of_whole_paths_and_what_is_empty_stays_so() -> None:
-    found = tree([4, 5, 6, 7], [-1, 0, 1, 0], [0.8, 0.4, 0.1, 0.2])
-    empty, scored = with_noise(request(5), [DraftTree.empty(), found], [0, 2])
-    chances = drawn_chances(np.array([0.8, 0.5, 0.25, 0.25]), noise_of(request(5), [found], [2]), 1.0)
-    assert scored.scores == pytest.approx(
-        [chances[0], chances[0] * chances[1], chances[:3].prod(), chances[0] * chances[3]], rel=1e-5
-    )
-    assert len(empty) == 0
-    assert with_noise(request(5), [empty], [0]) == [empty]
+def test_what_is_no_tree_is_refused_and_what_is_empty_stays_so() -> None:
+    assert len(with_noise(request(5), DraftTree.empty(), 0)) == 0
+    for parents, scores in (([-1, 1], [0.5, 0.5]), ([-1, 0], [0.5, 0.6]), ([-1, 0], [0.5, np.nan])):
+        with pytest.raises(InvalidArgument, match="draft tree: node 1 has"):
+            with_noise(request(5), tree([4, 5], parents, scores), 0)
 
 
 @pytest.mark.parametrize(
@@ -156,4 +170,5 @@ def test_noise_counts_where_the_target_draws_by_it(settings: SamplingSettings, c
         scores.add(float(scored.scores[0]))
     assert (len(scores) > 1) == counts
     assert nodes_wanted(request(3, settings, 10)) == (10 * BREADTH if counts else 10)
-    assert nodes_wanted(request(3, settings, 900)) == (MAX_NODES if counts else 900)
+    assert nodes_wanted(request(3, settings, 40)) == (ENOUGH if counts else 40)
+    assert nodes_wanted(request(3, settings, 900)) == 900
