@@ -37,7 +37,7 @@ class DraftRequest:
         most_seconds: what the draft may take of a drafter's own passes: it grows with what the request's drafts have earned.
         slot: the request's place in the target's cache.
         request_class: what kind of request it is; empty if nobody said.
-        already: tokens a step that drafts of others bring the request, beside which the drafter's own would be.
+        already: tokens that drafts of others, beside which the drafter's own would be, brought in each of the request's last steps.
         named_nodes: nodes that may be returned if that is more than ``max_nodes``: what the drafter thinks of them is of use, but
             it should do no more work for them.
     """
@@ -51,7 +51,7 @@ class DraftRequest:
     most_seconds: float = math.inf
     slot: int = -1
     request_class: str = ""
-    already: float = 0.0
+    already: tuple[int, ...] = ()
     named_nodes: int = 0
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
@@ -37,6 +38,8 @@ _BELIEF = 1.0
 _LISTEN = 3
 """Steps of a request before its networks are asked: how far retrieval gets by itself is worth knowing before a prompt is read.
 Not where a draft may take any time."""
+_REMEMBERED = 64
+"""Steps of a request of which it is known what retrieval brought."""
 _NAMED = 64
 """Nodes that a network may name, if fewer are to be proposed: what it thinks of other sources' tokens counts too."""
 
@@ -48,12 +51,8 @@ class _Heard:
     steps: int = 0
     tokens: int = 0
     expected: float = 0.0
+    brought: deque[int] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     retrieved: DraftTree = field(default_factory=DraftTree.empty)
-
-    @property
-    def mean(self) -> float:
-        """Tokens a step."""
-        return (self.tokens + 0.5) / (self.steps + 1)
 
     @property
     def promise(self) -> float:
@@ -65,7 +64,8 @@ class _Heard:
         """The target's ``tokens`` came."""
         self.steps += 1
         self.expected += float(self.retrieved.scores.sum())
-        self.tokens += min(len(tokens) - 1, reach(self.retrieved, tokens))
+        self.brought.append(min(len(tokens) - 1, reach(self.retrieved, tokens)))
+        self.tokens += self.brought[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Network:
         asking = [
             replace(
                 requests[place],
-                already=self._heard[requests[place].request_id].mean,
+                already=tuple(self._heard[requests[place].request_id].brought),
                 named_nodes=_NAMED,
             )
             for place in asked

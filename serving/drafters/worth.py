@@ -9,10 +9,13 @@ import numpy as np
 
 _EDGES = np.array([0.1, 0.25, 0.5, 1.0, 2.0, 4.0])
 """Classes of what the drafts that are there already promise, in tokens."""
-_BESIDE = np.array([1.0, 1.0, 0.8, 0.6, 0.4, 0.2, 0.1])
-"""How much further drafts add beside each class, as a share of what they would add alone, until that is known: both are right about
-the same tokens in part."""
-_STRENGTH = 1.0
+_TELLING = np.array([1.0, 1.0, 0.8, 0.6, 0.4, 0.2, 0.1])
+"""How much what further drafts add beside each class tells of what they would bring alone."""
+_OTHERS = 0.25
+"""Of two drafts the longer counts, and so much of the shorter: both are right about the same tokens in part."""
+_STRENGTH, _LEAN = 3.0, 4.0
+"""Drafts' worth of belief in what is given at first, and, beside each class, in what all classes together say: with less of it one
+unlucky draft of a good network ended its use."""
 _DECAY = 0.99
 _VERIFICATION = 0.15
 """Tokens' time that it takes to verify what was drafted, or as much as drafting it took if that is less."""
@@ -51,11 +54,11 @@ class Worth:
 
     def __init__(self, prior: float = 1.0) -> None:
         """``prior``: tokens that they are taken to add where nothing is there, until more is known."""
-        self._prior = prior
         self.asked = self.skipped = 0
         self._gained = np.zeros(len(_EDGES) + 1)
         self._seen = np.zeros(len(_EDGES) + 1)
         self._tried = np.zeros(len(_EDGES) + 1, np.bool_)
+        self._alone, self._told = _STRENGTH * prior, _STRENGTH
         self._seconds = 0.0
         self._refusals = 0
 
@@ -66,10 +69,10 @@ class Worth:
 
     def gain(self, promised: float) -> float:
         """Tokens that further drafts should add to such that promise ``promised``: as they did beside this class, which leans on
-        what all classes together say they would add alone."""
+        what all classes together say they would bring alone."""
         at = int(np.searchsorted(_EDGES, promised, side="right"))
-        alone = (self._gained.sum() + _STRENGTH * self._prior) / (float(self._seen @ _BESIDE) + _STRENGTH)
-        return float((self._gained[at] + _STRENGTH * _BESIDE[at] * alone) / (self._seen[at] + _STRENGTH))
+        beside = _added(self._alone / self._told, promised)
+        return float((self._gained[at] + _LEAN * beside) / (self._seen[at] + _LEAN))
 
     def judge(self, promised: float, token_seconds: float, most_seconds: float = math.inf) -> Verdict:
         """Whether to draft more for a request, whose token costs ``token_seconds`` in plain decoding (0: not known); counts.
@@ -103,3 +106,16 @@ class Worth:
         at = int(np.searchsorted(_EDGES, promised, side="right"))
         self._gained[at] = _DECAY * self._gained[at] + gained
         self._seen[at] = _DECAY * self._seen[at] + 1
+        self._alone = _DECAY * self._alone + _TELLING[at] * _alone(gained, promised)
+        self._told = _DECAY * self._told + _TELLING[at]
+
+
+def _added(alone: float, promised: float) -> float:
+    """Tokens that drafts which bring ``alone`` tokens by themselves add to such that promise ``promised``."""
+    return max(alone, promised) + _OTHERS * min(alone, promised) - promised
+
+
+def _alone(gained: float, promised: float) -> float:
+    """What drafts bring by themselves that added ``gained`` tokens: the inverse of ``_added``."""
+    longer = gained + (1 - _OTHERS) * promised
+    return longer if longer >= promised else gained / _OTHERS

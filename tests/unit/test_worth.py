@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from serving.drafters.worth import Worth
 
 
@@ -39,7 +41,7 @@ def test_a_refused_network_is_tried_now_and_then() -> None:
 
 
 def test_what_is_believed_at_first_is_given() -> None:
-    assert Worth(0.1).gain(0.0) == 0.1
+    assert Worth(0.1).gain(0.0) == pytest.approx(0.1)
     assert Worth().gain(0.0) == 1.0
     assert Worth().gain(3.0) < Worth().gain(0.6)
 
@@ -49,12 +51,33 @@ def test_what_is_learned_beside_one_promise_is_a_guide_beside_others() -> None:
     worth = Worth(2.0)
     before = worth.gain(0.0), worth.gain(1.5)
     worth.learn(0.7, 8)
-    assert worth.gain(0.7) > 3
+    assert worth.gain(0.7) > 2.5
     assert worth.gain(0.0) > before[0]
     assert worth.gain(1.5) > before[1]
     for _ in range(30):
         worth.learn(1.5, 0)
     assert worth.gain(1.5) < 0.2 < worth.gain(0.7)
+
+
+def test_one_unlucky_draft_is_no_reason_to_give_up() -> None:
+    """A draft model's first draft was a single token, and wrong: it was left out of the answers to come."""
+    worth = Worth(1.0)
+    worth.learn_cost(0.3)
+    worth.learn(0.4, 0)
+    assert worth.judge(0.4, 1.0).pays
+    for _ in range(8):
+        worth.learn(0.4, 0)
+    assert worth.gain(0.4) < 0.3, "but many are"
+
+
+def test_what_drafts_bring_alone_tells_what_they_add_beside_longer_ones() -> None:
+    worth = Worth(1.0)
+    for _ in range(300):
+        worth.learn(0.0, 6)
+    assert worth.gain(0.0) == pytest.approx(6, abs=0.1)
+    assert worth.gain(0.7) == pytest.approx(6 - 0.75 * 0.7, abs=0.3)
+    assert worth.gain(3.0) == pytest.approx(6 - 0.75 * 3.0, abs=0.5)
+    assert worth.gain(20.0) == pytest.approx(6 / 4, abs=0.3)
 
 
 def test_dear_drafts_are_not_hoped_for_but_must_have_paid() -> None:

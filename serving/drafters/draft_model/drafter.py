@@ -64,7 +64,7 @@ class DraftModelDrafter:
         self._cache = cache
         self._free = list(range(slots))
         self._texts: dict[int, Text] = {}
-        self._read: dict[int, bool] = {}  # whether a text is read at all
+        self._read: set[int] = set()  # the requests whose texts are read
         self._calls = 0
         self.missed: Counter[str] = Counter()
 
@@ -92,8 +92,8 @@ class DraftModelDrafter:
     def release(self, request_id: int) -> None:
         text = self._texts.pop(request_id, None)
         if text is not None:
-            self._prospect.learn(len(text.request.tokens) - text.request.prompt_tokens)
-            self._read.pop(request_id, None)
+            self._prospect.learn(request_id, len(text.request.tokens) - text.request.prompt_tokens)
+            self._read.discard(request_id)
             self._cache.clear(text.slot)
             self._free.append(text.slot)
 
@@ -134,11 +134,11 @@ class DraftModelDrafter:
         return bool(tokens[-text.pending :].max() < self._model.vocab_size)
 
     def _reads(self, text: Text, requests: int) -> bool:
-        """Whether to read the text: decided once, when all of it is new."""
+        """Whether to read the text: once it is, it will be."""
         number = text.request.request_id
-        if number not in self._read:
-            self._read[number] = self._prospect.repays(text.request, text.pending, requests)
-        return self._read[number]
+        if number not in self._read and self._prospect.repays(text.request, text.pending, requests):
+            self._read.add(number)
+        return number in self._read
 
     def _miss(self, reason: str, message: str) -> None:
         if not self.missed[reason]:

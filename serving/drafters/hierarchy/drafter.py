@@ -62,7 +62,7 @@ class HierarchyDrafter:
         self._free = list(range(slots))
         self._slots = slots
         self._texts: dict[int, Text] = {}
-        self._is_read: dict[int, bool] = {}
+        self._read: set[int] = set()  # the requests whose texts are read
         self._calls = 0
         self._reading_seconds = 0.0
         self.missed: Counter[str] = Counter()
@@ -87,8 +87,8 @@ class HierarchyDrafter:
         text = self._texts.pop(request_id, None)
         if text is None:
             return
-        self._prospect.learn(len(text.request.tokens) - text.request.prompt_tokens)
-        self._is_read.pop(request_id, None)
+        self._prospect.learn(request_id, len(text.request.tokens) - text.request.prompt_tokens)
+        self._read.discard(request_id)
         for source in self._sources:
             source.release(request_id)
         for level in self._models:
@@ -144,14 +144,14 @@ class HierarchyDrafter:
         return text.room > 0 and (not self._models or bool(tokens.max() < self._recursion.common_vocab))
 
     def _reads(self, text: Text, requests: int) -> bool:
-        """Whether its levels read the text at all: decided once, when all of it is new."""
+        """Whether its levels read the text at all: once they do, they will."""
         number = text.request.request_id
-        if number not in self._is_read:
-            unread = len(text.request.tokens)
-            self._is_read[number] = not (self._thrifty and self._models) or self._prospect.repays(
-                text.request, unread, requests
-            )
-        return self._is_read[number]
+        if number not in self._read and (
+            not (self._thrifty and self._models)
+            or self._prospect.repays(text.request, len(text.request.tokens), requests)
+        ):
+            self._read.add(number)
+        return number in self._read
 
     def _is_up_to_date(self, text: Text) -> bool:
         """Whether all levels have read the text but for some last tokens; each reads a part of a longer rest now."""

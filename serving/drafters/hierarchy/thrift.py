@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from serving.decoding.cost_model import CostModel
@@ -60,7 +62,9 @@ class Thrift:
         self._accepted = _DECAY * self._accepted + accepted
         self._handed = _DECAY * self._handed + min(handed, accepted + 1)
 
-    def saving(self, depth: int, token_seconds: float, requests: int, context: float, already: float = 0.0) -> float:
+    def saving(
+        self, depth: int, token_seconds: float, requests: int, context: float, already: Sequence[int] = ()
+    ) -> float:
         """Tokens' time that drafts of up to ``depth`` tokens should save per token of an answer; 0 if they do not pay. Until rounds
         were made, a round is taken to cost a pass of every level."""
         if not self._rounds:
@@ -68,7 +72,7 @@ class Thrift:
         else:
             taken = self._seconds / self._rounds
         accepted = float(np.sum(self.share ** np.arange(1, depth + 1)))
-        return max(0.0, float(share_saved(accepted, taken / token_seconds, already)))
+        return float(share_saved(accepted, taken / token_seconds, already)[0])
 
     def reading_seconds(self, tokens: int) -> float:
         """What reading a prompt of so many tokens should take all levels together."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -73,13 +74,16 @@ class Pay:
         self._refused += 1
         return False
 
-    def saving(self, depth: int, token_seconds: float, requests: int, context: float, already: float = 0.0) -> float:
+    def saving(
+        self, depth: int, token_seconds: float, requests: int, context: float, already: Sequence[int] = ()
+    ) -> float:
         """Tokens' time that drafts should save per token of an answer: those of the best chain of up to ``depth`` tokens, of one of
-        ``requests`` requests with ``context`` cached tokens; 0 if none pays. ``already``: tokens a step that other drafts bring."""
+        ``requests`` requests with ``context`` cached tokens; 0 if none pays. ``already``: tokens that other drafts brought, step by
+        step."""
         lengths = np.arange(1, depth + 1)
         accepted = np.cumsum(self.share**lengths)
         taken = lengths * self.costs.time(requests, requests, context) / requests / token_seconds
-        return max(0.0, float(np.max(share_saved(accepted, taken, already))))
+        return float(np.max(share_saved(accepted, taken, already)))
 
     def reading_seconds(self, tokens: int) -> float:
         """What reading a prompt of so many tokens should take."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -20,9 +21,11 @@ _RETRY = 20
 class Saving(Protocol):
     """What drafts save, and what reading a text for them takes."""
 
-    def saving(self, depth: int, token_seconds: float, requests: int, context: float, already: float = 0.0) -> float:
+    def saving(
+        self, depth: int, token_seconds: float, requests: int, context: float, already: Sequence[int] = ()
+    ) -> float:
         """Tokens' time that drafts of up to ``depth`` tokens should save per token of an answer, of one of ``requests`` requests
-        with ``context`` cached tokens; 0 if none pays. ``already``: tokens a step that other drafts bring."""
+        with ``context`` cached tokens; 0 if none pays. ``already``: tokens that other drafts brought, step by step."""
         ...
 
     def reading_seconds(self, tokens: int) -> float:
@@ -30,19 +33,23 @@ class Saving(Protocol):
         ...
 
 
-def share_saved(accepted: npt.ArrayLike, taken: npt.ArrayLike, already: float) -> npt.NDArray[np.float64]:
-    """Tokens' time that drafts save per token of an answer, below 0 where they lose: they bring ``accepted`` tokens a step for the
-    time of ``taken``, beside others that bring ``already``. Both are right in part about the same tokens: of the two the larger
-    counts, and a quarter of the smaller."""
-    both = np.maximum(accepted, already) + _BESIDE * np.minimum(accepted, already)
-    return np.asarray(1 / (1 + already) - (1 + np.asarray(taken)) / (1 + both), np.float64)
+def share_saved(accepted: npt.ArrayLike, taken: npt.ArrayLike, already: Sequence[int] = ()) -> npt.NDArray[np.float64]:
+    """float64[n], tokens' time that each of n drafts saves per token of an answer: it brings ``accepted`` tokens, float[n], for the
+    time of ``taken``, in those steps alone in which that pays. ``already``: tokens that others brought, step by step; they come in
+    bursts. Both are right in part about the same tokens: of the two the larger counts, and a quarter of the smaller."""
+    brought = np.array(already or [0], np.float64)
+    own = np.atleast_1d(np.asarray(accepted, np.float64))[:, None]
+    both = np.maximum(own, brought) + _BESIDE * np.minimum(own, brought)
+    saved = (both - brought) / (1 + brought.mean()) - np.atleast_1d(np.asarray(taken, np.float64))[:, None]
+    tokens = 1 + np.where(saved > 0, both, brought)
+    return np.asarray(saved.clip(min=0).sum(1) / tokens.sum(1), np.float64)
 
 
 class Prospect:
     """Weighs the reading of a prompt against the answer to come, as long as answers commonly are. Not thread-safe.
 
     Attributes:
-        refused: texts that were left unread.
+        refused: texts that were not read when that was asked first.
     """
 
     def __init__(self, pay: Saving, depth: int) -> None:
@@ -50,19 +57,22 @@ class Prospect:
         self.refused = self._refusals = 0
         self._pay, self._depth = pay, depth
         self._tokens, self._answers = 0.0, 0.0
+        self._unread: set[int] = set()  # the requests that were refused
 
     @property
     def answer_tokens(self) -> float:
         """How long answers were of late."""
         return (self._tokens + _STRENGTH * _PRIOR_TOKENS) / (self._answers + _STRENGTH)
 
-    def learn(self, tokens: int) -> None:
-        """An answer ended after so many tokens."""
+    def learn(self, request_id: int, tokens: int) -> None:
+        """The request's answer ended after so many tokens."""
+        self._unread.discard(request_id)
         self._tokens = _DECAY * self._tokens + tokens
         self._answers = _DECAY * self._answers + 1
 
     def repays(self, request: DraftRequest, unread: int, requests: int) -> bool:
-        """Whether to read ``unread`` tokens of a request, one of ``requests``; to be asked once for a text."""
+        """Whether to read ``unread`` tokens of a request, one of ``requests``; to be asked in each step until they are read, as
+        what other drafts bring is known better by and by."""
         if not request.token_seconds:
             return True
         written = len(request.tokens) - request.prompt_tokens
@@ -71,8 +81,11 @@ class Prospect:
         saved = left * self._pay.saving(self._depth, request.token_seconds, requests, context, request.already)
         if saved * request.token_seconds >= self._pay.reading_seconds(unread):
             return True
+        if request.request_id in self._unread:
+            return False
         self._refusals += 1
         if self._refusals % _RETRY == 0:
             return True
+        self._unread.add(request.request_id)
         self.refused += 1
         return False
