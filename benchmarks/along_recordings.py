@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from datastore.draft_tree import source_name
 from serving.decoding.cost_model import CostModel
-from serving.decoding.drafter import CacheDrafter, Drafter, FeatureDrafter
+from serving.decoding.drafter import CacheDrafter, Drafter, FeatureDrafter, LogitsDrafter
 from serving.decoding.target import Target
 from serving.replay.recorded_states import RecordedStates
 from serving.replay.recording import Recording
@@ -59,15 +59,17 @@ class _SharedStates(RecordedStates):
         super().__init__(target, drafter, capacity)
         self._drafter = drafter
 
-    def begin(self, tokens: npt.NDArray[np.int32]) -> None:
+    def begin(self, tokens: npt.NDArray[np.int32], prompt: int) -> None:
         if isinstance(self._drafter, CacheDrafter):
             self._drafter.attach(self._cache)
-        super().begin(tokens)
+        super().begin(tokens, prompt)
 
 
 def _states(target: Target, drafter: Drafter, capacity: int, reads_cache: bool) -> RecordedStates | None:
     """None for drafters that read tokens alone: a pass of the target less."""
-    reads = isinstance(drafter, FeatureDrafter) and drafter.layers
+    reads = (isinstance(drafter, FeatureDrafter) and drafter.layers) or (
+        isinstance(drafter, LogitsDrafter) and drafter.reads_logits
+    )
     if not reads and not (reads_cache and isinstance(drafter, CacheDrafter)):
         return None
     return _SharedStates(target, drafter, capacity)

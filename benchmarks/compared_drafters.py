@@ -16,6 +16,7 @@ from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
 from serving.drafters.limits import Limits
 from serving.drafters.prompt_lookup import PromptLookupDrafter
+from serving.drafters.token_recycling import NAME as RECYCLING
 
 TEXT = ("datastore", "prompt-lookup")
 HYBRID = "hybrid"
@@ -48,8 +49,9 @@ def singles(networks: Sequence[str], store: bool) -> list[str]:
 def compared_names(networks: Sequence[str], store: bool) -> list[str]:
     """The sources alone, each rule with each network, one tree of the texts and each network where there are several, and one
     tree of all."""
-    rules = [f"{rule}: {network}" for rule in RULES for network in networks]
-    parts = [f"{HYBRID}: {network}" for network in networks] if len(networks) > 1 else []
+    drafting = [network for network in networks if network != RECYCLING]
+    rules = [f"{rule}: {network}" for rule in RULES for network in drafting]
+    parts = [f"{HYBRID}: {network}" for network in drafting] if len(drafting) > 1 else []
     return [*singles(networks, store), *rules, *parts, HYBRID]
 
 

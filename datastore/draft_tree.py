@@ -22,6 +22,7 @@ class Source(IntFlag):
     REDRAFTER = 16
     EAGLE = 32
     HIERARCHY = 64
+    TOKEN_RECYCLING = 128
 
 
 def source_name(bits: int) -> str:

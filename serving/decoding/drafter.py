@@ -154,6 +154,22 @@ class FeatureDrafter(Drafter, Protocol):
 
 
 @runtime_checkable
+class LogitsDrafter(Drafter, Protocol):
+    """A drafter that learns from all that the target says, and not only from what it draws, as token recycling does.
+
+    Attributes:
+        reads_logits: whether it wants to be told.
+    """
+
+    reads_logits: bool
+
+    def learn_logits(self, request_id: int, tokens: npt.NDArray[np.int32], logits: torch.Tensor) -> None:
+        """float[k, vocab]: what the last k of the request's ``tokens``, int32[n], prompt included, were drawn from. It comes in
+        every step, also where nothing is proposed, and is gone when this returns."""
+        ...
+
+
+@runtime_checkable
 class CacheDrafter(Drafter, Protocol):
     """A drafter that reads the target's own keys and values, as early exit does."""
 

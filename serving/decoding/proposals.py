@@ -22,6 +22,7 @@ from serving.decoding.drafter import (
     DraftRequest,
     FeatureDrafter,
     ForeseeingDrafter,
+    LogitsDrafter,
     Proposal,
     SampledChain,
     tree_of,
@@ -119,6 +120,17 @@ class Proposals:
             drafter = self._drafters[request.drafter]
             assert isinstance(drafter, FeatureDrafter)
             drafter.follow(request.number, features if len(columns) == len(self.layers) else features[:, columns])
+        except FOREIGN_FAULTS as error:
+            self._miss(request.drafter, [request], error)
+
+    def learn_logits(self, request: Request, logits: torch.Tensor, rows: npt.NDArray[np.int64]) -> None:
+        """Give the request's drafter what its last k tokens were drawn from, the ``rows``, int64[k], of ``logits``, if it wants
+        that."""
+        drafter = self._drafters.get(request.drafter)
+        if not isinstance(drafter, LogitsDrafter) or not drafter.reads_logits:
+            return
+        try:
+            drafter.learn_logits(request.number, request.tokens[: request.length], logits[torch.from_numpy(rows)])
         except FOREIGN_FAULTS as error:
             self._miss(request.drafter, [request], error)
 

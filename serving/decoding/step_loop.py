@@ -163,7 +163,8 @@ class StepLoop:
         read = self._passes.forward(slots, layouts, wanted)
         self.target.synchronize()
         clock.lap("forward")
-        outcomes = self._verify(turns, read.logits)
+        said = self._split(turns, read.logits)
+        outcomes = self._verify(turns, said)
         clock.lap("verify")
         kept = [_kept(turn, outcomes.get(turn.request.number)) for turn in turns]
         self.cache.keep(slots, kept)
@@ -174,7 +175,13 @@ class StepLoop:
         for turn in turns:
             outcome = outcomes.get(turn.request.number)
             if outcome is not None:
-                answers.append((turn.request, self._commit(turn, outcome) if isinstance(outcome, Outcome) else outcome))
+                number = turn.request.number
+                answers.append(
+                    (
+                        turn.request,
+                        self._commit(turn, outcome, said[number]) if isinstance(outcome, Outcome) else outcome,
+                    )
+                )
         self._learn(turns, clock)
         clock.lap("other")
         self._book(turns, clock)
@@ -257,16 +264,25 @@ class StepLoop:
             return 0.0
         return self.planner.costs.time(len(requests), len(requests), self._context(requests)) / len(requests)
 
-    def _verify(self, turns: Sequence[_Turn], logits: torch.Tensor) -> dict[int, Outcome | SuffolkError]:
+    @staticmethod
+    def _split(turns: Sequence[_Turn], logits: torch.Tensor) -> dict[int, torch.Tensor]:
+        """The rows of each request that got logits, by its number."""
+        drawing = [turn for turn in turns if not turn.reading]
+        rows = torch.split(logits, [turn.wanted for turn in drawing]) if drawing else ()
+        return {turn.request.number: each for turn, each in zip(drawing, rows, strict=True)}
+
+    @staticmethod
+    def _verify(turns: Sequence[_Turn], said: Mapping[int, torch.Tensor]) -> dict[int, Outcome | SuffolkError]:
         """The outcome of each request that got logits, by its number."""
         drawing = [turn for turn in turns if not turn.reading]
-        if not drawing:
-            return {}
-        rows = torch.split(logits, [turn.wanted for turn in drawing])
-        outcomes = verify([turn.request for turn in drawing], [turn.proposal for turn in drawing], rows)
+        outcomes = verify(
+            [turn.request for turn in drawing],
+            [turn.proposal for turn in drawing],
+            [said[turn.request.number] for turn in drawing],
+        )
         return {turn.request.number: outcome for turn, outcome in zip(drawing, outcomes, strict=True)}
 
-    def _commit(self, turn: _Turn, outcome: Outcome) -> Step:
+    def _commit(self, turn: _Turn, outcome: Outcome, said: torch.Tensor) -> Step:
         request, tree = turn.request, tree_of(turn.proposal)
         before = request.length
         tokens = [*tree.tokens[outcome.path].tolist(), outcome.token]
@@ -278,6 +294,9 @@ class StepLoop:
         if turn.offer is not None:
             turn.offer.accepted = len(step.tokens) - 1
             self._proposals.observe(request, request.tokens[before : request.length])
+        if request.drafter and len(step.tokens):
+            rows = np.append(0, outcome.path + 1)[: len(step.tokens)]
+            self._proposals.learn_logits(request, said, rows)
         return step
 
     def _hand_over(self, turns: Sequence[_Turn], kept: Sequence[npt.NDArray[np.int64]], features: torch.Tensor) -> None:

@@ -20,8 +20,9 @@ MODELS = {
     "redrafter": _HEAD,
     "eagle": _HEAD,
     "hierarchy": "--levels LEVELS",
+    "token-recycling": "--recycle",
 }
-"""Drafters that are networks, and how a command line names them (``load.py``)."""
+"""Drafters that need a model, and how a command line names them (``load.py``)."""
 READERS = ("redrafter", "eagle")
 """Those that read the model's hidden states, which compiled passes do not give."""
 NAMES = ("none", "datastore", "prompt-lookup", "hybrid", *MODELS)

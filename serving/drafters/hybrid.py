@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
-from serving.decoding.drafter import CacheDrafter, Drafter, DraftRequest, FeatureDrafter, ForeseeingDrafter
+from serving.decoding.drafter import (
+    CacheDrafter,
+    Drafter,
+    DraftRequest,
+    FeatureDrafter,
+    ForeseeingDrafter,
+    LogitsDrafter,
+)
 from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.explanation import Explanation
 from serving.drafters.grafts import Grafts
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
     from serving.decoding.kv_cache import KVCache
 
 
+@runtime_checkable
 class ScoringDrafter(Drafter, Protocol):
     """A drafter whose ``propose`` is the merge of what ``scored`` returns."""
 
@@ -57,6 +65,7 @@ class HybridDrafter:
 
     Attributes:
         layers: whose hidden states of the target its networks want (``FeatureDrafter``); empty if none does.
+        reads_logits: whether one of its sources wants to know what the target said (``LogitsDrafter``).
     """
 
     name = "hybrid"
@@ -67,15 +76,19 @@ class HybridDrafter:
         networks: Sequence[Drafter] = (),
         calibration: Calibration | None = None,
     ) -> None:
-        """Takes over all of them: ``close`` closes them. ``calibration``: where it learns what networks are worth beside others."""
+        """Takes over all of them: ``close`` closes them. ``networks``: are asked where that pays; those of them that score their
+        drafts are sources like the others. ``calibration``: where it learns what networks are worth beside others."""
         known = calibration or Calibration()
-        self._sources = list(sources)
+        self._sources = [*sources, *(each for each in networks if isinstance(each, ScoringDrafter))]
+        networks = [each for each in networks if not isinstance(each, ScoringDrafter)]
         self._networks = [Network(drafter, known.network(f"{drafter.name} in {self.name}")) for drafter in networks]
         self._grafts = Grafts(self._sources)
         self._additions: list[Addition] = [*self._networks, self._grafts]
         self._drafters: list[ScoringDrafter | Network] = [*self._sources, *self._networks]
         self._explanation: Explanation | None = None
         self._readers = [drafter for drafter in networks if isinstance(drafter, FeatureDrafter)]
+        self._learners = [each for each in self._sources if isinstance(each, LogitsDrafter) and each.reads_logits]
+        self.reads_logits = bool(self._learners)
         self.layers = tuple(sorted({layer for reader in self._readers for layer in reader.layers}))
 
     def explain(self, explanation: Explanation) -> None:
@@ -93,6 +106,11 @@ class HybridDrafter:
         for reader in self._readers:
             columns = [self.layers.index(layer) for layer in reader.layers]
             reader.follow(request_id, features if len(columns) == len(self.layers) else features[:, columns])
+
+    def learn_logits(self, request_id: int, tokens: Ids, logits: torch.Tensor) -> None:
+        """See ``LogitsDrafter``."""
+        for learner in self._learners:
+            learner.learn_logits(request_id, tokens, logits)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         scored = [source.scored(requests) for source in self._sources]

@@ -31,6 +31,8 @@ from serving.drafters.network import NetworkDrafter
 from serving.drafters.redrafter.checkpoint import APPLE_TYPE
 from serving.drafters.redrafter.config import FORMAT as REDRAFTER
 from serving.drafters.redrafter.load import load_redrafter
+from serving.drafters.token_recycling import NAME as RECYCLING
+from serving.drafters.token_recycling import TokenRecyclingDrafter
 
 EAGLE = "eagle"
 HIERARCHY = HierarchyDrafter.name
@@ -45,6 +47,7 @@ class ModelSources:
         heads: folders of trained heads.
         exit_layers: how many of the target's layers, fewer than all, draft with its own output layer; None for none.
         dtype: of the draft model, as in ``Target.load``.
+        recycle: whether what the target says of all tokens drafts too, as ``token-recycling``.
         levels: a stack of levels that draft for each other, as ``read_stack`` reads it; None for none. The draft model and trained
             exits that it names are its levels, and no drafters of their own.
     """
@@ -54,6 +57,7 @@ class ModelSources:
     exit_layers: int | None = None
     dtype: str = "auto"
     levels: str | None = None
+    recycle: bool = False
 
     def kinds(self) -> list[str]:
         """The names of the drafters that will be made. Raises as ``kind_of``, NotFound if the draft model is a folder that does
@@ -65,6 +69,7 @@ class ModelSources:
         names += [EARLY_EXIT] if self.exit_layers is not None else []
         names += [kind_of(folder) for folder in alone.heads]
         names += [HIERARCHY] if self.levels is not None else []
+        names += [RECYCLING] if self.recycle else []
         for name in names:
             if names.count(name) > 1:
                 raise InvalidArgument(f"two drafters are called {name}; leave one of them out")
@@ -91,14 +96,14 @@ class ModelSources:
         alone = self.alone()
         if name == HIERARCHY:
             used = self.draft_model if alone.draft_model is None else None
-            return replace(
-                self, draft_model=used, exit_layers=None, heads=[each for each in self.heads if each not in alone.heads]
-            )
+            heads = [each for each in self.heads if each not in alone.heads]
+            return replace(self, draft_model=used, exit_layers=None, heads=heads, recycle=False)
         return ModelSources(
             draft_model=alone.draft_model if name == "draft-model" else None,
             heads=[folder for folder in alone.heads if kind_of(folder) == name],
             exit_layers=alone.exit_layers if name == EARLY_EXIT else None,
             dtype=self.dtype,
+            recycle=alone.recycle and name == RECYCLING,
         )
 
 
@@ -126,7 +131,8 @@ def load_models(
         parts = [folder for folder in sources.heads if folder not in alone.heads]
         stacks = Stacks(target, sources.draft_model, parts, retrievers, limits, sources.dtype)
         stacked = [stacks.drafter(sources.levels, slots, capacity)]
-    return _load_alone(target, alone, slots, capacity, calibration) + stacked
+    recycling: list[Drafter] = [TokenRecyclingDrafter(limits, calibration)] if sources.recycle else []
+    return [*_load_alone(target, alone, slots, capacity, calibration), *stacked, *recycling]
 
 
 def _load_alone(

@@ -16,9 +16,8 @@ from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import Drafter, DraftRequest, tree_of
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
-from serving.drafters.neural.evidence import evidence
 from serving.drafters.reach import reach
-from serving.drafters.tree_chances import chances_of, with_chances
+from serving.drafters.trusted import learn_trust, trusted
 from serving.drafters.worth import Verdict, Worth
 
 
@@ -100,7 +99,7 @@ class Network:
         trees: list[list[DraftTree]] = [[] for _ in requests]
         for place, own in self._draft(requests, asked):
             request = requests[place]
-            trees[place].append(self._trusted(own, request))
+            trees[place].append(trusted(self._trust, request, own))
             promised = self._heard[request.request_id].promise
             self._drafts[request.request_id] = _Draft(request, promised, retrieved[place], own)
         return trees
@@ -114,7 +113,7 @@ class Network:
             with_it = max(reach(draft.retrieved, tokens), reach(draft.own.head(draft.request.max_nodes), tokens))
             gained = min(most, with_it) - min(most, reach(draft.retrieved, tokens))
             self._worth.learn(draft.promised, gained)
-            self._learn_trust(draft, tokens)
+            learn_trust(self._trust, draft.request, draft.own, tokens)
             self.drafter.observe(request_id, tokens)
 
     def release(self, request_id: int) -> None:
@@ -168,19 +167,6 @@ class Network:
     def _reading_seconds(self) -> float:
         """Which bring later drafts too, and are no cost of this one."""
         return float(self.drafter.stats().get("reading_seconds", 0.0))
-
-    def _trusted(self, tree: DraftTree, request: DraftRequest) -> DraftTree:
-        """``tree`` with what its scores are worth."""
-        own, depths = chances_of(tree), tree.depths().astype(np.int64)
-        chances = self._trust[request.request_class].chances(own, depths, request.settings.temperature > 0)
-        return with_chances(tree, np.minimum(chances, 1.0))
-
-    def _learn_trust(self, draft: _Draft, tokens: npt.NDArray[np.int32]) -> None:
-        own, sampled = chances_of(draft.own), draft.request.settings.temperature > 0
-        found = list(evidence(draft.own.tokens, draft.own.parents, own, tokens))
-        for trust in self._trust.taught(draft.request.request_class):
-            for each, depth, taken in found:
-                trust.learn(each, np.asarray(depth), sampled, taken)
 
     def close(self) -> None:
         self._drafts.clear()

@@ -1,32 +1,32 @@
-"""What drafting networks read of the target, its hidden states and its cache, from one pass over a recorded text."""
+"""What drafters read of the target, its hidden states, its cache and its logits, from one pass over a recorded text."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from serving.decoding.drafter import CacheDrafter, Drafter, FeatureDrafter
+from serving.decoding.drafter import CacheDrafter, Drafter, FeatureDrafter, LogitsDrafter
+from serving.decoding.pass_result import PassResult
 from serving.decoding.target import PREFILL_CHUNK, Target
 from serving.decoding.tree_layout import chain
-
-if TYPE_CHECKING:
-    import torch
 
 SPARE = 100
 """Rows of a cache, besides a text and its largest tree, for what drafters that share it put behind the text."""
 SLOT = 0
 """Of the cache that a ``CacheDrafter`` sees: the text so far, with room behind it."""
 _WHOLE = 1
-"""The whole text: drafts overwrite what stands behind the text so far."""
+"""The text as far as it was read: drafts overwrite what stands behind the text so far."""
+_LOGITS_CHUNK = 64
+"""Tokens of an answer that are read at a time where the logits of all are wanted: they are large."""
 
 
 class RecordedStates:
     """Gives a drafter, step by step, what the target's passes would. Not thread-safe.
 
-    The states of a token depend on the tokens before it alone, so that one pass over the text, as it was recorded, has those of
-    all steps. They differ by rounding from those of passes over trees.
+    What a pass gives at a token depends on the tokens before it alone, so that one pass over the text, as it was recorded, has
+    that of all steps. It differs by rounding from what passes over trees give.
     """
 
     def __init__(self, target: Target, drafter: Drafter, capacity: int) -> None:
@@ -38,37 +38,51 @@ class RecordedStates:
         """
         self._target = target
         self._reader = drafter if isinstance(drafter, FeatureDrafter) and drafter.layers else None
+        self._learner = drafter if isinstance(drafter, LogitsDrafter) and drafter.reads_logits else None
         self._cache = target.new_cache(2, capacity)
         if isinstance(drafter, CacheDrafter):
             drafter.attach(self._cache)
-        self._features: torch.Tensor | None = None
-        self._given = 0
+        self._tokens: npt.NDArray[np.int32] = np.empty(0, np.int32)
+        self._prompt = self._given = 0
+        self._part: _Part | None = None
 
-    def begin(self, tokens: npt.NDArray[np.int32]) -> None:
-        """A new text: int32[n], prompt and answer. One pass of the target, in parts."""
-        ids = tokens[:-1].astype(np.int64)
-        layers = () if self._reader is None else self._reader.layers
+    def begin(self, tokens: npt.NDArray[np.int32], prompt: int) -> None:
+        """A new text: int32[n], of which the first ``prompt`` are the prompt's."""
         self._cache.clear(SLOT)
         self._cache.clear(_WHOLE)
-        parts = []
-        for start in range(0, len(ids), PREFILL_CHUNK):
-            part = chain(ids[start : start + PREFILL_CHUNK])
-            parts.append(self._target.forward(self._cache, [_WHOLE], [part], [1], layers).features)
-            self._cache.lengths[_WHOLE] += len(part)
-        self._features = _joined(parts)
-        self._given = 0
+        self._tokens, self._prompt, self._given, self._part = tokens, prompt, 0, None
 
     def advance(self, request_id: int, length: int) -> None:
-        """The text has ``length`` tokens now, all but the last of which the target has read."""
-        begin, end = self._given, length - 1
-        self._cache.copy(_WHOLE, SLOT, begin, end)
-        if self._reader is not None and self._features is not None and end > begin:
-            self._reader.follow(request_id, self._features[begin:end])
-        self._given = end
+        """The text has ``length`` tokens now, all but the last of which the target has read: in parts, when they are needed."""
+        while self._given < length - 1:
+            if self._part is None or self._given == self._part.end:
+                self._part = self._read(self._given)
+            part, begin, end = self._part, self._given, min(length - 1, self._part.end)
+            self._cache.copy(_WHOLE, SLOT, begin, end)
+            if self._reader is not None and part.result.features is not None:
+                self._reader.follow(request_id, part.result.features[begin - part.begin : end - part.begin])
+            said = max(begin, self._prompt - 1)  # the first token of the answer is drawn behind the prompt's last
+            if self._learner is not None and said < end:
+                logits = part.result.logits[said - part.end :][: end - said]
+                self._learner.learn_logits(request_id, self._tokens[: end + 1], logits)
+            self._given = end
+
+    def _read(self, begin: int) -> _Part:
+        """The next part of the text."""
+        answer = self._learner is not None and begin + PREFILL_CHUNK >= self._prompt
+        ids = self._tokens[begin : begin + (_LOGITS_CHUNK if answer else PREFILL_CHUNK)].astype(np.int64)
+        end = begin + len(ids)
+        wanted = min(len(ids), max(1, end - self._prompt + 1)) if answer else 1
+        layers = () if self._reader is None else self._reader.layers
+        result = self._target.forward(self._cache, [_WHOLE], [chain(ids)], [wanted], layers)
+        self._cache.lengths[_WHOLE] += len(ids)
+        return _Part(begin, end, result)
 
 
-def _joined(parts: list[torch.Tensor | None]) -> torch.Tensor | None:
-    import torch
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What the target's pass over the tokens from ``begin`` to ``end`` gave; logits of the last of them."""
 
-    found = [part for part in parts if part is not None]
-    return torch.cat(found) if found else None
+    begin: int
+    end: int
+    result: PassResult

@@ -111,7 +111,7 @@ class Replayer:
         text = _Text(next(self._numbers), recording, self._planner.open(self.drafter.name), found)
         missed = self._missed()
         if self._states is not None:
-            self._states.begin(text.tokens)
+            self._states.begin(text.tokens, len(recording.prompt))
         try:
             while text.length < len(text.tokens):
                 self._step(text)

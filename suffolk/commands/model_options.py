@@ -55,7 +55,7 @@ def add_retrieval_options(group: argparse._ArgumentGroup) -> None:
 
 
 def add_model_drafters(group: argparse._ActionsContainer) -> None:
-    """Drafters that are networks."""
+    """Drafters that are networks, or learn from the model."""
     group.add_argument(
         "--draft-model", type=filled, metavar="MODEL", help="a smaller model with the same tokenizer, which drafts"
     )
@@ -79,18 +79,24 @@ def add_model_drafters(group: argparse._ActionsContainer) -> None:
         "first N layers (with the --head that was trained behind them, if it is given), draft-model for --draft-model; "
         "NAME@T:TOKENS draws at temperature T; 'suffolk plan' finds the best",
     )
+    group.add_argument(
+        "--recycle",
+        action="store_true",
+        help="draft also from what the model said of likely next tokens before, in all answers of this process (token recycling)",
+    )
 
 
 def read_model_sources(args: argparse.Namespace) -> ModelSources:
     """The networks that the command line names."""
     from serving.drafters.load import ModelSources
 
-    return ModelSources(args.draft_model, tuple(args.head), args.exit_layers, args.dtype, args.levels)
+    return ModelSources(args.draft_model, tuple(args.head), args.exit_layers, args.dtype, args.levels, args.recycle)
 
 
 def names_models(args: argparse.Namespace) -> bool:
     """Whether there are any, without loading torch."""
-    return any(each not in (None, []) for each in (args.draft_model, args.head, args.exit_layers, args.levels))
+    named = (args.draft_model, args.head, args.exit_layers, args.levels, args.recycle)
+    return any(each not in (None, [], False) for each in named)
 
 
 def add_device_options(group: argparse._ArgumentGroup) -> None:

@@ -1,0 +1,115 @@
+"""Drafts from what the target itself said behind the same words before: Token Recycling (Luo et al. 2024, arXiv 2408.08696).
+
+Each pass tells how likely all tokens are behind each token of an answer, and one is drawn. The paper keeps the likeliest ones of
+each row by the token they follow, and drafts trees from them (section 3). Here they are kept by up to four tokens, with their log
+probabilities, and the longest end that is known counts (csrc/drafting/recycler.h).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from datastore import _native
+from datastore.draft_tree import DraftTree, Source
+from serving.decoding.drafter import DraftRequest
+from serving.drafters.calibration.by_class import ByClass
+from serving.drafters.calibration.calibration import Calibration
+from serving.drafters.calibration.confidence import Confidence
+from serving.drafters.drawn_chances import knows_noise
+from serving.drafters.limits import Limits
+from serving.drafters.merge import merge
+from serving.drafters.retrieved import NO_TOKENS, Ids
+from serving.drafters.trusted import learn_trust, trusted
+
+NAME = "token-recycling"
+ENDS = 1 << 18
+"""Ends of texts that are remembered, some four for each token of an answer: 24 MB."""
+_NAMED = 64
+"""Nodes that are named, if fewer are to be proposed: in one tree with other sources, what is thought of their tokens counts too."""
+
+
+class TokenRecyclingDrafter:
+    """Learns from every answer of the engine, and drafts for all of them. Not thread-safe.
+
+    What it remembers are the tokens of answers and what might have stood in their place. It changes how long answers take, and by
+    that a user might tell what others were answered, as with any drafter that learns from all.
+    """
+
+    name = NAME
+    reads_logits = True
+
+    def __init__(self, limits: Limits | None = None, calibration: Calibration | None = None, ends: int = ENDS) -> None:
+        """``limits``: how deep drafts are. ``ends``: how many ends of texts are remembered, 64..2^24, 90 bytes each.
+
+        Raises:
+            InvalidArgument: ``ends`` is out of its range.
+            ResourceExhausted: no memory for so many.
+        """
+        self._max_depth = (limits or Limits()).max_depth
+        self._recycler = _native.Recycler(ends)
+        self._trust: ByClass[Confidence] = (calibration or Calibration()).network(self.name)
+        self._drafts: dict[int, tuple[DraftRequest, DraftTree]] = {}
+        self._calls = 0
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        found = self.scored(requests)
+        return [merge(trees, request.max_nodes) for request, trees in zip(requests, found, strict=True)]
+
+    def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+        """See ``ScoringDrafter``."""
+        self._calls += 1
+        found = []
+        for request in requests:
+            own = self._draft(request, NO_TOKENS)
+            self._drafts[request.request_id] = request, own
+            found.append([trusted(self._trust, request, own)])
+        return found
+
+    def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+        """See ``ScoringDrafter``."""
+        return [
+            [trusted(self._trust, request, self._draft(request, path)) for path in each]
+            for request, each in zip(requests, paths, strict=True)
+        ]
+
+    def learn_logits(self, request_id: int, tokens: Ids, logits: torch.Tensor) -> None:
+        """See ``LogitsDrafter``."""
+        width = _native.Recycler.WIDTH
+        if logits.shape[1] < width:
+            return  # a vocabulary of a toy
+        logits = logits.float()
+        best = logits.topk(width, dim=-1)
+        chances = best.values - logits.logsumexp(-1, keepdim=True)
+        self._recycler.learn(tokens, best.indices.int().cpu().numpy(), chances.cpu().numpy())
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        draft = self._drafts.pop(request_id, None)
+        if draft is not None:
+            learn_trust(self._trust, *draft, tokens)
+
+    def release(self, request_id: int) -> None:
+        self._drafts.pop(request_id, None)
+
+    def stats(self) -> dict[str, float]:
+        return {"calls": self._calls, "missed": 0, "ends": self._recycler.size}
+
+    def close(self) -> None:
+        self._drafts.clear()
+
+    def _draft(self, request: DraftRequest, path: Ids) -> DraftTree:
+        """What may follow the request's text with ``path`` at its end, with its own scores."""
+        settings = request.settings
+        ending = np.concatenate([request.tokens[-_native.Recycler.ORDER :], path])[-_native.Recycler.ORDER :]
+        tokens, parents, scores = self._recycler.draft(
+            ending,
+            len(request.tokens) + len(path),
+            self._max_depth,
+            max(_NAMED, request.max_nodes),
+            settings.seed,
+            settings.temperature if knows_noise(settings) else 0.0,
+        )
+        return DraftTree(tokens, parents, scores, np.full(len(tokens), Source.TOKEN_RECYCLING, np.uint8))
