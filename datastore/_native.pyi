@@ -1,5 +1,5 @@
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -109,6 +109,29 @@ class Calibrator:
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]]: ...
     def state(self) -> npt.NDArray[np.float64]: ...
     def restore(self, state: npt.NDArray[np.float64]) -> None: ...
+
+class Recycler:
+    WIDTH: ClassVar[int]
+    ORDER: ClassVar[int]
+
+    def __init__(self, ends: int) -> None: ...
+    def learn(
+        self,
+        tokens: npt.NDArray[np.int32],
+        candidates: npt.NDArray[np.int32],
+        log_probabilities: npt.NDArray[np.float32],
+    ) -> None: ...
+    def draft(
+        self,
+        tokens: npt.NDArray[np.int32],
+        position: int,
+        max_depth: int,
+        max_nodes: int,
+        seed: int,
+        temperature: float,
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float32]]: ...
+    @property
+    def size(self) -> int: ...
 
 _Columns = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float32], npt.NDArray[np.uint8]]
 """Tokens, parents, scores and sources of a DraftTree."""

@@ -1,6 +1,7 @@
 #include "bindings/drafting.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <type_traits>
 
@@ -8,6 +9,7 @@
 #include "drafting/calibrator.h"
 #include "drafting/drawn_chances.h"
 #include "drafting/merge.h"
+#include "drafting/recycler.h"
 #include "drafting/tree.h"
 
 namespace suffolk::bindings {
@@ -18,25 +20,31 @@ using drafting::CountedTree, drafting::ScoredTree, drafting::MergedTree;
 template <typename T>
 constexpr char kKind = std::is_floating_point_v<T> ? 'f' : std::is_signed_v<T> ? 'i' : 'u';
 
-// A column of a tree, for as long as this lives: where it lies, or a copy where that is not in order.
+// A column of a tree, or rows of one width, for as long as this lives: where it lies, or a copy where that is not in order.
 template <typename T>
 class Column {
  public:
-  Column(const py::handle& given, const char* name) : array_(take(given, name)) {}
+  Column(const py::handle& given, const char* name) : array_(take(given, name, 1)) {}
+
+  Column(const py::handle& given, const char* name, std::size_t width) : array_(take(given, name, 2)) {
+    if (static_cast<std::size_t>(array_.shape(1)) == width) return;
+    throw Error(Code::kInvalidArgument, std::string(name) + " have rows of " + std::to_string(array_.shape(1)) + " entries; there must be " +
+                                            std::to_string(width) + " in each");
+  }
 
   std::span<const T> view() const { return {array_.data(), static_cast<std::size_t>(array_.size())}; }
 
  private:
   using Array = py::array_t<T, static_cast<int>(py::array::c_style) | static_cast<int>(py::detail::npy_api::NPY_ARRAY_ALIGNED_)>;
 
-  static Array take(const py::handle& given, const char* name) {
+  static Array take(const py::handle& given, const char* name, int axes) {
     const bool is_array = py::isinstance<py::array>(given);
     const auto array = is_array ? py::reinterpret_borrow<py::array>(given) : py::array();
-    if (!is_array || array.ndim() != 1 || array.dtype().kind() != kKind<T> || array.itemsize() != sizeof(T)) {
+    if (!is_array || array.ndim() != axes || array.dtype().kind() != kKind<T> || array.itemsize() != sizeof(T)) {
       const std::string found = is_array ? std::string(py::str(array.dtype())) + " with " + std::to_string(array.ndim()) + " axes"
                                          : std::string(py::str(py::type::handle_of(given).attr("__name__")));
       throw Error(Code::kInvalidArgument, std::string("draft tree: ") + name + " is " + found + "; it must be an array of " +
-                                              std::string(py::str(py::dtype::of<T>())) + " with one axis");
+                                              std::string(py::str(py::dtype::of<T>())) + (axes == 1 ? " with one axis" : " with two axes"));
     }
     Array typed = Array::ensure(given);
     if (!typed) {
@@ -129,6 +137,25 @@ py::tuple merge_trees(const py::sequence& trees, std::int64_t max_nodes) {
   return py::make_tuple(to_array(merged.tokens), to_array(merged.parents), to_array(merged.scores), to_array(merged.sources));
 }
 
+void recycle(drafting::Recycler& recycler, const py::handle& tokens, const py::handle& candidates, const py::handle& log_probabilities) {
+  const Column<std::int32_t> text(tokens, "tokens"), ids(candidates, "candidates", drafting::Recycler::kWidth);
+  const Column<float> logs(log_probabilities, "log_probabilities", drafting::Recycler::kWidth);
+  recycler.learn(text.view(), ids.view(), logs.view());
+}
+
+// The columns (tokens, parents, scores) of what is known to follow.
+py::tuple draft_recycled(drafting::Recycler& recycler, const py::handle& tokens, std::int64_t position, std::int64_t max_depth, std::int64_t max_nodes,
+                         std::uint64_t seed, double temperature) {
+  if (max_depth < 0) throw Error(Code::kInvalidArgument, "max_depth is " + std::to_string(max_depth) + "; it must be 0 or more");
+  if (max_nodes < 0) throw Error(Code::kInvalidArgument, "max_nodes is " + std::to_string(max_nodes) + "; it must be 0 or more");
+  if (!(temperature >= 0)) throw Error(Code::kInvalidArgument, "temperature is " + std::to_string(temperature) + "; it must be 0 or more");
+  std::optional<drafting::Draws> draws;
+  if (temperature > 0) draws = {.seed = seed, .temperature = temperature};
+  const drafting::RecycledTree found = recycler.draft(Column<std::int32_t>(tokens, "tokens").view(), position, static_cast<std::size_t>(max_depth),
+                                                      static_cast<std::size_t>(max_nodes), draws);
+  return py::make_tuple(to_array(found.tokens), to_array(found.parents), to_array(found.scores));
+}
+
 py::array_t<float> draw_scores(const py::handle& tokens, const py::handle& parents, const py::handle& scores, const py::handle& sources,
                                std::int64_t position, std::uint64_t seed, double temperature) {
   const Column<std::int32_t> ids(tokens, "tokens"), above(parents, "parents");
@@ -195,6 +222,18 @@ void bind_drafting(py::module_& module) {
       .def("state", [](const Calibrator& calibrator) { return to_array(calibrator.state()); })
       .def("restore", [](Calibrator& calibrator, const py::handle& state) { calibrator.restore(Column<double>(state, "a calibrator's state").view()); },
            py::arg("state"));
+  using drafting::Recycler;
+  py::class_<Recycler> recycler(module, "Recycler");
+  recycler.def(py::init([](std::int64_t ends) {
+    if (ends < 0) throw Error(Code::kInvalidArgument, "recycler: ends is " + std::to_string(ends) + "; it must be 64 or more");
+    return std::make_unique<Recycler>(static_cast<std::size_t>(ends));
+  }), py::arg("ends"))
+      .def("learn", &recycle, py::arg("tokens"), py::arg("candidates"), py::arg("log_probabilities"))
+      .def("draft", &draft_recycled, py::arg("tokens"), py::arg("position"), py::arg("max_depth"), py::arg("max_nodes"), py::arg("seed"),
+           py::arg("temperature"))
+      .def_property_readonly("size", &Recycler::size);
+  recycler.attr("WIDTH") = Recycler::kWidth;
+  recycler.attr("ORDER") = Recycler::kOrder;
   module.def("merge_trees", &merge_trees, py::arg("trees"), py::arg("max_nodes"));
   module.def("draw_scores", &draw_scores, py::arg("tokens"), py::arg("parents"), py::arg("scores"), py::arg("sources"), py::arg("position"),
              py::arg("seed"), py::arg("temperature"));

@@ -4,24 +4,17 @@
 #include <cmath>
 #include <vector>
 
+#include "drafting/mix.h"
+
 namespace suffolk::drafting {
 namespace {
 
-constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15, kFirst = 0xBF58476D1CE4E5B9, kSecond = 0x94D049BB133111EB;
 constexpr double kUnit = 0x1p-53;
-constexpr double kMeanNoise = 0.5772156649015329;  // of standard Gumbel noise: Euler's constant
 
 // Fitted by benchmarks/fit_noise.py to the answers that the priors were fitted to, drawn at temperature 0.7; alike at 1.
 constexpr double kConstant = -0.012, kOdds = 1.057, kNoise = 0.270, kNoiseOdds = -0.058;
 constexpr double kLeast = 1e-6;                // chance, and as much below 1
 constexpr double kWarmest = 1, kSurest = 4.5;  // temperature and log-odds from which on more of them changes nothing: none were seen
-
-// The finaliser of SplitMix64.
-std::uint64_t mix(std::uint64_t value) noexcept {
-  value = (value ^ value >> 30) * kFirst;
-  value = (value ^ value >> 27) * kSecond;
-  return value ^ value >> 31;
-}
 
 // What remains of `chance` once the noise of the token is known.
 double drawn_chance(double chance, double noise, double temperature) {

@@ -19,6 +19,8 @@ struct Draws {
   double temperature;  // above 0
 };
 
+constexpr double kMeanNoise = 0.5772156649015329;  // of standard Gumbel noise: Euler's constant
+
 // Standard Gumbel noise of a token at a position: that of serving/decoding/keyed_noise.py, to the last rounding of its logarithms.
 double gumbel_noise(std::uint64_t seed, std::int64_t position, std::int64_t token) noexcept;
 
