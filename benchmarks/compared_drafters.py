@@ -17,6 +17,7 @@ from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
 from serving.drafters.limits import Limits
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.drafters.token_recycling import NAME as RECYCLING
+from serving.drafters.token_recycling import TokenRecyclingDrafter
 
 TEXT = ("datastore", "prompt-lookup")
 HYBRID = "hybrid"
@@ -66,7 +67,7 @@ def make_compared(names: Sequence[str], sources: Sources) -> dict[str, Drafter]:
 
 
 def _make(name: str, sources: Sources) -> Drafter:
-    networks = list(sources.networks)
+    networks = [_fresh(network) for network in sources.networks]
     kind, _, network = name.partition(": ")
     chosen = [each for each in networks if each.name == network] if network else networks
     if network and not chosen:
@@ -85,6 +86,11 @@ def _make(name: str, sources: Sources) -> Drafter:
     if drafter is None:
         raise InvalidArgument(f"drafter {name!r}: plain decoding is measured in any case; leave it out")
     return drafter
+
+
+def _fresh(network: Drafter) -> Drafter:
+    """One that has not seen the answers that other drafters have drafted along."""
+    return TokenRecyclingDrafter(LIMITS) if network.name == RECYCLING else network
 
 
 def _texts(sources: Sources) -> list[ScoringDrafter]:
