@@ -1,9 +1,10 @@
-"""What csrc/drafting must answer, node by node: the calibrator, the evidence it counts, the merge, and what known noise says."""
+"""What csrc/drafting must answer, node by node: calibrator, evidence, merge, known noise, and what is remembered by ends."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from heapq import heappop, heappush
 
 import numpy as np
 import torch
@@ -175,3 +176,50 @@ def drawn_scores(tree: DraftTree, position: int, seed: int, temperature: float) 
         odds = -0.012 + 1.057 * odds + 0.270 * moved - 0.058 * moved * min(odds, 4.5)
         scores.append((scores[parent] if parent >= 0 else 1.0) / (1 + np.exp(-odds)))
     return scores
+
+
+class OracleRecycler:
+    """As ``datastore._native.Recycler``, and forgets nothing."""
+
+    LIKELY, NOISE, NONE = (0.45, 0.58, 0.65, 1.0), (0.47, 0.45, 0.45, 0.76), (1.05, -0.07, -0.51, -2.19)
+    """By order: what log probabilities and noise count, and the log weight of no candidate."""
+
+    def __init__(self) -> None:
+        self._laws: dict[Path, dict[int, float]] = {}
+
+    def learn(self, tokens: Sequence[int], laws: Sequence[dict[int, float]]) -> None:
+        for row, law in enumerate(laws):
+            text = tokens[: len(tokens) - len(laws) + row]
+            for order in range(1, min(4, len(text)) + 1):
+                self._laws[tuple(text[-order:])] = law
+
+    def __len__(self) -> int:
+        return len(self._laws)
+
+    def chances(self, text: Sequence[int], position: int, seed: int, temperature: float) -> dict[int, float]:
+        """Of each candidate behind ``text``, at ``position``."""
+        known = [order for order in range(1, min(4, len(text)) + 1) if tuple(text[-order:]) in self._laws]
+        if not known:
+            return {}
+        law, at = self._laws[tuple(text[-known[-1] :])], known[-1] - 1
+        noise = KeyedNoise(seed, 0, torch.device("cpu")).at(torch.tensor(position), torch.tensor(list(law)))
+        moved = min(temperature, 1.0) * (noise.numpy() - np.euler_gamma) if temperature else 0.0
+        logs = np.array([max(log, -87.0) if log <= 0 else -87.0 for log in law.values()])
+        weights = np.exp(self.LIKELY[at] * logs + self.NOISE[at] * moved)
+        found = weights / (weights.sum() + np.exp(self.NONE[at]))
+        return {token: chance for token, chance in zip(law, found.tolist(), strict=True) if chance >= 0.003}
+
+    def draft(
+        self, tokens: Sequence[int], position: int, max_depth: int, max_nodes: int, seed: int, temperature: float
+    ) -> list[float]:
+        """The scores of the best ``max_nodes`` paths, best first."""
+        open_paths: list[tuple[float, Path]] = [(-1.0, ())]
+        scores: list[float] = []
+        while open_paths and len(scores) <= max_nodes:
+            score, path = heappop(open_paths)
+            scores.append(-score)
+            if len(path) < max_depth:
+                found = self.chances([*tokens, *path], position + len(path), seed, temperature)
+                for token, chance in found.items():
+                    heappush(open_paths, (score * chance, (*path, token)))
+        return scores[1:]

@@ -51,7 +51,8 @@ class Recycler::Ends {
     lengthen(tokens);
   }
 
-  std::span<const std::uint64_t> keys() const { return {keys_.data(), size_}; }
+  std::span<const std::uint64_t> keys() const& { return {keys_.data(), size_}; }
+  std::span<const std::uint64_t> keys() const&& = delete;  // nothing to view would be left
 
  private:
   void lengthen(std::span<const std::int32_t> tokens) {
@@ -103,7 +104,8 @@ void Recycler::learn(std::span<const std::int32_t> tokens, std::span<const std::
       const float given = log_probabilities[row * kWidth + at];
       law.log_probabilities[at] = given <= 0 ? std::max(given, kLeast) : kLeast;  // NaN is not at most 0
     }
-    for (const std::uint64_t key : Ends(tokens.first(tokens.size() - rows + row)).keys()) remember(key, law);
+    const Ends ends(tokens.first(tokens.size() - rows + row));
+    for (const std::uint64_t key : ends.keys()) remember(key, law);
   }
 }
 
