@@ -23,16 +23,16 @@ constexpr std::size_t kVoices = 8;  // one a bit of a mark
 constexpr Voice kNetwork = {.weight = 1.0, .unlisted = -4.4};  // where none was fitted
 // Fitted by benchmarks/fit_merge.py, with kNobody, to the answers that the priors were fitted to.
 constexpr std::array<Voice, kVoices> kVoice = {{
-    {.weight = 0.29, .unlisted = -3.5},  // datastore
-    {.weight = 1.0, .unlisted = -4.7},   // prompt-lookup
+    {.weight = 0.26, .unlisted = -3.4},  // datastore
+    {.weight = 1.0, .unlisted = -3.5},   // prompt-lookup
     kNetwork,                            // draft-model
     kNetwork,                            // early-exit
-    {.weight = 0.14, .unlisted = -7.8},  // redrafter
-    {.weight = 0.88, .unlisted = -4.4},  // eagle
+    {.weight = 0.13, .unlisted = -7.4},  // redrafter
+    {.weight = 0.78, .unlisted = -4.1},  // eagle
     kNetwork,                            // hierarchy
-    kNetwork,
+    {.weight = 0.56, .unlisted = -4.5},  // token-recycling
 }};
-constexpr double kNobody = 3.86;       // the more opinions there are, the less likely none of their tokens is right
+constexpr double kNobody = 3.47;       // the more opinions there are, the less likely none of their tokens is right
 constexpr double kDoubt = 0.1;         // a source that expects less than this of all its nodes has little to say of others' either
 constexpr double kLeastRest = 0.01;    // of what a source leaves to other tokens
 constexpr double kLeastChance = 1e-5;  // of what it proposes
