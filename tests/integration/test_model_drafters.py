@@ -25,6 +25,7 @@ from serving.drafters.load import ModelSources, load_models
 from serving.drafters.redrafter.config import RedrafterConfig
 from serving.drafters.redrafter.drafter import RedrafterDrafter
 from serving.drafters.redrafter.model import RedrafterHead
+from serving.drafters.token_recycling import TokenRecyclingDrafter
 from suffolk.cli import main
 from tests.tiny_models import save_tiny, tiny_model
 
@@ -162,7 +163,8 @@ def test_compiled_passes_and_what_they_cannot_do_are_refused_before_a_model_is_l
 
 
 def test_drafters_that_read_hidden_states_are_known_by_name() -> None:
-    classes = (DraftModelDrafter, EarlyExitDrafter, RedrafterDrafter, EagleDrafter, HierarchyDrafter)
+    networks = (DraftModelDrafter, EarlyExitDrafter, RedrafterDrafter, EagleDrafter, HierarchyDrafter)
+    classes = (*networks, TokenRecyclingDrafter)
     assert {each.name for each in classes} == MODELS.keys()
     assert {each.name for each in classes if hasattr(each, "follow")} == set(READERS)
 

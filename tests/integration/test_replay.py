@@ -27,6 +27,7 @@ from serving.drafters.hybrid import HybridDrafter
 from serving.drafters.neural.tree_bounds import TreeBounds
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.drafters.redrafter.model import RedrafterHead
+from serving.drafters.token_recycling import TokenRecyclingDrafter
 from serving.replay.read import read_recordings
 from serving.replay.recorded_states import RecordedStates
 from serving.replay.recorder import Recorder
@@ -125,6 +126,10 @@ MODELS: dict[str, Make] = {
     "eagle": lambda target: eagle_heads.drafter_of(eagle_heads.trained_head(3), tree=TREE),
     "redrafter": lambda target: heads.drafter_of(trained_recurrent_head(target), target),
     "hierarchy": lambda target: hierarchies.hierarchy(4, target, noisy_copy(), 1, CAPACITY),
+    "token-recycling": lambda target: TokenRecyclingDrafter(),
+    "hybrid of text and recycling": lambda target: HybridDrafter(
+        [PromptLookupDrafter(VOCAB)], [TokenRecyclingDrafter()]
+    ),
     "hybrid of text and early exit": lambda target: HybridDrafter(
         [PromptLookupDrafter(VOCAB)], [EarlyExitDrafter(shallow(target, 1), BOUNDS, Free())]
     ),

@@ -34,6 +34,7 @@ from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.drafters.redrafter.config import RedrafterConfig
 from serving.drafters.redrafter.drafter import RedrafterDrafter
 from serving.drafters.redrafter.model import RedrafterHead
+from serving.drafters.token_recycling import TokenRecyclingDrafter
 from tests.brute_force import BruteForceRetriever
 from tests.drafters import Free, MadeUpDrafter, eager_decoder, eager_loop, lying, random_tree
 from tests.hierarchies import DEPTHS, hierarchy
@@ -54,6 +55,7 @@ NAMES = (
     "early-exit",
     "redrafter",
     "eagle",
+    "token-recycling",
     "one tree",
     *STACKS,
 )
@@ -125,6 +127,7 @@ def make_networks() -> list[Drafter]:
         RedrafterDrafter(redrafter(), target(), costs=Free()),
         EagleDrafter(eagle(), 8, 160, costs=Free()),
         EarlyExitDrafter(shallow(target(), 1), costs=Free()),
+        TokenRecyclingDrafter(ends=1024),
     ]
 
 

@@ -1,0 +1,168 @@
+"""What the target said is given to drafters that learn from it, row by row, and drafted again where the same words come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from datastore.draft_tree import DraftTree, Source
+from datastore.errors import InvalidArgument
+from serving.decoding.drafter import DraftRequest
+from serving.decoding.request import Request
+from serving.decoding.settings import SamplingSettings
+from serving.decoding.target import Target
+from serving.drafters.calibration.calibration import Calibration
+from serving.drafters.choose import make_drafter
+from serving.drafters.hybrid import HybridDrafter
+from serving.drafters.load import ModelSources, load_models
+from serving.drafters.prompt_lookup import PromptLookupDrafter
+from serving.drafters.token_recycling import NAME, TokenRecyclingDrafter
+from suffolk.cli import main
+from tests.drafters import MadeUpDrafter, alone, eager_decoder, eager_loop, tree
+from tests.tiny_models import VOCAB, tiny_model
+
+PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
+
+
+class Learner(MadeUpDrafter):
+    """Keeps what it is told: the text, and which token each row of logits is for."""
+
+    reads_logits = True
+
+    def __init__(self, make: Any) -> None:
+        super().__init__(make)
+        self.told: list[tuple[list[int], list[int]]] = []
+
+    def learn_logits(self, request_id: int, tokens: Any, logits: torch.Tensor) -> None:
+        assert logits.shape[1] == VOCAB
+        self.told.append((tokens.tolist(), logits.argmax(-1).tolist()))
+
+
+@pytest.mark.parametrize("limit", [1, 7, 20])
+def test_every_token_of_an_answer_is_told_with_what_it_was_drawn_from(limit: int) -> None:
+    """Drafts are right for one to three tokens, in trees whose first nodes are wrong; the answer may end inside one."""
+    target, settings = Target.wrap(tiny_model()), SamplingSettings(limit)
+    expected = alone(target, PROMPT, settings)
+
+    def make(request: DraftRequest) -> DraftTree:
+        done = len(request.tokens) - len(PROMPT)
+        ahead = expected[done : done + 1 + done % 3]
+        wrong = (expected[min(done, limit - 1)] + 1) % VOCAB
+        return tree([wrong, *ahead], [-1, -1, *range(1, len(ahead))])
+
+    learner = Learner(make)
+    run = eager_decoder(target, learner).generate(PROMPT, settings)
+    list(run)
+    assert run.tokens == expected
+    found: list[int] = []
+    for text, rows in learner.told:
+        found += rows
+        assert text == PROMPT + expected[: len(found)]
+    assert found == expected
+    assert limit == 1 or len(learner.told) < limit, "some steps told of several tokens"
+
+
+def test_a_learner_that_fails_costs_nothing_but_its_lesson() -> None:
+    class Failing(Learner):
+        def learn_logits(self, request_id: int, tokens: Any, logits: torch.Tensor) -> None:
+            raise ValueError("no more room")
+
+    target, settings = Target.wrap(tiny_model()), SamplingSettings(10)
+    loop = eager_loop(target, {"failing": Failing(lambda request: DraftTree.empty())})
+    request = Request(1, target, PROMPT, settings, "failing")
+    loop.join(request)
+    while loop.running:
+        loop.step()
+    assert list(request.generated) == alone(target, PROMPT, settings)
+    assert request.stats.missed["ValueError"] == 10
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_an_answer_that_comes_again_is_drafted_from_what_was_said(temperature: float) -> None:
+    target, drafter = Target.wrap(tiny_model()), TokenRecyclingDrafter()
+    settings = SamplingSettings(40, temperature, seed=3)
+    decoder = eager_decoder(target, drafter)
+    accepted = []
+    for _ in range(2):
+        run = decoder.generate(PROMPT, settings)
+        list(run)
+        assert run.tokens == alone(target, PROMPT, settings)
+        accepted.append(run.stats.accepted)
+    assert accepted[1] > 15
+    assert accepted[1] > accepted[0]
+    other = decoder.generate(PROMPT, SamplingSettings(40, temperature, seed=4))
+    list(other)
+    assert other.tokens == alone(target, PROMPT, SamplingSettings(40, temperature, seed=4))
+    assert drafter.stats()["ends"] > 40
+
+
+def test_in_one_tree_it_is_a_source_like_the_others() -> None:
+    target, calibration = Target.wrap(tiny_model()), Calibration()
+    models = load_models(target, ModelSources(recycle=True), calibration=calibration)
+    assert [model.name for model in models] == [NAME]
+    assert make_drafter(NAME, VOCAB, models=models) is models[0]
+    hybrid = make_drafter("hybrid", VOCAB, models=models, calibration=calibration)
+    assert isinstance(hybrid, HybridDrafter)
+    assert hybrid.reads_logits
+    assert not HybridDrafter([PromptLookupDrafter(VOCAB)]).reads_logits
+    decoder, settings = eager_decoder(target, hybrid), SamplingSettings(30)
+    for _ in range(2):
+        run = decoder.generate(PROMPT, settings)
+        list(run)
+        assert run.tokens == alone(target, PROMPT, settings)
+    assert any(int(bits) & Source.TOKEN_RECYCLING for bits in run.stats.drafted.by_source()["accepted_by_source"])
+    assert hybrid.stats()[f"{NAME}: calls"] > 0
+    assert NAME in {each.source for each in calibration.learned()}
+
+
+def test_what_it_is_worth_is_learned() -> None:
+    """It is sure of a token that the target does not take any more."""
+    drafter = TokenRecyclingDrafter()
+    logits = torch.full((1, VOCAB), -20.0)
+    logits[0, 7] = 0.0
+    text = np.array([1, 2, 3, 4, 5, 7], np.int32)
+    drafter.learn_logits(1, text, logits)
+    request = DraftRequest(1, text[:-1], 4)
+    first = drafter.propose([request])[0]
+    assert first.tokens[0] == 7
+    assert first.scores[0] > 0.8
+    for _ in range(60):
+        drafter.propose([request])
+        drafter.observe(1, np.array([9], np.int32))
+    assert drafter.propose([request])[0].scores[0] < 0.4
+
+
+def test_behind_a_path_it_drafts_as_behind_the_text() -> None:
+    drafter = TokenRecyclingDrafter()
+    generator = torch.Generator().manual_seed(0)
+    text = np.array([1, 2, 3, 4, 5, 6, 7, 8], np.int32)
+    drafter.learn_logits(1, text, 5 * torch.randn((6, VOCAB), generator=generator))
+    for settings in (SamplingSettings(), SamplingSettings(temperature=1.0, seed=5)):
+        whole = DraftRequest(1, text[:-1], 64, settings=settings)
+        part = DraftRequest(2, text[:-3], 64, settings=settings)
+        [[expected]] = drafter.scored([whole])
+        [[found]] = drafter.behind([part], [[text[-3:-1]]])
+        assert len(expected)
+        assert found.tokens.tolist() == expected.tokens.tolist()
+        assert np.all(found.sources == Source.TOKEN_RECYCLING)
+        assert np.array_equal(expected.scores, found.scores)
+
+
+def test_a_vocabulary_of_a_toy_is_not_learned_and_a_size_that_is_none_refused() -> None:
+    drafter = TokenRecyclingDrafter(ends=64)
+    drafter.learn_logits(1, np.array([1, 2], np.int32), torch.zeros((1, 5)))
+    assert drafter.stats()["ends"] == 0
+    with pytest.raises(InvalidArgument, match="ends is 3"):
+        TokenRecyclingDrafter(ends=3)
+
+
+def test_the_command_line_names_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["generate", "--model", "/nowhere", "--drafter", NAME, "A poem."]) == 2
+    assert f"--drafter {NAME} needs a model; add --recycle" in capsys.readouterr().err
+    assert main(["generate", "--model", "/nowhere", "--drafter", "prompt-lookup", "--recycle", "A poem."]) == 2
+    assert "does not need what was given for token-recycling" in capsys.readouterr().err
+    assert main(["replay", "/nowhere.jsonl", "--recycle"]) == 2
+    assert "token-recycling reads the model that was recorded; add --model MODEL" in capsys.readouterr().err
