@@ -30,7 +30,7 @@ from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.replay.read import read_recordings
 from serving.replay.recording import Recording
 from serving.transport.limits import check_range
-from suffolk.commands.model_options import add_model_drafters, read_model_sources
+from suffolk.commands.model_options import add_model_drafters, add_recycle_option, read_model_sources
 
 SOURCES = [*Source]
 MOST = 128
@@ -173,6 +173,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--model", required=True, help="model folder in the Hugging Face layout, or hub name: who gave the answers")
     add_model_drafters(parser)
+    add_recycle_option(parser)
     add("--limit", type=int, metavar="N", help="so many of the answers, evenly spread (default: all)")
     add("--dtype", default="auto", help="auto, float32, bfloat16, float16 or float64 (default: as stored)")
     add("--threads", type=int, default=1, metavar="N", help="CPU threads (default: %(default)s)")

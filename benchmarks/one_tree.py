@@ -22,7 +22,7 @@ from benchmarks.plot import require_plots, write_plot
 from benchmarks.prompts import read_excluded
 from benchmarks.report import Report, write_report
 from datastore.errors import SuffolkError
-from suffolk.commands.model_options import add_model_drafters, read_model_sources
+from suffolk.commands.model_options import add_model_drafters, add_recycle_option, read_model_sources
 
 EPILOG = """examples:
   python -m benchmarks.one_tree --model MODEL --datastore STORE --head HEAD --prompts prompts/ --limit 8 --output results/
@@ -97,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files or folders")
     add("--datastore", metavar="STORE", help="folder or URL of a datastore")
     add_model_drafters(parser)
+    add_recycle_option(parser)
     add("--output", required=True, type=Path, metavar="DIR", help="of answers, rows, report and plot")
     add("--exclude", type=Path, metavar="FILE", help="names of prompts to leave out, as benchmarks.overlap writes them")
     add("--style", choices=("chat", "prefill", "both"), default="both", help="for rows with a prefill (default: both)")

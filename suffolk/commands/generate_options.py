@@ -8,7 +8,12 @@ from pathlib import Path
 from serving.decoding.settings import VERIFICATIONS, SamplingSettings
 from serving.drafters.choose import NAMES
 from suffolk.commands.filled import filled
-from suffolk.commands.model_options import add_calibration_option, add_device_options, add_draft_options
+from suffolk.commands.model_options import (
+    add_calibration_option,
+    add_device_options,
+    add_draft_options,
+    add_recycle_option,
+)
 from suffolk.commands.record_option import add_record_option
 
 EPILOG = """examples:
@@ -17,6 +22,7 @@ EPILOG = """examples:
   suffolk generate --model MODEL_FOLDER --datastore grpc://127.0.0.1:7700/STORE --temperature 0.7 --seed 1 "A poem."
   suffolk generate --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER "Write a sort function."
   suffolk generate --model MODEL_FOLDER --head HEAD_FOLDER --compare-plain "Write a sort function."
+  suffolk generate --model MODEL_FOLDER --datastore STORE --recycle "Write a sort function."
   suffolk generate --model MODEL_FOLDER --record texts.jsonl "Write a sort function."      # for 'suffolk replay'
   suffolk generate --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --levels "prompt-lookup:4 > draft-model:6" "A poem."
   suffolk generate --worker grpc://127.0.0.1:7710 "Write a sort function."
@@ -74,6 +80,7 @@ def _add_drafting(group: argparse._ArgumentGroup) -> None:
         help="who proposes (default: hybrid, all sources in one tree; prompt-lookup where there is but that)",
     )
     add_draft_options(group)
+    add_recycle_option(group)
     group.add_argument(
         "--class",
         dest="request_class",

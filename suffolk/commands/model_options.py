@@ -55,7 +55,7 @@ def add_retrieval_options(group: argparse._ArgumentGroup) -> None:
 
 
 def add_model_drafters(group: argparse._ActionsContainer) -> None:
-    """Drafters that are networks, or learn from the model."""
+    """Drafters that are networks."""
     group.add_argument(
         "--draft-model", type=filled, metavar="MODEL", help="a smaller model with the same tokenizer, which drafts"
     )
@@ -79,6 +79,10 @@ def add_model_drafters(group: argparse._ActionsContainer) -> None:
         "first N layers (with the --head that was trained behind them, if it is given), draft-model for --draft-model; "
         "NAME@T:TOKENS draws at temperature T; 'suffolk plan' finds the best",
     )
+
+
+def add_recycle_option(group: argparse._ActionsContainer) -> None:
+    """Not for commands that answer a prompt twice: the second time it would be known."""
     group.add_argument(
         "--recycle",
         action="store_true",
@@ -90,12 +94,13 @@ def read_model_sources(args: argparse.Namespace) -> ModelSources:
     """The networks that the command line names."""
     from serving.drafters.load import ModelSources
 
-    return ModelSources(args.draft_model, tuple(args.head), args.exit_layers, args.dtype, args.levels, args.recycle)
+    recycle = getattr(args, "recycle", False)
+    return ModelSources(args.draft_model, tuple(args.head), args.exit_layers, args.dtype, args.levels, recycle)
 
 
 def names_models(args: argparse.Namespace) -> bool:
     """Whether there are any, without loading torch."""
-    named = (args.draft_model, args.head, args.exit_layers, args.levels, args.recycle)
+    named = (args.draft_model, args.head, args.exit_layers, args.levels, getattr(args, "recycle", False))
     return any(each not in (None, [], False) for each in named)
 
 

@@ -28,6 +28,7 @@ from suffolk.commands.model_options import (
     add_calibration_option,
     add_device_options,
     add_model_drafters,
+    add_recycle_option,
     add_retrieval_options,
     kept_calibration,
     load_target,
@@ -128,6 +129,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     networks = parser.add_argument_group("networks", "one pass of the model over each text gives what they read of it")
     networks.add_argument("--model", type=filled, help="the model that was recorded, as in 'suffolk generate'")
     add_model_drafters(networks)
+    add_recycle_option(networks)
     add_device_options(networks)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
 

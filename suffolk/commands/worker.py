@@ -20,6 +20,7 @@ from suffolk.commands.model_options import (
     add_calibration_option,
     add_device_options,
     add_draft_options,
+    add_recycle_option,
     kept_calibration,
     load_target,
     opened_stores,
@@ -40,6 +41,7 @@ EPILOG = """examples:
   suffolk worker --model MODEL_FOLDER --datastore code/ --datastore grpc://127.0.0.1:7700/wiki --slots 16
   suffolk worker --model MODEL_FOLDER --head HEAD_FOLDER --datastore code/
   suffolk worker --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --slots 4
+  suffolk worker --model MODEL_FOLDER --datastore code/ --recycle     drafts also from what the model said in earlier answers
   suffolk worker --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --levels "prompt-lookup:4 > draft-model:6"
   suffolk worker --model MODEL_FOLDER --listen 0.0.0.0:7710 --tls-cert server.pem --tls-key server.key
   suffolk worker --model MODEL_FOLDER --record day.jsonl       every text that ends, for 'suffolk replay'
@@ -91,6 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(suffolk generate --worker URL --drafter eagle)",
     )
     add_draft_options(drafting)
+    add_recycle_option(drafting)
     add_calibration_option(drafting)
     device = parser.add_argument_group("device")
     add_device_options(device)
