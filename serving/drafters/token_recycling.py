@@ -27,7 +27,7 @@ from serving.drafters.trusted import learn_trust, trusted
 
 NAME = "token-recycling"
 ENDS = 1 << 18
-"""Ends of texts that are remembered, some four for each token of an answer: 24 MB."""
+"""Ends of texts that are remembered, some four for each token of an answer: 21 MB."""
 _NAMED = 64
 """Nodes that are named, if fewer are to be proposed: in one tree with other sources, what is thought of their tokens counts too."""
 
@@ -43,7 +43,7 @@ class TokenRecyclingDrafter:
     reads_logits = True
 
     def __init__(self, limits: Limits | None = None, calibration: Calibration | None = None, ends: int = ENDS) -> None:
-        """``limits``: how deep drafts are. ``ends``: how many ends of texts are remembered, 64..2^24, 90 bytes each.
+        """``limits``: how deep drafts are. ``ends``: how many ends of texts are remembered, 64..2^24, 80 bytes each.
 
         Raises:
             InvalidArgument: ``ends`` is out of its range.
@@ -83,7 +83,7 @@ class TokenRecyclingDrafter:
             return  # a vocabulary of a toy
         logits = logits.float()
         best = logits.topk(width, dim=-1)
-        chances = best.values - logits.logsumexp(-1, keepdim=True)
+        chances = (best.values - logits.logsumexp(-1, keepdim=True)).clamp_(max=0.0)
         self._recycler.learn(tokens, best.indices.int().cpu().numpy(), chances.cpu().numpy())
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
