@@ -16,7 +16,6 @@ from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
 from serving.drafters.limits import Limits
 from serving.drafters.prompt_lookup import PromptLookupDrafter
-from serving.drafters.token_recycling import NAME as RECYCLING
 from serving.drafters.token_recycling import TokenRecyclingDrafter
 
 TEXT = ("datastore", "prompt-lookup")
@@ -50,7 +49,7 @@ def singles(networks: Sequence[str], store: bool) -> list[str]:
 def compared_names(networks: Sequence[str], store: bool) -> list[str]:
     """The sources alone, each rule with each network, one tree of the texts and each network where there are several, and one
     tree of all."""
-    drafting = [network for network in networks if network != RECYCLING]
+    drafting = [network for network in networks if network != TokenRecyclingDrafter.name]
     rules = [f"{rule}: {network}" for rule in RULES for network in drafting]
     parts = [f"{HYBRID}: {network}" for network in drafting] if len(drafting) > 1 else []
     return [*singles(networks, store), *rules, *parts, HYBRID]
@@ -67,22 +66,23 @@ def make_compared(names: Sequence[str], sources: Sources) -> dict[str, Drafter]:
 
 
 def _make(name: str, sources: Sources) -> Drafter:
-    networks = [_fresh(network) for network in sources.networks]
+    networks = list(sources.networks)
     kind, _, network = name.partition(": ")
     chosen = [each for each in networks if each.name == network] if network else networks
     if network and not chosen:
         raise InvalidArgument(f"drafter {name!r}: network {network!r} is not loaded; name it as for 'suffolk generate'")
+    chosen = [_fresh(each) for each in chosen]
     if kind in RULES and network:
         return SwitchingDrafter(name, _texts(sources), chosen[0], RULES[kind])
     if kind == HYBRID:
         return HybridDrafter(_texts(sources), chosen)
     if name == WITH_NETWORK:
-        return HybridDrafter(_texts(sources), [*networks, UselessDrafter(sources.vocab_size)])
+        return HybridDrafter(_texts(sources), [*chosen, UselessDrafter(sources.vocab_size)])
     if name == WITH_STORE and sources.unrelated is not None:
         more = DatastoreDrafter(sources.unrelated, sources.vocab_size, LIMITS)
-        return HybridDrafter([*_texts(sources), more], networks)
+        return HybridDrafter([*_texts(sources), more], chosen)
     stores = [] if sources.store is None else [sources.store]
-    drafter = make_drafter(name, sources.vocab_size, stores, LIMITS, networks)
+    drafter = make_drafter(name, sources.vocab_size, stores, LIMITS, chosen)
     if drafter is None:
         raise InvalidArgument(f"drafter {name!r}: plain decoding is measured in any case; leave it out")
     return drafter
@@ -90,7 +90,7 @@ def _make(name: str, sources: Sources) -> Drafter:
 
 def _fresh(network: Drafter) -> Drafter:
     """One that has not seen the answers that other drafters have drafted along."""
-    return TokenRecyclingDrafter(LIMITS) if network.name == RECYCLING else network
+    return TokenRecyclingDrafter(LIMITS) if network.name == TokenRecyclingDrafter.name else network
 
 
 def _texts(sources: Sources) -> list[ScoringDrafter]:

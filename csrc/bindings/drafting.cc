@@ -162,6 +162,7 @@ py::array_t<float> draw_scores(const py::handle& tokens, const py::handle& paren
   const Column<float> chances(scores, "scores");
   const Column<std::uint8_t> marks(sources, "sources");
   const std::size_t size = ids.view().size();
+  if (!(temperature > 0)) throw Error(Code::kInvalidArgument, "temperature is " + std::to_string(temperature) + "; it must be above 0");
   py::array_t<float> drawn(static_cast<py::ssize_t>(size));
   drafting::draw_scores({.tokens = ids.view(), .parents = above.view(), .scores = chances.view(), .sources = marks.view()}, position,
                         {.seed = seed, .temperature = temperature}, {drawn.mutable_data(), size});

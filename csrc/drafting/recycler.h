@@ -24,7 +24,8 @@ struct RecycledTree {
   std::vector<float> scores;
 };
 
-// Remembers what the target said last behind each end of a text; of more ends than it has room for, those used last. Not thread-safe.
+// Remembers what the target said last behind each end of a text. An end has room in four places: it takes that of the one of them that was
+// used longest ago. Not thread-safe.
 class Recycler {
  public:
   static constexpr std::size_t kWidth = 8;  // likeliest tokens that are kept behind an end

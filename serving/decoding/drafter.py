@@ -153,6 +153,20 @@ class FeatureDrafter(Drafter, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the last k tokens of a request were drawn from.
+
+    Attributes:
+        request_id: whose; tokens: int32[n], its text, prompt included.
+        logits: float[k, vocab], on the target's device; gone after the call.
+    """
+
+    request_id: int
+    tokens: npt.NDArray[np.int32]
+    logits: torch.Tensor
+
+
 @runtime_checkable
 class LogitsDrafter(Drafter, Protocol):
     """A drafter that learns from all that the target says, and not only from what it draws, as token recycling does.
@@ -163,9 +177,9 @@ class LogitsDrafter(Drafter, Protocol):
 
     reads_logits: bool
 
-    def learn_logits(self, request_id: int, tokens: npt.NDArray[np.int32], logits: torch.Tensor) -> None:
-        """float[k, vocab]: what the last k of the request's ``tokens``, int32[n], prompt included, were drawn from. It comes in
-        every step, also where nothing is proposed, and is gone when this returns."""
+    def learn_logits(self, said: Sequence[Said]) -> None:
+        """One for each of its requests that got tokens, in every step, also where nothing was proposed; booked to the step's
+        drafts."""
         ...
 
 

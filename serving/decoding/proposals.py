@@ -24,6 +24,7 @@ from serving.decoding.drafter import (
     ForeseeingDrafter,
     LogitsDrafter,
     Proposal,
+    Said,
     SampledChain,
     tree_of,
 )
@@ -77,6 +78,9 @@ class Proposals:
                 )
         self.layers = sorted({layer for layers in wanted.values() for layer in layers})
         self._columns = {name: [self.layers.index(layer) for layer in layers] for name, layers in wanted.items()}
+        self._learners = {
+            name: each for name, each in drafters.items() if isinstance(each, LogitsDrafter) and each.reads_logits
+        }
         self.faults: Counter[str] = Counter()
 
     def ask(
@@ -123,16 +127,22 @@ class Proposals:
         except FOREIGN_FAULTS as error:
             self._miss(request.drafter, [request], error)
 
-    def learn_logits(self, request: Request, logits: torch.Tensor, rows: npt.NDArray[np.int64]) -> None:
-        """Give the request's drafter what its last k tokens were drawn from, the ``rows``, int64[k], of ``logits``, if it wants
-        that."""
-        drafter = self._drafters.get(request.drafter)
-        if not isinstance(drafter, LogitsDrafter) or not drafter.reads_logits:
-            return
-        try:
-            drafter.learn_logits(request.number, request.tokens[: request.length], logits[torch.from_numpy(rows)])
-        except FOREIGN_FAULTS as error:
-            self._miss(request.drafter, [request], error)
+    def learns(self, request: Request) -> bool:
+        """Whether the request's drafter wants to know what the target said."""
+        return request.drafter in self._learners
+
+    def learn_logits(self, requests: Sequence[Request], logits: Sequence[torch.Tensor]) -> None:
+        """Tell the drafters of ``requests``, who want to know, what the last tokens were drawn from, float[k, vocab] each."""
+        for name, members in _by_drafter(requests).items():
+            try:
+                self._learners[name].learn_logits(
+                    [
+                        Said(requests[at].number, requests[at].tokens[: requests[at].length], logits[at])
+                        for at in members
+                    ]
+                )
+            except FOREIGN_FAULTS as error:
+                self._miss(name, [requests[at] for at in members], error)
 
     def observe(self, request: Request, tokens: npt.NDArray[np.int32]) -> None:
         """Tell the request's drafter which tokens followed its last draft."""

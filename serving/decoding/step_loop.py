@@ -163,8 +163,8 @@ class StepLoop:
         read = self._passes.forward(slots, layouts, wanted)
         self.target.synchronize()
         clock.lap("forward")
-        said = self._split(turns, read.logits)
-        outcomes = self._verify(turns, said)
+        rows = self._split(turns, read.logits)
+        outcomes = self._verify(turns, rows)
         clock.lap("verify")
         kept = [_kept(turn, outcomes.get(turn.request.number)) for turn in turns]
         self.cache.keep(slots, kept)
@@ -175,13 +175,9 @@ class StepLoop:
         for turn in turns:
             outcome = outcomes.get(turn.request.number)
             if outcome is not None:
-                number = turn.request.number
-                answers.append(
-                    (
-                        turn.request,
-                        self._commit(turn, outcome, said[number]) if isinstance(outcome, Outcome) else outcome,
-                    )
-                )
+                answer = self._commit(turn, outcome) if isinstance(outcome, Outcome) else outcome
+                answers.append((turn.request, answer))
+        self._tell(turns, outcomes, rows)
         self._learn(turns, clock)
         clock.lap("other")
         self._book(turns, clock)
@@ -272,17 +268,13 @@ class StepLoop:
         return {turn.request.number: each for turn, each in zip(drawing, rows, strict=True)}
 
     @staticmethod
-    def _verify(turns: Sequence[_Turn], said: Mapping[int, torch.Tensor]) -> dict[int, Outcome | SuffolkError]:
+    def _verify(turns: Sequence[_Turn], rows: Mapping[int, torch.Tensor]) -> dict[int, Outcome | SuffolkError]:
         """The outcome of each request that got logits, by its number."""
-        drawing = [turn for turn in turns if not turn.reading]
-        outcomes = verify(
-            [turn.request for turn in drawing],
-            [turn.proposal for turn in drawing],
-            [said[turn.request.number] for turn in drawing],
-        )
-        return {turn.request.number: outcome for turn, outcome in zip(drawing, outcomes, strict=True)}
+        drawing = [turn for turn in turns if turn.request.number in rows]
+        requests, proposals = [turn.request for turn in drawing], [turn.proposal for turn in drawing]
+        return dict(zip(rows, verify(requests, proposals, list(rows.values())), strict=True))
 
-    def _commit(self, turn: _Turn, outcome: Outcome, said: torch.Tensor) -> Step:
+    def _commit(self, turn: _Turn, outcome: Outcome) -> Step:
         request, tree = turn.request, tree_of(turn.proposal)
         before = request.length
         tokens = [*tree.tokens[outcome.path].tolist(), outcome.token]
@@ -294,10 +286,31 @@ class StepLoop:
         if turn.offer is not None:
             turn.offer.accepted = len(step.tokens) - 1
             self._proposals.observe(request, request.tokens[before : request.length])
-        if request.drafter and len(step.tokens):
-            rows = np.append(0, outcome.path + 1)[: len(step.tokens)]
-            self._proposals.learn_logits(request, said, rows)
         return step
+
+    def _tell(
+        self,
+        turns: Sequence[_Turn],
+        outcomes: Mapping[int, Outcome | SuffolkError],
+        rows: Mapping[int, torch.Tensor],
+    ) -> None:
+        """Tell drafters that want it what the new tokens were drawn from; it is part of what drafts cost."""
+        begin = time.perf_counter()
+        requests, said = [], []
+        for turn in turns:
+            outcome = outcomes.get(turn.request.number)
+            if isinstance(outcome, Outcome) and self._proposals.learns(turn.request):
+                new = turn.offer.accepted + 1 if turn.offer is not None else 1
+                kept = torch.from_numpy(np.append(0, outcome.path + 1)[:new])
+                requests.append(turn.request)
+                said.append(rows[turn.request.number][kept.to(rows[turn.request.number].device)])
+        if not requests:
+            return
+        self._proposals.learn_logits(requests, said)
+        seconds = (time.perf_counter() - begin) / len(requests)
+        for turn in turns:
+            if turn.offer is not None and self._proposals.learns(turn.request):
+                turn.offer.seconds += seconds
 
     def _hand_over(self, turns: Sequence[_Turn], kept: Sequence[npt.NDArray[np.int64]], features: torch.Tensor) -> None:
         """Give the hidden states of the rows that the cache has kept to the requests' drafters."""

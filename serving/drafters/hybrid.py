@@ -16,6 +16,7 @@ from serving.decoding.drafter import (
     FeatureDrafter,
     ForeseeingDrafter,
     LogitsDrafter,
+    Said,
 )
 from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.explanation import Explanation
@@ -107,10 +108,10 @@ class HybridDrafter:
             columns = [self.layers.index(layer) for layer in reader.layers]
             reader.follow(request_id, features if len(columns) == len(self.layers) else features[:, columns])
 
-    def learn_logits(self, request_id: int, tokens: Ids, logits: torch.Tensor) -> None:
+    def learn_logits(self, said: Sequence[Said]) -> None:
         """See ``LogitsDrafter``."""
         for learner in self._learners:
-            learner.learn_logits(request_id, tokens, logits)
+            learner.learn_logits(said)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         scored = [source.scored(requests) for source in self._sources]

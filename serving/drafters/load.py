@@ -31,11 +31,11 @@ from serving.drafters.network import NetworkDrafter
 from serving.drafters.redrafter.checkpoint import APPLE_TYPE
 from serving.drafters.redrafter.config import FORMAT as REDRAFTER
 from serving.drafters.redrafter.load import load_redrafter
-from serving.drafters.token_recycling import NAME as RECYCLING
 from serving.drafters.token_recycling import TokenRecyclingDrafter
 
 EAGLE = "eagle"
 HIERARCHY = HierarchyDrafter.name
+RECYCLING = TokenRecyclingDrafter.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from datastore import _native
 from datastore.draft_tree import DraftTree
 
+NAMED = 64
+"""Nodes that a drafter should name, if fewer are to be proposed: what it thinks of other sources' tokens counts too."""
+
 
 def merge(trees: Sequence[DraftTree], max_nodes: int) -> DraftTree:
     """The trie of all ``trees``, sorted by falling score with parents first, cut to ``max_nodes``; one tree is sorted and cut.

@@ -16,8 +16,9 @@ from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import Drafter, DraftRequest, tree_of
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
+from serving.drafters.calibration.trusted import learn_trust, trusted
+from serving.drafters.merge import NAMED
 from serving.drafters.reach import reach
-from serving.drafters.trusted import learn_trust, trusted
 from serving.drafters.worth import Verdict, Worth
 
 
@@ -39,8 +40,6 @@ _LISTEN = 3
 Not where a draft may take any time."""
 _REMEMBERED = 64
 """Steps of a request of which it is known what retrieval brought."""
-_NAMED = 64
-"""Nodes that a network may name, if fewer are to be proposed: what it thinks of other sources' tokens counts too."""
 
 
 @dataclass(slots=True)
@@ -149,7 +148,7 @@ class Network:
             replace(
                 requests[place],
                 already=tuple(self._heard[requests[place].request_id].brought),
-                named_nodes=_NAMED,
+                named_nodes=NAMED,
             )
             for place in asked
         ]

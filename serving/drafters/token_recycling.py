@@ -15,35 +15,32 @@ import torch
 
 from datastore import _native
 from datastore.draft_tree import DraftTree, Source
-from serving.decoding.drafter import DraftRequest
+from serving.decoding.drafter import DraftRequest, Said
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.calibration.confidence import Confidence
+from serving.drafters.calibration.trusted import learn_trust, trusted
 from serving.drafters.drawn_chances import knows_noise
 from serving.drafters.limits import Limits
-from serving.drafters.merge import merge
+from serving.drafters.merge import NAMED, merge
 from serving.drafters.retrieved import NO_TOKENS, Ids
-from serving.drafters.trusted import learn_trust, trusted
 
-NAME = "token-recycling"
 ENDS = 1 << 18
 """Ends of texts that are remembered, some four for each token of an answer: 21 MB."""
-_NAMED = 64
-"""Nodes that are named, if fewer are to be proposed: in one tree with other sources, what is thought of their tokens counts too."""
 
 
 class TokenRecyclingDrafter:
-    """Learns from every answer of the engine, and drafts for all of them. Not thread-safe.
+    """Learns from all answers that it drafts for, alone or in one tree. Not thread-safe.
 
     What it remembers are the tokens of answers and what might have stood in their place. It changes how long answers take, and by
     that a user might tell what others were answered, as with any drafter that learns from all.
     """
 
-    name = NAME
+    name = "token-recycling"
     reads_logits = True
 
     def __init__(self, limits: Limits | None = None, calibration: Calibration | None = None, ends: int = ENDS) -> None:
-        """``limits``: how deep drafts are. ``ends``: how many ends of texts are remembered, 64..2^24, 80 bytes each.
+        """``limits``: how deep drafts are. ``ends``: how many ends of texts are remembered at most, 64..2^24, 80 bytes each.
 
         Raises:
             InvalidArgument: ``ends`` is out of its range.
@@ -76,15 +73,19 @@ class TokenRecyclingDrafter:
             for request, each in zip(requests, paths, strict=True)
         ]
 
-    def learn_logits(self, request_id: int, tokens: Ids, logits: torch.Tensor) -> None:
-        """See ``LogitsDrafter``."""
+    @torch.inference_mode()
+    def learn_logits(self, said: Sequence[Said]) -> None:
+        """See ``LogitsDrafter``. One copy from the device for all."""
         width = _native.Recycler.WIDTH
+        logits = torch.cat([each.logits for each in said]).float()
         if logits.shape[1] < width:
             return  # a vocabulary of a toy
-        logits = logits.float()
         best = logits.topk(width, dim=-1)
         chances = (best.values - logits.logsumexp(-1, keepdim=True)).clamp_(max=0.0)
-        self._recycler.learn(tokens, best.indices.int().cpu().numpy(), chances.cpu().numpy())
+        found = torch.cat([best.indices.int(), chances.view(torch.int32)], 1).cpu().numpy()
+        ends = np.cumsum([len(each.logits) for each in said])[:-1]
+        for each, rows in zip(said, np.split(found, ends), strict=True):
+            self._recycler.learn(each.tokens, rows[:, :width], rows[:, width:].view(np.float32))
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         draft = self._drafts.pop(request_id, None)
@@ -95,7 +96,7 @@ class TokenRecyclingDrafter:
         self._drafts.pop(request_id, None)
 
     def stats(self) -> dict[str, float]:
-        return {"calls": self._calls, "missed": 0, "ends": self._recycler.size}
+        return {"calls": self._calls, "missed": 0, f"{self.name}: ends": self._recycler.size}
 
     def close(self) -> None:
         self._drafts.clear()
@@ -108,7 +109,7 @@ class TokenRecyclingDrafter:
             ending,
             len(request.tokens) + len(path),
             self._max_depth,
-            max(_NAMED, request.max_nodes),
+            max(NAMED, request.max_nodes),
             settings.seed,
             settings.temperature if knows_noise(settings) else 0.0,
         )

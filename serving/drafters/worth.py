@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from serving.drafters.together import alone, together
+
 _EDGES = np.array([0.1, 0.25, 0.5, 1.0, 2.0, 4.0])
 """Classes of what the drafts that are there already promise, in tokens."""
 _TELLING = np.array([1.0, 1.0, 0.8, 0.6, 0.4, 0.2, 0.1])
 """How much what further drafts add beside each class tells of what they would bring alone."""
-_OTHERS = 0.25
-"""Of two drafts the longer counts, and so much of the shorter: both are right about the same tokens in part."""
 _STRENGTH, _LEAN = 3.0, 4.0
 """Drafts' worth of belief in what is given at first, and, beside each class, in what all classes together say: with less of it one
 unlucky draft of a good network ended its use."""
@@ -71,7 +71,7 @@ class Worth:
         """Tokens that further drafts should add to such that promise ``promised``: as they did beside this class, which leans on
         what all classes together say they would bring alone."""
         at = int(np.searchsorted(_EDGES, promised, side="right"))
-        beside = _added(self._alone / self._told, promised)
+        beside = float(together(self._alone / self._told, promised)) - promised
         return float((self._gained[at] + _LEAN * beside) / (self._seen[at] + _LEAN))
 
     def judge(self, promised: float, token_seconds: float, most_seconds: float = math.inf) -> Verdict:
@@ -106,16 +106,5 @@ class Worth:
         at = int(np.searchsorted(_EDGES, promised, side="right"))
         self._gained[at] = _DECAY * self._gained[at] + gained
         self._seen[at] = _DECAY * self._seen[at] + 1
-        self._alone = _DECAY * self._alone + _TELLING[at] * _alone(gained, promised)
+        self._alone = _DECAY * self._alone + _TELLING[at] * alone(promised + gained, promised)
         self._told = _DECAY * self._told + _TELLING[at]
-
-
-def _added(alone: float, promised: float) -> float:
-    """Tokens that drafts which bring ``alone`` tokens by themselves add to such that promise ``promised``."""
-    return max(alone, promised) + _OTHERS * min(alone, promised) - promised
-
-
-def _alone(gained: float, promised: float) -> float:
-    """What drafts bring by themselves that added ``gained`` tokens: the inverse of ``_added``."""
-    longer = gained + (1 - _OTHERS) * promised
-    return longer if longer >= promised else gained / _OTHERS

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from serving.decoding.drafter import CacheDrafter, Drafter, FeatureDrafter, LogitsDrafter
+from serving.decoding.drafter import CacheDrafter, Drafter, FeatureDrafter, LogitsDrafter, Said
 from serving.decoding.pass_result import PassResult
 from serving.decoding.target import PREFILL_CHUNK, Target
 from serving.decoding.tree_layout import chain
@@ -64,15 +64,19 @@ class RecordedStates:
             said = max(begin, self._prompt - 1)  # the first token of the answer is drawn behind the prompt's last
             if self._learner is not None and said < end:
                 logits = part.result.logits[said - part.end :][: end - said]
-                self._learner.learn_logits(request_id, self._tokens[: end + 1], logits)
+                self._learner.learn_logits([Said(request_id, self._tokens[: end + 1], logits)])
             self._given = end
 
     def _read(self, begin: int) -> _Part:
         """The next part of the text."""
-        answer = self._learner is not None and begin + PREFILL_CHUNK >= self._prompt
-        ids = self._tokens[begin : begin + (_LOGITS_CHUNK if answer else PREFILL_CHUNK)].astype(np.int64)
-        end = begin + len(ids)
-        wanted = min(len(ids), max(1, end - self._prompt + 1)) if answer else 1
+        if self._learner is None:
+            most, all_said = PREFILL_CHUNK, False
+        elif begin < self._prompt - 1:
+            most, all_said = min(PREFILL_CHUNK, self._prompt - 1 - begin), False
+        else:
+            most, all_said = _LOGITS_CHUNK, True
+        ids = self._tokens[begin : begin + most].astype(np.int64)
+        end, wanted = begin + len(ids), len(ids) if all_said else 1
         layers = () if self._reader is None else self._reader.layers
         result = self._target.forward(self._cache, [_WHOLE], [chain(ids)], [wanted], layers)
         self._cache.lengths[_WHOLE] += len(ids)

@@ -115,6 +115,8 @@ class Replayer:
         try:
             while text.length < len(text.tokens):
                 self._step(text)
+            if self._states is not None:  # what the last step gave: later texts may profit
+                self._states.advance(text.number, text.length)
         finally:
             self.drafter.release(text.number)
             text.account.close()

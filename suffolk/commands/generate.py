@@ -108,7 +108,8 @@ def _drafter(args: argparse.Namespace) -> str:
     if names_models(args):
         if args.worker is not None:
             raise InvalidArgument(
-                f"--worker {args.worker} has its own drafters; leave --draft-model, --exit-layers, --head and --levels out"
+                f"--worker {args.worker} has its own drafters; leave --draft-model, --exit-layers, --head, --levels and "
+                "--recycle out"
             )
         kinds = read_model_sources(args).kinds()
     several = "hierarchy" if kinds == ["hierarchy"] else "hybrid"

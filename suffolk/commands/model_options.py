@@ -79,14 +79,15 @@ def add_model_drafters(group: argparse._ActionsContainer) -> None:
         "first N layers (with the --head that was trained behind them, if it is given), draft-model for --draft-model; "
         "NAME@T:TOKENS draws at temperature T; 'suffolk plan' finds the best",
     )
+    group.set_defaults(recycle=False)
 
 
 def add_recycle_option(group: argparse._ActionsContainer) -> None:
-    """Not for commands that answer a prompt twice: the second time it would be known."""
+    """Not for benchmarks that let drafters answer a prompt twice: the second time it would be known."""
     group.add_argument(
         "--recycle",
         action="store_true",
-        help="draft also from what the model said of likely next tokens before, in all answers of this process (token recycling)",
+        help="draft also from what the model said of likely next tokens before, in this and earlier answers (token recycling)",
     )
 
 
@@ -94,14 +95,13 @@ def read_model_sources(args: argparse.Namespace) -> ModelSources:
     """The networks that the command line names."""
     from serving.drafters.load import ModelSources
 
-    recycle = getattr(args, "recycle", False)
-    return ModelSources(args.draft_model, tuple(args.head), args.exit_layers, args.dtype, args.levels, recycle)
+    return ModelSources(args.draft_model, tuple(args.head), args.exit_layers, args.dtype, args.levels, args.recycle)
 
 
 def names_models(args: argparse.Namespace) -> bool:
     """Whether there are any, without loading torch."""
-    named = (args.draft_model, args.head, args.exit_layers, args.levels, getattr(args, "recycle", False))
-    return any(each not in (None, [], False) for each in named)
+    named = (args.draft_model, args.head, args.exit_layers, args.levels)
+    return args.recycle or any(each not in (None, []) for each in named)
 
 
 def add_device_options(group: argparse._ArgumentGroup) -> None:

@@ -197,7 +197,7 @@ def _check(args: argparse.Namespace) -> None:
     if args.model is not None and not names_models(args) and args.costs != STORED:
         raise InvalidArgument(
             f"--model {args.model} is of no use without a network or --costs {STORED}; leave it out, or add --head, "
-            "--draft-model or --exit-layers"
+            "--draft-model, --exit-layers, --levels or --recycle"
         )
     if args.costs == STORED and args.model is None:
         raise InvalidArgument(f"--costs {STORED} needs the model whose costs are stored; add --model, or name a file")

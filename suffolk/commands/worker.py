@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         choices=NAMES,
         help="what requests may choose from; may be repeated (default: all that can run); the default of a request is "
-        "the first of hybrid, datastore and prompt-lookup that is there; callers name networks "
+        "the first of hybrid, datastore and prompt-lookup that is there; callers name others "
         "(suffolk generate --worker URL --drafter eagle)",
     )
     add_draft_options(drafting)

@@ -162,6 +162,16 @@ def test_compiled_passes_and_what_they_cannot_do_are_refused_before_a_model_is_l
     assert error.count("\n") == 1
 
 
+def test_no_exit_layers_are_refused_and_not_overlooked(
+    folders: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """0 once counted as not named, and the answer came without a word about it."""
+    assert generate("--model", folders["model"], "--exit-layers", "0", PROMPT) == 2
+    assert "--exit-layers is 0" in capsys.readouterr().err
+    assert generate("--worker", "grpc://127.0.0.1:1", "--exit-layers", "0", PROMPT) == 2
+    assert "has its own drafters" in capsys.readouterr().err
+
+
 def test_drafters_that_read_hidden_states_are_known_by_name() -> None:
     networks = (DraftModelDrafter, EarlyExitDrafter, RedrafterDrafter, EagleDrafter, HierarchyDrafter)
     classes = (*networks, TokenRecyclingDrafter)

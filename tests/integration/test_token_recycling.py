@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import torch
 
 from datastore.draft_tree import DraftTree, Source
 from datastore.errors import InvalidArgument
-from serving.decoding.drafter import DraftRequest
+from serving.decoding.drafter import DraftRequest, Said
+from serving.decoding.generation import Generation
 from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
@@ -19,12 +21,16 @@ from serving.drafters.choose import make_drafter
 from serving.drafters.hybrid import HybridDrafter
 from serving.drafters.load import ModelSources, load_models
 from serving.drafters.prompt_lookup import PromptLookupDrafter
-from serving.drafters.token_recycling import NAME, TokenRecyclingDrafter
+from serving.drafters.token_recycling import TokenRecyclingDrafter
+from serving.replay.recorded_states import RecordedStates
+from serving.replay.recording import Recording
+from serving.replay.replayer import Replayer
 from suffolk.cli import main
 from tests.drafters import MadeUpDrafter, alone, eager_decoder, eager_loop, tree
 from tests.tiny_models import VOCAB, tiny_model
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
+NAME = TokenRecyclingDrafter.name
 
 
 class Learner(MadeUpDrafter):
@@ -36,9 +42,10 @@ class Learner(MadeUpDrafter):
         super().__init__(make)
         self.told: list[tuple[list[int], list[int]]] = []
 
-    def learn_logits(self, request_id: int, tokens: Any, logits: torch.Tensor) -> None:
-        assert logits.shape[1] == VOCAB
-        self.told.append((tokens.tolist(), logits.argmax(-1).tolist()))
+    def learn_logits(self, said: Sequence[Said]) -> None:
+        for each in said:
+            assert each.logits.shape[1] == VOCAB
+            self.told.append((each.tokens.tolist(), each.logits.argmax(-1).tolist()))
 
 
 @pytest.mark.parametrize("limit", [1, 7, 20])
@@ -67,7 +74,7 @@ def test_every_token_of_an_answer_is_told_with_what_it_was_drawn_from(limit: int
 
 def test_a_learner_that_fails_costs_nothing_but_its_lesson() -> None:
     class Failing(Learner):
-        def learn_logits(self, request_id: int, tokens: Any, logits: torch.Tensor) -> None:
+        def learn_logits(self, said: Sequence[Said]) -> None:
             raise ValueError("no more room")
 
     target, settings = Target.wrap(tiny_model()), SamplingSettings(10)
@@ -78,6 +85,51 @@ def test_a_learner_that_fails_costs_nothing_but_its_lesson() -> None:
         loop.step()
     assert list(request.generated) == alone(target, PROMPT, settings)
     assert request.stats.missed["ValueError"] == 10
+
+
+def test_one_that_cannot_say_what_it_wants_is_refused_before_anything_runs() -> None:
+    """What it reads was once asked for in each step, where a fault would have ended the step of all requests."""
+
+    class Broken(MadeUpDrafter):
+        @property
+        def reads_logits(self) -> bool:
+            raise RuntimeError("no answer")
+
+        def learn_logits(self, said: Sequence[Said]) -> None: ...
+
+    with pytest.raises(RuntimeError, match="no answer"):
+        eager_loop(Target.wrap(tiny_model()), {"broken": Broken(lambda request: DraftTree.empty())})
+
+
+def test_several_requests_at_once_teach_their_own_words() -> None:
+    target, learner = Target.wrap(tiny_model()), Learner(lambda request: DraftTree.empty())
+    loop = eager_loop(target, {"learner": learner}, slots=3)
+    prompts = [PROMPT, PROMPT[::-1], [7, 7]]
+    expected = [alone(target, prompt, SamplingSettings(6)) for prompt in prompts]
+    for number, prompt in enumerate(prompts):
+        loop.join(Request(number, target, prompt, SamplingSettings(6), "learner"))
+    while loop.running:
+        loop.step()
+    assert len(learner.told) == 18
+    for text, [said] in learner.told:
+        assert text[-1] == said
+        assert any(text == [*prompt, *answer][: len(text)] for prompt, answer in zip(prompts, expected, strict=True))
+
+
+def test_a_replay_teaches_what_an_engine_does() -> None:
+    """The last step of each text was once left out."""
+    target, live, again = Target.wrap(tiny_model()), TokenRecyclingDrafter(), TokenRecyclingDrafter()
+    loop, texts = eager_loop(target, {NAME: live}), []
+    for number, (prompt, limit) in enumerate(((PROMPT, 2), (PROMPT, 30), ([7, 7, 3], 11))):
+        request = Request(number, target, prompt, SamplingSettings(limit), NAME)
+        loop.join(request)
+        while loop.running:
+            loop.step()
+        texts.append(Recording.of(Generation(request, lambda generation: None), target.vocab_size))
+    replayer = Replayer(again, states=RecordedStates(target, again, 300))
+    for text in texts:
+        replayer.replay(text)
+    assert again.stats()[f"{NAME}: ends"] == live.stats()[f"{NAME}: ends"] > 40
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
@@ -96,7 +148,7 @@ def test_an_answer_that_comes_again_is_drafted_from_what_was_said(temperature: f
     other = decoder.generate(PROMPT, SamplingSettings(40, temperature, seed=4))
     list(other)
     assert other.tokens == alone(target, PROMPT, SamplingSettings(40, temperature, seed=4))
-    assert drafter.stats()["ends"] > 40
+    assert drafter.stats()[f"{NAME}: ends"] > 40
 
 
 def test_in_one_tree_it_is_a_source_like_the_others() -> None:
@@ -124,7 +176,7 @@ def test_what_it_is_worth_is_learned() -> None:
     logits = torch.full((1, VOCAB), -20.0)
     logits[0, 7] = 0.0
     text = np.array([1, 2, 3, 4, 5, 7], np.int32)
-    drafter.learn_logits(1, text, logits)
+    drafter.learn_logits([Said(1, text, logits)])
     request = DraftRequest(1, text[:-1], 4)
     first = drafter.propose([request])[0]
     assert first.tokens[0] == 7
@@ -139,7 +191,7 @@ def test_behind_a_path_it_drafts_as_behind_the_text() -> None:
     drafter = TokenRecyclingDrafter()
     generator = torch.Generator().manual_seed(0)
     text = np.array([1, 2, 3, 4, 5, 6, 7, 8], np.int32)
-    drafter.learn_logits(1, text, 5 * torch.randn((6, VOCAB), generator=generator))
+    drafter.learn_logits([Said(1, text, 5 * torch.randn((6, VOCAB), generator=generator))])
     for settings in (SamplingSettings(), SamplingSettings(temperature=1.0, seed=5)):
         whole = DraftRequest(1, text[:-1], 64, settings=settings)
         part = DraftRequest(2, text[:-3], 64, settings=settings)
@@ -153,8 +205,8 @@ def test_behind_a_path_it_drafts_as_behind_the_text() -> None:
 
 def test_a_vocabulary_of_a_toy_is_not_learned_and_a_size_that_is_none_refused() -> None:
     drafter = TokenRecyclingDrafter(ends=64)
-    drafter.learn_logits(1, np.array([1, 2], np.int32), torch.zeros((1, 5)))
-    assert drafter.stats()["ends"] == 0
+    drafter.learn_logits([Said(1, np.array([1, 2], np.int32), torch.zeros((1, 5)))])
+    assert drafter.stats()[f"{NAME}: ends"] == 0
     with pytest.raises(InvalidArgument, match="ends is 3"):
         TokenRecyclingDrafter(ends=3)
 
@@ -164,5 +216,7 @@ def test_the_command_line_names_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"--drafter {NAME} needs a model; add --recycle" in capsys.readouterr().err
     assert main(["generate", "--model", "/nowhere", "--drafter", "prompt-lookup", "--recycle", "A poem."]) == 2
     assert "does not need what was given for token-recycling" in capsys.readouterr().err
+    assert main(["generate", "--worker", "grpc://127.0.0.1:1", "--recycle", "A poem."]) == 2
+    assert "and --recycle out" in capsys.readouterr().err
     assert main(["replay", "/nowhere.jsonl", "--recycle"]) == 2
     assert "token-recycling reads the model that was recorded; add --model MODEL" in capsys.readouterr().err

@@ -149,6 +149,8 @@ def test_what_is_no_tree_is_refused_and_what_is_empty_stays_so() -> None:
     for parents, scores in (([-1, 1], [0.5, 0.5]), ([-1, 0], [0.5, 0.6]), ([-1, 0], [0.5, np.nan])):
         with pytest.raises(InvalidArgument, match="draft tree: node 1 has"):
             with_noise(request(5), tree([4, 5], parents, scores), 0)
+    with pytest.raises(InvalidArgument, match="temperature is 0"):
+        with_noise(request(5, SamplingSettings()), tree([4], [-1], [0.5]), 0)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from serving.decoding.drafter import DraftRequest
+from serving.drafters.together import together
 
 _PRIOR_TOKENS = 128.0
 _STRENGTH = 4.0
 _DECAY = 0.95
-_BESIDE = 0.25
 _RETRY = 20
 """After so many refusals a text is read all the same, so that a wrong opinion does not last for ever."""
 
@@ -34,12 +34,12 @@ class Saving(Protocol):
 
 
 def share_saved(accepted: npt.ArrayLike, taken: npt.ArrayLike, already: Sequence[int] = ()) -> npt.NDArray[np.float64]:
-    """float64[n], tokens' time that each of n drafts saves per token of an answer: it brings ``accepted`` tokens, float[n], for the
-    time of ``taken``, in those steps alone in which that pays. ``already``: tokens that others brought, step by step; they come in
-    bursts. Both are right in part about the same tokens: of the two the larger counts, and a quarter of the smaller."""
+    """float64[n], tokens' time that each of n drafts saves at most per token of an answer: it brings ``accepted`` tokens, float[n],
+    for the time of ``taken``, were it asked in those steps alone in which that pays. ``already``: tokens that others brought, step
+    by step; they come in bursts."""
     brought = np.array(already or [0], np.float64)
     own = np.atleast_1d(np.asarray(accepted, np.float64))[:, None]
-    both = np.maximum(own, brought) + _BESIDE * np.minimum(own, brought)
+    both = together(own, brought)
     saved = (both - brought) / (1 + brought.mean()) - np.atleast_1d(np.asarray(taken, np.float64))[:, None]
     tokens = 1 + np.where(saved > 0, both, brought)
     return np.asarray(saved.clip(min=0).sum(1) / tokens.sum(1), np.float64)

@@ -1,4 +1,4 @@
-"""Trees whose scores are a network's own probabilities, weighed by what these have been worth."""
+"""Trees whose scores are their drafter's own probabilities, weighed by what these have been worth."""
 
 from __future__ import annotations
 
