@@ -29,8 +29,8 @@ from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.replay.read import read_recordings
 
 RIDGE = 1.0
-WARMEST, SUREST = 1.0, 4.5
-"""Temperature and log-odds from which on more of them changes nothing, as there."""
+LEAST, WARMEST, SUREST = 1e-6, 1.0, 4.5
+"""Least chance, and temperature and log-odds from which on more of them changes nothing, as there."""
 Table = tuple[Floats, npt.NDArray[np.bool_]]
 """Features of nodes, and which of them the texts took."""
 
@@ -38,7 +38,8 @@ Table = tuple[Floats, npt.NDArray[np.bool_]]
 def noise_features(evidence: Evidence, prior: Prior, temperature: float) -> Floats:
     """float64[n, 4], what the weights are multiplied with: 1, the log-odds that ``prior`` gives, the noise above its mean times the
     temperature, and the product of both."""
-    odds, moved = evidence.log_odds(prior), min(temperature, WARMEST) * (evidence.noise - np.euler_gamma)
+    chances = np.clip(probabilities(evidence.log_odds(prior)), LEAST, 1 - LEAST)
+    odds, moved = np.log(chances / (1 - chances)), min(temperature, WARMEST) * (evidence.noise - np.euler_gamma)
     return np.stack([np.ones(len(odds)), odds, moved, moved * np.minimum(odds, SUREST)], axis=1)
 
 
