@@ -25,6 +25,10 @@ class Source(IntFlag):
     TOKEN_RECYCLING = 128
 
 
+NETWORKS = Source.DRAFT_MODEL | Source.EARLY_EXIT | Source.REDRAFTER | Source.EAGLE | Source.HIERARCHY
+"""Those that a pass of their own makes."""
+
+
 def source_name(bits: int) -> str:
     """Words for source bits: datastore, prompt-lookup, datastore+prompt-lookup ...; empty for 0."""
     return "+".join(source.name.lower().replace("_", "-") for source in Source if source & bits and source.name)
@@ -95,6 +99,10 @@ class DraftTree:
     def depths(self) -> npt.NDArray[np.int32]:
         """int32[n], the depth of each node: 1 for a child of the context's last token. InvalidArgument if this is no tree."""
         return _native.tree_depths(self.parents)
+
+    def of_only(self, sources: int) -> npt.NDArray[np.bool_]:
+        """bool[n], the nodes that none but ``sources`` (``Source`` bits) propose."""
+        return np.asarray((self.sources & np.uint8(~sources & 255)) == 0, np.bool_)
 
     def validate(self, vocab_size: int) -> DraftTree:
         """This tree, if it is one.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-from serving.decoding.trust import Trust
-
 _GRACE = 1.0
 _AGAIN = 0.3
-_ALLOWANCE = 0.01
+ALLOWANCE = 0.01
+"""Tokens that drafts which never pay may cost a step, in the long run."""
 _CAP = 10.0
 _PURSE_CAP = 40.0
 _PURSE_FLOOR = -20.0
@@ -18,8 +17,6 @@ _LINE = 2.0
 _REPAID = 0.1
 _LONGEST_PAUSE = 200
 _BACKED = 0.1
-_TEXT_BELIEF = 2.0
-_TEXT_MEMORY = 0.95
 _INSTALMENT = 0.03
 """Of a debt, per step that proposes."""
 
@@ -33,7 +30,9 @@ class Purse:
     they are. It stays within -20 and 40: an accident is not held against a drafter for ever. Not thread-safe.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, allowance: float = ALLOWANCE) -> None:
+        """``allowance``: tokens that it gets for a step of a request."""
+        self.allowance = allowance
         self._balance = _GRACE
         self.lends = True
 
@@ -64,12 +63,10 @@ class Account:
 
     Attributes:
         balance: savings in tokens, 0..10.
-        trust: how far scores have kept their promises in this text.
     """
 
     def __init__(self, purse: Purse) -> None:
         self.balance = 0.0
-        self.trust = Trust(_TEXT_BELIEF, _TEXT_MEMORY, _TEXT_MEMORY)
         self._purse = purse
         self._lost = 0.0
         self._debt = 0.0
@@ -87,11 +84,15 @@ class Account:
 
     def should_propose(self) -> bool:
         """Whether to ask for a draft in this step; counts the step."""
-        self._purse.put(_ALLOWANCE)
+        self._purse.put(self._purse.allowance)
         if self._waiting:
             self._waiting -= 1
             return False
         return self.balance > 0 or self._purse.lends
+
+    def give(self, tokens: float) -> None:
+        """Others earned ``tokens`` for its drafter."""
+        self._purse.put(tokens)
 
     def borrow(self, tokens: float) -> None:
         """Reading its text cost the drafter ``tokens``' time, for all its drafts to come: booked little by little, the rest at the

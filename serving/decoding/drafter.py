@@ -34,7 +34,8 @@ class DraftRequest:
         settings: how the target draws.
         token_seconds: what a token costs now in plain decoding, on all requests' time; 0 if that is not known. A pass of the
             drafter's own must promise as much as it costs.
-        most_seconds: what the draft may take of a drafter's own passes: it grows with what the request's drafts have earned.
+        most_seconds: what the draft may take of a drafter's own passes: it grows with what the request's drafts have earned; 0 for
+            a draft without any (``MixedDrafter``).
         slot: the request's place in the target's cache.
         request_class: what kind of request it is; empty if nobody said.
         already: tokens that drafts of others, beside which the drafter's own would be, brought in each of the request's last steps.
@@ -191,6 +192,18 @@ class CacheDrafter(Drafter, Protocol):
         """Called once, before anything is proposed. Rows behind a slot's length are free for whoever runs; ``lengths`` must be
         after ``propose`` what they were before. When it is asked, all tokens of a request but the last are cached in its slot."""
         ...
+
+
+@runtime_checkable
+class MixedDrafter(Drafter, Protocol):
+    """A drafter that drafts with networks and without, and whose networks keep an account of their own: they draft nothing where a
+    request's ``most_seconds`` is 0, and their time is in ``stats`` as "network_seconds", without what reading texts took.
+
+    Attributes:
+        network_sources: ``Source`` bits of what they draft; 0 if it has none.
+    """
+
+    network_sources: int
 
 
 @runtime_checkable

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from serving.decoding.account import Account
 from serving.decoding.cost_model import CostModel
+from serving.decoding.ledger import Ledger
 from serving.decoding.planner import Offer, Planner
 
 _TOKEN_SECONDS = 1e6
@@ -20,7 +20,10 @@ class EveryNode(Planner):
     def __init__(self) -> None:
         super().__init__(CostModel([1], [_TOKEN_SECONDS]))
 
-    def draft_stake(self, account: Account) -> float:
+    def open(self, drafter: str, networks: bool = False) -> Ledger:
+        return super().open(drafter)
+
+    def draft_stake(self, ledger: Ledger) -> float:
         return math.inf
 
     def choose(self, offers: Sequence[Offer], requests: int, rows: int, context: float) -> None:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from serving.decoding.account import Account, Purse
+from serving.decoding.account import ALLOWANCE, Purse
 from serving.decoding.cost_model import CostModel
+from serving.decoding.ledger import Ledger
 from serving.decoding.trust import Trust
 
 _MARGIN = 1.02
@@ -43,22 +44,33 @@ class Offer:
 
     Attributes:
         drafter: its name.
-        account: the request's account.
+        ledger: the request's accounts.
         scores: float32[n], falling: of each node the probability that its path is accepted.
-        seconds: the request's share of the time that drafting took.
+        seconds: the request's share of the time that drafting took; network_seconds: of the time that networks took besides which
+            keep an account of their own; reading: of the time that reading texts took besides.
         verified: nodes that are verified, at first those that no planner may leave out; their promise is ``promised`` tokens.
-        accepted: tokens accepted of them.
-        reading: the request's share of the seconds that reading texts took the drafter, not in ``seconds``.
+        accepted: tokens accepted of them; owed: those of them that are owed to such networks.
+        of_networks: bool[n], the nodes that such networks alone propose; None if there are none.
     """
 
     drafter: str
-    account: Account
+    ledger: Ledger
     scores: npt.NDArray[np.float32]
     seconds: float = 0.0
     verified: int = 0
     promised: float = 0.0
     accepted: int = 0
     reading: float = 0.0
+    network_seconds: float = 0.0
+    owed: int = 0
+    of_networks: npt.NDArray[np.bool_] | None = None
+
+    def accept(self, path: npt.NDArray[np.int64], accepted: int) -> None:
+        """The target took the first ``accepted`` nodes of ``path``: all from the first one on that networks alone propose are owed
+        to those."""
+        self.accepted = accepted
+        if self.of_networks is not None:
+            self.owed = int(np.logical_or.accumulate(self.of_networks[path[:accepted]]).sum())
 
 
 class Planner:
@@ -73,15 +85,18 @@ class Planner:
         self._drafted = 0
         self._trust: defaultdict[str, Trust] = defaultdict(Trust)
         self._usual: defaultdict[str, _Usual] = defaultdict(_Usual)
-        self._purses: defaultdict[str, Purse] = defaultdict(Purse)
+        self._purses: dict[str, Purse] = {}
 
-    def open(self, drafter: str) -> Account:
-        """The account of a new request of ``drafter``."""
-        return self._purses[drafter].open()
+    def open(self, drafter: str, networks: bool = False) -> Ledger:
+        """The accounts of a new request of ``drafter``, whose ``networks`` have one of their own."""
+        names = [drafter, f"{drafter}: networks"] if networks else [drafter]
+        for name in names:
+            self._purses.setdefault(name, Purse(ALLOWANCE / len(names)))
+        return Ledger(*(self._purses[name].open() for name in names))
 
-    def draft_stake(self, account: Account) -> float:
-        """Tokens' worth of time that a draft for ``account`` may take."""
-        return _DRAFT_STAKE + account.backing
+    def draft_stake(self, ledger: Ledger) -> float:
+        """Tokens' worth of time that a draft for a request may take of a drafter's own passes."""
+        return _DRAFT_STAKE + ledger.backing if ledger.may_pass else 0.0
 
     def choose(self, offers: Sequence[Offer], requests: int, rows: int, context: float) -> None:
         """Set how many of each offer's nodes to verify, in a pass that has ``rows`` rows without them, prompts' included.
@@ -104,9 +119,9 @@ class Planner:
         nodes = np.arange(len(promises), dtype=np.float64)
         unread = requests + sum(offer.verified for offer in offers)
         alone, beside = (self.costs.times(begin + nodes, requests, context) for begin in (unread, rows))
-        wealth = max(offer.account.wealth for offer in offers)
+        wealth = max(offer.ledger.wealth for offer in offers)
         stake = min(_MOST_STAKE, max(_LEAST_STAKE * requests, _STAKED * wealth))
-        stake += sum(offer.account.balance for offer in offers)
+        stake += sum(offer.ledger.balance for offer in offers)
         most = self.costs.time(requests, requests, context) * stake / requests
         allowed = (alone - alone[0] <= most) & (beside - beside[0] <= most)
         rates = np.where(allowed, (requests + promises) / alone, 0.0)
@@ -134,17 +149,22 @@ class Planner:
         extra = (spent - without) / nodes if nodes else 0.0
         for offer in offers:
             kept = self._trust[offer.drafter].kept
-            offer.account.trust.learn(kept * offer.promised, offer.accepted, offer.verified > 0)
+            offer.ledger.trust.learn(kept * offer.promised, offer.accepted, offer.verified > 0)
             self._trust[offer.drafter].learn(offer.promised, offer.accepted, offer.verified > 0)
-            share = offer.seconds * len(offers) / requests  # one call for few costs about what one for all does
-            usual = self._usual[offer.drafter].take(share, _FIRST * plain / requests)
-            cost = usual + extra * offer.verified
-            offer.account.borrow((offer.reading + share - usual) * requests / plain)
-            offer.account.book(offer.accepted - cost * requests / plain, (offer.seconds - share) * requests / plain)
+            token, few = plain / requests, len(offers) / requests  # one call for few costs about what one for all does
+            usual, unusual = self._usual[offer.drafter].split(few * offer.seconds, _FIRST * token)
+            passes, rest = self._usual[f"{offer.drafter}: networks"].split(few * offer.network_seconds, _FIRST * token)
+            theirs = 0 if offer.of_networks is None else int(offer.of_networks[: offer.verified].sum())
+            offer.ledger.borrow(unusual / token, (offer.reading + rest) / token)
+            offer.ledger.book(
+                offer.accepted - offer.owed - (usual + extra * (offer.verified - theirs)) / token,
+                offer.owed - (passes + extra * theirs) / token,
+                (1 - few) * (offer.seconds + offer.network_seconds) / token,
+            )
 
     def _kept(self, offer: Offer) -> float:
         """The share of their promises that scores should keep: of the drafter, and in this text, whose record is short."""
-        return self._trust[offer.drafter].kept * min(1.0, _SHORT_RECORD * offer.account.trust.kept)
+        return self._trust[offer.drafter].kept * min(1.0, _SHORT_RECORD * offer.ledger.trust.kept)
 
 
 class _Usual:
@@ -154,8 +174,10 @@ class _Usual:
     def __init__(self) -> None:
         self._seconds = 0.0
 
-    def take(self, seconds: float, first: float) -> float:
-        """Of a draft's ``seconds`` those that are not unusual; ``first``: what is usual while nothing is known."""
+    def split(self, seconds: float, first: float) -> tuple[float, float]:
+        """Of a draft's ``seconds`` those that are not unusual, and the others; ``first``: what is usual while nothing is known."""
+        if not seconds:
+            return 0.0, 0.0
         usual = min(seconds, _UNUSUAL * self._seconds if self._seconds else first)
         self._seconds += _ADAPTION * (usual - self._seconds) if self._seconds else usual
-        return usual
+        return usual, seconds - usual

@@ -23,6 +23,7 @@ from serving.decoding.drafter import (
     FeatureDrafter,
     ForeseeingDrafter,
     LogitsDrafter,
+    MixedDrafter,
     Proposal,
     Said,
     SampledChain,
@@ -43,13 +44,38 @@ class Answer:
 
     Attributes:
         proposal: a sound one, empty if there is none.
-        seconds: the request's share of the time that drafting took; ``reading``: of the time that reading texts took besides,
-            which later drafts profit from too.
+        seconds: the request's share of the time that drafting took; ``network_seconds``: of the time that networks took besides
+            which keep an account of their own; ``reading``: of the time that reading texts took besides, which later drafts profit
+            from too.
     """
 
     proposal: Proposal
     seconds: float = 0.0
+    network_seconds: float = 0.0
     reading: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Seconds that a drafter says it has taken: for reading texts, and for networks that keep an account of their own."""
+
+    reading: float = 0.0
+    networks: float = 0.0
+
+    @staticmethod
+    def so_far(drafter: Drafter) -> Spent:
+        """Raises what the drafter's ``stats`` raises."""
+        stats = drafter.stats()
+        return Spent(float(stats.get("reading_seconds", 0.0)), float(stats.get("network_seconds", 0.0)))
+
+    def __sub__(self, before: Spent) -> Spent:
+        return Spent(self.reading - before.reading, self.networks - before.networks)
+
+    def of(self, seconds: float) -> tuple[float, float, float]:
+        """What is left of ``seconds``, what networks took of them, and reading."""
+        reading = min(seconds, max(0.0, self.reading))
+        networks = min(seconds - reading, max(0.0, self.networks))
+        return seconds - reading - networks, networks, reading
 
 
 class Proposals:
@@ -94,14 +120,19 @@ class Proposals:
         """
         answers: list[Answer] = [Answer(DraftTree.empty())] * len(requests)
         for name, members in _by_drafter(requests).items():
-            read, begin = self._reading_seconds(name), time.perf_counter()
+            spent, begin = self._spent(name), time.perf_counter()
             most = [token_seconds * stakes[at] if len(stakes) else math.inf for at in members]
             found = self._propose(name, [requests[at] for at in members], token_seconds, most)
             seconds = time.perf_counter() - begin
-            reading = min(seconds, max(0.0, self._reading_seconds(name) - read))
+            shares = (self._spent(name) - spent).of(seconds)
             for at, proposal in zip(members, found, strict=True):
-                answers[at] = Answer(proposal, (seconds - reading) / len(members), reading / len(members))
+                answers[at] = Answer(proposal, *(share / len(members) for share in shares))
         return answers
+
+    def network_sources(self, name: str) -> int:
+        """``Source`` bits of the networks of a ``MixedDrafter``; 0 for any other."""
+        drafter = self._drafters[name]
+        return drafter.network_sources if isinstance(drafter, MixedDrafter) else 0
 
     def foresee(self, requests: Sequence[Request], trees: Sequence[DraftTree]) -> None:
         """Tell drafters that want it which trees are verified for ``requests`` now."""
@@ -178,11 +209,11 @@ class Proposals:
                 request.stats.missed.update(missed.keys())
         return checked
 
-    def _reading_seconds(self, name: str) -> float:
+    def _spent(self, name: str) -> Spent:
         try:
-            return float(self._drafters[name].stats().get("reading_seconds", 0.0))
+            return Spent.so_far(self._drafters[name])
         except FOREIGN_FAULTS:
-            return 0.0  # counted where it is asked for drafts
+            return Spent()  # counted where it is asked for drafts
 
     def _check(self, name: str, request: Request, proposal: Proposal) -> Proposal:
         try:

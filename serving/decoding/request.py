@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from datastore.errors import InvalidArgument
-from serving.decoding.account import Account
 from serving.decoding.keyed_noise import KeyedUniforms
+from serving.decoding.ledger import Ledger
 from serving.decoding.log_probabilities import LogProbability
 from serving.decoding.memory import memory_guard
 from serving.decoding.prompt import Prompt, encode
@@ -54,7 +54,7 @@ class Request:
         request_class: what kind of request it is.
         length: tokens so far, prompt and generated: ``tokens[:length]``.
         slot: its place in the cache while it runs.
-        account: what drafting has earned; None without a drafter.
+        ledger: what drafting has earned; None without a drafter.
         sampler, uniforms: what its tokens are drawn with.
         stats: its numbers.
         log_probabilities: of the generated tokens, if ``settings`` ask for them.
@@ -88,7 +88,7 @@ class Request:
         self.tokens[: len(ids)] = ids
         self.length = len(ids)
         self.slot = -1
-        self.account: Account | None = None
+        self.ledger: Ledger | None = None
         self.sampler = Sampler(settings, target.vocab_size, target.device)
         self.uniforms = KeyedUniforms(settings.seed, target.device)
         self.stats = GenerationStats(prompt_tokens=len(ids))

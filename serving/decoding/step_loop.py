@@ -15,7 +15,6 @@ import torch
 from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument, ResourceExhausted, SuffolkError
 from datastore.retriever import MAX_NODES
-from serving.decoding.account import Account
 from serving.decoding.cost_measurement import measure
 from serving.decoding.cost_model import CostModel
 from serving.decoding.draft_counts import places
@@ -121,7 +120,7 @@ class StepLoop:
         request.slot = heapq.heappop(self._free)
         self.cache.clear(request.slot)
         if request.drafter and self.planner is not None:
-            request.account = self.planner.open(request.drafter)
+            request.ledger = self.planner.open(request.drafter, bool(self._proposals.network_sources(request.drafter)))
         self._running.append(request)
 
     def leave(self, request: Request, finish: str = "cancelled") -> None:
@@ -131,9 +130,9 @@ class StepLoop:
         self._running.remove(request)
         heapq.heappush(self._free, request.slot)
         request.stats.finish = request.stats.finish or finish
-        if request.account is not None:
+        if request.ledger is not None:
             self._proposals.release(request)
-            request.account.close()
+            request.ledger.close()
         self.stats.add_request(request.stats)
 
     def totals(self) -> dict[str, Any]:
@@ -209,19 +208,19 @@ class StepLoop:
 
     def _proposed(self, decoding: list[Request], reading_rows: int, clock: _Clock) -> list[_Turn]:
         asking = [
-            request for request in decoding if request.account is not None and request.room > 0
-            and request.account.should_propose()
+            request for request in decoding if request.ledger is not None and request.room > 0
+            and request.ledger.should_propose()
         ]  # fmt: skip
         clock.lap("draft")
-        stakes = [self.planner.draft_stake(each.account) for each in asking if each.account and self.planner]
+        stakes = [self.planner.draft_stake(each.ledger) for each in asking if each.ledger and self.planner]
         answers = self._proposals.ask(asking, self._token_seconds(decoding), stakes)
         clock.lap("wait")
         offers: dict[int, Offer] = {}
         drafts: dict[int, Proposal] = {}
         for request, answer in zip(asking, answers, strict=True):
-            assert request.account is not None
+            assert request.ledger is not None
             drafts[request.number] = _cut(answer.proposal, request.room)
-            offers[request.number] = _offer(request.drafter, request.account, drafts[request.number], answer)
+            offers[request.number] = self._offer(request, drafts[request.number], answer)
             nodes = places(tree_of(answer.proposal))
             for stats in (request.stats, self.stats):
                 stats.proposals += 1
@@ -243,6 +242,25 @@ class StepLoop:
             turns.append(_Turn(request, layout, len(layout), proposal, offer))
         self._foresee(turns)
         return turns
+
+    def _offer(self, request: Request, draft: Proposal, answer: Answer) -> Offer:
+        """What the planner may choose from: of a sampled chain nothing, because choosing by its tokens would change the law."""
+        assert request.ledger is not None
+        networks = self._proposals.network_sources(request.drafter)
+        offer = Offer(
+            request.drafter,
+            request.ledger,
+            np.empty(0, np.float32),
+            answer.seconds,
+            network_seconds=answer.network_seconds,
+            reading=answer.reading,
+            of_networks=tree_of(draft).of_only(networks) if networks else None,
+        )
+        if isinstance(draft, DraftTree):
+            offer.scores = draft.scores
+        else:
+            offer.verified = len(draft.tree)
+        return offer
 
     def _foresee(self, turns: Sequence[_Turn]) -> None:
         """Let drafters prepare the next step while the pass of this one runs; it is part of what their drafts cost."""
@@ -284,7 +302,7 @@ class StepLoop:
             request.stats.steps += 1
             self.stats.steps += 1
         if turn.offer is not None:
-            turn.offer.accepted = len(step.tokens) - 1
+            turn.offer.accept(outcome.path, len(step.tokens) - 1)
             self._proposals.observe(request, request.tokens[before : request.length])
         return step
 
@@ -347,16 +365,6 @@ class StepLoop:
 def rows_needed(request: Request) -> int:
     """Cache rows that a request may take: its tokens, and the nodes of its largest tree."""
     return len(request.tokens) + (request.max_nodes if request.drafter else 0)
-
-
-def _offer(drafter: str, account: Account, draft: Proposal, answer: Answer) -> Offer:
-    """What the planner may choose from: of a sampled chain nothing, because choosing by its tokens would change the law."""
-    scores, verified = np.empty(0, np.float32), 0
-    if isinstance(draft, DraftTree):
-        scores = draft.scores
-    else:
-        verified = len(draft.tree)
-    return Offer(drafter, account, scores, answer.seconds, verified, reading=answer.reading)
 
 
 def _cut(proposal: Proposal, depth: int) -> Proposal:

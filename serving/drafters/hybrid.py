@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from datastore.draft_tree import DraftTree
+from datastore.draft_tree import NETWORKS, DraftTree
 from serving.decoding.drafter import (
     CacheDrafter,
     Drafter,
@@ -67,6 +67,7 @@ class HybridDrafter:
     Attributes:
         layers: whose hidden states of the target its networks want (``FeatureDrafter``); empty if none does.
         reads_logits: whether one of its sources wants to know what the target said (``LogitsDrafter``).
+        network_sources: ``Source`` bits of its networks (``MixedDrafter``).
     """
 
     name = "hybrid"
@@ -83,6 +84,7 @@ class HybridDrafter:
         self._sources = [*sources, *(each for each in networks if isinstance(each, ScoringDrafter))]
         networks = [each for each in networks if not isinstance(each, ScoringDrafter)]
         self._networks = [Network(drafter, known.network(f"{drafter.name} in {self.name}")) for drafter in networks]
+        self.network_sources = int(NETWORKS) if networks else 0
         self._grafts = Grafts(self._sources)
         self._additions: list[Addition] = [*self._networks, self._grafts]
         self._drafters: list[ScoringDrafter | Network] = [*self._sources, *self._networks]
@@ -153,8 +155,9 @@ class HybridDrafter:
             each.release(request_id)
 
     def stats(self) -> dict[str, float]:
-        """The drafters' counters added up, and each one's own under its name; and how often retrieval was asked behind drafts."""
-        total = self._grafts.stats()
+        """The drafters' counters added up, and each one's own under its name; how often retrieval was asked behind drafts; and
+        what networks took, for ``MixedDrafter``."""
+        total = self._grafts.stats() | {"network_seconds": sum(each.seconds for each in self._networks)}
         for drafter in self._drafters:
             for key, value in drafter.stats().items():
                 for name in (key, f"{drafter.name}: {key}"):

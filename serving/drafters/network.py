@@ -80,6 +80,7 @@ class Network:
     Attributes:
         drafter: the network's own drafter; ``name``: its name.
         verdicts: of the last step, by the number of the request: whether it was run.
+        seconds: that its drafts have taken so far, without what reading texts took.
     """
 
     def __init__(self, drafter: Drafter, trust: ByClass[Confidence]) -> None:
@@ -87,6 +88,7 @@ class Network:
         self.drafter = drafter
         self.name = drafter.name
         self._trust = trust
+        self.seconds = 0.0
         self._worth = Worth(_ADDED)
         self._heard: dict[int, _Heard] = {}
         self.verdicts: dict[int, Verdict] = {}
@@ -130,7 +132,9 @@ class Network:
         for request, tree in zip(requests, retrieved, strict=True):
             heard = self._heard.setdefault(request.request_id, _Heard())
             heard.retrieved = tree
-            if heard.steps >= _LISTEN or not request.token_seconds or math.isinf(request.most_seconds):
+            if not request.most_seconds:
+                self._worth.skipped += 1
+            elif heard.steps >= _LISTEN or not request.token_seconds or math.isinf(request.most_seconds):
                 self.verdicts[request.request_id] = self._worth.judge(
                     heard.promise, request.token_seconds, request.most_seconds
                 )
@@ -154,10 +158,11 @@ class Network:
         ]
         reading, begin = self._reading_seconds(), time.perf_counter()
         found = list(map(tree_of, self.drafter.propose(asking)))
-        seconds = time.perf_counter() - begin - (self._reading_seconds() - reading)
+        seconds = max(0.0, time.perf_counter() - begin - (self._reading_seconds() - reading))
+        self.seconds += seconds
         drafts = [(place, own) for place, own in zip(asked, found, strict=True) if len(own)]
         if drafts:
-            self._worth.learn_cost(max(0.0, seconds) / len(drafts))
+            self._worth.learn_cost(seconds / len(drafts))
         for request, own in zip(asking, found, strict=True):
             if not len(own):
                 self.verdicts[request.request_id] = replace(self.verdicts[request.request_id], declined=True)

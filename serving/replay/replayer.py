@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
-from serving.decoding.account import Account
 from serving.decoding.cost_model import CostModel
 from serving.decoding.draft_counts import places
-from serving.decoding.drafter import Drafter, DraftRequest, tree_of
+from serving.decoding.drafter import Drafter, DraftRequest, MixedDrafter, tree_of
 from serving.decoding.every_node import EveryNode
+from serving.decoding.ledger import Ledger
 from serving.decoding.planner import Offer, Planner
-from serving.decoding.proposals import checked_tree
+from serving.decoding.proposals import Spent, checked_tree
 from serving.decoding.stats import GenerationStats
 from serving.decoding.tree_layout import cut
 from serving.decoding.verification import accept
@@ -55,7 +55,7 @@ class _Text:
 
     number: int
     recording: Recording
-    account: Account
+    ledger: Ledger
     found: Replayed
     tokens: npt.NDArray[np.int32] = field(init=False)
     length: int = field(init=False)
@@ -101,6 +101,7 @@ class Replayer:
         self._by_costs = _by(costs)
         self._pass_seconds = pass_seconds or self._by_costs
         self._draft_seconds = draft_seconds
+        self._networks = drafter.network_sources if isinstance(drafter, MixedDrafter) else 0
         self._numbers = itertools.count(1)
 
     def replay(self, recording: Recording) -> Replayed:
@@ -108,7 +109,8 @@ class Replayer:
         stats = GenerationStats(prompt_tokens=len(recording.prompt))
         stats.add_tokens((0,))
         found = Replayed(recording, stats)
-        text = _Text(next(self._numbers), recording, self._planner.open(self.drafter.name), found)
+        ledger = self._planner.open(self.drafter.name, bool(self._networks))
+        text = _Text(next(self._numbers), recording, ledger, found)
         missed = self._missed()
         if self._states is not None:
             self._states.begin(text.tokens, len(recording.prompt))
@@ -119,7 +121,7 @@ class Replayer:
                 self._states.advance(text.number, text.length)
         finally:
             self.drafter.release(text.number)
-            text.account.close()
+            text.ledger.close()
         stats.missed["drafts"] = self._missed() - missed
         return found
 
@@ -137,9 +139,9 @@ class Replayer:
         spent = self._pass_seconds(rows, context)
         begin, text.length = text.length, text.length + new
         for offer in offers:
-            offer.accepted = new - 1
+            offer.accept(path, new - 1)
             self.drafter.observe(text.number, text.tokens[begin : text.length])
-            text.found.seconds += offer.seconds + offer.reading
+            text.found.seconds += offer.seconds + offer.network_seconds + offer.reading
         self._planner.record(offers, 1, rows, context, spent)
         text.found.seconds += spent
         text.found.plain_seconds += sum(self._by_costs(1, context + ahead) for ahead in range(new))
@@ -147,19 +149,27 @@ class Replayer:
     def _draft(self, text: _Text, context: int) -> tuple[list[Offer], DraftTree]:
         """The step's offer, if it has one, and what of it is verified."""
         room = text.most - text.length - 1
-        if room <= 0 or not text.account.should_propose():
+        if room <= 0 or not text.ledger.should_propose():
             return [], DraftTree.empty()
-        reading, begin = self._reading_seconds(), time.perf_counter()
+        spent, begin = Spent.so_far(self.drafter), time.perf_counter()
         proposal = tree_of(self.drafter.propose([self._request(text, context)])[0])
         seconds = time.perf_counter() - begin
-        reading = min(seconds, self._reading_seconds() - reading)
+        own, networks, reading = (Spent.so_far(self.drafter) - spent).of(seconds)
         if self._draft_seconds is not None:
-            seconds, reading = self._draft_seconds, 0.0
+            own, networks, reading = self._draft_seconds, 0.0, 0.0
         proposal = checked_tree(proposal, text.recording.vocab_size, self._max_nodes)
         text.found.stats.proposals += 1
         text.found.stats.drafted.proposed.update(places(proposal))
         tree = cut(proposal, room)
-        offer = Offer(self.drafter.name, text.account, tree.scores, seconds - reading, reading=reading)
+        offer = Offer(
+            self.drafter.name,
+            text.ledger,
+            tree.scores,
+            own,
+            network_seconds=networks,
+            reading=reading,
+            of_networks=tree.of_only(self._networks) if self._networks else None,
+        )
         self._planner.choose([offer], 1, 1, context)
         return [offer], tree.head(offer.verified)
 
@@ -172,13 +182,10 @@ class Replayer:
             len(text.recording.prompt),
             text.recording.settings,
             token_seconds,
-            token_seconds * self._planner.draft_stake(text.account),
+            token_seconds * self._planner.draft_stake(text.ledger),
             -1 if self._states is None else SLOT,
             text.recording.request_class,
         )
-
-    def _reading_seconds(self) -> float:
-        return float(self.drafter.stats().get("reading_seconds", 0.0))
 
     def _missed(self) -> int:
         return int(self.drafter.stats().get("missed", 0))

@@ -12,6 +12,7 @@ import pytest
 from serving.decoding.account import Account, Purse
 from serving.decoding.cost_measurement import SIZES
 from serving.decoding.cost_model import CostModel
+from serving.decoding.ledger import Ledger
 from serving.decoding.planner import Offer, Planner
 
 MEASURED = (57.0, 90.0, 91.0, 92.0, 95.0, 151.0, 222.0)
@@ -28,11 +29,11 @@ def costs_of(shape: str) -> CostModel:
     return CostModel(SIZES, [10.0 * size for size in SIZES])
 
 
-def wealthy() -> Account:
-    """An account whose savings allow any tree."""
+def wealthy() -> Ledger:
+    """Accounts whose savings allow any tree."""
     account = Purse().open()
     account.balance = 10.0
-    return account
+    return Ledger(account)
 
 
 def chosen(planner: Planner, scores: np.ndarray, requests: int = 1) -> int:
@@ -82,7 +83,7 @@ def test_nothing_is_verified_where_nothing_pays() -> None:
 def test_requests_without_an_offer_count_too() -> None:
     """Their tokens come whatever is chosen: without them a pass that is 20 % dearer for half a token looked worth it."""
     planner = Planner(CostModel([1, 8, 9], [100.0, 100.0, 120.0]))
-    offer = Offer("one", Purse().open(), np.array([0.5], np.float32))
+    offer = Offer("one", Ledger(Purse().open()), np.array([0.5], np.float32))
     planner.choose([offer], 8, 8, 0.0)
     assert offer.verified == 0
     planner.choose([offer], 2, 2, 0.0)
@@ -93,8 +94,8 @@ def test_beside_a_prompt_a_node_must_repay_its_own_time() -> None:
     """A pass that reads 300 rows of a prompt gives few tokens a second; nodes of chance 0.1 once seemed to improve on that."""
     costs = CostModel([1, 8, 400], [8.0, 64.0, 400.0])  # a row of eight takes 8, one more than eight takes 0.857
     for chance, expected in ((0.1, 0), (0.12, 16)):
-        account = wealthy()
-        offers = [Offer("one", account, np.full(2, chance, np.float32)) for _ in range(8)]
+        ledger = wealthy()
+        offers = [Offer("one", ledger, np.full(2, chance, np.float32)) for _ in range(8)]
         Planner(costs).choose(offers, 8, 308, 0.0)
         assert sum(offer.verified for offer in offers) == expected
 
@@ -102,11 +103,11 @@ def test_beside_a_prompt_a_node_must_repay_its_own_time() -> None:
 def test_one_pass_stakes_little_until_drafts_have_earned_more() -> None:
     """A belief that 272 rows were cheap once cost as much as four thousand tokens of allowance."""
     planner = Planner(costs_of("steep"))
-    offers = [Offer("one", Purse().open(), np.ones(16, np.float32)) for _ in range(16)]
+    offers = [Offer("one", Ledger(Purse().open()), np.ones(16, np.float32)) for _ in range(16)]
     planner.choose(offers, 16, 16, CONTEXT)
     few = sum(offer.verified for offer in offers)
     for offer in offers:
-        offer.account.book(20.0)
+        offer.ledger.book(20.0)
     planner.choose(offers, 16, 16, CONTEXT)
     assert 0 < few < sum(offer.verified for offer in offers)
 
@@ -116,7 +117,7 @@ def test_a_pass_bets_a_share_of_what_its_drafter_has() -> None:
     planner, purse = Planner(CostModel([1, 41], [1.0, 3.0])), Purse()  # twenty nodes cost a token
     sizes = []
     for _ in range(4):
-        offer = Offer("one", purse.open(), np.full(40, 0.99, np.float32))
+        offer = Offer("one", Ledger(purse.open()), np.full(40, 0.99, np.float32))
         planner.choose([offer], 1, 1, 0.0)
         sizes.append(offer.verified)
         purse.put(2.0)
@@ -128,7 +129,7 @@ def test_a_pass_without_drafts_comes_now_and_then() -> None:
     planner = Planner(costs_of("flat"))
     sizes = []
     for _ in range(401):
-        offer = Offer("one", Purse().open(), np.ones(4, np.float32))
+        offer = Offer("one", Ledger(Purse().open()), np.ones(4, np.float32))
         planner.choose([offer], 1, 1, CONTEXT)
         sizes.append(offer.verified)
         offer.accepted = offer.verified
@@ -141,10 +142,10 @@ def test_a_chain_that_is_in_every_pass_does_not_end_the_trees() -> None:
     planner = Planner(CostModel([1, 8], [1.0, 1.0]))
     verified = []
     for _ in range(1000):
-        account = Purse().open()
+        ledger = Ledger(Purse().open())
         offers = [
-            Offer("chain", account, np.empty(0, np.float32), verified=3),
-            Offer("tree", account, np.ones(1, np.float32)),
+            Offer("chain", ledger, np.empty(0, np.float32), verified=3),
+            Offer("tree", ledger, np.ones(1, np.float32)),
         ]
         planner.choose(offers, 2, 5, 0.0)
         offers[1].accepted = offers[1].verified
@@ -170,11 +171,11 @@ class World:
     def run(self, steps: int, scores: Scores, accept: Callable[[], int] = lambda: 0) -> None:
         """That many steps of requests that begin and end together."""
         requests = self.requests
-        accounts = [self.planner.open("one") for _ in range(requests)]
+        ledgers = [self.planner.open("one") for _ in range(requests)]
         for _ in range(steps):
-            asking = [account for account in accounts if account.should_propose()]
+            asking = [ledger for ledger in ledgers if ledger.should_propose()]
             spent = self.draft * self.plain if asking else 0.0
-            offers = [Offer("one", account, scores, spent / len(asking)) for account in asking]
+            offers = [Offer("one", ledger, scores, spent / len(asking)) for ledger in asking]
             self.planner.choose(offers, requests, requests, CONTEXT)
             for offer in offers:
                 offer.accepted = min(accept(), offer.verified)
@@ -183,8 +184,8 @@ class World:
             self.planner.record(offers, requests, rows, CONTEXT, seconds * self._noise())
             self.seconds += seconds + spent
             self.tokens += requests + sum(offer.accepted for offer in offers)
-        for account in accounts:
-            account.close()
+        for ledger in ledgers:
+            ledger.close()
 
     @property
     def slowdown(self) -> float:
@@ -251,12 +252,12 @@ def test_debts_are_one_drafters_and_not_anothers() -> None:
 def test_drafts_are_charged_in_passes_that_read_prompts() -> None:
     """They used to be free there: an engine with steady arrivals never paused a drafter that did nothing but take time."""
     planner = Planner(costs_of("steep"))
-    account = planner.open("one")
+    ledger = planner.open("one")
     asked = 0
     for _ in range(1000):
-        if account.should_propose():
+        if ledger.should_propose():
             asked += 1
-            planner.record([Offer("one", account, np.empty(0, np.float32), 50.0)], 1, 500, CONTEXT, None)
+            planner.record([Offer("one", ledger, np.empty(0, np.float32), 50.0)], 1, 500, CONTEXT, None)
     assert asked < 30
 
 
@@ -286,7 +287,7 @@ def test_scores_that_promise_too_much_are_believed_less() -> None:
     assert chosen(planner, scores) > 0
 
     def learn(verified: int) -> None:
-        offer = Offer("one", Purse().open(), scores, 0.0, verified, 1.28 * bool(verified))
+        offer = Offer("one", Ledger(Purse().open()), scores, 0.0, verified, 1.28 * bool(verified))
         planner.record([offer], 1, 1 + verified, CONTEXT, planner.costs.time(1 + verified, 1, CONTEXT))
 
     for _ in range(150):
@@ -315,25 +316,25 @@ def test_reading_a_text_is_paid_little_by_little_and_the_rest_at_the_end() -> No
 
 def test_a_draft_may_take_more_the_more_its_drafter_has_earned() -> None:
     planner, purse = Planner(costs_of("steep")), Purse()
-    account = purse.open()
-    first = planner.draft_stake(account)
-    account.book(4.0)
-    second = planner.draft_stake(account)
+    ledger = Ledger(purse.open())
+    first = planner.draft_stake(ledger)
+    ledger.book(4.0)
+    second = planner.draft_stake(ledger)
     purse.put(20.0)
-    third = planner.draft_stake(account)
+    third = planner.draft_stake(ledger)
     assert 0 < first < second < third < 10
     purse.put(-100.0)
-    assert planner.draft_stake(account) >= account.balance
+    assert planner.draft_stake(ledger) >= ledger.balance
 
 
 def test_what_a_draft_took_once_is_paid_off_little_by_little() -> None:
     """A first lookup in a datastore that is not in memory took ten tokens' time, and the text drafted nothing any more."""
     planner = Planner(CostModel([1, 2], [1.0, 1.0]))
-    account = planner.open("datastore")
+    ledger = planner.open("datastore")
     for number in range(60):
-        asked = account.should_propose()
+        asked = ledger.should_propose()
         assert asked, f"step {number} did not draft"
-        offer = Offer("datastore", account, np.array([0.9], np.float32), seconds=10.0 if number == 0 else 0.01)
+        offer = Offer("datastore", ledger, np.array([0.9], np.float32), seconds=10.0 if number == 0 else 0.01)
         planner.choose([offer], 1, 1, 0.0)
         offer.accepted = min(offer.verified, number % 2)
         planner.record([offer], 1, 1 + offer.verified, 0.0, 1.0)
@@ -341,11 +342,11 @@ def test_what_a_draft_took_once_is_paid_off_little_by_little() -> None:
 
 def test_drafts_that_always_take_long_are_given_up_soon() -> None:
     planner = Planner(CostModel([1, 2], [1.0, 1.0]))
-    account, asked = planner.open("slow"), 0
+    ledger, asked = planner.open("slow"), 0
     for _ in range(200):
-        if account.should_propose():
+        if ledger.should_propose():
             asked += 1
-            offer = Offer("slow", account, np.array([0.9], np.float32), seconds=3.0)
+            offer = Offer("slow", ledger, np.array([0.9], np.float32), seconds=3.0)
             planner.choose([offer], 1, 1, 0.0)
             planner.record([offer], 1, 1 + offer.verified, 0.0, 1.0)
     assert asked <= 4
@@ -357,8 +358,8 @@ def test_a_text_that_breaks_its_promises_is_drafted_less_although_others_keep_th
     kept, broken = planner.open("one"), planner.open("one")
     sizes: dict[bool, list[int]] = {True: [], False: []}
     for _ in range(20):
-        for account, right in ((kept, True), (broken, False)):
-            offer = Offer("one", account, np.full(15, 0.3, np.float32))
+        for ledger, right in ((kept, True), (broken, False)):
+            offer = Offer("one", ledger, np.full(15, 0.3, np.float32))
             planner.choose([offer], 1, 1, 0.0)
             offer.accepted = round(offer.promised) if right else 0
             sizes[right].append(offer.verified)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from datastore.errors import SuffolkError
-from serving.decoding.account import Account
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import Drafter
+from serving.decoding.ledger import Ledger
 from serving.decoding.planner import Offer, Planner
 from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
@@ -25,7 +25,7 @@ _MOST_NODES = 256
 class AsPlanned(Planner):
     """Verifies all that a stack hands up, in every step: what the plan predicts. Not for serving: it guards against nothing."""
 
-    def draft_stake(self, account: Account) -> float:
+    def draft_stake(self, ledger: Ledger) -> float:
         return float("inf")
 
     def choose(self, offers: Sequence[Offer], requests: int, rows: int, context: float) -> None:

@@ -1,0 +1,79 @@
+"""The accounts of one request: a drafter that may leave out its networks keeps two."""
+
+from __future__ import annotations
+
+from serving.decoding.account import Account
+from serving.decoding.trust import Trust
+
+_GIFT = 0.05
+"""Share of what other drafts earn that their drafter's networks may lose: a network must be tried to be known."""
+_TEXT_BELIEF = 2.0
+_TEXT_MEMORY = 0.95
+
+
+class Ledger:
+    """What one request's drafts have earned: those of its drafter, and apart from them those of networks that it may leave out.
+
+    What networks lose ends their drafts and not the others': networks that read a first prompt in twelve tokens' time once kept
+    retrieval from drafting in four answers. While the others may not draft, networks pay for all. Not thread-safe.
+
+    Attributes:
+        trust: how far scores have kept their promises in this text.
+        with_networks: whether networks may draft in this step.
+    """
+
+    def __init__(self, drafter: Account, networks: Account | None = None) -> None:
+        """``networks``: None if the drafter has none that it may leave out."""
+        self.trust = Trust(_TEXT_BELIEF, _TEXT_MEMORY, _TEXT_MEMORY)
+        self.with_networks = False
+        self._drafter, self._networks = drafter, networks
+        self._accounts = [drafter] if networks is None else [drafter, networks]
+        self._paying = drafter
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether a draft may take passes of the drafter's own in this step."""
+        return self._networks is None or self.with_networks
+
+    @property
+    def backing(self) -> float:
+        """Tokens that a draft may lose."""
+        return sum(each.backing for each in self._accounts)
+
+    @property
+    def balance(self) -> float:
+        """Tokens that the request has saved, 0 or more."""
+        return sum(each.balance for each in self._accounts)
+
+    @property
+    def wealth(self) -> float:
+        """Tokens that its drafter has, -20..40."""
+        return max(each.wealth for each in self._accounts)
+
+    def should_propose(self) -> bool:
+        """Whether to ask for a draft in this step, by ``with_networks`` of networks too; counts the step."""
+        drafter, *rest = [each.should_propose() for each in self._accounts]
+        self.with_networks = any(rest)
+        self._paying = self._networks if self._networks is not None and not drafter else self._drafter
+        return drafter or self.with_networks
+
+    def borrow(self, tokens: float, of_networks: float = 0.0) -> None:
+        """Reading the text cost ``tokens``' time, and networks ``of_networks``: see ``Account.borrow``."""
+        self._paying.borrow(tokens)
+        (self._networks or self._drafter).borrow(of_networks)
+
+    def book(self, earned: float, of_networks: float = 0.0, common: float = 0.0) -> None:
+        """A step that proposed brought ``earned`` tokens, and networks ``of_networks``, their costs taken off; see ``Account``."""
+        if self._networks is None or self._paying is self._networks:
+            self._paying.book(earned + of_networks, common)
+            return
+        gift = _GIFT * max(0.0, earned)
+        self._drafter.book(earned - gift, common)
+        self._networks.give(gift)
+        if self.with_networks:
+            self._networks.book(of_networks)
+
+    def close(self) -> None:
+        """The request has ended."""
+        for each in self._accounts:
+            each.close()

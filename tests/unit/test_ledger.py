@@ -1,0 +1,100 @@
+"""A drafter's account, and the one of networks that it may leave out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from datastore.draft_tree import NETWORKS, DraftTree, Source
+from serving.decoding.account import Purse
+from serving.decoding.cost_model import CostModel
+from serving.decoding.ledger import Ledger
+from serving.decoding.planner import Offer, Planner
+
+COSTS = CostModel([1, 2], [1.0, 1.0])
+
+
+def step(planner: Planner, ledger: Ledger, network_seconds: float, owed: int = 0, accepted: int = 0) -> None:
+    """One step of one request, whose tokens cost a second: text brings ``accepted`` of two nodes, networks the rest."""
+    networks = network_seconds if ledger.with_networks else 0.0
+    offer = Offer(
+        "hybrid", ledger, np.array([0.9, 0.5], np.float32), 0.01, network_seconds=networks,
+        of_networks=np.array([False, True]),
+    )  # fmt: skip
+    planner.choose([offer], 1, 1, 0.0)
+    offer.accepted, offer.owed = min(accepted + owed, offer.verified), owed if ledger.with_networks else 0
+    planner.record([offer], 1, 1 + offer.verified, 0.0, 1.0)
+
+
+def test_what_networks_lose_does_not_end_the_drafts_of_others() -> None:
+    """Two heads read a first prompt in twelve tokens' time, and retrieval drafted nothing in the next four answers."""
+    planner = Planner(COSTS)
+    with_networks = 0
+    for _ in range(5):
+        ledger = planner.open("hybrid", networks=True)
+        for number in range(40):
+            assert ledger.should_propose()
+            with_networks += ledger.with_networks
+            step(planner, ledger, 2.0, accepted=number % 5 == 0)
+        ledger.close()
+    assert 0 < with_networks < 20
+
+
+def test_what_others_lose_does_not_end_the_drafts_of_networks() -> None:
+    planner = Planner(COSTS)
+    ledger = planner.open("hybrid", networks=True)
+    for _ in range(100):
+        assert ledger.should_propose()
+        assert ledger.with_networks
+        ledger.book(-0.1, 1.0)
+
+
+def test_both_lose_no_more_than_one_account_would() -> None:
+    """In the long run a hundredth of a token a step, and a token each at first."""
+    planner = Planner(COSTS)
+    lost = 0.0
+    for _ in range(100):
+        ledger = planner.open("hybrid", networks=True)
+        for _ in range(50):
+            if ledger.should_propose():
+                networks = 0.4 if ledger.with_networks else 0.0
+                ledger.book(-0.1, -networks)
+                lost += 0.1 + networks
+        ledger.close()
+    assert lost < 2 + 0.4 + 0.01 * 5000
+
+
+def test_networks_are_tried_again_from_what_others_earn() -> None:
+    planner = Planner(COSTS)
+    tries = []
+    for earned in (0.0, 0.5):
+        ledger = planner.open(f"hybrid {earned}", networks=True)
+        tries.append(0)
+        for _ in range(400):
+            if ledger.should_propose():
+                tries[-1] += ledger.with_networks
+                ledger.book(earned, -1.0)
+    assert tries[1] > 2 * tries[0] > 0
+
+
+def test_a_drafter_without_networks_has_one_account() -> None:
+    purse = Purse()
+    ledger = Ledger(purse.open())
+    assert ledger.should_propose()
+    assert ledger.may_pass
+    assert not ledger.with_networks
+    ledger.book(-3.0, 1.0)
+    assert purse.balance == pytest.approx(1 + 0.01 - 2)
+    assert not ledger.should_propose()
+
+
+def test_tokens_are_owed_to_networks_from_the_first_that_they_alone_propose() -> None:
+    marks = [Source.DATASTORE | Source.EAGLE, Source.EAGLE, Source.PROMPT_LOOKUP, Source.DATASTORE]
+    tree = DraftTree(
+        np.array([1, 2, 3, 4], np.int32), np.array([-1, 0, 1, -1], np.int32), np.ones(4, np.float32),
+        np.array(marks, np.uint8),
+    )  # fmt: skip
+    offer = Offer("hybrid", Ledger(Purse().open()), tree.scores, of_networks=tree.of_only(NETWORKS))
+    for path, accepted, owed in (([0, 1, 2], 3, 2), ([0, 1, 2], 1, 0), ([3], 1, 0), ([], 0, 0), ([0, 1], 2, 1)):
+        offer.accept(np.array(path, np.int64), accepted)
+        assert (offer.accepted, offer.owed) == (accepted, owed)
