@@ -36,10 +36,12 @@ _ADDED = 1.0
 _BELIEF = 1.0
 """Tokens' worth of belief in the promises of what is retrieved for a new text."""
 _LISTEN = 3
-"""Steps of a request before its networks are asked: how far retrieval gets by itself is worth knowing before a prompt is read.
-Not where a draft may take any time."""
+"""Steps of a first request before its networks are asked: how far retrieval gets by itself is worth knowing before a prompt is
+read. In the first steps of later ones the last requests tell. Not where a draft may take any time."""
 _REMEMBERED = 64
 """Steps of a request of which it is known what retrieval brought."""
+_REQUESTS = 8
+"""Requests that tell how far retrieval gets in others."""
 
 
 @dataclass(slots=True)
@@ -91,6 +93,9 @@ class Network:
         self.seconds = 0.0
         self._worth = Worth(_ADDED)
         self._heard: dict[int, _Heard] = {}
+        self._brought: deque[tuple[int, ...]] = deque(
+            maxlen=_REQUESTS
+        )  # step by step by retrieval, in the last requests
         self.verdicts: dict[int, Verdict] = {}
         self._drafts: dict[int, _Draft] = {}
 
@@ -119,7 +124,9 @@ class Network:
 
     def release(self, request_id: int) -> None:
         self._drafts.pop(request_id, None)
-        self._heard.pop(request_id, None)
+        heard = self._heard.pop(request_id, None)
+        if heard is not None and heard.steps >= _LISTEN:
+            self._brought.append(tuple(heard.brought))
         self.drafter.release(request_id)
 
     def stats(self) -> dict[str, float]:
@@ -134,7 +141,9 @@ class Network:
             heard.retrieved = tree
             if not request.most_seconds:
                 self._worth.skipped += 1
-            elif heard.steps >= _LISTEN or not request.token_seconds or math.isinf(request.most_seconds):
+            elif (
+                heard.steps >= _LISTEN or self._brought or not request.token_seconds or math.isinf(request.most_seconds)
+            ):
                 self.verdicts[request.request_id] = self._worth.judge(
                     heard.promise, request.token_seconds, request.most_seconds
                 )
@@ -151,7 +160,7 @@ class Network:
         asking = [
             replace(
                 requests[place],
-                already=tuple(self._heard[requests[place].request_id].brought),
+                already=self._already(self._heard[requests[place].request_id]),
                 named_nodes=NAMED,
             )
             for place in asked
@@ -167,6 +176,11 @@ class Network:
             if not len(own):
                 self.verdicts[request.request_id] = replace(self.verdicts[request.request_id], declined=True)
         return drafts
+
+    def _already(self, heard: _Heard) -> tuple[int, ...]:
+        """What retrieval brings, step by step, in a request of which so much was heard."""
+        own = tuple(heard.brought)
+        return own if heard.steps >= _LISTEN else sum(self._brought, own)
 
     def _reading_seconds(self) -> float:
         """Which bring later drafts too, and are no cost of this one."""
