@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from serving.draft_service.limits import MAX_BATCH, MAX_BATCH_NODES
 from serving.drafters.ahead import Ahead
 from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.calibration.calibrator import Prior
+from serving.drafters.distance import Distance
 from serving.drafters.inquiry import LaterRetriever
 from serving.drafters.limits import Limits
 from serving.drafters.merge import merge
@@ -31,11 +31,6 @@ PRIOR = Prior(constant=-1.85, match=0.12, share=0.76, count=0.09, depth=0.14)
 """Fitted to what a 135M chat model took of 109 M tokens of source in its own answers to prompts made for that
 (``benchmarks.tuning_prompts``, ``benchmarks.fit_priors``); only where it starts."""
 
-AHEAD_FROM = 0.012
-"""Seconds. A service on the same machine answers in a few milliseconds: waited for, its drafts made a text 1.2 times as fast as
-foreseen ones."""
-_TRIALS = 3
-"""Calls that are waited for before it is known how long they take."""
 SHORT_MATCHES = (4, 3, 2, 1)
 """Shorter endings that are looked up beside the longest: a rare long match leaves most of a tree's nodes unused, and may be no more
 than chance; what follows a shorter ending elsewhere fills them. Calibration weighs one against the other."""
@@ -53,12 +48,11 @@ class DatastoreDrafter:
         vocab_size: int,
         limits: Limits | None = None,
         calibration: Calibration | None = None,
-        ahead_from: float = AHEAD_FROM,
+        ahead: bool = False,
     ) -> None:
         """``vocab_size``: the target's; a tree with other ids is a missed draft. ``calibration``: what drafts have been worth,
         which it goes on learning under the datastore's name. ``close`` leaves ``retriever`` open.
-        ``ahead_from``: seconds of a call from which
-        on drafts are asked for ahead, 0 for always."""
+        ``ahead``: ask for all drafts ahead, also where it should pay to wait for them."""
         self._retriever = retriever
         self._vocab_size = vocab_size
         self._limits = limits or Limits()
@@ -68,8 +62,9 @@ class DatastoreDrafter:
         self._ahead = None
         if isinstance(retriever, LaterRetriever):
             self._ahead = Ahead(retriever, self._limits, self._retrieved.promise)
-        self._ahead_from = ahead_from
-        self._fastest, self._timed = math.inf, 0
+        self._always_ahead = ahead
+        self._distance = Distance()
+        self._waits = True  # in this step
         self._calls = 0
         self._lost = False  # whether the last call got no answer
         self.missed: Counter[str] = Counter()
@@ -81,12 +76,16 @@ class DatastoreDrafter:
     def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         """See ``ScoringDrafter``: of the longest match, and of those of ``SHORT_MATCHES`` that are shorter."""
         self._calls += 1
+        self._waits = not self._always_ahead and self._distance.waits(sum(each.token_seconds for each in requests))
         lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # a call has its limits
         endings = [[request.tokens[-length:] for length in lengths] for request in requests]
         found = []
         for request, trees in zip(requests, self._ask(requests, endings), strict=True):
             self._retrieved.begin(request)
             found.append(self._accept(request, [Behind(NO_TOKENS, tree) for tree in _different(trees)]))
+            if not self._lost:
+                promised = max((float(tree.scores.sum()) for tree in found[-1]), default=0.0)
+                self._distance.learn_promise(promised, self._waits)
         return found
 
     def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
@@ -105,7 +104,7 @@ class DatastoreDrafter:
 
     def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """See ``ForeseeingDrafter``. What cannot be asked for now is missed, and counted, when it is needed."""
-        if self._ahead is not None and self._is_far:
+        if self._ahead is not None and (self._always_ahead or self._distance.far):
             with suppress(SuffolkError):
                 self._ahead.foresee(requests, trees, self._lengths)
 
@@ -133,7 +132,7 @@ class DatastoreDrafter:
         """The trees of each request's contexts; empty ones if they cannot be had. ``again``: of more than the text's endings."""
         self._lost = True
         try:
-            if self._ahead is not None and self._is_far:
+            if self._ahead is not None and not self._waits:
                 trees = self._ahead.draft(requests, contexts, again)
             else:
                 trees = self._call(requests, contexts)
@@ -142,11 +141,6 @@ class DatastoreDrafter:
             return [[DraftTree.empty()] * len(each) for each in contexts]
         self._lost = False
         return trees
-
-    @property
-    def _is_far(self) -> bool:
-        """Whether calls take long enough to be made ahead: what can be foreseen is less than an answer that is waited for."""
-        return not self._ahead_from or (self._timed >= _TRIALS and self._fastest >= self._ahead_from)
 
     def _call(self, requests: Sequence[DraftRequest], contexts: list[list[Ids]]) -> list[list[DraftTree]]:
         limits = self._limits
@@ -157,7 +151,7 @@ class DatastoreDrafter:
         ]
         begin = time.perf_counter()
         trees = self._retriever.draft_batch(flat, limits.max_match, limits.min_match, limits.max_depth, budgets)
-        self._fastest, self._timed = min(self._fastest, time.perf_counter() - begin), self._timed + 1
+        self._distance.learn_wait(time.perf_counter() - begin)
         if len(trees) != len(flat):
             raise Internal(f"{len(trees)} trees came for {len(flat)} contexts")
         left = iter(trees)

@@ -30,7 +30,7 @@ class Generating:
 
     def __init__(self, target: Target, expected: list[int], remote: RemoteDatastore) -> None:
         self.target, self.expected, self.remote = target, expected, remote
-        self.drafter = DatastoreDrafter(remote, VOCAB, ahead_from=0)
+        self.drafter = DatastoreDrafter(remote, VOCAB, ahead=True)
         self.loop = eager_loop(target, {"datastore": self.drafter})
         self.longest = 0.0
 

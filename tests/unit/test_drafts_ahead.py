@@ -154,7 +154,7 @@ def test_after_a_failed_call_nobody_waits_and_calls_ahead_find_the_service_again
 
 def test_the_datastore_drafter_counts_what_was_ahead() -> None:
     store = LaterBruteForce([DOCUMENT], VOCAB)
-    drafter = DatastoreDrafter(store, VOCAB, LIMITS, ahead_from=0)
+    drafter = DatastoreDrafter(store, VOCAB, LIMITS, ahead=True)
     assert isinstance(store, LaterRetriever)
     waiting = DatastoreDrafter(BruteForceRetriever([DOCUMENT], VOCAB), VOCAB, LIMITS)
     text = [5, 1, 2, 3, 4, 5, 1, 2, 3, 5, 0]

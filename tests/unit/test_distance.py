@@ -1,0 +1,65 @@
+"""Whether answers are waited for: by what that brings and takes, not by a bound."""
+
+from __future__ import annotations
+
+import pytest
+
+from serving.drafters.distance import Distance
+
+
+def steps(distance: Distance, count: int, seconds: float, promised: float = 1.0, foreseen: float = 0.5) -> int:
+    """In how many of so many steps of a model whose pass takes a second it waits; a call takes ``seconds``."""
+    waited = 0
+    for _ in range(count):
+        waits = distance.waits(1.0)
+        waited += waits
+        if waits:
+            distance.learn_wait(seconds)
+        distance.learn_promise(promised if waits else foreseen * promised, waits)
+    return waited
+
+
+@pytest.mark.parametrize(("seconds", "near"), [(0.01, True), (0.2, True), (0.5, False), (5.0, False)])
+def test_what_takes_less_than_it_adds_is_waited_for(seconds: float, near: bool) -> None:
+    """(1 + 1) / (1 + 1/3) tokens a second with, 1 + 0.5 without: a third of a pass is the bound here."""
+    distance = Distance()
+    steps(distance, 200, seconds)
+    assert distance.far is not near
+    waited = steps(distance, 320, seconds)
+    assert waited == (320 if near else 20)  # one in 16, as it may have come nearer
+
+
+def test_one_slow_call_or_seven_do_not_make_it_far() -> None:
+    """The demonstration drafted now with whole answers and now with foreseen ones, as its first calls took 11 or 13 ms."""
+    distance = Distance()
+    steps(distance, 50, 0.01)
+    for _ in range(7):
+        distance.learn_wait(3.0)
+    assert distance.waits(1.0)
+
+
+def test_what_comes_nearer_is_waited_for_again() -> None:
+    distance = Distance()
+    steps(distance, 100, 2.0)
+    assert distance.far
+    steps(distance, 100, 0.01)
+    assert not distance.far
+
+
+def test_foreseen_drafts_that_are_hardly_less_are_enough() -> None:
+    waited = []
+    for foreseen in (0.95, 0.3):
+        distance = Distance()
+        steps(distance, 100, 1.0, foreseen=0.6)  # far, where it is seen what foreseen drafts promise
+        steps(distance, 200, 0.3, foreseen=foreseen)
+        waited.append(steps(distance, 100, 0.3, foreseen=foreseen))
+    assert waited[0] < 10 < 90 < waited[1]
+
+
+def test_it_waits_where_the_time_of_a_pass_is_not_known_and_until_calls_are_timed() -> None:
+    distance = Distance()
+    assert all(distance.waits(1.0) for _ in range(10))
+    for _ in range(8):
+        distance.learn_wait(100.0)
+    assert distance.waits(0.0)
+    assert not distance.waits(1.0)
