@@ -16,6 +16,7 @@ from datastore.deletions import Deleted, deleted_place, read_deleted
 from datastore.documents import DocumentTable, Metadata, Origin
 from datastore.draft_tree import DraftTree, Source
 from datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError, Unavailable
+from datastore.host_memory import host_memory
 from datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
 from datastore.retriever import Match, Tokens
 from datastore.segment import SegmentEntry
@@ -58,8 +59,10 @@ class Document:
     tokens: npt.NDArray[np.uint32]
 
 
-RESIDENCIES = ("mmap", "warm", "locked")
+RESIDENCIES = ("auto", "mmap", "warm", "locked")
 """How the files of a datastore are kept in memory; see ``open_datastore``."""
+_SHARE = 0.25
+"""Of the memory that is there, what a datastore may take without being asked."""
 
 
 MAX_THREADS = 1024
@@ -71,8 +74,9 @@ def open_datastore(path: str | Path, residency: str = "mmap", threads: int = 0) 
     Args:
         residency: ``mmap``: pages come in one by one as queries touch them, and the system drops them when it needs memory; a
             thread brings in what every query begins with, 1/8 byte a token.
-            ``warm``: the same, and a thread reads all files in meanwhile; for stores that fit into memory. ``locked``: all
-            files are read in first, and stay in memory until the datastore is closed.
+            ``warm``: the same, and a thread reads all files in meanwhile; for stores that fit into memory. ``auto``: that, if
+            they take a quarter of the memory that is left at most, else ``mmap``. ``locked``: all files are read in first, and
+            stay in memory until the datastore is closed.
         threads: that share the contexts of one batch, the calling thread included, 1..1024; 0 for as many as the machine has
             cores. They are started by the first batch of more than eight contexts; a process forked later does without.
 
@@ -103,6 +107,9 @@ class Datastore:
             raise InvalidArgument(f"residency is {residency!r}; it must be one of {', '.join(RESIDENCIES)}")
         if not 0 <= threads <= MAX_THREADS:
             raise InvalidArgument(f"threads is {threads}; it must be 0 (every core) to {MAX_THREADS}")
+        if residency == "auto":
+            size = sum(entry.bytes for entry in manifest.files())
+            residency = "warm" if size <= _SHARE * host_memory() else "mmap"
         self.path = path
         self.manifest = manifest
         self._segments, self._deletions = (

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from datastore.errors import Corruption, ResourceExhausted
+from datastore.host_memory import host_memory
 
 _HEADROOM = 1.05
 _GIB = 1024.0**3
@@ -39,7 +40,7 @@ def available_memory(device: torch.device) -> int:
     """Bytes that can still be allocated on ``device``: free GPU memory, or what the kernel and our cgroup grant."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    return min(_host_available(), _cgroup_available())
+    return host_memory()
 
 
 def weight_bytes(folder: Path, dtype: torch.dtype | None) -> int:
@@ -104,26 +105,3 @@ def _tensor_bytes(file: Path, dtype: torch.dtype | None) -> int:
 
 def _item_bytes(stored: str, dtype: torch.dtype | None) -> int:
     return dtype.itemsize if dtype is not None and stored in _FLOATING else _ITEM_BYTES.get(stored, 1)
-
-
-def _host_available() -> int:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass  # not Linux: unknown, so not limited
-    return 2**62
-
-
-def _cgroup_available() -> int:
-    group = Path("/sys/fs/cgroup")
-    try:
-        limit = (group / "memory.max").read_text().strip()
-        if limit == "max":
-            return 2**62
-        used = int((group / "memory.current").read_text())
-        statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        return int(limit) - used + int(statistics.get("inactive_file", 0))  # page cache is given back on demand
-    except (OSError, ValueError):
-        return 2**62

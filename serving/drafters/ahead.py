@@ -106,6 +106,10 @@ class Ahead:
         self.late += self._inquiry.drop()
         return found
 
+    def taken(self) -> list[float]:
+        """Seconds that calls took which ended since this was asked last."""
+        return self._inquiry.taken()
+
     def observe(self, request_id: int, tokens: Ids) -> None:
         """The target's ``tokens`` followed: learn whether the wait was worth it."""
         waited = self._waits.pop(request_id, None)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
-from datastore.errors import Internal, SuffolkError
+from datastore.errors import DeadlineExceeded, Internal, SuffolkError
 from datastore.retriever import Retriever
 from serving.decoding.drafter import DraftRequest
 from serving.draft_service.limits import MAX_BATCH, MAX_BATCH_NODES
@@ -134,6 +134,8 @@ class DatastoreDrafter:
         try:
             if self._ahead is not None and not self._waits:
                 trees = self._ahead.draft(requests, contexts, again)
+                for seconds in self._ahead.taken():
+                    self._distance.learn_wait(seconds)
             else:
                 trees = self._call(requests, contexts)
         except SuffolkError as error:
@@ -150,7 +152,11 @@ class DatastoreDrafter:
             min(nodes_wanted(request), most) for request, each in zip(requests, contexts, strict=True) for _ in each
         ]
         begin = time.perf_counter()
-        trees = self._retriever.draft_batch(flat, limits.max_match, limits.min_match, limits.max_depth, budgets)
+        try:
+            trees = self._retriever.draft_batch(flat, limits.max_match, limits.min_match, limits.max_depth, budgets)
+        except DeadlineExceeded:  # other errors come at once, and say nothing of how long an answer takes
+            self._distance.learn_wait(time.perf_counter() - begin)
+            raise
         self._distance.learn_wait(time.perf_counter() - begin)
         if len(trees) != len(flat):
             raise Internal(f"{len(trees)} trees came for {len(flat)} contexts")

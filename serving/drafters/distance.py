@@ -14,8 +14,9 @@ _FORESEEN = 0.6
 """Of these the share that foreseen drafts promise, until more is known."""
 _ADAPTION, _FORGETTING = 0.05, 0.005
 """Per step: of what drafts promise, and of the share that is not measured while answers are waited for."""
-_AGAIN = 16
-"""After so many steps with foreseen drafts one answer is waited for: the retriever may have come nearer."""
+_AGAIN, _AGAIN_COST = 16, 0.005
+"""After so many steps with foreseen drafts, or more so that this costs no larger share of the time, one answer is waited for: the
+retriever may have come nearer."""
 _CLEARLY = 1.02
 
 
@@ -39,14 +40,16 @@ class Distance:
         if not pass_seconds or len(self._seconds) < _TRIALS:
             self.far = False
             return True
-        waiting = (1 + self._promised) / (1 + min(self._seconds) / pass_seconds)
+        cost = min(self._seconds) / pass_seconds
+        waiting = (1 + self._promised) / (1 + cost)
         ahead = 1 + self._foreseen * self._promised
         self.far = ahead > waiting if self.far else ahead > _CLEARLY * waiting
-        self._steps = self._steps + 1 if self.far else 0
-        return not self.far or self._steps % _AGAIN == 0
+        again = self.far and self._steps >= max(_AGAIN, cost / _AGAIN_COST)
+        self._steps = self._steps + 1 if self.far and not again else 0
+        return not self.far or again
 
     def learn_wait(self, seconds: float) -> None:
-        """A call took so long."""
+        """A call took so long, to its answer or its deadline."""
         self._seconds.append(seconds)
 
     def learn_promise(self, tokens: float, waited: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
 from typing import Protocol, runtime_checkable
@@ -53,6 +55,7 @@ class Inquiry:
         self._call: Future[list[DraftTree]] | None = None
         self._asked: list[bytes] | None = None
         self._trees: dict[bytes, DraftTree] = {}
+        self._taken: deque[float] = deque()
 
     @property
     def busy(self) -> bool:
@@ -69,7 +72,7 @@ class Inquiry:
 
         Raises SuffolkError if that cannot be done.
         """
-        limits = self._limits
+        limits, begin = self._limits, time.perf_counter()
         self._call = self._retriever.draft_batch_later(
             contexts,
             limits.max_match - ahead,
@@ -77,6 +80,7 @@ class Inquiry:
             min(limits.max_depth + ahead, MAX_DEPTH),
             max_nodes,
         )
+        self._call.add_done_callback(lambda _: self._taken.append(time.perf_counter() - begin))
         self._asked = [context.tobytes() for context in contexts]
 
     def take(self, seconds: float = 0.0) -> None:
@@ -93,6 +97,10 @@ class Inquiry:
         if late:
             self._asked = None
         return late
+
+    def taken(self) -> list[float]:
+        """Seconds that calls took which ended since this was asked last, whatever they brought."""
+        return [self._taken.popleft() for _ in range(len(self._taken))]
 
     def forget(self) -> None:
         """Forget what came."""

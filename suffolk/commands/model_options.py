@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 
 DEFAULT_NODES = 64
-_SHARE = 0.25
-"""Of the memory that is there, what a datastore may take without being asked."""
 
 
 def add_draft_options(group: argparse._ArgumentGroup) -> None:
@@ -199,15 +197,4 @@ def open_store(name: str, deadline_ms: float | None) -> Retriever:
         return connect(name, None if deadline_ms is None else deadline_ms / 1000)
     from datastore.datastore import open_datastore
 
-    return open_datastore(name, _residency(Path(name)))
-
-
-def _residency(store: Path) -> str:
-    """Read in while the model is loaded, if it leaves that its room: the first lookups would wait for the disk."""
-    import torch
-
-    from datastore.manifest import read_manifest
-    from serving.decoding.memory import available_memory
-
-    size = sum(entry.bytes for entry in read_manifest(store).files())
-    return "warm" if size <= _SHARE * available_memory(torch.device("cpu")) else "mmap"
+    return open_datastore(name, "auto")

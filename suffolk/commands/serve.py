@@ -37,9 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--residency",
         choices=RESIDENCIES,
-        default="mmap",
-        help="mmap: pages come in as queries touch them; warm: read all files in meanwhile; locked: read all in first and "
-        "keep them (default: %(default)s)",
+        default="auto",
+        help="mmap: pages come in as queries touch them; warm: read all files in meanwhile; auto: that, if they take a quarter "
+        "of the memory that is left at most; locked: read all in first and keep them (default: %(default)s)",
     )
     parser.add_argument(
         "--search-threads",

@@ -69,6 +69,17 @@ def test_mapped_files_come_in_page_by_page_and_warm_ones_whole(path: Path) -> No
         until(lambda: store.resident_bytes() == size)
 
 
+def test_what_is_small_beside_the_memory_that_is_left_is_read_in(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service whose files were on disk answered after its deadline, and a whole answer went without drafts."""
+    size = file_bytes(path)
+    asked: list[bool] = []
+    monkeypatch.setattr("datastore._native.warm", lambda parts, whole: asked.append(whole))
+    for memory in (3 * size, 5 * size):
+        monkeypatch.setattr("datastore.datastore.host_memory", lambda memory=memory: memory)
+        open_datastore(path, "auto").close()
+    assert asked == [False, True]
+
+
 def test_locked_files_stay_in_memory(path: Path) -> None:
     with open_datastore(path, "locked"):
         locked = sum(int(line.split()[1]) for line in _smaps() if line.startswith("Locked:"))
@@ -92,7 +103,7 @@ def test_a_refused_lock_names_the_limit_and_what_to_do(path: Path) -> None:
 
 
 def test_other_policies_are_refused(path: Path) -> None:
-    with pytest.raises(InvalidArgument, match="residency is 'hot'; it must be one of mmap, warm, locked"):
+    with pytest.raises(InvalidArgument, match="residency is 'hot'; it must be one of auto, mmap, warm, locked"):
         open_datastore(path, "hot")
 
 
