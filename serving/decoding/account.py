@@ -13,7 +13,8 @@ _PURSE_CAP = 40.0
 _PURSE_FLOOR = -20.0
 _SHARED = 0.5
 _WEALTH = 20.0
-_LINE = 2.0
+LINE = 2.0
+"""Tokens that a request may lose in a row while others earn."""
 _REPAID = 0.1
 _LONGEST_PAUSE = 200
 _BACKED = 0.1
@@ -30,9 +31,10 @@ class Purse:
     they are. It stays within -20 and 40: an accident is not held against a drafter for ever. Not thread-safe.
     """
 
-    def __init__(self, allowance: float = ALLOWANCE) -> None:
-        """``allowance``: tokens that it gets for a step of a request."""
-        self.allowance = allowance
+    def __init__(self, allowance: float = ALLOWANCE, line: float = LINE) -> None:
+        """``allowance``: tokens that it gets for a step of a request. ``line``: tokens that a request may lose in a row while
+        others earn."""
+        self.allowance, self.line = allowance, line
         self._balance = _GRACE
         self.lends = True
 
@@ -59,7 +61,7 @@ class Purse:
 class Account:
     """What one request of a drafter has saved. Not thread-safe.
 
-    One that loses two tokens in a row on top of its savings, while others of its drafter earn, pauses for ten steps a token.
+    One that loses more than its purse's line in a row on top of its savings, while others earn, pauses for ten steps a token.
 
     Attributes:
         balance: savings in tokens, 0..10.
@@ -111,7 +113,7 @@ class Account:
         self.balance = min(_CAP, max(0.0, balance))
         self._purse.put(shared + balance - self.balance - common)
         self._lost = max(0.0, self._lost - earned) if self.balance == 0 else 0.0
-        if self._lost > _LINE and self._purse.rich:
+        if self._lost > self._purse.line and self._purse.rich:
             self._waiting = min(_LONGEST_PAUSE, math.ceil(self._lost / _REPAID))
             self._lost = 0.0
 

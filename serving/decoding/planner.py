@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from serving.decoding.account import ALLOWANCE, Purse
+from serving.decoding.account import ALLOWANCE, LINE, Purse
 from serving.decoding.cost_model import CostModel
 from serving.decoding.ledger import Ledger
 from serving.decoding.trust import Trust
@@ -34,6 +34,8 @@ _SHORT_RECORD = 1.25
 _UNUSUAL = 4.0
 """Drafts that take longer than this many usual ones are paid off little by little, as the reading of a prompt is."""
 _ADAPTION = 0.3
+_NETWORK_LINE = 8.0
+"""Tokens that networks may lose in a row in a request: one draft of a draft model takes the time of three."""
 _FIRST = 0.25
 """Tokens' worth of time that a first draft is expected to take."""
 
@@ -89,10 +91,10 @@ class Planner:
 
     def open(self, drafter: str, networks: bool = False) -> Ledger:
         """The accounts of a new request of ``drafter``, whose ``networks`` have one of their own."""
-        names = [drafter, f"{drafter}: networks"] if networks else [drafter]
-        for name in names:
-            self._purses.setdefault(name, Purse(ALLOWANCE / len(names)))
-        return Ledger(*(self._purses[name].open() for name in names))
+        lines = {drafter: LINE, f"{drafter}: networks": _NETWORK_LINE} if networks else {drafter: LINE}
+        for name, line in lines.items():
+            self._purses.setdefault(name, Purse(ALLOWANCE / len(lines), line))
+        return Ledger(*(self._purses[name].open() for name in lines))
 
     def draft_stake(self, ledger: Ledger) -> float:
         """Tokens' worth of time that a draft for a request may take of a drafter's own passes."""

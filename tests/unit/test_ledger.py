@@ -77,6 +77,24 @@ def test_networks_are_tried_again_from_what_others_earn() -> None:
     assert tries[1] > 2 * tries[0] > 0
 
 
+def test_one_draft_of_a_network_that_brings_nothing_does_not_end_its_use_in_a_text() -> None:
+    """A draft model that had earned well paused for 22 steps of an answer of 64 tokens."""
+    planner = Planner(COSTS)
+    for _ in range(3):
+        ledger = planner.open("hybrid", networks=True)
+        for _ in range(30):
+            assert ledger.should_propose()
+            ledger.book(0.5, 3.0)
+        ledger.close()
+    ledger = planner.open("hybrid", networks=True)
+    with_networks = 0
+    for _ in range(60):
+        assert ledger.should_propose()
+        with_networks += ledger.with_networks
+        ledger.book(0.5, -3.0 if ledger.with_networks else 0.0)
+    assert 2 < with_networks < 10  # but one that never pays here does
+
+
 def test_a_drafter_without_networks_has_one_account() -> None:
     purse = Purse()
     ledger = Ledger(purse.open())
