@@ -40,8 +40,9 @@ _LISTEN = 3
 read. In the first steps of later ones the last requests tell. Not where a draft may take any time."""
 _REMEMBERED = 64
 """Steps of a request of which it is known what retrieval brought."""
-_REQUESTS = 8
-"""Requests that tell how far retrieval gets in others."""
+_REQUESTS, _TELLING = 8, 16
+"""Requests that tell how far retrieval gets in others, and the steps that tell it: a request's own, and theirs while it has fewer.
+One lucky burst in its first steps otherwise kept a draft model out of a whole answer."""
 
 
 @dataclass(slots=True)
@@ -178,9 +179,13 @@ class Network:
         return drafts
 
     def _already(self, heard: _Heard) -> tuple[int, ...]:
-        """What retrieval brings, step by step, in a request of which so much was heard."""
+        """What retrieval brings, step by step, in a request: what it brought, and while that is little, what it brought others."""
         own = tuple(heard.brought)
-        return own if heard.steps >= _LISTEN else sum(self._brought, own)
+        others = sum(self._brought, ())
+        lacking = max(0, _TELLING - len(own))
+        if not others:
+            return own + (0,) * (lacking // 2)
+        return own + tuple(others[at * len(others) // lacking] for at in range(lacking))
 
     def _reading_seconds(self) -> float:
         """Which bring later drafts too, and are no cost of this one."""

@@ -115,10 +115,27 @@ def test_what_retrieval_brought_the_last_requests_is_known_when_one_begins() -> 
     assert [step(1, DraftTree.empty(), [1, 2, 3, 4]) for _ in range(5)] == [0, 0, 0, 1, 2]
     network.release(1)
     assert step(2, tree([1], [-1], [0.1]), [1, 2, 3, 4]) == 3
-    assert asked[-1].already == (0, 0, 0, 0, 0)
-    for count in (4, 5, 6):
+    assert asked[-1].already == (0,) * 16
+    for count in range(4, 20):
         assert step(2, tree([1], [-1], [0.1]), [1, 2, 3, 4]) == count
-    assert asked[-1].already == (1, 1, 1)  # by now its own steps tell
+    assert asked[-1].already == (1,) * 16  # by now its own steps tell
+
+
+def test_one_lucky_burst_of_retrieval_is_not_taken_for_a_habit() -> None:
+    """(1, 10, 0) kept a draft model out of a whole answer in which retrieval brought little more."""
+    asked: list[DraftRequest] = []
+    flat = tree([1], [-1], [0.9])
+    network = Network(MadeUpDrafter(lambda request: (asked.append(request), flat)[1]), ByClass(Confidence))
+    retrieved = tree(list(range(1, 11)), list(range(-1, 9)), [0.9] * 10)
+    for said in ([9], [*range(1, 11), 0], [9], [9]):
+        network.add(
+            [DraftRequest(1, np.arange(9, dtype=np.int32), 16, token_seconds=1.0, most_seconds=1.0)], [retrieved]
+        )
+        network.observe(1, np.array(said, np.int32))
+    network.add(
+        [DraftRequest(1, np.arange(9, dtype=np.int32), 16, token_seconds=1.0, most_seconds=1.0)], [DraftTree.empty()]
+    )
+    assert asked[-1].already == (0, 10, 0, 0, *[0] * 6)
 
 
 class Booked(EveryNode):
