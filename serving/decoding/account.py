@@ -13,6 +13,8 @@ _PURSE_CAP = 40.0
 _PURSE_FLOOR = -20.0
 _SHARED = 0.5
 _WEALTH = 20.0
+_CREDIT = 0.25
+"""Share of what its backer has that a purse may owe."""
 LINE = 2.0
 """Tokens that a request may lose in a row while others earn."""
 _REPAID = 0.1
@@ -31,10 +33,11 @@ class Purse:
     they are. It stays within -20 and 40: an accident is not held against a drafter for ever. Not thread-safe.
     """
 
-    def __init__(self, allowance: float = ALLOWANCE, line: float = LINE) -> None:
+    def __init__(self, allowance: float = ALLOWANCE, line: float = LINE, backer: Purse | None = None) -> None:
         """``allowance``: tokens that it gets for a step of a request. ``line``: tokens that a request may lose in a row while
-        others earn."""
+        others earn. ``backer``: whose wealth lets it lend a while longer."""
         self.allowance, self.line = allowance, line
+        self._backer = backer
         self._balance = _GRACE
         self.lends = True
 
@@ -55,7 +58,8 @@ class Purse:
     def put(self, tokens: float) -> None:
         """Add ``tokens``, losses if negative."""
         self._balance = min(_PURSE_CAP, max(_PURSE_FLOOR, self._balance + tokens))
-        self.lends = self._balance > (0 if self.lends else _AGAIN)
+        credit = _CREDIT * max(0.0, self._backer.balance) if self._backer is not None else 0.0
+        self.lends = self._balance + credit > (0 if self.lends else _AGAIN)
 
 
 class Account:

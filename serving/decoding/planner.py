@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from serving.decoding.account import ALLOWANCE, LINE, Purse
+from serving.decoding.account import ALLOWANCE, Purse
 from serving.decoding.cost_model import CostModel
 from serving.decoding.ledger import Ledger
 from serving.decoding.trust import Trust
@@ -91,10 +91,12 @@ class Planner:
 
     def open(self, drafter: str, networks: bool = False) -> Ledger:
         """The accounts of a new request of ``drafter``, whose ``networks`` have one of their own."""
-        lines = {drafter: LINE, f"{drafter}: networks": _NETWORK_LINE} if networks else {drafter: LINE}
-        for name, line in lines.items():
-            self._purses.setdefault(name, Purse(ALLOWANCE / len(lines), line))
-        return Ledger(*(self._purses[name].open() for name in lines))
+        share = ALLOWANCE / (2 if networks else 1)
+        own = self._purses.setdefault(drafter, Purse(share))
+        if not networks:
+            return Ledger(own.open())
+        theirs = self._purses.setdefault(f"{drafter}: networks", Purse(share, _NETWORK_LINE, own))
+        return Ledger(own.open(), theirs.open())
 
     def draft_stake(self, ledger: Ledger) -> float:
         """Tokens' worth of time that a draft for a request may take of a drafter's own passes."""

@@ -95,6 +95,25 @@ def test_one_draft_of_a_network_that_brings_nothing_does_not_end_its_use_in_a_te
     assert 2 < with_networks < 10  # but one that never pays here does
 
 
+def test_networks_of_a_drafter_that_has_earned_much_may_be_tried_a_little_longer() -> None:
+    """A draft model whose first two drafts, of three tokens' time each, brought nothing new was left out of eight answers."""
+    lost = []
+    for earned in (0.0, 1.0):
+        planner = Planner(COSTS)
+        ledger = planner.open("hybrid", networks=True)
+        for _ in range(100):
+            ledger.should_propose()
+            ledger.book(earned)
+        ledger.close()
+        ledger = planner.open("hybrid", networks=True)
+        lost.append(0.0)
+        for _ in range(60):
+            if ledger.should_propose() and ledger.with_networks:
+                ledger.book(0.0, -3.0)
+                lost[-1] += 3.0
+    assert lost[0] <= 6.0 < lost[1] <= 24.0
+
+
 def test_a_drafter_without_networks_has_one_account() -> None:
     purse = Purse()
     ledger = Ledger(purse.open())
