@@ -26,7 +26,7 @@ class Source(IntFlag):
 
 
 NETWORKS = Source.DRAFT_MODEL | Source.EARLY_EXIT | Source.REDRAFTER | Source.EAGLE | Source.HIERARCHY
-"""Those that a pass of their own makes."""
+"""Those that run a model."""
 
 
 def source_name(bits: int) -> str:
@@ -101,8 +101,15 @@ class DraftTree:
         return _native.tree_depths(self.parents)
 
     def of_only(self, sources: int) -> npt.NDArray[np.bool_]:
-        """bool[n], the nodes that none but ``sources`` (``Source`` bits) propose."""
-        return np.asarray((self.sources & np.uint8(~sources & 255)) == 0, np.bool_)
+        """bool[n], the nodes that would not be there without ``sources`` (``Source`` bits): those that none but they propose, and
+        all behind these."""
+        found = np.asarray((self.sources & np.uint8(~sources & 255)) == 0, np.bool_)
+        if found.any():
+            depths = self.depths()
+            for depth in range(2, int(depths.max()) + 1):
+                level = np.flatnonzero(depths == depth)
+                found[level] |= found[self.parents[level]]
+        return found
 
     def validate(self, vocab_size: int) -> DraftTree:
         """This tree, if it is one.

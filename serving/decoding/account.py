@@ -27,10 +27,14 @@ _INSTALMENT = 0.03
 class Purse:
     """What all requests of one drafter may lose together: tokens that drafts brought less those that their time would have brought.
 
-    It begins with a plain step's worth, gets a hundredth of a token for every step of a request and half of what requests earn,
+    It begins with a plain step's worth, gets its allowance for every step of a request and half of what requests earn,
     and bears the losses of those without savings; once it is empty they wait until a third of that has come again: bets are small
     by then. So drafts that never pay cost in the long run a hundredth of a step a step, at any number of requests and however short
     they are. It stays within -20 and 40: an accident is not held against a drafter for ever. Not thread-safe.
+
+    Attributes:
+        allowance: tokens for a step of a request; line: tokens that a request may lose in a row while others earn.
+        lends: whether requests without savings may draft.
     """
 
     def __init__(self, allowance: float = ALLOWANCE, line: float = LINE, backer: Purse | None = None) -> None:
@@ -97,7 +101,7 @@ class Account:
         return self.balance > 0 or self._purse.lends
 
     def give(self, tokens: float) -> None:
-        """Others earned ``tokens`` for its drafter."""
+        """Add ``tokens`` to its purse."""
         self._purse.put(tokens)
 
     def borrow(self, tokens: float) -> None:

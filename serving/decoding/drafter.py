@@ -38,7 +38,8 @@ class DraftRequest:
             a draft without any (``MixedDrafter``).
         slot: the request's place in the target's cache.
         request_class: what kind of request it is; empty if nobody said.
-        already: tokens that drafts of others, beside which the drafter's own would be, brought in each of the request's last steps.
+        already: tokens that drafts of others, beside which the drafter's own would be, brought step by step: in the request's last
+            steps, and while these are few in those of other requests.
         named_nodes: nodes that may be returned if that is more than ``max_nodes``: what the drafter thinks of them is of use, but
             it should do no more work for them.
     """
@@ -204,6 +205,11 @@ class MixedDrafter(Drafter, Protocol):
     """
 
     network_sources: int
+
+
+def network_sources(drafter: Drafter) -> int:
+    """``Source`` bits of the networks of a ``MixedDrafter``; 0 for any other."""
+    return drafter.network_sources if isinstance(drafter, MixedDrafter) else 0
 
 
 @runtime_checkable

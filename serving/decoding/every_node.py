@@ -20,9 +20,6 @@ class EveryNode(Planner):
     def __init__(self) -> None:
         super().__init__(CostModel([1], [_TOKEN_SECONDS]))
 
-    def open(self, drafter: str, networks: bool = False) -> Ledger:
-        return super().open(drafter)
-
     def draft_stake(self, ledger: Ledger) -> float:
         return math.inf
 

@@ -6,7 +6,8 @@ from serving.decoding.account import Account
 from serving.decoding.trust import Trust
 
 _GIFT = 0.05
-"""Share of what other drafts earn that their drafter's networks may lose: a network must be tried to be known."""
+"""Share of what other drafts earn, in requests that have saved, that their drafter's networks may lose: a network must be tried to
+be known."""
 _TEXT_BELIEF = 2.0
 _TEXT_MEMORY = 0.95
 
@@ -28,6 +29,7 @@ class Ledger:
         self.with_networks = False
         self._drafter, self._networks = drafter, networks
         self._accounts = [drafter] if networks is None else [drafter, networks]
+        self._open = self._accounts  # those that may draft in this step
         self._paying = drafter
 
     @property
@@ -37,41 +39,43 @@ class Ledger:
 
     @property
     def backing(self) -> float:
-        """Tokens that a draft may lose."""
-        return sum(each.backing for each in self._accounts)
+        """Tokens that a draft of this step may lose."""
+        return sum(each.backing for each in self._open)
 
     @property
     def balance(self) -> float:
-        """Tokens that the request has saved, 0 or more."""
-        return sum(each.balance for each in self._accounts)
+        """Tokens that the request has saved and may stake in this step, 0 or more."""
+        return sum(each.balance for each in self._open)
 
     @property
     def wealth(self) -> float:
-        """Tokens that its drafter has, -20..40."""
-        return max(each.wealth for each in self._accounts)
+        """Tokens that its drafter has for this step, -20..40; of all accounts if none may draft."""
+        return max(each.wealth for each in self._open or self._accounts)
 
     def should_propose(self) -> bool:
         """Whether to ask for a draft in this step, by ``with_networks`` of networks too; counts the step."""
-        drafter, *rest = [each.should_propose() for each in self._accounts]
-        self.with_networks = any(rest)
-        self._paying = self._networks if self._networks is not None and not drafter else self._drafter
-        return drafter or self.with_networks
+        self._open = [each for each in self._accounts if each.should_propose()]
+        self.with_networks = self._networks in self._open
+        self._paying = self._open[0] if self._open else self._drafter
+        return bool(self._open)
 
     def borrow(self, tokens: float, of_networks: float = 0.0) -> None:
         """Reading the text cost ``tokens``' time, and networks ``of_networks``: see ``Account.borrow``."""
         self._paying.borrow(tokens)
         (self._networks or self._drafter).borrow(of_networks)
 
-    def book(self, earned: float, of_networks: float = 0.0, common: float = 0.0) -> None:
-        """A step that proposed brought ``earned`` tokens, and networks ``of_networks``, their costs taken off; see ``Account``."""
+    def book(
+        self, earned: float, of_networks: float = 0.0, common: float = 0.0, common_of_networks: float = 0.0
+    ) -> None:
+        """A step that proposed brought ``earned`` tokens, and networks ``of_networks``, costs taken off; see ``Account.book``."""
         if self._networks is None or self._paying is self._networks:
-            self._paying.book(earned + of_networks, common)
+            self._paying.book(earned + of_networks, common + common_of_networks)
             return
-        gift = _GIFT * max(0.0, earned)
+        gift = _GIFT * max(0.0, earned) if self._drafter.balance > 0 else 0.0
         self._drafter.book(earned - gift, common)
         self._networks.give(gift)
         if self.with_networks:
-            self._networks.book(of_networks)
+            self._networks.book(of_networks, common_of_networks)
 
     def close(self) -> None:
         """The request has ended."""

@@ -52,7 +52,7 @@ class Offer:
             keep an account of their own; reading: of the time that reading texts took besides.
         verified: nodes that are verified, at first those that no planner may leave out; their promise is ``promised`` tokens.
         accepted: tokens accepted of them; owed: those of them that are owed to such networks.
-        of_networks: bool[n], the nodes that such networks alone propose; None if there are none.
+        of_networks: bool[n], the nodes that would not be there without such networks; None if there are none.
     """
 
     drafter: str
@@ -68,11 +68,10 @@ class Offer:
     of_networks: npt.NDArray[np.bool_] | None = None
 
     def accept(self, path: npt.NDArray[np.int64], accepted: int) -> None:
-        """The target took the first ``accepted`` nodes of ``path``: all from the first one on that networks alone propose are owed
-        to those."""
+        """The target took the first ``accepted`` nodes of ``path``."""
         self.accepted = accepted
         if self.of_networks is not None:
-            self.owed = int(np.logical_or.accumulate(self.of_networks[path[:accepted]]).sum())
+            self.owed = int(self.of_networks[path[:accepted]].sum())
 
 
 class Planner:
@@ -156,14 +155,18 @@ class Planner:
             offer.ledger.trust.learn(kept * offer.promised, offer.accepted, offer.verified > 0)
             self._trust[offer.drafter].learn(offer.promised, offer.accepted, offer.verified > 0)
             token, few = plain / requests, len(offers) / requests  # one call for few costs about what one for all does
+            fewer = sum(each.ledger.with_networks for each in offers) / requests
             usual, unusual = self._usual[offer.drafter].split(few * offer.seconds, _FIRST * token)
-            passes, rest = self._usual[f"{offer.drafter}: networks"].split(few * offer.network_seconds, _FIRST * token)
+            passes, rest = self._usual[f"{offer.drafter}: networks"].split(
+                fewer * offer.network_seconds, _FIRST * token
+            )
             theirs = 0 if offer.of_networks is None else int(offer.of_networks[: offer.verified].sum())
             offer.ledger.borrow(unusual / token, (offer.reading + rest) / token)
             offer.ledger.book(
                 offer.accepted - offer.owed - (usual + extra * (offer.verified - theirs)) / token,
                 offer.owed - (passes + extra * theirs) / token,
-                (1 - few) * (offer.seconds + offer.network_seconds) / token,
+                (1 - few) * offer.seconds / token,
+                (1 - fewer) * offer.network_seconds / token,
             )
 
     def _kept(self, offer: Offer) -> float:

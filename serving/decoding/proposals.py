@@ -23,10 +23,10 @@ from serving.decoding.drafter import (
     FeatureDrafter,
     ForeseeingDrafter,
     LogitsDrafter,
-    MixedDrafter,
     Proposal,
     Said,
     SampledChain,
+    network_sources,
     tree_of,
 )
 from serving.decoding.faults import FOREIGN_FAULTS, first_line
@@ -83,6 +83,7 @@ class Proposals:
 
     Attributes:
         layers: whose hidden states its drafters want, rising; empty if none does.
+        network_sources: by the drafter's name, ``Source`` bits of networks that keep an account of their own.
         faults: faults that were caught here, by kind; those that drafters caught themselves are in their ``stats``.
     """
 
@@ -107,6 +108,7 @@ class Proposals:
         self._learners = {
             name: each for name, each in drafters.items() if isinstance(each, LogitsDrafter) and each.reads_logits
         }
+        self.network_sources = {name: network_sources(each) for name, each in drafters.items()}
         self.faults: Counter[str] = Counter()
 
     def ask(
@@ -124,15 +126,11 @@ class Proposals:
             most = [token_seconds * stakes[at] if len(stakes) else math.inf for at in members]
             found = self._propose(name, [requests[at] for at in members], token_seconds, most)
             seconds = time.perf_counter() - begin
-            shares = (self._spent(name) - spent).of(seconds)
-            for at, proposal in zip(members, found, strict=True):
-                answers[at] = Answer(proposal, *(share / len(members) for share in shares))
+            own, networks, reading = (self._spent(name) - spent).of(seconds)
+            for at, proposal, allowed in zip(members, found, most, strict=True):
+                passes = 1 / sum(each > 0 for each in most) if allowed else 0.0
+                answers[at] = Answer(proposal, own / len(members), networks * passes, reading * passes)
         return answers
-
-    def network_sources(self, name: str) -> int:
-        """``Source`` bits of the networks of a ``MixedDrafter``; 0 for any other."""
-        drafter = self._drafters[name]
-        return drafter.network_sources if isinstance(drafter, MixedDrafter) else 0
 
     def foresee(self, requests: Sequence[Request], trees: Sequence[DraftTree]) -> None:
         """Tell drafters that want it which trees are verified for ``requests`` now."""

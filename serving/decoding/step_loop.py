@@ -120,7 +120,7 @@ class StepLoop:
         request.slot = heapq.heappop(self._free)
         self.cache.clear(request.slot)
         if request.drafter and self.planner is not None:
-            request.ledger = self.planner.open(request.drafter, bool(self._proposals.network_sources(request.drafter)))
+            request.ledger = self.planner.open(request.drafter, bool(self._proposals.network_sources[request.drafter]))
         self._running.append(request)
 
     def leave(self, request: Request, finish: str = "cancelled") -> None:
@@ -246,7 +246,6 @@ class StepLoop:
     def _offer(self, request: Request, draft: Proposal, answer: Answer) -> Offer:
         """What the planner may choose from: of a sampled chain nothing, because choosing by its tokens would change the law."""
         assert request.ledger is not None
-        networks = self._proposals.network_sources(request.drafter)
         offer = Offer(
             request.drafter,
             request.ledger,
@@ -254,7 +253,7 @@ class StepLoop:
             answer.seconds,
             network_seconds=answer.network_seconds,
             reading=answer.reading,
-            of_networks=tree_of(draft).of_only(networks) if networks else None,
+            of_networks=tree_of(draft).of_only(self._proposals.network_sources[request.drafter]),
         )
         if isinstance(draft, DraftTree):
             offer.scores = draft.scores

@@ -107,7 +107,7 @@ class Ahead:
         return found
 
     def taken(self) -> list[float]:
-        """Seconds that calls took which ended since this was asked last."""
+        """See ``Inquiry.taken``."""
         return self._inquiry.taken()
 
     def observe(self, request_id: int, tokens: Ids) -> None:

@@ -65,6 +65,7 @@ class DatastoreDrafter:
         self._always_ahead = ahead
         self._distance = Distance()
         self._waits = True  # in this step
+        self._ahead_waited = 0
         self._calls = 0
         self._lost = False  # whether the last call got no answer
         self.missed: Counter[str] = Counter()
@@ -76,16 +77,16 @@ class DatastoreDrafter:
     def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         """See ``ScoringDrafter``: of the longest match, and of those of ``SHORT_MATCHES`` that are shorter."""
         self._calls += 1
-        self._waits = not self._always_ahead and self._distance.waits(sum(each.token_seconds for each in requests))
+        self._waits = self._ahead is None or (
+            not self._always_ahead and self._distance.waits(sum(each.token_seconds for each in requests))
+        )
         lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # a call has its limits
         endings = [[request.tokens[-length:] for length in lengths] for request in requests]
         found = []
         for request, trees in zip(requests, self._ask(requests, endings), strict=True):
             self._retrieved.begin(request)
             found.append(self._accept(request, [Behind(NO_TOKENS, tree) for tree in _different(trees)]))
-            if not self._lost:
-                promised = max((float(tree.scores.sum()) for tree in found[-1]), default=0.0)
-                self._distance.learn_promise(promised, self._waits)
+        self._learn_distance(found)
         return found
 
     def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
@@ -134,8 +135,6 @@ class DatastoreDrafter:
         try:
             if self._ahead is not None and not self._waits:
                 trees = self._ahead.draft(requests, contexts, again)
-                for seconds in self._ahead.taken():
-                    self._distance.learn_wait(seconds)
             else:
                 trees = self._call(requests, contexts)
         except SuffolkError as error:
@@ -143,6 +142,18 @@ class DatastoreDrafter:
             return [[DraftTree.empty()] * len(each) for each in contexts]
         self._lost = False
         return trees
+
+    def _learn_distance(self, found: Sequence[Sequence[DraftTree]]) -> None:
+        """The step's calibrated trees were ``found``: what they promise, and how long what was asked ahead took."""
+        if self._ahead is None:
+            return
+        for seconds in self._ahead.taken():
+            self._distance.learn_wait(seconds)
+        waited, self._ahead_waited = self._ahead.waited - self._ahead_waited, self._ahead.waited
+        if self._lost or waited:  # what was waited for after all is no measure of what is foreseen
+            return
+        for trees in found:
+            self._distance.learn_promise(max((float(tree.scores.sum()) for tree in trees), default=0.0), self._waits)
 
     def _call(self, requests: Sequence[DraftRequest], contexts: list[list[Ids]]) -> list[list[DraftTree]]:
         limits = self._limits
@@ -156,6 +167,7 @@ class DatastoreDrafter:
             trees = self._retriever.draft_batch(flat, limits.max_match, limits.min_match, limits.max_depth, budgets)
         except DeadlineExceeded:  # other errors come at once, and say nothing of how long an answer takes
             self._distance.learn_wait(time.perf_counter() - begin)
+            self._distance.learn_promise(0.0, waited=True)
             raise
         self._distance.learn_wait(time.perf_counter() - begin)
         if len(trees) != len(flat):

@@ -21,7 +21,7 @@ _CLEARLY = 1.02
 
 
 class Distance:
-    """Compares tokens a second: waiting brings whole drafts for a call's time, asking ahead brings a part of them for nothing.
+    """Compares tokens a second: waiting brings whole drafts for a call's time, what is foreseen is a part of them for nothing.
     Not thread-safe.
 
     Attributes:

@@ -6,14 +6,18 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
+from types import NoneType
 from typing import Protocol, runtime_checkable
 
 from datastore.draft_tree import DraftTree
+from datastore.errors import DeadlineExceeded
 from datastore.retriever import Retriever
 from serving.draft_service.limits import MAX_DEPTH
 from serving.drafters.limits import Limits
 from serving.drafters.next_draft import subtree
 from serving.drafters.retrieved import Ids
+
+_TIMES = 8
 
 
 @runtime_checkable
@@ -55,7 +59,7 @@ class Inquiry:
         self._call: Future[list[DraftTree]] | None = None
         self._asked: list[bytes] | None = None
         self._trees: dict[bytes, DraftTree] = {}
-        self._taken: deque[float] = deque()
+        self._taken: deque[float] = deque(maxlen=_TIMES)  # from the thread that ends calls; appending is atomic
 
     @property
     def busy(self) -> bool:
@@ -80,7 +84,7 @@ class Inquiry:
             min(limits.max_depth + ahead, MAX_DEPTH),
             max_nodes,
         )
-        self._call.add_done_callback(lambda _: self._taken.append(time.perf_counter() - begin))
+        self._call.add_done_callback(lambda call: self._time(call, time.perf_counter() - begin))
         self._asked = [context.tobytes() for context in contexts]
 
     def take(self, seconds: float = 0.0) -> None:
@@ -99,7 +103,7 @@ class Inquiry:
         return late
 
     def taken(self) -> list[float]:
-        """Seconds that calls took which ended since this was asked last, whatever they brought."""
+        """Seconds that the last calls took, to their answer or their deadline, since this was asked last."""
         return [self._taken.popleft() for _ in range(len(self._taken))]
 
     def forget(self) -> None:
@@ -113,3 +117,8 @@ class Inquiry:
             return tree.head(max_nodes)
         before = self._trees.get(ending[:-1].tobytes())
         return DraftTree.empty() if before is None else subtree(before, int(ending[-1]), max_nodes)
+
+    def _time(self, call: Future[list[DraftTree]], seconds: float) -> None:
+        """``call`` ended; what failed at once says nothing of how long an answer takes."""
+        if not call.cancelled() and isinstance(call.exception(), DeadlineExceeded | NoneType):
+            self._taken.append(seconds)

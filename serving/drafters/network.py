@@ -83,7 +83,7 @@ class Network:
     Attributes:
         drafter: the network's own drafter; ``name``: its name.
         verdicts: of the last step, by the number of the request: whether it was run.
-        seconds: that its drafts have taken so far, without what reading texts took.
+        seconds: that its drafts and faults have taken so far, without what reading texts took.
     """
 
     def __init__(self, drafter: Drafter, trust: ByClass[Confidence]) -> None:
@@ -167,9 +167,13 @@ class Network:
             for place in asked
         ]
         reading, begin = self._reading_seconds(), time.perf_counter()
-        found = list(map(tree_of, self.drafter.propose(asking)))
-        seconds = max(0.0, time.perf_counter() - begin - (self._reading_seconds() - reading))
-        self.seconds += seconds
+        found: list[DraftTree] = []
+        try:
+            found = list(map(tree_of, self.drafter.propose(asking)))
+        finally:
+            seconds = max(0.0, time.perf_counter() - begin - (self._reading_seconds() - reading))
+            if not found or any(map(len, found)):
+                self.seconds += seconds
         drafts = [(place, own) for place, own in zip(asked, found, strict=True) if len(own)]
         if drafts:
             self._worth.learn_cost(seconds / len(drafts))
@@ -181,9 +185,11 @@ class Network:
     def _already(self, heard: _Heard) -> tuple[int, ...]:
         """What retrieval brings, step by step, in a request: what it brought, and while that is little, what it brought others."""
         own = tuple(heard.brought)
+        lacking = _TELLING - len(own)
+        if lacking <= 0:
+            return own
         others = sum(self._brought, ())
-        lacking = max(0, _TELLING - len(own))
-        if not others:
+        if not others:  # steps in which it brings nothing are the usual ones
             return own + (0,) * (lacking // 2)
         return own + tuple(others[at * len(others) // lacking] for at in range(lacking))
 

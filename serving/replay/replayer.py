@@ -15,7 +15,7 @@ import numpy.typing as npt
 from datastore.draft_tree import DraftTree
 from serving.decoding.cost_model import CostModel
 from serving.decoding.draft_counts import places
-from serving.decoding.drafter import Drafter, DraftRequest, MixedDrafter, tree_of
+from serving.decoding.drafter import Drafter, DraftRequest, network_sources, tree_of
 from serving.decoding.every_node import EveryNode
 from serving.decoding.ledger import Ledger
 from serving.decoding.planner import Offer, Planner
@@ -101,7 +101,7 @@ class Replayer:
         self._by_costs = _by(costs)
         self._pass_seconds = pass_seconds or self._by_costs
         self._draft_seconds = draft_seconds
-        self._networks = drafter.network_sources if isinstance(drafter, MixedDrafter) else 0
+        self._networks = network_sources(drafter)
         self._numbers = itertools.count(1)
 
     def replay(self, recording: Recording) -> Replayed:
@@ -168,7 +168,7 @@ class Replayer:
             own,
             network_seconds=networks,
             reading=reading,
-            of_networks=tree.of_only(self._networks) if self._networks else None,
+            of_networks=tree.of_only(self._networks),
         )
         self._planner.choose([offer], 1, 1, context)
         return [offer], tree.head(offer.verified)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
 from datastore.draft_tree import DraftTree
-from datastore.errors import DeadlineExceeded, Unavailable
+from datastore.errors import DeadlineExceeded, SuffolkError, Unavailable
 from serving.decoding.drafter import DraftRequest
 from serving.drafters.ahead import Ahead
 from serving.drafters.datastore import DatastoreDrafter
-from serving.drafters.inquiry import LaterRetriever
+from serving.drafters.inquiry import Inquiry, LaterRetriever
 from serving.drafters.limits import Limits
 from serving.drafters.next_draft import likely_ends, subtree
 from tests.brute_force import BruteForceRetriever, assert_same_tree
@@ -187,9 +188,7 @@ def test_a_service_that_misses_its_deadline_is_waited_for_no_more_but_used_once_
     def misses(*asked: object) -> list[DraftTree]:
         nonlocal waits
         waits += 1
-        begin = time.perf_counter()
-        while time.perf_counter() < begin + 0.004:
-            pass
+        time.sleep(0.004)
         raise DeadlineExceeded("no answer within 4 ms")
 
     step = request([0, 1, 2], token_seconds=0.01)
@@ -204,6 +203,21 @@ def test_a_service_that_misses_its_deadline_is_waited_for_no_more_but_used_once_
     drafter.foresee([step], [DraftTree.empty()])
     store.answer()
     assert len(drafter.propose([request([0, 1, 2, 3], token_seconds=0.01)])[0])
+
+
+def test_a_service_that_refuses_at_once_is_not_taken_for_a_near_one() -> None:
+    store = LaterBruteForce([DOCUMENT], VOCAB)
+    inquiry = Inquiry(store, LIMITS)
+    context = [np.array([1, 2], np.int32)]
+    for fault, times in ((Unavailable("gone"), 0), (DeadlineExceeded("late"), 1), (None, 1)):
+        store.fault = fault
+        inquiry.ask(context, 4)
+        assert len(inquiry.taken()) == times
+        with suppress(SuffolkError):
+            inquiry.take()
+    for _ in range(20):
+        inquiry.ask(context, 4)
+    assert len(inquiry.taken()) == 8  # however long nobody asked
 
 
 def test_a_call_holds_as_many_contexts_as_the_service_takes() -> None:

@@ -49,8 +49,8 @@ def test_what_others_lose_does_not_end_the_drafts_of_networks() -> None:
         ledger.book(-0.1, 1.0)
 
 
-def test_both_lose_no_more_than_one_account_would() -> None:
-    """In the long run a hundredth of a token a step, and a token each at first."""
+def test_both_lose_what_one_account_would_and_a_token_each_at_first() -> None:
+    """In the long run a hundredth of a token a step."""
     planner = Planner(COSTS)
     lost = 0.0
     for _ in range(100):
@@ -112,6 +112,31 @@ def test_networks_of_a_drafter_that_has_earned_much_may_be_tried_a_little_longer
                 ledger.book(0.0, -3.0)
                 lost[-1] += 3.0
     assert lost[0] <= 6.0 < lost[1] <= 24.0
+
+
+@pytest.mark.parametrize("requests", [1, 4, 16])
+def test_useless_networks_cost_a_batch_no_more_than_a_request(requests: int) -> None:
+    """The time of a draft for one of sixteen requests was once shared by all, fifteen of whom had no account to book it to."""
+    planner = Planner(CostModel([1, 16], [1.0, 1.0]))
+    ledgers = [planner.open("hybrid", networks=True) for _ in range(requests)]
+    ledgers[0].book(0.0, 9.0)  # which has savings, and drafts on when others must not
+    steps, lost = 1500, 0.0
+    for _ in range(steps):
+        asking = [ledger for ledger in ledgers if ledger.should_propose()]
+        passing = [ledger for ledger in asking if ledger.with_networks]
+        seconds = 0.5 if passing else 0.0  # of a pass, for any number of requests
+        lost += seconds * requests
+        offers = [
+            Offer(
+                "hybrid",
+                each,
+                np.empty(0, np.float32),
+                network_seconds=each.with_networks * seconds / max(1, len(passing)),
+            )
+            for each in asking
+        ]
+        planner.record(offers, requests, requests, 0.0, 1.0)
+    assert lost < 0.01 * steps * requests
 
 
 def test_a_drafter_without_networks_has_one_account() -> None:
