@@ -29,7 +29,8 @@ from serving.drafters.choose import make_drafter
 WAYS = ("none", "waiting", "ahead")
 PACKAGES = ("numpy", "torch", "transformers", "grpcio")
 NOTES = (
-    "waiting: every step asks and waits for the answer; ahead: what can be foreseen is asked for while the target runs",
+    "waiting: every step asks and waits for the answer; ahead: as in service, where that gives more tokens a second what can be "
+    "foreseen is asked for while the target runs",
     "wait: milliseconds a step; asked: steps with drafts; foreseen: of these, with drafts that were there, at least in part",
     "ways take turns, prompt by prompt; the delay is a sleep in the server, so it takes no processor time",
 )

@@ -166,8 +166,7 @@ class DatastoreDrafter:
         try:
             trees = self._retriever.draft_batch(flat, limits.max_match, limits.min_match, limits.max_depth, budgets)
         except DeadlineExceeded:  # other errors come at once, and say nothing of how long an answer takes
-            self._distance.learn_wait(time.perf_counter() - begin)
-            self._distance.learn_promise(0.0, waited=True)
+            self._distance.learn_miss(time.perf_counter() - begin)
             raise
         self._distance.learn_wait(time.perf_counter() - begin)
         if len(trees) != len(flat):

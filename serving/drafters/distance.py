@@ -14,6 +14,8 @@ _FORESEEN = 0.6
 """Of these the share that foreseen drafts promise, until more is known."""
 _ADAPTION, _FORGETTING = 0.05, 0.005
 """Per step: of what drafts promise, and of the share that is not measured while answers are waited for."""
+_MISSED = 0.25
+"""Of what drafts promise that are waited for, what a call without an answer takes away."""
 _AGAIN, _AGAIN_COST = 16, 0.005
 """After so many steps with foreseen drafts, or more so that this costs no larger share of the time, one answer is waited for: the
 retriever may have come nearer."""
@@ -49,8 +51,14 @@ class Distance:
         return not self.far or again
 
     def learn_wait(self, seconds: float) -> None:
-        """A call took so long, to its answer or its deadline."""
+        """An answer took so long."""
         self._seconds.append(seconds)
+
+    def learn_miss(self, seconds: float) -> None:
+        """No answer came within the deadline, so long: faster ones of before do not count any more."""
+        self._seconds.clear()
+        self._seconds.extend([seconds] * _TRIALS)
+        self._promised *= 1 - _MISSED
 
     def learn_promise(self, tokens: float, waited: bool) -> None:
         """A request's drafts of this step promise ``tokens``, of an answer that was waited for or of a foreseen one."""

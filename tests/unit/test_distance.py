@@ -38,6 +38,19 @@ def test_one_slow_call_or_seven_do_not_make_it_far() -> None:
     assert distance.waits(1.0)
 
 
+@pytest.mark.parametrize("promised", [0.5, 1.0, 3.0])
+def test_what_stalls_is_waited_for_three_times_more_at_most_and_again_once_it_answers(promised: float) -> None:
+    distance = Distance()
+    steps(distance, 100, 0.02, promised)
+    missed = 0
+    while distance.waits(1.0):
+        distance.learn_miss(1 / 3)
+        missed += 1
+    assert missed <= 3
+    distance.learn_wait(0.03)  # what was asked ahead came in that time
+    assert distance.waits(1.0)
+
+
 def test_what_comes_nearer_is_waited_for_again() -> None:
     distance = Distance()
     steps(distance, 100, 0.5)

