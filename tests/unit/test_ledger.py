@@ -14,15 +14,15 @@ from serving.decoding.planner import Offer, Planner
 COSTS = CostModel([1, 2], [1.0, 1.0])
 
 
-def step(planner: Planner, ledger: Ledger, network_seconds: float, owed: int = 0, accepted: int = 0) -> None:
-    """One step of one request, whose tokens cost a second: text brings ``accepted`` of two nodes, networks the rest."""
+def step(planner: Planner, ledger: Ledger, network_seconds: float, accepted: int) -> None:
+    """One step of one request, whose tokens cost a second: text brings ``accepted`` of two nodes, networks nothing."""
     networks = network_seconds if ledger.with_networks else 0.0
     offer = Offer(
         "hybrid", ledger, np.array([0.9, 0.5], np.float32), 0.01, network_seconds=networks,
         of_networks=np.array([False, True]),
     )  # fmt: skip
     planner.choose([offer], 1, 1, 0.0)
-    offer.accepted, offer.owed = min(accepted + owed, offer.verified), owed if ledger.with_networks else 0
+    offer.accepted = min(accepted, offer.verified)
     planner.record([offer], 1, 1 + offer.verified, 0.0, 1.0)
 
 
