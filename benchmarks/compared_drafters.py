@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from benchmarks.switching_drafter import SwitchingDrafter
 from benchmarks.switching_rules import Rule, arctic_inference, sam_decoding
 from benchmarks.useless_drafter import UselessDrafter
+from datastore.draft_tree import NETWORKS, Source, source_name
 from datastore.errors import InvalidArgument
 from datastore.retriever import Retriever
 from serving.decoding.drafter import Drafter
@@ -77,7 +78,7 @@ def _make(name: str, sources: Sources) -> Drafter:
     if kind == HYBRID:
         return HybridDrafter(_texts(sources), chosen)
     if name == WITH_NETWORK:
-        return HybridDrafter(_texts(sources), [*chosen, UselessDrafter(sources.vocab_size)])
+        return HybridDrafter(_texts(sources), [*chosen, UselessDrafter(sources.vocab_size, _unused(chosen))])
     if name == WITH_STORE and sources.unrelated is not None:
         more = DatastoreDrafter(sources.unrelated, sources.vocab_size, LIMITS)
         return HybridDrafter([*_texts(sources), more], chosen)
@@ -86,6 +87,13 @@ def _make(name: str, sources: Sources) -> Drafter:
     if drafter is None:
         raise InvalidArgument(f"drafter {name!r}: plain decoding is measured in any case; leave it out")
     return drafter
+
+
+def _unused(networks: Sequence[Drafter]) -> Source:
+    """The mark of a network that is none of ``networks``; a hierarchy's where they are all there."""
+    names = {network.name for network in networks}
+    unused = (source for source in reversed(Source) if source & NETWORKS and source_name(source) not in names)
+    return next(unused, Source.HIERARCHY)
 
 
 def _fresh(network: Drafter) -> Drafter:

@@ -7,21 +7,24 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from datastore.draft_tree import DraftTree
+from datastore.draft_tree import DraftTree, Source
 from serving.decoding.drafter import DraftRequest
 
 NAME = "useless"
+_CHAINS = 8
+"""Roots of a tree; its nodes are dealt to them in turn."""
 
 
 class UselessDrafter:
-    """Random chains side by side, each node with score 1. Not thread-safe."""
+    """Random chains side by side, each node with score 1 and the mark of a network. Not thread-safe."""
 
     name = NAME
 
-    def __init__(self, vocab_size: int, chains: int = 8) -> None:
-        """``chains``: roots of a tree; its nodes are dealt to them in turn."""
+    def __init__(self, vocab_size: int, source: Source = Source.HIERARCHY) -> None:
+        """``source``: what its nodes are marked with; no drafter beside it may carry this mark. Without one a merge would not
+        hear it."""
         self._vocab_size = vocab_size
-        self._chains = chains
+        self._source = source
         self._generator = np.random.default_rng(0)
         self._calls = 0
 
@@ -43,5 +46,5 @@ class UselessDrafter:
 
     def _draft(self, size: int) -> DraftTree:
         tokens = self._generator.integers(0, self._vocab_size, size, dtype=np.int32)
-        parents = np.maximum(np.arange(size, dtype=np.int32) - np.int32(self._chains), np.int32(-1))
-        return DraftTree(tokens, parents, np.ones(size, np.float32), np.zeros(size, np.uint8))
+        parents = np.maximum(np.arange(size, dtype=np.int32) - np.int32(_CHAINS), np.int32(-1))
+        return DraftTree(tokens, parents, np.ones(size, np.float32), np.full(size, self._source, np.uint8))

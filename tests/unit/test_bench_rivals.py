@@ -18,7 +18,7 @@ from benchmarks.run_log import RunLog
 from benchmarks.switching_drafter import SwitchingDrafter
 from benchmarks.switching_rules import arctic_inference, frequency_score, sam_decoding
 from benchmarks.time_left import TimeLeft
-from datastore.draft_tree import DraftTree
+from datastore.draft_tree import DraftTree, Source
 from datastore.errors import Corruption, InvalidArgument
 from serving.decoding.drafter import DraftRequest
 from serving.drafters.retrieved import Ids
@@ -133,6 +133,20 @@ def test_every_compared_name_can_be_made_and_carries_it() -> None:
         [drafted] = drafter.propose([DraftRequest(1, np.array([1, 2], np.int32), 8)])
         assert len(drafted) <= 8
     assert singles(["eagle"], False) == ["prompt-lookup", "eagle"]
+
+
+@pytest.mark.parametrize(("beside", "mark"), [("eagle", Source.HIERARCHY), ("hierarchy", Source.EAGLE)])
+def test_one_tree_hears_a_useless_network(beside: str, mark: Source) -> None:
+    right = DraftTree(
+        np.array([3], np.int32), np.array([-1], np.int32), np.array([0.5], np.float32), np.array([4], np.uint8)
+    )
+    network = MadeUpDrafter(lambda request: right)
+    network.name = beside
+    [drafter] = make_compared(["hybrid + useless network"], Sources(VOCAB, networks=[network])).values()
+    [found] = drafter.propose([DraftRequest(1, np.array([1, 2], np.int32), 16)])
+    useless = found.sources == mark
+    assert useless.sum() > 8
+    assert found.scores[useless].min() > 0
 
 
 @pytest.mark.parametrize("name", ["sam-decoding: eagle", "hybrid + unrelated datastore", "none", "oops"])
