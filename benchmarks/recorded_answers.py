@@ -34,7 +34,7 @@ def recorded_answers(
 
     Raises as ``read_recordings`` and ``Recorder``.
     """
-    known = _by_prompt(path, settings)
+    known = _by_prompt(path, target, settings)
     missing = [(prompt, ids) for prompt, ids in prompts if _key(prompt, ids) not in known]
     if missing:
         tokenizer = fingerprint(load_tokenizer(model))
@@ -49,20 +49,27 @@ def recorded_answers(
                     pass
                 recorder.add(generation, prompt.group)
                 report(f"recorded {number} of {len(missing)}: {prompt.group} {prompt.name}")
-        known = _by_prompt(path, settings)
+        known = _by_prompt(path, target, settings)
     return [known[_key(prompt, ids)] for prompt, ids in prompts]
 
 
-def _by_prompt(path: Path, settings: SamplingSettings) -> dict[tuple[str, tuple[int, ...]], Recording]:
-    """The recordings of ``path`` that were drawn with ``settings``; the model may have had less room."""
+def _by_prompt(path: Path, target: Target, settings: SamplingSettings) -> dict[tuple[str, tuple[int, ...]], Recording]:
+    """The recordings of ``path`` that ``target`` gave with ``settings``."""
     if not path.exists():
         return {}
     return {
         (each.group, tuple(each.prompt.tolist())): each
         for each in read_recordings([path])
-        if replace(each.settings, max_new_tokens=settings.max_new_tokens) == settings
-        and each.settings.max_new_tokens <= settings.max_new_tokens
+        if each.model == target.name and each.settings == _recorded(settings, target, len(each.prompt))
     }
+
+
+def _recorded(settings: SamplingSettings, target: Target, prompt: int) -> SamplingSettings:
+    """As a recording holds ``settings``: with as many new tokens as the model has room for behind so many of a prompt."""
+    most = settings.max_new_tokens
+    if target.context_length is not None:
+        most = min(most, target.context_length - prompt)
+    return replace(settings, max_new_tokens=max(1, most))
 
 
 def _key(prompt: Prompt, ids: Sequence[int]) -> tuple[str, tuple[int, ...]]:
