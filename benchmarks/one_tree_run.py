@@ -14,7 +14,7 @@ from benchmarks.decoding import WARM_UP_TOKENS, compare, run_way
 from benchmarks.decoding_options import PLAIN
 from benchmarks.decoding_setup import encode_prompts, load_target, opened_datastore
 from benchmarks.one_tree_options import OneTreeOptions
-from benchmarks.prompts import Prompt, load_prompts
+from benchmarks.prompts import Prompt, load_prompts, require_named
 from benchmarks.recorded_answers import recorded_answers
 from benchmarks.run_log import RunLog
 from benchmarks.time_left import TimeLeft, say
@@ -82,6 +82,7 @@ def run_one_tree(options: OneTreeOptions) -> tuple[RunLog, dict[str, Any]]:
     """
     decoding = options.decoding
     decoding.models.kinds()
+    require_named(options.excluded, decoding.prompts)
     log = RunLog(options.output / "rows.jsonl", options.settings())
     with opened_datastore(decoding) as store, _unrelated(options) as unrelated:
         target = load_target(decoding)

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from benchmarks.command import run_command
 from benchmarks.machine import describe_machine
-from benchmarks.prompts import read_rows
+from benchmarks.prompts import messages_of, read_rows, row_name
 from benchmarks.provenance import commit
 from benchmarks.table import format_table
 from datastore.datastore import Datastore, open_datastore
@@ -66,19 +66,19 @@ def overlap(store: Datastore, ids: Sequence[int], name: str = "", group: str = "
     return Overlap(name, group, part, len(ids), max(0, len(ids) - WINDOW + 1), found, longest, at)
 
 
-def texts_of(row: dict[str, Any]) -> dict[str, str]:
-    """The texts of a prompt's row by what they are: the prompt, the prefill, and each answer."""
-    messages = "\n".join(str(each["content"]) for each in row.get("messages", ()))
+def texts_of(row: dict[str, Any], place: str = "row") -> dict[str, str]:
+    """The texts of a prompt's row by what they are: the prompt, the prefill, and each answer. Raises as ``messages_of``."""
+    messages = "\n".join(each["content"] for each in messages_of(row, place))
     texts = {"prompt": messages or str(row.get("prompt", row.get("text", "")))}
     return texts | {part: str(row[part]) for part in ("prefill", *ANSWERS) if row.get(part)}
 
 
 def measure_overlap(store: Datastore, tokenizer: Tokenizer, paths: Sequence[Path]) -> list[Overlap]:
-    """Every text of every row of .jsonl files and folders of them. Raises as ``read_rows``."""
+    """Every text of every row of .jsonl files and folders of them. Raises as ``read_rows`` and ``texts_of``."""
     found = []
     for path, number, row in read_rows(paths):
-        name, group = str(row.get("id", row.get("task_id", f"{path.name}:{number}"))), str(row.get("set", path.stem))
-        for part, text in texts_of(row).items():
+        name, group = row_name(row, path, number), str(row.get("set", path.stem))
+        for part, text in texts_of(row, f"{path} line {number}").items():
             found.append(overlap(store, tokenizer.encode(text, add_special_tokens=False).ids, name, group, part))
     return found
 

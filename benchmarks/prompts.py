@@ -20,7 +20,7 @@ class Prompt:
     """One request.
 
     Attributes:
-        name: the row's id, or file and line.
+        name: as ``row_name`` calls its row.
         group: what it is reported under: the row's set or the file's name, with the style where both are run.
         messages: role and content of each, for the model's chat template; empty for plain text.
         text: what follows the messages: the beginning of the answer, or the whole prompt where there are no messages.
@@ -40,7 +40,7 @@ def load_prompts(paths: Sequence[Path], style: str, limit: int | None, seed: int
 
     Raises:
         NotFound: a file is missing, or a folder has no .jsonl file.
-        InvalidArgument: a row has neither messages nor a prompt.
+        InvalidArgument: a row is no object, has neither messages nor a prompt, or a message lacks its role or content.
     """
     if style not in STYLES:
         raise InvalidArgument(f"style {style!r} is unknown; use one of {', '.join(STYLES)}")
@@ -66,6 +66,11 @@ def read_rows(paths: Sequence[Path]) -> Iterator[tuple[Path, int, dict[str, Any]
             yield path, number, row
 
 
+def row_name(row: dict[str, Any], path: Path, number: int) -> str:
+    """What a row is called everywhere: its ``id``, else its ``task_id``, else file and line."""
+    return str(row.get("id", row.get("task_id", f"{path.name}:{number}")))
+
+
 def read_excluded(path: Path) -> frozenset[str]:
     """The prompts' names in a file that has one a line, as 'python -m benchmarks.overlap --drop' writes it.
 
@@ -76,6 +81,24 @@ def read_excluded(path: Path) -> frozenset[str]:
         return frozenset(path.read_text(encoding="utf-8").split("\n")) - {""}
     except OSError as error:
         raise NotFound(f"exclusions {path}: {error.strerror}; name a file with a prompt's id a line") from error
+
+
+def require_named(names: frozenset[str], paths: Sequence[Path]) -> None:
+    """Nothing, unless a name is no row's of the files and folders: then InvalidArgument. Raises as ``read_rows``."""
+    unknown = names - {row_name(row, path, number) for path, number, row in read_rows(paths)}
+    if unknown:
+        raise InvalidArgument(
+            f"--exclude: {len(unknown)} of {len(names)} names are of no prompt, {min(unknown)!r} is one; "
+            "take them out, or write the file anew for these prompts"
+        )
+
+
+def messages_of(row: dict[str, Any], place: str) -> tuple[dict[str, str], ...]:
+    """Role and content of a row's ``messages``; none if it has none. InvalidArgument with the ``place`` if one is malformed."""
+    try:
+        return tuple({"role": str(each["role"]), "content": str(each["content"])} for each in row.get("messages", ()))
+    except (KeyError, TypeError) as error:
+        raise InvalidArgument(f"{place}: 'messages' must be a list of objects with 'role' and 'content'") from error
 
 
 def encode_prompt(prompt: Prompt, tokenizer: Any, model: str) -> list[int]:
@@ -116,23 +139,20 @@ def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
                 row = json.loads(line)
             except ValueError as error:
                 raise InvalidArgument(f"{path} line {number}: {error}; give one JSON object a line") from error
+            if not isinstance(row, dict):
+                raise InvalidArgument(f"{path} line {number}: it is no object; give one JSON object a line")
             rows.append((number, row))
     return rows
 
 
 def _prompts(row: dict[str, Any], path: Path, number: int, style: str) -> list[Prompt]:
-    try:
-        messages = tuple(
-            {"role": str(each["role"]), "content": str(each["content"])} for each in row.get("messages", ())
-        )
-        name, group = str(row.get("id", f"{path.name}:{number}")), str(row.get("set", path.stem))
-        if not messages:
-            return [Prompt(name, group, (), str(row["prompt"] if "prompt" in row else row["text"]))]
-        prefill = row.get("prefill")
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InvalidArgument(
-            f"{path} line {number}: no 'messages' and no 'prompt'; a row needs one of them"
-        ) from error
+    messages = messages_of(row, f"{path} line {number}")
+    name, group = row_name(row, path, number), str(row.get("set", path.stem))
+    if not messages:
+        if "prompt" not in row and "text" not in row:
+            raise InvalidArgument(f"{path} line {number}: no 'messages' and no 'prompt'; a row needs one of them")
+        return [Prompt(name, group, (), str(row["prompt"] if "prompt" in row else row["text"]))]
+    prefill = row.get("prefill")
     if prefill is None:
         return [Prompt(name, group, messages)]
     both = [Prompt(name, f"{group}, chat", messages), Prompt(name, f"{group}, prefill", messages, str(prefill))]

@@ -100,6 +100,14 @@ def test_other_settings_are_not_mixed_in(folder: Path, tmp_path: Path, capsys: p
     assert "other settings" in capsys.readouterr().err
 
 
+def test_exclusions_of_no_prompt_are_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "drop.txt").write_text("a/1\na/7\n")
+    common = ["--model", str(folder / "model"), "--prompts", str(folder / "a.prompts.jsonl"), "--output", str(tmp_path)]
+    assert one_tree.main([*common, "--exclude", str(tmp_path / "drop.txt")]) == 2
+    assert "1 of 2 names are of no prompt, 'a/7' is one" in capsys.readouterr().err
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
 def test_useless_sources_are_compared_with_none(folder: Path, tmp_path: Path) -> None:
     options = ("--useless", "--unrelated", str(folder / "other"), "--parts", "planned", "--limit", "2")
     [part] = run(folder, tmp_path, *options)["results"]["summary"]["planned"]

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from benchmarks.library_functions import library_functions
 from benchmarks.overlap import WINDOW, flagged, measure_overlap, overlap, summary, texts_of
-from benchmarks.prompts import load_prompts, read_excluded
+from benchmarks.prompts import load_prompts, read_excluded, require_named
 from benchmarks.tuning_prompts import tuning_rows, write_rows
 from benchmarks.unrelated_corpus import documents
-from datastore.errors import NotFound
+from datastore.errors import InvalidArgument, NotFound
 from tests.stores import make_store
 
 TEXT = list(range(100, 180))
@@ -56,11 +57,41 @@ def test_rows_are_measured_by_their_ids(tmp_path: Path) -> None:
             }
         )
     )
-    rows = [{"id": "leak", "set": "s", "prompt": " ".join(f"w{n}" for n in range(20, 40))}, {"text": "w1 w2"}]
+    leak = {"id": "leak", "task_id": "t", "set": "s", "prompt": " ".join(f"w{n}" for n in range(20, 40))}
+    rows = [leak, {"text": "w1 w2"}, {"task_id": "task/3", "text": "w3"}]
     write_rows(rows, tmp_path / "p.jsonl")
     with make_store(tmp_path / "store", [[list(range(10, 50))]], vocab_size=50) as store:
         found = measure_overlap(store, tokenizer, [tmp_path])
-    assert [(each.name, each.group, each.share) for each in found] == [("leak", "s", 1.0), ("p.jsonl:2", "p", 0.0)]
+    assert [(each.name, each.group, each.share) for each in found] == [
+        ("leak", "s", 1.0), ("p.jsonl:2", "p", 0.0), ("task/3", "p", 0.0),
+    ]  # fmt: skip
+    assert [prompt.name for prompt in load_prompts([tmp_path], "both", None, 0)] == [each.name for each in found]
+
+
+@pytest.mark.parametrize("message", [{"role": "user"}, "x", 3])
+def test_messages_without_content_are_named(tmp_path: Path, message: object) -> None:
+    write_rows([{"text": "a"}, {"messages": [message]}], tmp_path / "p.jsonl")
+    with pytest.raises(InvalidArgument, match=r"p\.jsonl line 2: 'messages' must be a list"):
+        load_prompts([tmp_path], "both", None, 0)
+    with (
+        make_store(tmp_path / "store", [[[1]]], vocab_size=50) as store,
+        pytest.raises(InvalidArgument, match=r"p\.jsonl line 2: 'messages' must be a list"),
+    ):
+        measure_overlap(store, Tokenizer(WordLevel({"a": 0}, "a")), [tmp_path])
+
+
+def test_rows_that_are_no_objects_are_named(tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_text("[1]\n")
+    with pytest.raises(InvalidArgument, match=r"p\.jsonl line 1: it is no object"):
+        load_prompts([tmp_path], "both", None, 0)
+
+
+def test_exclusions_that_are_no_prompts_are_refused(tmp_path: Path) -> None:
+    write_rows([{"id": "one", "text": "a"}, {"text": "b"}], tmp_path / "p.jsonl")
+    require_named(frozenset(), [tmp_path])
+    require_named(frozenset({"one", "p.jsonl:2"}), [tmp_path])
+    with pytest.raises(InvalidArgument, match="2 of 3 names are of no prompt, 'p.jsonl:9' is one"):
+        require_named(frozenset({"one", "two", "p.jsonl:9"}), [tmp_path])
 
 
 def test_exclusions_are_names_a_line(tmp_path: Path) -> None:
