@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks import one_document_build
 from benchmarks.draftretriever_package import require_package
-from benchmarks.folder import make_folder
+from benchmarks.folder import new_folder
 from benchmarks.sorting import LEAST_SORTED, SortingOptions, measure_sorting, read_tokens, require_yardstick
 from benchmarks.watched_process import Watched, run_watched
 from build_index.inputs import find_inputs
@@ -36,7 +36,7 @@ class BuildingOptions:
     Attributes:
         corpora: files, folders or patterns with text, as for ``suffolk build``.
         tokenizer: Hugging Face folder, tokenizer.json or hub name.
-        workdir: where both indexes are written; they are removed again.
+        workdir: in a new folder there both indexes are written; it is removed again.
         rounds: how often each is run, in turn.
         text_field, extensions, threads: as for ``suffolk build``.
         sort_tokens: how many of the tokens to sort alone, each size for itself; empty to leave that out.
@@ -72,23 +72,17 @@ def measure_building(options: BuildingOptions) -> dict[str, Any]:
         NotFound, InvalidArgument: a corpus is not there.
         Unsupported: draftretriever or pydivsufsort is not installed.
         Internal: one of them failed, or an order is wrong.
+        ResourceExhausted: ``workdir`` cannot be made or written.
     """
     require_package()
     load_tokenizer(options.tokenizer)  # a mistake is better found here than by the processes
     if options.sort_tokens:
         require_yardstick()
     read = _read_all(options)
-    folder = options.workdir / "build"
-    shutil.rmtree(folder, ignore_errors=True)
-    make_folder(folder)
-    runs: dict[str, list[dict[str, Any]]] = {OURS: [], RIVAL: []}
-    ways = {OURS: _build_ours, RIVAL: _build_rival}
-    for number in range(options.rounds):
-        for name in list(ways) if number % 2 == 0 else list(ways)[::-1]:
-            runs[name].append(ways[name](options, folder))
-    equal, documents = one_document_build.count_equal(folder / "digests", folder / "store")
-    sorting = _measure_sorting(folder, options) if options.sort_tokens else None
-    shutil.rmtree(folder)
+    with new_folder(options.workdir) as folder:
+        runs = _build_in_turn(folder, options)
+        equal, documents = one_document_build.count_equal(folder / "digests", folder / "store")
+        sorting = _measure_sorting(folder, options) if options.sort_tokens else None
     rates = {name: median(run["text_bytes_per_second"] for run in each) for name, each in runs.items()}
     return {
         "bytes_on_disk": read,
@@ -100,6 +94,16 @@ def measure_building(options: BuildingOptions) -> dict[str, Any]:
         "documents_with_equal_ids": equal,
         "sorting": sorting,
     }
+
+
+def _build_in_turn(folder: Path, options: BuildingOptions) -> dict[str, list[dict[str, Any]]]:
+    """What each way took in each round; what they built last is left in ``folder``."""
+    runs: dict[str, list[dict[str, Any]]] = {OURS: [], RIVAL: []}
+    ways = {OURS: _build_ours, RIVAL: _build_rival}
+    for number in range(options.rounds):
+        for name in list(ways) if number % 2 == 0 else list(ways)[::-1]:
+            runs[name].append(ways[name](options, folder))
+    return runs
 
 
 def _measure_sorting(folder: Path, options: BuildingOptions) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,20 @@ def make_folder(path: Path) -> Path:
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+@contextlib.contextmanager
+def new_folder(within: Path) -> Iterator[Path]:
+    """A new folder in ``within``, which is made if need be; the new one is removed at the end, after an error too.
+
+    Raises:
+        ResourceExhausted: it cannot be made.
+    """
+    with writing(within):
+        within.mkdir(parents=True, exist_ok=True)
+        made = tempfile.TemporaryDirectory(prefix="suffolk-", dir=within)
+    with made as name:
+        yield Path(name)
 
 
 @contextlib.contextmanager

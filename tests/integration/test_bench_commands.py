@@ -116,6 +116,9 @@ def test_build_gives_the_same_tokens_both_ways(folder: Path, tmp_path: Path) -> 
     pytest.importorskip("pydivsufsort")
     path = tmp_path / "build.json"
     sorting = ("--sort-tokens", "10000", "--sort-repeats", "20000", "--sort-rounds", "2", "--threads", "2")
+    kept = tmp_path / "suffolk-bench" / "build" / "mine.txt"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("not yours")
     shown = bench("build", folder / "corpus.jsonl", "--tokenizer", folder / "tokenizer", *sorting, "--json", path)
     results = read_report(path)["results"]
     assert results["documents"] == results["documents_with_equal_ids"] == 60
@@ -133,7 +136,8 @@ def test_build_gives_the_same_tokens_both_ways(folder: Path, tmp_path: Path) -> 
     ]
     assert all(len(seconds) == 2 for each in inputs for seconds in each["seconds"].values())
     assert results["sorting"]["segment_memory"]["peak_bytes"] > 0
-    assert not (tmp_path / "suffolk-bench" / "build").exists()
+    assert kept.read_text() == "not yours"
+    assert list((tmp_path / "suffolk-bench").iterdir()) == [kept.parent]
 
 
 def test_counts_equal_those_of_infini_gram(folder: Path, tmp_path: Path) -> None:
