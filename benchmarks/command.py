@@ -10,12 +10,13 @@ from pathlib import Path
 from datastore.errors import SuffolkError
 
 
-def command_parser(name: str, description: str | None, example: str) -> argparse.ArgumentParser:
-    """Of ``python -m benchmarks.NAME``, without options yet; ``example``: its words behind that."""
+def command_parser(name: str, description: str | None, *examples: str) -> argparse.ArgumentParser:
+    """Of ``python -m benchmarks.NAME``, without options yet; ``examples``: the words behind that, of one or more."""
+    lines = [f"  python -m benchmarks.{name} {words}" for words in examples]
     return argparse.ArgumentParser(
         prog=f"python -m benchmarks.{name}",
         description=description,
-        epilog=f"example:\n  python -m benchmarks.{name} {example}",
+        epilog="\n".join(["examples:" if len(lines) > 1 else "example:", *lines]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 

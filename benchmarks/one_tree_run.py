@@ -130,15 +130,14 @@ def _run_replay(bench: _Bench, temperature: float, part: str, nodes: int) -> Non
     settings = bench.settings(temperature)
     recordings = recorded_answers(path, bench.target, options.decoding.model, bench.prompts, settings, say)
     costs = find_costs(bench.target, 1, options.decoding.costs).costs if part == "planned" else None
-    drafters = bench.drafters(nodes)
-    along = AlongRecordings(bench.target, drafters.by_name, nodes, bench.longest, costs, drafters.reads_cache)
     left = TimeLeft(f"{part}, temperature {temperature:g}, {nodes} nodes", len(asked))
-    for place in asked:
-        found = along.replay(recordings[place])
-        log.add(keys[place] | {"drafters": found})
-        lengths = ", ".join(f"{name} {each['tokens'] / each['passes']:.2f}" for name, each in found.items())
-        say(left.done(f"{keys[place]['group']} {keys[place]['prompt']}: {lengths or 'one token'}"))
-    drafters.close()
+    with contextlib.closing(bench.drafters(nodes)) as drafters:
+        along = AlongRecordings(bench.target, drafters.by_name, nodes, bench.longest, costs, drafters.reads_cache)
+        for place in asked:
+            found = along.replay(recordings[place])
+            log.add(keys[place] | {"drafters": found})
+            lengths = ", ".join(f"{name} {each['tokens'] / each['passes']:.2f}" for name, each in found.items())
+            say(left.done(f"{keys[place]['group']} {keys[place]['prompt']}: {lengths or 'one token'}"))
 
 
 def _run_service(bench: _Bench, temperature: float) -> None:
@@ -147,12 +146,12 @@ def _run_service(bench: _Bench, temperature: float) -> None:
     asked = [each for each in bench.prompts if not log.has(**_key("service", temperature, each[0]))]
     if not asked:
         return
-    drafters = bench.drafters(max_nodes)
-    ways = [PLAIN, *drafters.by_name]
     capacity = bench.longest + max_nodes + SPARE
     costs = find_costs(bench.target, 1, options.decoding.costs).costs
     left = TimeLeft(f"temperature {temperature:g}, tokens/s", len(asked))
-    with Engine(bench.target, drafters.by_name, costs, slots=1, capacity=capacity, queue=0) as engine:
+    by_name = bench.drafters(max_nodes).by_name
+    ways = [PLAIN, *by_name]
+    with Engine(bench.target, by_name, costs, slots=1, capacity=capacity, queue=0) as engine:  # closes the drafters
         run_way(engine, PLAIN, asked[0][1], replace(settings, max_new_tokens=WARM_UP_TOKENS), 1)
         for number, (prompt, ids) in enumerate(asked):
             names = ways[number % len(ways) :] + ways[: number % len(ways)]
@@ -161,7 +160,6 @@ def _run_service(bench: _Bench, temperature: float) -> None:
             log.add(_key("service", temperature, prompt) | {"runs": runs})
             rates = ", ".join(f"{run['drafter']} {run['tokens_per_second']:.1f}" for run in runs)
             say(left.done(f"{prompt.group} {prompt.name}: {rates}"))
-    drafters.close()
 
 
 def _key(part: str, temperature: float, prompt: Prompt) -> dict[str, Any]:

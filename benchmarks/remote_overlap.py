@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -10,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import command_parser, run_command
 from benchmarks.decoding_options import DecodingOptions
 from benchmarks.decoding_setup import LIMITS, encode_prompts, load_target
 from benchmarks.draft_server import served
 from benchmarks.prompts import load_prompts
 from benchmarks.report import Report, plain, write_report
 from benchmarks.table import format_table
-from datastore.errors import InvalidArgument, SuffolkError
+from datastore.errors import InvalidArgument
 from serving.decoding.cost_store import find_costs
 from serving.decoding.engine import Engine
 from serving.decoding.near_tie import first_difference
@@ -34,13 +36,14 @@ NOTES = (
     "wait: milliseconds a step; asked: steps with drafts; foreseen: of these, with drafts that were there, at least in part",
     "ways take turns, prompt by prompt; the delay is a sleep in the server, so it takes no processor time",
 )
-EXAMPLES = """examples:
-  python -m benchmarks.remote_overlap STORE --model MODEL --prompts prompts/coding.jsonl --limit 10 --json overlap.json
-  python -m benchmarks.remote_overlap STORE --model MODEL --prompts prompts/ --delays-ms 0 5 20 --drafter hybrid"""
+EXAMPLES = (
+    "STORE --model MODEL --prompts prompts/coding.jsonl --limit 10 --json overlap.json",
+    "STORE --model MODEL --prompts prompts/ --delays-ms 0 5 20 --drafter hybrid",
+)
 
 
 @dataclass(frozen=True, slots=True)
-class OverlapOptions:
+class AskedAheadOptions:
     """Settings of the measurement.
 
     Attributes:
@@ -58,7 +61,9 @@ class OverlapOptions:
     deadline_ms: float = 100.0
 
 
-def measure_overlap(options: OverlapOptions, report: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
+def measure_asked_ahead(
+    options: AskedAheadOptions, report: Callable[[str], None] = lambda line: None
+) -> dict[str, Any]:
     """All delays, all ways. Raises as ``load_prompts``, ``load_target``, ``served`` and ``connect``."""
     prompts = load_prompts(options.decoding.prompts, options.decoding.style, options.decoding.limit, 0)
     target = load_target(options.decoding)
@@ -68,21 +73,23 @@ def measure_overlap(options: OverlapOptions, report: Callable[[str], None] = lam
 
 
 def _measure_delay(
-    options: OverlapOptions, target: Target, prompts: list[list[int]], delay: float, report: Callable[[str], None]
+    options: AskedAheadOptions, target: Target, prompts: list[list[int]], delay: float, report: Callable[[str], None]
 ) -> dict[str, Any]:
     decoding = options.decoding
     settings = SamplingSettings(decoding.max_new_tokens, seed=decoding.seed, temperature=decoding.temperature)
     capacity = max(map(len, prompts)) + decoding.max_new_tokens + decoding.max_nodes
-    with served(options.store, delay) as url:
-        remote = connect(url, options.deadline_ms / 1e3)
+    costs = find_costs(target, 1, decoding.costs).costs
+    outcomes: dict[str, list[tuple[list[int], dict[str, Any]]]] = {name: [] for name in WAYS}
+    with (
+        served(options.store, delay) as url,
+        contextlib.closing(connect(url, options.deadline_ms / 1e3)) as remote,
+    ):
+        waiting = FailSoft(remote)  # hides from drafters that drafts can be asked for ahead
         drafters = {
             name: make_drafter(options.drafter, target.vocab_size, retriever, LIMITS)
-            for name, retriever in (("waiting", FailSoft(remote)), ("ahead", remote))
+            for name, retriever in (("waiting", waiting), ("ahead", remote))
         }
-        outcomes: dict[str, list[tuple[list[int], dict[str, Any]]]] = {name: [] for name in WAYS}
-        with Engine(
-            target, drafters, find_costs(target, 1, decoding.costs).costs, slots=1, capacity=capacity
-        ) as engine:
+        with Engine(target, drafters, costs, slots=1, capacity=capacity) as engine:  # closes the drafters
             for number, ids in enumerate(prompts):
                 for name in (*WAYS[number % 3 :], *WAYS[: number % 3]):
                     generation = engine.generate(ids, settings, name, decoding.max_nodes)
@@ -90,7 +97,9 @@ def _measure_delay(
                     outcomes[name].append((generation.tokens, generation.stats.to_dict()))
                 report(f"{delay:g} ms: {number + 1} of {len(prompts)} prompts")
             counters = {name: drafter.stats() for name, drafter in drafters.items() if drafter is not None}
-        remote.close()
+        counters["waiting"] = counters["waiting"] | {
+            "missed": counters["waiting"].get("missed", 0) + sum(waiting.missed().values())
+        }
     texts = [tokens for tokens, _ in outcomes["none"]]
     rows = {}
     for name, runs in outcomes.items():
@@ -159,38 +168,32 @@ def lines(results: dict[str, Any]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), _run, arguments)
+
+
+def _run(args: argparse.Namespace) -> int:
     """Measure, print, write; returns the exit code."""
-    args = _parser().parse_args(arguments)
-    try:
-        if not all(0 <= delay <= 10_000 for delay in args.delays_ms):
-            raise InvalidArgument(f"--delays-ms are {args.delays_ms}; each must be in 0..10000")
-        decoding = DecodingOptions(
-            args.model,
-            tuple(args.prompts),
-            limit=args.limit,
-            max_new_tokens=args.max_new_tokens,
-            temperature=args.temperature,
-            dtype=args.dtype,
-            style="chat",
-        )
-        options = OverlapOptions(args.store, decoding, args.drafter, tuple(args.delays_ms), args.deadline_ms)
-        results = measure_overlap(options, lambda line: print(line, file=sys.stderr))
-        print("\n".join(lines(results)))
-        if args.json is not None:
-            write_report(Report("remote overlap", 0, plain(options), results, NOTES, PACKAGES), args.json)
-    except SuffolkError as error:
-        print(f"remote_overlap: {error}", file=sys.stderr)
-        return error.exit_code
+    if not all(0 <= delay <= 10_000 for delay in args.delays_ms):
+        raise InvalidArgument(f"--delays-ms are {args.delays_ms}; each must be in 0..10000")
+    decoding = DecodingOptions(
+        args.model,
+        tuple(args.prompts),
+        limit=args.limit,
+        max_new_tokens=args.max_new_tokens,
+        temperature=args.temperature,
+        dtype=args.dtype,
+        style="chat",
+    )
+    options = AskedAheadOptions(args.store, decoding, args.drafter, tuple(args.delays_ms), args.deadline_ms)
+    results = measure_asked_ahead(options, lambda line: print(line, file=sys.stderr))
+    print("\n".join(lines(results)))
+    if args.json is not None:
+        write_report(Report("remote overlap", 0, plain(options), results, NOTES, PACKAGES), args.json)
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.remote_overlap",
-        description=__doc__,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("remote_overlap", __doc__, *EXAMPLES)
     parser.add_argument("store", type=Path, help="folder of a datastore")
     parser.add_argument("--model", required=True, help="folder or hub name of the target")
     parser.add_argument("--prompts", type=Path, nargs="+", required=True, help=".jsonl files, or folders of them")
