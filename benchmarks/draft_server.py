@@ -35,9 +35,10 @@ def served(store: Path, delay_ms: float | None = None) -> Iterator[str]:
             line = server.stdout.readline().strip()
             found = ANNOUNCEMENT.search(line)
             if found is None:
-                server.wait(timeout=15)
+                _stop(server)  # it may run on, whatever it said
                 errors.seek(0)
-                raise Unavailable(f"the draft server of {store} did not start: {line or errors.read().strip()[-300:]}")
+                said = f"{line}\n{errors.read()}".strip()[-300:]
+                raise Unavailable(f"the draft server of {store} did not start: {said or 'it said nothing'}")
             yield f"grpc://{found.group(1)}/store"
         finally:
             _stop(server)
