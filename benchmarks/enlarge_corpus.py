@@ -1,10 +1,8 @@
 """Writes a larger corpus than there is text for: copies of JSON lines with a share of their words changed.
 
-    python -m benchmarks.enlarge_corpus --copies 9 --output DIR corpus.jsonl.zst ...
-
 Every copy has 2 % of its words (``--changed``) replaced by other words of the same file, drawn at random with a fixed seed, so that
-no long passage stands twice. Copy 0 is the text itself.
-"""
+no long passage stands twice. Copy 0 is the text itself; the others leave out
+what stands before the first word."""
 
 from __future__ import annotations
 
@@ -13,32 +11,51 @@ import io
 import json
 import random
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import zstandard
 
+from benchmarks.command import command_parser, run_command
+from benchmarks.folder import make_folder
+from datastore.errors import InvalidArgument, NotFound
+from serving.transport.limits import check_range
+
+MOST_COPIES = 1000
+"""Their numbers have three digits."""
+LEAST_CHANGED = 1e-6
 WORD = re.compile(r"\w+")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.enlarge_corpus", description=__doc__.split("\n")[0])
-    parser.add_argument("corpora", nargs="+", type=Path, help=".jsonl.zst files with a field 'text'")
-    parser.add_argument("--copies", type=int, required=True, help="how often each file is written")
-    parser.add_argument(
-        "--changed", type=float, default=0.02, help="share of words changed in each copy (default: %(default)s)"
-    )
-    parser.add_argument("--output", type=Path, required=True, help="folder to write to")
-    options = parser.parse_args(arguments)
-    options.output.mkdir(parents=True, exist_ok=True)
-    tasks = [
-        (corpus, copy, options.changed, options.output) for copy in range(options.copies) for corpus in options.corpora
-    ]
+    return run_command(_parser(), _run, arguments)
+
+
+def _run(args: argparse.Namespace) -> int:
+    check_range("--copies", args.copies, 1, MOST_COPIES)
+    if not LEAST_CHANGED <= args.changed <= 1:
+        raise InvalidArgument(f"--changed is {args.changed:g}; it must be in {LEAST_CHANGED:g}..1")
+    for corpus in args.corpora:
+        if not corpus.is_file():
+            raise NotFound(f"corpus {corpus} is no file; name .jsonl.zst files")
+    make_folder(args.output)
+    tasks = [(corpus, copy, args.changed, args.output) for copy in range(args.copies) for corpus in args.corpora]
     with ProcessPoolExecutor(2) as pool:
         size = sum(pool.map(_copy, tasks))
-    print(f"{options.output}: {len(tasks)} files, {size / 1e6:,.0f} MB of text")
+    print(f"{args.output}: {len(tasks)} files, {size / 1e6:,.0f} MB of text")
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser("enlarge_corpus", __doc__, "--copies 9 --output DIR corpus.jsonl.zst ...")
+    add = parser.add_argument
+    add("corpora", nargs="+", type=Path, help=".jsonl.zst files with a field 'text'")
+    add("--copies", type=int, required=True, help="how often each file is written")
+    add("--changed", type=float, default=0.02, help="share of words changed in each copy (default: %(default)s)")
+    add("--output", type=Path, required=True, help="folder to write to")
+    return parser
 
 
 def _copy(task: tuple[Path, int, float, Path]) -> int:
@@ -54,6 +71,8 @@ def _copy(task: tuple[Path, int, float, Path]) -> int:
         for text in _texts(corpus):
             if copy > 0:
                 words = [*WORD.findall(text[:4096]), *words[:4096]]
+                if not words:
+                    continue
                 text = _change(text, words, changed, generator)
             raw = text.encode("utf-8", "replace")
             size += len(raw)
@@ -81,4 +100,4 @@ def _texts(corpus: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())
