@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.decoding_options import DecodingOptions
 from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastore, require_drafters
 from benchmarks.machine import describe_machine
-from benchmarks.prompts import Prompt, load_prompts
+from benchmarks.prompts import STYLES, Prompt, load_prompts
 from benchmarks.provenance import commit
 from benchmarks.table import format_table
 from datastore.errors import SuffolkError
@@ -73,7 +73,7 @@ def main() -> None:
     )
     parser.add_argument("--datastore", metavar="STORE", help="folder of a datastore")
     add_model_drafters(parser)
-    parser.add_argument("--style", choices=("chat", "prefill", "both"), default="chat")
+    parser.add_argument("--style", choices=STYLES, default="chat")
     parser.add_argument("--limit", type=int, metavar="N", help="prompts of each file (default: all)")
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T")

@@ -12,12 +12,9 @@ from datastore.draft_tree import source_name
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import CacheDrafter, Drafter, FeatureDrafter, LogitsDrafter
 from serving.decoding.target import Target
-from serving.replay.recorded_states import RecordedStates
+from serving.replay.recorded_states import SPARE, RecordedStates
 from serving.replay.recording import Recording
 from serving.replay.replayer import Replayed, Replayer
-
-SPARE = 100
-"""Rows of the cache for what drafters that share it put behind the text."""
 
 
 class AlongRecordings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks.decoding_options import LIMITS
 from benchmarks.switching_drafter import SwitchingDrafter
 from benchmarks.switching_rules import Rule, arctic_inference, sam_decoding
 from benchmarks.useless_drafter import UselessDrafter
@@ -15,7 +16,6 @@ from serving.decoding.drafter import Drafter
 from serving.drafters.choose import make_drafter
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
-from serving.drafters.limits import Limits
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.drafters.token_recycling import TokenRecyclingDrafter
 
@@ -23,7 +23,6 @@ TEXT = ("datastore", "prompt-lookup")
 HYBRID = "hybrid"
 RULES: dict[str, Rule] = {"sam-decoding": sam_decoding, "arctic-inference": arctic_inference}
 WITH_NETWORK, WITH_STORE = f"{HYBRID} + useless network", f"{HYBRID} + unrelated datastore"
-LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datastore.errors import InvalidArgument
+from serving.drafters.limits import Limits
 from serving.drafters.load import ModelSources
 from serving.transport.limits import MAX_THREADS, check_range
 
 PLAIN = "none"
 CONTROL = "none, again"
+LIMITS = Limits()
+"""Of every drafter that is measured."""
 
 
 @dataclass(frozen=True, slots=True)

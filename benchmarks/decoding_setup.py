@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import transformers
 
-from benchmarks.decoding_options import DecodingOptions
+from benchmarks.decoding_options import LIMITS, DecodingOptions
 from benchmarks.prompts import Prompt, encode_prompt
 from benchmarks.slowed_drafter import slow_down
 from benchmarks.useless_drafter import NAME as USELESS
@@ -22,11 +22,8 @@ from serving.decoding.drafter import Drafter
 from serving.decoding.target import Target
 from serving.draft_service.client import connect
 from serving.drafters.choose import make_drafter, require_match
-from serving.drafters.limits import Limits
 from serving.drafters.load import load_models
 from serving.transport.url import is_url
-
-LIMITS = Limits()
 
 
 def require_drafters(options: DecodingOptions, retriever: Retriever | None) -> None:

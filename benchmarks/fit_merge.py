@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 
-from benchmarks.along_recordings import SPARE, AlongRecordings
+from benchmarks.along_recordings import AlongRecordings
 from benchmarks.command import add_evidence, command_parser, run_command
-from benchmarks.compared_drafters import LIMITS
+from benchmarks.decoding_options import LIMITS
 from benchmarks.fit_priors import halves_of
 from benchmarks.merge_evidence import Opinions, WatchedHybrid, some_sources
 from benchmarks.time_left import TimeLeft, say
@@ -28,6 +28,7 @@ from serving.drafters.hybrid import ScoringDrafter
 from serving.drafters.load import load_models
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.replay.read import read_recordings
+from serving.replay.recorded_states import SPARE
 from serving.replay.recording import Recording
 from serving.transport.limits import check_range
 from suffolk.commands.model_options import add_model_drafters, add_recycle_option, read_model_sources

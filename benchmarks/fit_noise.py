@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.command import add_evidence, command_parser, run_command
-from benchmarks.compared_drafters import LIMITS
+from benchmarks.decoding_options import LIMITS
 from benchmarks.fit_priors import SHIPPED
 from benchmarks.logistic_fit import Floats, fit_logistic, log_loss, probabilities
 from benchmarks.prior_evidence import Evidence, gather, join

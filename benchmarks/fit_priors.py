@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.command import add_evidence, command_parser, run_command
-from benchmarks.compared_drafters import LIMITS
+from benchmarks.decoding_options import LIMITS
 from benchmarks.logistic_fit import Floats, fit_logistic, log_loss, probabilities
 from benchmarks.machine import describe_machine
 from benchmarks.prior_evidence import TERMS, Evidence, gather, join

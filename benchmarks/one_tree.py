@@ -19,7 +19,7 @@ from benchmarks.one_tree_report import NOTES, PACKAGES, one_tree_lines, one_tree
 from benchmarks.one_tree_run import run_one_tree
 from benchmarks.one_tree_summary import summarize
 from benchmarks.plot import require_plots, write_plot
-from benchmarks.prompts import read_excluded
+from benchmarks.prompts import STYLES, read_excluded
 from benchmarks.report import Report, write_report
 from datastore.errors import SuffolkError
 from suffolk.commands.model_options import add_model_drafters, add_recycle_option, read_model_sources
@@ -100,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     add_recycle_option(parser)
     add("--output", required=True, type=Path, metavar="DIR", help="of answers, rows, report and plot")
     add("--exclude", type=Path, metavar="FILE", help="names of prompts to leave out, as benchmarks.overlap writes them")
-    add("--style", choices=("chat", "prefill", "both"), default="both", help="for rows with a prefill (default: both)")
+    add("--style", choices=STYLES, default="both", help="for rows with a prefill (default: both)")
     add("--limit", type=int, metavar="N", help="prompts of each file, chosen at random (default: all)")
     add("--max-new-tokens", type=int, default=128, metavar="N", help="longest answer (default: %(default)s)")
     add("--temperature", type=float, nargs="+", default=[0.0], metavar="T", help="0: greedy (default: 0)")

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import Any
 
-from benchmarks.along_recordings import SPARE, AlongRecordings
-from benchmarks.compared_drafters import LIMITS, Sources, make_compared
+from benchmarks.along_recordings import AlongRecordings
+from benchmarks.compared_drafters import Sources, make_compared
 from benchmarks.decoding import WARM_UP_TOKENS, compare, run_way
-from benchmarks.decoding_options import PLAIN
+from benchmarks.decoding_options import LIMITS, PLAIN
 from benchmarks.decoding_setup import encode_prompts, load_target, opened_datastore
 from benchmarks.one_tree_options import OneTreeOptions
 from benchmarks.prompts import Prompt, load_prompts, require_named
@@ -27,6 +27,7 @@ from serving.decoding.engine import Engine
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.drafters.load import load_models
+from serving.replay.recorded_states import SPARE
 
 Prompts = Sequence[tuple[Prompt, list[int]]]
 

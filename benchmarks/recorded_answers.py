@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.decoding_options import DecodingOptions
 from benchmarks.decoding_setup import encode_prompts, load_target
-from benchmarks.prompts import Prompt, load_prompts
+from benchmarks.prompts import STYLES, Prompt, load_prompts
 from benchmarks.time_left import say
 from datastore.errors import SuffolkError
 from datastore.tokenizer import fingerprint, load_tokenizer
@@ -106,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
     add("--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files or folders")
     add("--output", required=True, type=Path, metavar="FILE", help=".jsonl; answers are added to what is there")
-    add("--style", choices=("chat", "prefill", "both"), default="both", help="for rows with a prefill (default: both)")
+    add("--style", choices=STYLES, default="both", help="for rows with a prefill (default: both)")
     add("--limit", type=int, metavar="N", help="prompts of each file (default: all)")
     add("--max-new-tokens", type=int, default=128, metavar="N", help="longest answer (default: %(default)s)")
     add("--temperature", type=float, nargs="+", default=[0.0], metavar="T", help="0: greedy (default: 0)")

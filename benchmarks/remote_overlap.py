@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.command import command_parser, run_command
-from benchmarks.decoding_options import DecodingOptions
-from benchmarks.decoding_setup import LIMITS, encode_prompts, load_target
+from benchmarks.decoding_options import LIMITS, DecodingOptions
+from benchmarks.decoding_setup import encode_prompts, load_target
 from benchmarks.draft_server import served
 from benchmarks.prompts import load_prompts
 from benchmarks.report import Report, plain, write_report

@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.decoding_options import DecodingOptions
 from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastore, require_drafters
 from benchmarks.machine import describe_machine
-from benchmarks.prompts import Prompt, load_prompts
+from benchmarks.prompts import STYLES, Prompt, load_prompts
 from benchmarks.table import format_table
 from serving.decoding.cost_model import CostModel
 from serving.decoding.cost_store import find_costs
@@ -103,7 +103,7 @@ def main() -> None:
         "--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files or folders"
     )
     parser.add_argument("--datastore", metavar="STORE", help="folder of a datastore")
-    parser.add_argument("--style", choices=("chat", "prefill", "both"), default="both")
+    parser.add_argument("--style", choices=STYLES, default="both")
     parser.add_argument("--limit", type=int, metavar="N", help="prompts of each file (default: all)")
     parser.add_argument("--max-new-tokens", type=int, default=96, metavar="N")
     parser.add_argument("--dtype", default="auto")

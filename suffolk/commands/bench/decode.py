@@ -24,6 +24,8 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare its options."""
+    from benchmarks.prompts import STYLES
+
     parser.add_argument(
         "--model", type=filled, required=True, help="model folder in the Hugging Face layout, or hub name"
     )
@@ -46,9 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MS",
         help="let every call for drafts take so much longer, to see that they are given up (default: %(default)s)",
     )
-    parser.add_argument(
-        "--style", choices=("chat", "prefill", "both"), default="both", help="for rows with a prefill (default: both)"
-    )
+    parser.add_argument("--style", choices=STYLES, default="both", help="for rows with a prefill (default: both)")
     parser.add_argument("--limit", type=int, metavar="N", help="prompts of each file, chosen at random (default: all)")
     parser.add_argument(
         "--max-new-tokens", type=int, default=128, metavar="N", help="longest answer (default: %(default)s)"
