@@ -6,14 +6,15 @@ verifies fewer nodes and drafts less often, as costs tell it to: 'suffolk bench 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import command_parser, run_command
 from benchmarks.decoding_options import DecodingOptions
 from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastore, require_drafters
+from benchmarks.folder import write_json
 from benchmarks.machine import describe_machine
 from benchmarks.prompts import STYLES, Prompt, load_prompts
 from benchmarks.provenance import commit
@@ -60,28 +61,11 @@ def measure_acceptance(
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.acceptance",
-        description=__doc__,
-        epilog="example:\n  python -m benchmarks.acceptance --model MODEL --head HEAD --prompts chat.jsonl --limit 10 --nodes 16",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
-    parser.add_argument(
-        "--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files or folders"
-    )
-    parser.add_argument("--datastore", metavar="STORE", help="folder of a datastore")
-    add_model_drafters(parser)
-    parser.add_argument("--style", choices=STYLES, default="chat")
-    parser.add_argument("--limit", type=int, metavar="N", help="prompts of each file (default: all)")
-    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
-    parser.add_argument("--temperature", type=float, default=0.0, metavar="T")
-    parser.add_argument("--nodes", type=int, nargs="+", default=[16], metavar="N", help="nodes of a draft, at most")
-    parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
-    args = parser.parse_args()
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), _run, arguments)
+
+
+def _run(args: argparse.Namespace) -> int:
     models = read_model_sources(args)
     found = (*(("datastore",) if args.datastore else ()), *models.kinds())
     names = ("prompt-lookup", *found, *(("hybrid",) if found else ()))
@@ -107,8 +91,30 @@ def main() -> None:
     depths = [f"right to {depth}" for depth in range(1, DEPTHS + 1)]
     print(format_table(["drafter", "nodes", "M", "nodes a pass", *depths, "as plain"], rows))
     if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + "\n")
+        write_json(results, args.json)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser(
+        "acceptance", __doc__, "--model MODEL --head HEAD --prompts chat.jsonl --limit 10 --nodes 16"
+    )
+    parser.add_argument("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
+    parser.add_argument(
+        "--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files or folders"
+    )
+    parser.add_argument("--datastore", metavar="STORE", help="folder of a datastore")
+    add_model_drafters(parser)
+    parser.add_argument("--style", choices=STYLES, default="chat")
+    parser.add_argument("--limit", type=int, metavar="N", help="prompts of each file (default: all)")
+    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="T")
+    parser.add_argument("--nodes", type=int, nargs="+", default=[16], metavar="N", help="nodes of a draft, at most")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
+    return parser
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

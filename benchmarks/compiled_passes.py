@@ -1,16 +1,14 @@
 """Time of a forward pass, packed and compiled in turn, and of compiling; how many graphs served all points.
 
-python -m benchmarks.compiled_passes --model MODEL --threads 1
-python -m benchmarks.compiled_passes --model MODEL --dtype bfloat16 --requests 1 4 --json results.json
-
-Torch keeps what it compiled in TORCHINDUCTOR_CACHE_DIR: the first run there compiles all, later ones show what a later start takes.
-"""
+Torch keeps what it compiled in TORCHINDUCTOR_CACHE_DIR: the first run there compiles all, later ones show what a later
+start takes."""
 
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,13 +17,21 @@ import numpy as np
 import torch
 from torch._dynamo.utils import counters
 
+from benchmarks.command import command_parser, run_command
+from benchmarks.folder import write_json
 from benchmarks.machine import describe_machine
 from benchmarks.table import format_table
 from serving.decoding.kv_cache import KVCache
 from serving.decoding.passes import Passes
 from serving.decoding.target import DTYPES, Target
 from serving.decoding.tree_layout import TreeLayout, chain
+from serving.transport.limits import MAX_THREADS, check_range
 
+MOST_ROUNDS = 10_000
+EXAMPLES = (
+    "--model MODEL --threads 1",
+    "--model MODEL --dtype bfloat16 --requests 1 4 --json results.json",
+)
 WAYS = ("packed", "compiled")
 
 
@@ -98,10 +104,26 @@ def _show(title: str, found: dict[str, Any]) -> None:
     print(format_table(titles, rows), flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.compiled_passes", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), _run, arguments)
+
+
+def _run(options: argparse.Namespace) -> int:
+    check_range("--threads", options.threads, 1, MAX_THREADS)
+    check_range("--rounds", options.rounds, 1, MOST_ROUNDS)
+    torch.set_num_threads(options.threads)
+    results: dict[str, Any] = {"machine": describe_machine(), "threads": options.threads}
+    for dtype in options.dtype or ("float32", "bfloat16"):
+        title = f"{Path(options.model).name} {dtype}"
+        results[title] = measure_passes(Target.load(options.model, dtype, "cpu"), options)
+        _show(title, results[title])
+    if options.json:
+        write_json(results, options.json)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser("compiled_passes", __doc__, *EXAMPLES)
     parser.add_argument("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
     parser.add_argument(
         "--dtype", choices=DTYPES, action="append", help="may be repeated; float32 and bfloat16 if not given"
@@ -112,16 +134,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12, help="turns of each way; one more warms up")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--json", type=Path, help="write all results to this file")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    results: dict[str, Any] = {"machine": describe_machine(), "threads": options.threads}
-    for dtype in options.dtype or ("float32", "bfloat16"):
-        title = f"{Path(options.model).name} {dtype}"
-        results[title] = measure_passes(Target.load(options.model, dtype, "cpu"), options)
-        _show(title, results[title])
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    return parser
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

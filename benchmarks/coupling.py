@@ -12,19 +12,20 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from benchmarks.command import command_parser, run_command
 from benchmarks.coupling_pairs import CouplingOptions, logits_by_context
 from benchmarks.coupling_report import NOTES, PACKAGES, coupling_lines, coupling_panels
 from benchmarks.plot import require_plots, write_plot
 from benchmarks.report import Report, plain, write_report
-from datastore.errors import SuffolkError
 from serving.decoding.keyed_noise import KeyedNoise
 
 TEMPERATURES = (0.3, 0.6, 1.0, 1.4)
 CHILDREN = (1, 2, 4, 8)
-EXAMPLES = """examples:
-  python -m benchmarks.coupling --json coupling.json
-  python -m benchmarks.coupling --model MODEL_FOLDER --prompts prompts/ --contexts 200 --draws 8
-  python -m benchmarks.coupling --model LARGE --drafter SMALL --prompts prompts/ --contexts 200 --draws 8"""
+EXAMPLES = (
+    "--json coupling.json",
+    "--model MODEL_FOLDER --prompts prompts/ --contexts 200 --draws 8",
+    "--model LARGE --drafter SMALL --prompts prompts/ --contexts 200 --draws 8",
+)
 
 
 def measure_coupling(options: CouplingOptions) -> dict[str, Any]:
@@ -67,29 +68,28 @@ def compare(target: torch.Tensor, drafter: torch.Tensor, noise: torch.Tensor) ->
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), _run, arguments)
+
+
+def _run(args: argparse.Namespace) -> int:
     """Measure, print, write; returns the exit code."""
-    args = _parser().parse_args(arguments)
-    try:
-        require_plots()
-        options = CouplingOptions(
-            args.contexts,
-            args.draws,
-            args.vocab,
-            args.model,
-            args.drafter,
-            tuple(args.prompts),
-            args.limit,
-            args.dtype,
-            args.seed,
-        )
-        results = measure_coupling(options)
-        print("\n".join(coupling_lines(results)))
-        plot = args.plot or args.json.with_suffix(".png")
-        write_report(Report("coupling", args.seed, plain(options), results, NOTES, PACKAGES), args.json)
-        write_plot(plot, "acceptance at a node: noise shared with the target", coupling_panels(results))
-    except SuffolkError as error:
-        print(f"coupling: {error}", file=sys.stderr)
-        return error.exit_code
+    require_plots()
+    options = CouplingOptions(
+        args.contexts,
+        args.draws,
+        args.vocab,
+        args.model,
+        args.drafter,
+        tuple(args.prompts),
+        args.limit,
+        args.dtype,
+        args.seed,
+    )
+    results = measure_coupling(options)
+    print("\n".join(coupling_lines(results)))
+    plot = args.plot or args.json.with_suffix(".png")
+    write_report(Report("coupling", args.seed, plain(options), results, NOTES, PACKAGES), args.json)
+    write_plot(plot, "acceptance at a node: noise shared with the target", coupling_panels(results))
     print(f"wrote {args.json} and {plot}")
     return 0
 
@@ -110,12 +110,7 @@ def _summary(rows: npt.NDArray[np.float64]) -> dict[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.coupling",
-        description=__doc__,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("coupling", __doc__, *EXAMPLES)
     defaults = CouplingOptions()
     numbers = {
         "contexts": "nodes compared",
@@ -152,4 +147,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())

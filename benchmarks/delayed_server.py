@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import command_parser, run_command
 from datastore.datastore import open_datastore
 from datastore.draft_tree import DraftTree
-from datastore.errors import SuffolkError
+from datastore.errors import InvalidArgument
 from datastore.retriever import Match, Retriever, Tokens
 from serving.draft_service.server import DraftServer, DraftServerConfig
 from serving.transport.endpoint import Endpoint
@@ -59,18 +60,23 @@ class DelayedRetriever:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), _run, arguments)
+
+
+def _run(args: argparse.Namespace) -> int:
     """Serve until a signal comes; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.delayed_server", description=__doc__)
-    parser.add_argument("store", type=Path, help="folder of a datastore")
-    parser.add_argument("--delay-ms", type=float, default=0.0, help="of every call for drafts (default: none)")
-    args = parser.parse_args(arguments)
-    try:
-        store = DelayedRetriever(open_datastore(args.store), args.delay_ms / 1e3)
-        run_until_signal(DraftServer(DraftServerConfig((Endpoint("127.0.0.1", 0),)), {"store": store}))
-    except SuffolkError as error:
-        print(f"delayed_server: {error}", file=sys.stderr)
-        return error.exit_code
+    if not 0 <= args.delay_ms <= 10_000:
+        raise InvalidArgument(f"--delay-ms is {args.delay_ms:g}; it must be in 0..10000")
+    store = DelayedRetriever(open_datastore(args.store), args.delay_ms / 1e3)
+    run_until_signal(DraftServer(DraftServerConfig((Endpoint("127.0.0.1", 0),)), {"store": store}))
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser("delayed_server", __doc__, "STORE --delay-ms 20")
+    parser.add_argument("store", type=Path, metavar="STORE", help="folder of a datastore")
+    parser.add_argument("--delay-ms", type=float, default=0.0, help="of every call for drafts (default: none)")
+    return parser
 
 
 if __name__ == "__main__":

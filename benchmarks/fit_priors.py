@@ -7,7 +7,6 @@ to tuning prompts (benchmarks.tuning_prompts, benchmarks.recorded_answers), neve
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy.typing as npt
 
 from benchmarks.command import add_evidence, command_parser, run_command
 from benchmarks.decoding_options import LIMITS
+from benchmarks.folder import write_json
 from benchmarks.logistic_fit import Floats, fit_logistic, log_loss, probabilities
 from benchmarks.machine import describe_machine
 from benchmarks.prior_evidence import TERMS, Evidence, gather, join
@@ -127,7 +127,7 @@ def _run(args: argparse.Namespace) -> int:
     )
     if args.json:
         facts = {"command": sys.argv, "commit": commit(), "machine": describe_machine(), "answers": len(recordings)}
-        args.json.write_text(json.dumps(facts | {"sources": results}, indent=1) + "\n")
+        write_json(facts | {"sources": results}, args.json)
     return 0
 
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.command import command_parser, run_command
 from benchmarks.compared_drafters import HYBRID, singles
 from benchmarks.decoding_options import DecodingOptions
 from benchmarks.one_tree_options import PARTS, OneTreeOptions
@@ -21,25 +22,16 @@ from benchmarks.one_tree_summary import summarize
 from benchmarks.plot import require_plots, write_plot
 from benchmarks.prompts import STYLES, read_excluded
 from benchmarks.report import Report, write_report
-from datastore.errors import SuffolkError
 from suffolk.commands.model_options import add_model_drafters, add_recycle_option, read_model_sources
 
-EPILOG = """examples:
-  python -m benchmarks.one_tree --model MODEL --datastore STORE --head HEAD --prompts prompts/ --limit 8 --output results/
-  python -m benchmarks.one_tree --model MODEL --datastore STORE --prompts prompts/ --useless --unrelated OTHER --output results/"""
+EXAMPLES = (
+    "--model MODEL --datastore STORE --head HEAD --prompts prompts/ --limit 8 --output results/",
+    "--model MODEL --datastore STORE --prompts prompts/ --useless --unrelated OTHER --output results/",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    args = _parser().parse_args(arguments)
-    try:
-        require_plots()
-        return _run(read_options(args))
-    except SuffolkError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
-        return 130
+    return run_command(_parser(), _run, arguments)
 
 
 def read_options(args: argparse.Namespace) -> OneTreeOptions:
@@ -62,9 +54,15 @@ def read_options(args: argparse.Namespace) -> OneTreeOptions:
     )
 
 
-def _run(options: OneTreeOptions) -> int:
+def _run(args: argparse.Namespace) -> int:
+    require_plots()
+    options = read_options(args)
+    try:
+        log, facts = run_one_tree(options)
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
     decoding = options.decoding
-    log, facts = run_one_tree(options)
     alone = singles(decoding.models.kinds(), decoding.datastore is not None)
     summary = summarize(log.rows, alone)
     results = {**facts, "runs": log.runs, "singles": alone, "summary": summary}
@@ -86,12 +84,7 @@ def _run(options: OneTreeOptions) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.one_tree",
-        description=__doc__,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("one_tree", __doc__, *EXAMPLES)
     add = parser.add_argument
     add("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
     add("--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files or folders")

@@ -6,7 +6,6 @@ or a run of LONGEST tokens, are flagged; --drop writes their ids to a file for '
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +14,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from benchmarks.command import run_command
+from benchmarks.command import command_parser, run_command
+from benchmarks.folder import write_json
 from benchmarks.machine import describe_machine
 from benchmarks.prompts import messages_of, read_rows, row_name
 from benchmarks.provenance import commit
@@ -126,17 +126,12 @@ def _run(args: argparse.Namespace) -> int:
         report = {"command": sys.argv, "commit": commit(), "machine": describe_machine(), "datastore": facts}
         limits = {"window": WINDOW, "share": args.share, "longest": args.longest}
         texts = [asdict(each) | {"share": each.share, "flagged": each in marked} for each in found]
-        args.json.write_text(json.dumps(report | {"limits": limits, "texts": texts}, indent=1) + "\n")
+        write_json(report | {"limits": limits, "texts": texts}, args.json)
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.overlap",
-        description=__doc__,
-        epilog="example:\n  python -m benchmarks.overlap --prompts prompts/ --datastore STORE --drop leaked.txt",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("overlap", __doc__, "--prompts prompts/ --datastore STORE --drop leaked.txt")
     parser.add_argument(
         "--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files or folders"
     )

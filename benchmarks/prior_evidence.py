@@ -62,7 +62,7 @@ def evidence_of(tree: DraftTree, tokens: Ids, noise: Floats | None = None) -> Ev
 
 
 def features_of(tree: DraftTree) -> Floats:
-    """float64[n, 5] of all nodes, in the order of ``TERMS``; csrc/drafting/calibrator.cc, ``before_learning``."""
+    """float64[n, 5] of all nodes, in the order of ``TERMS``; csrc/drafting/calibrator.cc, ``Calibrator::chance``."""
     counts = (
         np.ones(len(tree))
         if tree.counts is None or not len(tree.counts)

@@ -1,6 +1,4 @@
-"""A model's own plain answers to prompts, on file: what is there is not asked for again.
-
-python -m benchmarks.recorded_answers --model MODEL --prompts tuning/ --output tuning.jsonl --temperature 0 0.7"""
+"""A model's own plain answers to prompts, on file: what is there is not asked for again."""
 
 from __future__ import annotations
 
@@ -10,19 +8,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.command import command_parser, run_command
 from benchmarks.decoding_options import DecodingOptions
 from benchmarks.decoding_setup import encode_prompts, load_target
 from benchmarks.prompts import STYLES, Prompt, load_prompts
 from benchmarks.time_left import say
-from datastore.errors import SuffolkError
 from datastore.tokenizer import fingerprint, load_tokenizer
 from serving.decoding.engine import Engine
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.replay.read import read_recordings
-from serving.replay.recorder import Recorder
+from serving.replay.recorder import Recorder, require_recordable
 from serving.replay.recording import Recording
 
+EXAMPLE = "--model MODEL --prompts tuning/ --output tuning.jsonl --temperature 0 0.7"
 SLOTS = 8
 Encoded = Sequence[tuple[Prompt, list[int]]]
 
@@ -77,31 +76,27 @@ def _key(prompt: Prompt, ids: Sequence[int]) -> tuple[str, tuple[int, ...]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    args = _parser().parse_args(arguments)
+    return run_command(_parser(), _run, arguments)
+
+
+def _run(args: argparse.Namespace) -> int:
     options = DecodingOptions(
         args.model, tuple(args.prompts), style=args.style, max_new_tokens=args.max_new_tokens, dtype=args.dtype
     )
-    try:
-        found = load_prompts(args.prompts, args.style, args.limit, args.seed)
-        target = load_target(options)
-        prompts, _ = encode_prompts(target, found, options)
-        for temperature in args.temperature:
-            settings = SamplingSettings(args.max_new_tokens, temperature, seed=args.seed)
-            answers = recorded_answers(args.output, target, args.model, prompts, settings, say)
-            tokens = sum(len(answer.generated) for answer in answers)
-            print(f"{args.output}: {len(answers)} answers, {tokens:,} tokens, temperature {temperature:g}")
-    except SuffolkError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    found = load_prompts(args.prompts, args.style, args.limit, args.seed)
+    require_recordable(args.output)
+    target = load_target(options)
+    prompts, _ = encode_prompts(target, found, options)
+    for temperature in args.temperature:
+        settings = SamplingSettings(args.max_new_tokens, temperature, seed=args.seed)
+        answers = recorded_answers(args.output, target, args.model, prompts, settings, say)
+        tokens = sum(len(answer.generated) for answer in answers)
+        print(f"{args.output}: {len(answers)} answers, {tokens:,} tokens, temperature {temperature:g}")
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.recorded_answers",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("recorded_answers", __doc__, EXAMPLE)
     add = parser.add_argument
     add("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
     add("--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files or folders")

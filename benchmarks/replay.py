@@ -6,7 +6,7 @@ costs say, with some noise. So two planners can be compared to a percent, and a 
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command import command_parser, run_command
 from benchmarks.decoding_options import DecodingOptions
 from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastore, require_drafters
+from benchmarks.folder import write_json
 from benchmarks.machine import describe_machine
 from benchmarks.prompts import STYLES, Prompt, load_prompts
 from benchmarks.table import format_table
@@ -91,26 +93,11 @@ def replay(
     return {group: outcome.to_dict() for group, outcome in found.items()}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.replay",
-        description=__doc__,
-        epilog="example:\n  python -m benchmarks.replay --model MODEL --datastore STORE --prompts prompts/ --limit 6",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
-    parser.add_argument(
-        "--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files or folders"
-    )
-    parser.add_argument("--datastore", metavar="STORE", help="folder of a datastore")
-    parser.add_argument("--style", choices=STYLES, default="both")
-    parser.add_argument("--limit", type=int, metavar="N", help="prompts of each file (default: all)")
-    parser.add_argument("--max-new-tokens", type=int, default=96, metavar="N")
-    parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--noise", type=float, default=0.05, help="of a pass's time (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
-    args = parser.parse_args()
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), _run, arguments)
+
+
+def _run(args: argparse.Namespace) -> int:
     names = ("prompt-lookup", *(("datastore", "hybrid") if args.datastore else ()), "useless")
     options = DecodingOptions(
         args.model, tuple(args.prompts), args.datastore, drafters=names, style=args.style, limit=args.limit,
@@ -135,8 +122,26 @@ def main() -> None:
     ]
     print(format_table(["drafter", "prompts", "speed-up", "median", "least", "M"], rows))
     if args.json:
-        args.json.write_text(json.dumps(results, indent=1) + "\n")
+        write_json(results, args.json)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser("replay", __doc__, "--model MODEL --datastore STORE --prompts prompts/ --limit 6")
+    parser.add_argument("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
+    parser.add_argument(
+        "--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files or folders"
+    )
+    parser.add_argument("--datastore", metavar="STORE", help="folder of a datastore")
+    parser.add_argument("--style", choices=STYLES, default="both")
+    parser.add_argument("--limit", type=int, metavar="N", help="prompts of each file (default: all)")
+    parser.add_argument("--max-new-tokens", type=int, default=96, metavar="N")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--noise", type=float, default=0.05, help="of a pass's time (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
+    return parser
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from dataclasses import asdict, dataclass
@@ -10,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from benchmarks.folder import make_folder, writing
+from benchmarks.folder import write_json
 from benchmarks.machine import describe_machine
 from benchmarks.provenance import commit, package_versions
 
@@ -20,7 +19,7 @@ class Report:
     """What was measured.
 
     Attributes:
-        benchmark: retrieval, build, decode or memory.
+        benchmark: its name: that of a measurement of ``suffolk bench``, or of a command of this folder.
         seed: of every random choice made.
         settings: what was asked for.
         results: the numbers; units stand in the names.
@@ -62,9 +61,7 @@ def write_report(report: Report, path: Path) -> None:
     Raises:
         ResourceExhausted: it cannot be written.
     """
-    make_folder(path.parent)
-    with writing(path):
-        path.write_text(json.dumps(report.to_dict(), indent=1) + "\n")
+    write_json(report.to_dict(), path)
 
 
 def _plain(value: Any) -> Any:

@@ -1,15 +1,11 @@
-"""Time of linear layers over few rows, torch's product and the kernel's in turn, and of a model's whole pass with each.
-
-python -m benchmarks.row_linear --threads 1
-python -m benchmarks.row_linear --model MODEL --dtype bfloat16 --json results.json
-"""
+"""Time of linear layers over few rows, torch's product and the kernel's in turn, and of a model's whole pass with each."""
 
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -19,11 +15,19 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForCausalLM
 
+from benchmarks.command import command_parser, run_command
+from benchmarks.folder import write_json
 from benchmarks.machine import describe_machine
 from benchmarks.table import format_table
 from serving.decoding.row_linear import MOST_ROWS, RowLinear, accelerate, row_linear
-from serving.decoding.target import DTYPES
+from serving.decoding.target import DTYPES, find_folder
+from serving.transport.limits import MAX_THREADS, check_range
 
+MOST_ROUNDS = 10_000
+EXAMPLES = (
+    "--threads 1",
+    "--model MODEL --dtype bfloat16 --json results.json",
+)
 ROWS = (1, 2, 4, 8, 16, 32, 64)
 SHAPES = {
     "SmolLM2-135M": ((576, 576), (1536, 576), (576, 1536), (49152, 576)),
@@ -99,10 +103,41 @@ def _show(title: str, found: dict[int, Times], kind: str) -> None:
     print(f"\n{format_table([title, *map(str, found)], table)}", flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.row_linear", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), _run, arguments)
+
+
+def _run(options: argparse.Namespace) -> int:
+    check_range("--threads", options.threads, 1, MAX_THREADS)
+    check_range("--rounds", options.rounds, 1, MOST_ROUNDS)
+    torch.set_num_threads(options.threads)
+    results: dict[str, Any] = {"machine": describe_machine(), "threads": options.threads, "milliseconds": {}}
+    for dtype in options.dtype or ("float32", "bfloat16"):
+        for title, measured in _measurements(options, dtype):
+            found = measured()
+            results["milliseconds"][title] = found
+            _show(title, found, options.show)
+    if options.json:
+        write_json(results, options.json)
+    return 0
+
+
+def _measurements(options: argparse.Namespace, dtype: str) -> list[tuple[str, Callable[[], dict[int, Times]]]]:
+    kind, rows = DTYPES[dtype], tuple(options.rows)
+    if options.model:
+        find_folder(options.model)
+        return [
+            (f"{Path(options.model).name} {dtype}", partial(measure_model, options.model, kind, rows, options.rounds))
+        ]
+    return [
+        (f"{name} {outputs}x{inputs} {dtype}", partial(measure_layer, outputs, inputs, kind, rows, options.rounds))
+        for name in options.shape or SHAPES
+        for outputs, inputs in SHAPES[name]
+    ]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser("row_linear", __doc__, *EXAMPLES)
     parser.add_argument("--model", help="time this model's whole pass instead of single layers")
     parser.add_argument(
         "--dtype",
@@ -118,30 +153,8 @@ def main() -> None:
         "--show", choices=("least", "median"), default="median", help="what the tables show; the least on busy machines"
     )
     parser.add_argument("--json", type=Path, help="write all results to this file")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    results: dict[str, Any] = {"machine": describe_machine(), "threads": options.threads, "milliseconds": {}}
-    for dtype in options.dtype or ("float32", "bfloat16"):
-        for title, measured in _measurements(options, dtype):
-            found = measured()
-            results["milliseconds"][title] = found
-            _show(title, found, options.show)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
-
-
-def _measurements(options: argparse.Namespace, dtype: str) -> list[tuple[str, Callable[[], dict[int, Times]]]]:
-    kind, rows = DTYPES[dtype], tuple(options.rows)
-    if options.model:
-        return [
-            (f"{Path(options.model).name} {dtype}", partial(measure_model, options.model, kind, rows, options.rounds))
-        ]
-    return [
-        (f"{name} {outputs}x{inputs} {dtype}", partial(measure_layer, outputs, inputs, kind, rows, options.rounds))
-        for name in options.shape or SHAPES
-        for outputs, inputs in SHAPES[name]
-    ]
+    return parser
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

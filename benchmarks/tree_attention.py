@@ -1,45 +1,44 @@
-"""Time of one layer's attention of a tree: masked in one, and split into context and tree, in turn.
-
-python -m benchmarks.tree_attention --threads 1
-python -m benchmarks.tree_attention --device cuda --dtype bfloat16 --json results.json
-"""
+"""Time of one layer's attention of a tree: masked in one, and split into context and tree, in turn."""
 
 from __future__ import annotations
 
 import argparse
-import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 
+from benchmarks.command import command_parser, run_command
+from benchmarks.folder import write_json
 from benchmarks.machine import describe_machine
 from benchmarks.table import format_table
+from datastore.errors import Unsupported
 from serving.decoding.kv_cache import LayerShape
 from serving.decoding.split_attention import attention_ways, measure_split, time_in_turn
 from serving.decoding.target import DTYPES
+from serving.transport.limits import MAX_THREADS, check_range
 
+MOST_ROUNDS = 10_000
+EXAMPLES = (
+    "--threads 1",
+    "--device cuda --dtype bfloat16 --json results.json",
+)
 HEADS = {"SmolLM2-135M": (9, 3, 64), "Qwen2.5-0.5B": (14, 2, 64), "Qwen2.5-7B": (28, 4, 128)}
 """Query heads, key heads, width."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.tree_attention", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--model", help="only the heads of this model", choices=HEADS, action="append")
-    parser.add_argument(
-        "--dtype", choices=DTYPES, action="append", help="may be repeated; float32 and bfloat16 if not given"
-    )
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--contexts", type=int, nargs="+", default=(256, 1024, 4096), help="cached tokens")
-    parser.add_argument("--sizes", type=int, nargs="+", default=(8, 16, 64), help="rows of the tree, up to 64")
-    parser.add_argument("--requests", type=int, nargs="+", default=(1, 8), help="requests in a pass, one call for each")
-    parser.add_argument("--rounds", type=int, default=15, help="turns of each way; one more warms up")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--json", type=Path, help="write all results to this file")
-    options = parser.parse_args()
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), _run, arguments)
+
+
+def _run(options: argparse.Namespace) -> int:
+    check_range("--threads", options.threads, 1, MAX_THREADS)
+    check_range("--rounds", options.rounds, 1, MOST_ROUNDS)
+    if options.device.startswith("cuda") and not torch.cuda.is_available():
+        raise Unsupported(f"--device {options.device}: this machine has no CUDA device; use cpu")
     torch.set_num_threads(options.threads)
     results: dict[str, Any] = {"machine": describe_machine(), "threads": options.threads, "layers": []}
     for dtype in options.dtype or ("float32", "bfloat16"):
@@ -48,7 +47,8 @@ def main() -> None:
             results["layers"] += found
             _show(name, dtype, found, options)
     if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
+        write_json(results, options.json)
+    return 0
 
 
 def _measure(name: str, dtype: str, options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -92,5 +92,21 @@ def _show(name: str, dtype: str, found: list[dict[str, Any]], options: argparse.
     print(format_table(titles, rows), flush=True)
 
 
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser("tree_attention", __doc__, *EXAMPLES)
+    parser.add_argument("--model", help="only the heads of this model", choices=HEADS, action="append")
+    parser.add_argument(
+        "--dtype", choices=DTYPES, action="append", help="may be repeated; float32 and bfloat16 if not given"
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--contexts", type=int, nargs="+", default=(256, 1024, 4096), help="cached tokens")
+    parser.add_argument("--sizes", type=int, nargs="+", default=(8, 16, 64), help="rows of the tree, up to 64")
+    parser.add_argument("--requests", type=int, nargs="+", default=(1, 8), help="requests in a pass, one call for each")
+    parser.add_argument("--rounds", type=int, default=15, help="turns of each way; one more warms up")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--json", type=Path, help="write all results to this file")
+    return parser
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

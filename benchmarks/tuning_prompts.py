@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command import command_parser, run_command
 from benchmarks.folder import make_folder, writing
 from benchmarks.library_functions import Function, library_functions
 from benchmarks.tuning_questions import chat_questions, reasoning_questions
@@ -97,20 +98,23 @@ def write_rows(rows: Sequence[Row], path: Path) -> None:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.tuning_prompts",
-        description=__doc__,
-        epilog="example:\n  python -m benchmarks.tuning_prompts --output tuning/",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the .jsonl files")
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), _run, arguments)
+
+
+def _run(args: argparse.Namespace) -> int:
     for name, rows in tuning_rows(args.seed).items():
         write_rows(rows, args.output / f"{name}.jsonl")
         print(f"{args.output / f'{name}.jsonl'}: {len(rows)} prompts")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser("tuning_prompts", __doc__, "--output tuning/")
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the .jsonl files")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,16 +1,17 @@
-"""A corpus unlike any prompt: made-up words in made-up sentences, and logs of numbers. Drafts from it should cost next to nothing.
-
-python -m benchmarks.unrelated_corpus --output corpus.jsonl --megabytes 20"""
+"""A corpus unlike any prompt: made-up words in made-up sentences, and logs of numbers. Drafts from it
+should cost next to nothing."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.command import command_parser, run_command
 from benchmarks.folder import make_folder, writing
 
 _STARTS = ("b", "dr", "f", "gn", "h", "kl", "m", "pf", "qu", "r", "schw", "t", "v", "xh", "zw")
@@ -45,16 +46,24 @@ def _log(rng: np.random.Generator, words: np.ndarray) -> str:
     return "".join(f"{number:016x}|{word}|{value:+.7e}\n" for number, value, word in rows)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.unrelated_corpus", description=__doc__)
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="a .jsonl file")
-    parser.add_argument("--megabytes", type=float, default=20.0, metavar="N", help="of text (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), _run, arguments)
+
+
+def _run(args: argparse.Namespace) -> int:
     make_folder(args.output.parent)
     with writing(args.output), args.output.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps({"text": text}) + "\n" for text in documents(int(args.megabytes * 1e6), args.seed))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser("unrelated_corpus", __doc__, "--output corpus.jsonl --megabytes 20")
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="a .jsonl file")
+    parser.add_argument("--megabytes", type=float, default=20.0, metavar="N", help="of text (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
