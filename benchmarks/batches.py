@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -17,7 +17,7 @@ from datastore.errors import InvalidArgument
 from serving.decoding.cost_store import find_costs
 from serving.decoding.engine import Engine
 from serving.decoding.generation import Generation
-from serving.decoding.near_tie import Difference, first_difference
+from serving.decoding.near_tie import first_difference
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 
@@ -26,6 +26,8 @@ from serving.decoding.target import Target
 class BatchRun:
     """One way at one batch size: what came of each request, target passes and seconds."""
 
+    size: int
+    way: str
     outputs: list[list[int]]
     turns: int
     seconds: float
@@ -72,35 +74,14 @@ def measure_batches(
         found = find_costs(target, max(sizes), options.costs)
         with Engine(target, drafters, found.costs, slots=max(sizes), capacity=capacity, queue=0) as engine:
             cache_bytes = engine.cache_bytes
-            run_batch(engine, texts[:1], 1, PLAIN, settings, 1)  # warms up
-            first: list[list[int]] = []
-            differences: list[dict[str, Any]] = []
-            compared = 0
-            runs: dict[int, dict[str, list[BatchRun]]] = {}
-            for turn in range(options.rounds):
-                for size in sizes:
-                    for way in options.ways if turn % 2 == 0 else options.ways[::-1]:
-                        run = run_batch(engine, texts, size, way, settings, options.max_nodes)
-                        runs.setdefault(size, {}).setdefault(way, []).append(run)
-                        report(f"round {turn + 1}, batch {size}: {way} {run.rate:.1f} tokens/s")
-                        first = first or run.outputs
-                        for number, difference, tokens in _compare(target, texts, first, run.outputs, settings):
-                            compared += tokens
-                            if difference is not None:
-                                place = {"round": turn + 1, "batch": size, "drafter": way, "request": number}
-                                differences.append(place | asdict(difference))
+            runs = _run_rounds(engine, texts, sizes, settings, options, report)
     return {
         "target": {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()},
         "costs": {"source": found.source, "drifts": found.costs.drifts},
         "cache_bytes": cache_bytes,
         "prompts_skipped": skipped,
-        "batches": {str(size): _summary(by_way, first) for size, by_way in runs.items()},
-        "near_ties": {
-            "tokens_compared": compared,
-            "per_100000_tokens": 100_000 * len(differences) / compared if compared else 0.0,
-            "largest_gap": max((each["gap"] for each in differences), default=0.0),
-            "differences": differences,
-        },
+        "batches": {str(size): _summary([run for _, run in runs if run.size == size], runs[0][1]) for size in sizes},
+        "near_ties": _near_ties(target, texts, runs, settings),
     }
 
 
@@ -129,24 +110,57 @@ def run_batch(
             pass
     seconds = time.perf_counter() - begin
     outputs = [each.tokens for each in sorted([*done, *running], key=lambda each: each.request.number)]
-    return BatchRun(outputs, engine.stats()["turns"] - before["turns"], seconds)
+    return BatchRun(size, way, outputs, engine.stats()["turns"] - before["turns"], seconds)
 
 
-def _compare(
+def _run_rounds(
+    engine: Engine,
+    texts: Sequence[Sequence[int]],
+    sizes: Sequence[int],
+    settings: SamplingSettings,
+    options: DecodingOptions,
+    report: Callable[[str], None],
+) -> list[tuple[int, BatchRun]]:
+    """Every run with the number of its round, after one that warms up."""
+    run_batch(engine, texts[:1], 1, PLAIN, settings, 1)
+    runs = []
+    for number in range(1, options.rounds + 1):
+        for size in sizes:
+            for way in options.ways if number % 2 else options.ways[::-1]:
+                run = run_batch(engine, texts, size, way, settings, options.max_nodes)
+                runs.append((number, run))
+                report(f"round {number}, batch {size}: {way} {run.rate:.1f} tokens/s")
+    return runs
+
+
+def _near_ties(
     target: Target,
     texts: Sequence[Sequence[int]],
-    first: Sequence[list[int]],
-    outputs: Sequence[list[int]],
+    runs: Sequence[tuple[int, BatchRun]],
     settings: SamplingSettings,
-) -> Iterator[tuple[int, Difference | None, int]]:
-    """For each output that is another run's: its number, where it parts from the first, and the tokens up to there."""
-    for number, (one, other) in enumerate(zip(first, outputs, strict=True)):
-        if one is not other:
-            difference = first_difference(target, texts[number], one, other, settings)
-            yield number, difference, len(other) if difference is None else difference.position + 1
+) -> dict[str, Any]:
+    """Where other runs' outputs part from the first's, and the tokens compared up to there."""
+    compared = 0
+    differences: list[dict[str, Any]] = []
+    (_, first), *others = runs
+    for number, run in others:
+        for request, (one, other) in enumerate(zip(first.outputs, run.outputs, strict=True)):
+            difference = first_difference(target, texts[request], one, other, settings)
+            compared += len(other) if difference is None else difference.position + 1
+            if difference is not None:
+                place = {"round": number, "batch": run.size, "drafter": run.way, "request": request}
+                differences.append(place | asdict(difference))
+    return {
+        "tokens_compared": compared,
+        "per_100000_tokens": 100_000 * len(differences) / compared if compared else 0.0,
+        "largest_gap": max((each["gap"] for each in differences), default=0.0),
+        "differences": differences,
+    }
 
 
-def _summary(ways: dict[str, list[BatchRun]], first: list[list[int]]) -> dict[str, dict[str, Any]]:
+def _summary(runs: Sequence[BatchRun], first: BatchRun) -> dict[str, dict[str, Any]]:
+    """Of each way at one batch size."""
+    ways = {way: [run for run in runs if run.way == way] for way in dict.fromkeys(run.way for run in runs)}
     plain = median(run.rate for run in ways[PLAIN])
     found = {}
     for way, runs in ways.items():
@@ -156,7 +170,9 @@ def _summary(ways: dict[str, list[BatchRun]], first: list[list[int]]) -> dict[st
             "speed_up": rate / plain,
             "speed_up_least": min(run.rate / other.rate for run, other in zip(runs, ways[PLAIN], strict=True)),
             "tokens_a_turn": sum(run.tokens for run in runs) / sum(run.turns for run in runs),
-            "identical": sum(output == text for run in runs for output, text in zip(run.outputs, first, strict=True)),
+            "identical": sum(
+                output == text for run in runs for output, text in zip(run.outputs, first.outputs, strict=True)
+            ),
             "requests": sum(len(run.outputs) for run in runs),
         }
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -58,40 +59,19 @@ def measure_target(
     costs = found.costs
     measured = dict(zip([int(size) for size in costs.sizes], costs.times(costs.sizes, 1, 0.0).tolist(), strict=True))
     rival = TransformersModel(options.model, target, options.assistant) if options.transformers else None
-    ways = [*options.ways, *(() if rival is None else rival.ways)]
-    longest = max(len(ids) for _, ids in encoded)
-    capacity = longest + options.max_new_tokens + options.max_nodes
+    capacity = max(len(ids) for _, ids in encoded) + options.max_new_tokens + options.max_nodes
     drafters = make_drafters(options, target, retriever, 1, capacity)
     with (
         opened_recorder(options.record, options.model, target) as recorder,
         Engine(target, drafters, costs, slots=1, capacity=capacity, queue=0) as engine,
     ):
-        warm_up = SamplingSettings(max_new_tokens=WARM_UP_TOKENS)
-        run_way(engine, PLAIN, encoded[0][1], warm_up, 1)
-        if rival is not None:
-            rival.run(rival.ways[0], encoded[0][1], warm_up)
-        runs: list[dict[str, Any]] = []
-        turns = [(turn, prompt, ids) for turn in range(options.rounds) for prompt, ids in encoded]
-        for number, (turn, prompt, ids) in enumerate(turns):
-            first = recorder if turn == 0 else None  # a replay wants each text once
-            names = ways[number % len(ways) :] + ways[: number % len(ways)]
-            outcomes = {
-                name: rival.run(name, ids, settings)
-                if rival is not None and name in rival.ways
-                else run_way(
-                    engine, name, ids, settings, options.max_nodes, None if name == CONTROL else first, prompt.group
-                )
-                for name in names
-            }
-            done = compare(target, prompt, ids, settings, outcomes)
-            runs += [{"round": turn + 1, **run} for run in done]
-            rates = ", ".join(f"{run['drafter']} {run['tokens_per_second']:.1f}" for run in done)
-            report(f"{number + 1} of {len(turns)} {prompt.group} {prompt.name}: tokens/s {rates}")
+        ways = _Ways(engine, rival, recorder, options, settings)
+        runs = _run_rounds(ways, target, encoded, report)
     return {
         "target": {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()},
         "costs": {"source": found.source, "seconds_by_rows": measured, "drifts": costs.drifts},
         "bandwidth": measure_bandwidth(target, measured[1]),
-        "summary": summarize(runs, ways),
+        "summary": summarize(runs, ways.names),
         "prompts_skipped": skipped,
         "runs": runs,
     }
@@ -135,4 +115,50 @@ def compare(
         if plain["tokens_per_second"]:
             row["speed_up"] = stats["tokens_per_second"] / plain["tokens_per_second"]
         rows.append(row)
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """The ways to decode, each run by its name: the engine's, and ``rival``'s if there is one."""
+
+    engine: Engine
+    rival: TransformersModel | None
+    recorder: Recorder | None
+    options: DecodingOptions
+    settings: SamplingSettings
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.options.ways, *(() if self.rival is None else self.rival.ways)]
+
+    def warm_up(self, ids: list[int]) -> None:
+        settings = SamplingSettings(max_new_tokens=WARM_UP_TOKENS)
+        run_way(self.engine, PLAIN, ids, settings, 1)
+        if self.rival is not None:
+            self.rival.run(self.rival.ways[0], ids, settings)
+
+    def run(self, name: str, prompt: Prompt, ids: list[int], record: bool) -> tuple[list[int], dict[str, Any]]:
+        if self.rival is not None and name in self.rival.ways:
+            return self.rival.run(name, ids, self.settings)
+        recorder = self.recorder if record and name != CONTROL else None
+        return run_way(self.engine, name, ids, self.settings, self.options.max_nodes, recorder, prompt.group)
+
+
+def _run_rounds(
+    ways: _Ways, target: Target, encoded: list[tuple[Prompt, list[int]]], report: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """A row of each way and prompt in each round; the ways take turns at being the first."""
+    ways.warm_up(encoded[0][1])
+    rows: list[dict[str, Any]] = []
+    turns = [(number, *each) for number in range(1, ways.options.rounds + 1) for each in encoded]
+    for place, (number, prompt, ids) in enumerate(turns):
+        first = place % len(ways.names)
+        names = ways.names[first:] + ways.names[:first]
+        record = number == 1  # a replay wants each text once
+        outcomes = {name: ways.run(name, prompt, ids, record) for name in names}
+        done = compare(target, prompt, ids, ways.settings, outcomes)
+        rows += [{"round": number, **row} for row in done]
+        rates = ", ".join(f"{row['drafter']} {row['tokens_per_second']:.1f}" for row in done)
+        report(f"{place + 1} of {len(turns)} {prompt.group} {prompt.name}: tokens/s {rates}")
     return rows
