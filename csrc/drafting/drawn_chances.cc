@@ -41,7 +41,9 @@ void draw_scores(const ScoredTree& tree, std::int64_t position, const Draws& dra
     const bool first = tree.parents[node] < 0;
     const auto parent = static_cast<std::size_t>(tree.parents[node]);
     const double above = first ? 1.0 : tree.scores[parent], chance = above > 0 ? tree.scores[node] / above : 0.0;
-    const double noise = gumbel_noise(draws.seed, position + depths[node] - 1, tree.tokens[node]);
+    // Unsigned numbers wrap, where a position is no text's.
+    const auto at = static_cast<std::int64_t>(static_cast<std::uint64_t>(position) + static_cast<std::uint64_t>(depths[node] - 1));
+    const double noise = gumbel_noise(draws.seed, at, tree.tokens[node]);
     values[node] = drawn_chance(chance, noise, draws.temperature) * (first ? 1.0 : values[parent]);
     scores[node] = static_cast<float>(values[node]);
   }
