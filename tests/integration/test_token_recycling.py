@@ -129,7 +129,7 @@ def test_a_replay_teaches_what_an_engine_does() -> None:
     replayer = Replayer(again, states=RecordedStates(target, again, 300))
     for text in texts:
         replayer.replay(text)
-    assert again.stats()[f"{NAME}: ends"] == live.stats()[f"{NAME}: ends"] > 40
+    assert again.stats()["ends"] == live.stats()["ends"] > 40
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
@@ -148,7 +148,7 @@ def test_an_answer_that_comes_again_is_drafted_from_what_was_said(temperature: f
     other = decoder.generate(PROMPT, SamplingSettings(40, temperature, seed=4))
     list(other)
     assert other.tokens == alone(target, PROMPT, SamplingSettings(40, temperature, seed=4))
-    assert drafter.stats()[f"{NAME}: ends"] > 40
+    assert drafter.stats()["ends"] > 40
 
 
 def test_in_one_tree_it_is_a_source_like_the_others() -> None:
@@ -206,7 +206,7 @@ def test_behind_a_path_it_drafts_as_behind_the_text() -> None:
 def test_a_vocabulary_of_a_toy_is_not_learned_and_a_size_that_is_none_refused() -> None:
     drafter = TokenRecyclingDrafter(ends=64)
     drafter.learn_logits([Said(1, np.array([1, 2], np.int32), torch.zeros((1, 5)))])
-    assert drafter.stats()[f"{NAME}: ends"] == 0
+    assert drafter.stats()["ends"] == 0
     with pytest.raises(InvalidArgument, match="ends is 3"):
         TokenRecyclingDrafter(ends=3)
 
