@@ -10,8 +10,7 @@ import numpy as np
 from datastore.errors import SuffolkError
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import Drafter
-from serving.decoding.ledger import Ledger
-from serving.decoding.planner import Offer, Planner
+from serving.decoding.every_node import EveryNode
 from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.step_loop import StepLoop
@@ -20,20 +19,6 @@ from serving.drafters.hierarchy.agreement import Ids
 
 PLAIN = ""
 _MOST_NODES = 256
-
-
-class AsPlanned(Planner):
-    """Verifies all that a stack hands up, in every step: what the plan predicts. Not for serving: it guards against nothing."""
-
-    def draft_stake(self, ledger: Ledger) -> float:
-        return float("inf")
-
-    def choose(self, offers: Sequence[Offer], requests: int, rows: int, context: float) -> None:
-        for offer in offers:
-            offer.verified += len(offer.scores)
-
-    def record(self, offers: Sequence[Offer], requests: int, rows: int, context: float, seconds: float | None) -> None:
-        pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +72,8 @@ class Trial:
     def __init__(self, target: Target, drafters: Mapping[str, Drafter], capacity: int) -> None:
         """``capacity``: tokens of the longest prompt with its answer. Raises ResourceExhausted: no memory for the cache."""
         self._target, self._drafters = target, dict(drafters)
-        plain = CostModel([1], [1.0])
-        self._loop = StepLoop(target, drafters, plain, 1, capacity + _MOST_NODES)
-        self._loop.planner = AsPlanned(plain)
+        self._loop = StepLoop(target, drafters, CostModel([1], [1.0]), 1, capacity + _MOST_NODES)
+        self._loop.planner = EveryNode()
         self._number = 0
 
     def run(self, way: str, prompt: Ids, settings: SamplingSettings) -> Run:
