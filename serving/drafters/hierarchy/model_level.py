@@ -26,7 +26,6 @@ class ModelLevel:
         name, tokens, temperature: as in ``StackLevel``.
         model: the network; ``costs``: of its passes, corrected by those that are made.
         passes, rows: made and read so far, prompts included.
-        seconds: of each pass that is not a prompt's: (verified tokens, seconds), where ``record`` is on.
     """
 
     def __init__(
@@ -65,8 +64,7 @@ class ModelLevel:
 
     def seconds_of(self, slots: Sequence[int], requests: Sequence[DraftRequest], asks: Sequence[Ask]) -> float:
         """What the pass for these should take."""
-        texts = [_text(request, ask) for request, ask in zip(requests, asks, strict=True)]
-        begins = [self._begin(slot, text, ask) for slot, text, ask in zip(slots, texts, asks, strict=True)]
+        texts, begins = self._parts(slots, requests, asks)
         rows = sum(len(text) - begin for text, begin in zip(texts, begins, strict=True))
         return self.costs.time(rows, len(asks), float(np.mean(begins)))
 
@@ -76,14 +74,14 @@ class ModelLevel:
         Tokens that were read before and are still part of the text are not read again, but for the last one if what follows it
         is asked anew.
         """
-        texts = [_text(request, ask) for request, ask in zip(requests, asks, strict=True)]
-        begins = [self._begin(slot, text, ask) for slot, text, ask in zip(slots, texts, asks, strict=True)]
+        texts, begins = self._parts(slots, requests, asks)
         wanted = [len(ask.draft) + 1 for ask in asks]
         return list(torch.split(self._forward(slots, texts, begins, wanted), wanted))
 
-    def learn_cost(self, rows: int, requests: int, seconds: float) -> None:
-        """What a pass of ``rows`` rows took."""
-        self.costs.update(rows, requests, float(self._cache.lengths.max(initial=0)), seconds)
+    def learn_cost(self, slots: Sequence[int], rows: int, seconds: float) -> None:
+        """What the last pass, of ``rows`` rows for ``slots``, took."""
+        lengths = self._cache.lengths[list(slots)]  # behind the pass, with its rows
+        self.costs.update(rows, len(slots), float((lengths.sum() - rows) / len(slots)), seconds)
 
     def clear(self, slot: int) -> None:
         """Forget a request's text."""
@@ -102,6 +100,13 @@ class ModelLevel:
         self.passes += 1
         self.rows += sum(map(len, layouts))
         return logits
+
+    def _parts(
+        self, slots: Sequence[int], requests: Sequence[DraftRequest], asks: Sequence[Ask]
+    ) -> tuple[list[Ids], list[int]]:
+        """The text of each of a pass's asks, and from where on it is read."""
+        texts = [_text(request, ask) for request, ask in zip(requests, asks, strict=True)]
+        return texts, [self._begin(slot, text, ask) for slot, text, ask in zip(slots, texts, asks, strict=True)]
 
     def _begin(self, slot: int, text: Ids, ask: Ask) -> int:
         """From where on it reads ``text``: behind what is cached, but for the rows that are wanted."""

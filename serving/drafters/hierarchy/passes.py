@@ -62,7 +62,7 @@ class Passes:
             _go_on(waiting, text, asking, answer)
         spent = time.perf_counter() - begin
         if isinstance(level, ModelLevel) and rows:
-            level.learn_cost(rows, len(group), spent)
+            level.learn_cost(slots, rows, spent)
         if self.told is not None and answers[0] is not None:
             self.told(at, sum(len(ask.draft) for ask in asks), spent)
         return seconds
