@@ -18,20 +18,20 @@ _EDGES = np.array([0.003, 0.01, 0.03, 0.07, 0.15, 0.25, 0.4, 0.55, 0.7, 0.82, 0.
 _DEPTHS = np.array([2, 3, 5])
 _STRENGTH = 20.0
 """Observations that the drafter's own probability is worth."""
+_DECAY = 0.999
 
 
 class Confidence:
     """P(child accepted | parent accepted) by the drafter's probability, depth, and whether tokens are drawn greedily or with
-    shared noise. Old evidence fades with ``decay`` per tree. Not thread-safe.
+    shared noise. Old evidence fades with each call of ``learn``: one for each level of a tree that the target reached. Not thread-safe.
 
     Attributes:
         reliability: how true its predictions came.
     """
 
-    def __init__(self, decay: float = 0.999) -> None:
-        self._decay = decay
+    def __init__(self) -> None:
         self._tallies = np.zeros((2, 2, len(_DEPTHS) + 1, len(_EDGES) + 1))  # hits, and how many were seen
-        self.reliability = Reliability(decay)
+        self.reliability = Reliability(_DECAY)
 
     def chances(self, own: Floats, depths: npt.NDArray[np.int64], sampled: bool) -> Floats:
         """float64 of the shape of ``own``, the drafter's probabilities; ``depths`` broadcasts against it."""
@@ -45,7 +45,7 @@ class Confidence:
         known = np.isfinite(own)  # what is no number says nothing
         own, depths, taken = own[known], np.broadcast_to(depths, own.shape)[known], taken[known]
         self.reliability.add(np.minimum(self.chances(own, depths, sampled), 1.0), taken)
-        self._tallies *= self._decay
+        self._tallies *= _DECAY
         cells = _cells(own, depths, sampled)
         np.add.at(self._tallies[0], cells, taken)
         np.add.at(self._tallies[1], cells, 1.0)

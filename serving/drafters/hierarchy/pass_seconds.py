@@ -25,7 +25,6 @@ def time_passes(
     voices: Sequence[Voice],
     texts: Sequence[WrittenText],
     report: Callable[[int, int], None] = lambda done, total: None,
-    rounds: int = _ROUNDS,
 ) -> list[Floats]:
     """For each voice float64[17], entry d the median seconds of a pass that verifies d drafted tokens and draws behind them.
 
@@ -38,11 +37,11 @@ def time_passes(
         ModelLevel(voice.name, 1, voice.model, CostModel([1], [1.0]), 1, capacity, voice.temperature)
         for voice in voices
     ]
-    times = np.zeros((len(levels), len(SIZES), rounds))
+    times = np.zeros((len(levels), len(SIZES), _ROUNDS))
     total = times.size
-    for turn in range(rounds):
+    for turn in range(_ROUNDS):
         text = texts[turn % len(texts)]
-        request = text.request(len(text.written) * (turn + 1) // (rounds + 1))
+        request = text.request(len(text.written) * (turn + 1) // (_ROUNDS + 1))
         for number, level in enumerate(levels):
             while level.pending(0, request.tokens) > 1:
                 level.read(0, request.tokens)

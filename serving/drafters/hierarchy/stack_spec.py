@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 
@@ -45,7 +44,7 @@ class StackLevel:
         whole_within(f"tokens of level {self.name}", self.tokens, 1, MOST_TOKENS)
         if self.temperature is not None:
             value = number(f"temperature of level {self.name}", self.temperature)
-            if self.is_retrieval or not 0 <= value <= 100 or not math.isfinite(value):
+            if self.is_retrieval or not 0 <= value <= 100:
                 raise InvalidArgument(
                     f"temperature of level {self.name} is {value}; "
                     + ("retrieval draws nothing, leave it out" if self.is_retrieval else "it must be between 0 and 100")
