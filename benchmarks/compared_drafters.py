@@ -15,8 +15,9 @@ from datastore.retriever import Retriever
 from serving.decoding.drafter import Drafter
 from serving.drafters.choose import make_drafter
 from serving.drafters.datastore import DatastoreDrafter
-from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
+from serving.drafters.hybrid import HybridDrafter
 from serving.drafters.prompt_lookup import PromptLookupDrafter
+from serving.drafters.scoring_drafter import ScoringDrafter
 from serving.drafters.token_recycling import TokenRecyclingDrafter
 
 TEXT = ("datastore", "prompt-lookup")

@@ -24,9 +24,9 @@ from datastore.draft_tree import Source
 from datastore.errors import InvalidArgument
 from serving.decoding.target import Target
 from serving.drafters.datastore import DatastoreDrafter
-from serving.drafters.hybrid import ScoringDrafter
 from serving.drafters.load import load_models
 from serving.drafters.prompt_lookup import PromptLookupDrafter
+from serving.drafters.scoring_drafter import ScoringDrafter
 from serving.replay.read import read_recordings
 from serving.replay.recorded_states import SPARE
 from serving.replay.recording import Recording

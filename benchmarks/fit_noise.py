@@ -24,8 +24,8 @@ from datastore.errors import InvalidArgument
 from serving.drafters.calibration.calibrator import Prior
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.drawn_chances import knows_noise
-from serving.drafters.hybrid import ScoringDrafter
 from serving.drafters.prompt_lookup import PromptLookupDrafter
+from serving.drafters.scoring_drafter import ScoringDrafter
 from serving.replay.read import read_recordings
 
 RIDGE = 1.0

@@ -29,9 +29,9 @@ from serving.drafters.calibration.calibrator import Prior
 from serving.drafters.calibration.reliability import Reliability
 from serving.drafters.datastore import PRIOR as DATASTORE_PRIOR
 from serving.drafters.datastore import DatastoreDrafter
-from serving.drafters.hybrid import ScoringDrafter
 from serving.drafters.prompt_lookup import PRIOR as PROMPT_PRIOR
 from serving.drafters.prompt_lookup import PromptLookupDrafter
+from serving.drafters.scoring_drafter import ScoringDrafter
 from serving.replay.read import read_recordings
 from serving.replay.recording import Recording
 

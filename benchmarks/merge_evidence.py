@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import Drafter, DraftRequest
-from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
+from serving.drafters.hybrid import HybridDrafter
 from serving.drafters.retrieved import Ids
+from serving.drafters.scoring_drafter import ScoringDrafter
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from serving.decoding.drafter import DraftRequest
 from serving.decoding.keyed_noise import KeyedNoise
 from serving.drafters.calibration.calibrator import Prior
 from serving.drafters.drawn_chances import knows_noise
-from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
+from serving.drafters.hybrid import HybridDrafter
 from serving.drafters.merge import merge
 from serving.drafters.retrieved import NO_TOKENS, Behind, Ids
+from serving.drafters.scoring_drafter import ScoringDrafter
 from serving.replay.recording import Recording
 from serving.replay.replayer import Replayer
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from benchmarks.switching_rules import Rule
 from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import CacheDrafter, Drafter, DraftRequest, FeatureDrafter, tree_of
-from serving.drafters.hybrid import ScoringDrafter
 from serving.drafters.merge import merge
+from serving.drafters.scoring_drafter import ScoringDrafter
 
 if TYPE_CHECKING:
     import torch

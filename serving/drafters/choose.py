@@ -9,9 +9,10 @@ from datastore.retriever import Retriever
 from serving.decoding.drafter import Drafter
 from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.datastore import DatastoreDrafter
-from serving.drafters.hybrid import HybridDrafter, ScoringDrafter
+from serving.drafters.hybrid import HybridDrafter
 from serving.drafters.limits import Limits
 from serving.drafters.prompt_lookup import PromptLookupDrafter
+from serving.drafters.scoring_drafter import ScoringDrafter
 
 _HEAD = "--head FOLDER"
 MODELS = {

@@ -22,8 +22,8 @@ from serving.drafters.calibration.calibrator import Prior
 from serving.drafters.distance import Distance
 from serving.drafters.inquiry import LaterRetriever
 from serving.drafters.limits import Limits
-from serving.drafters.merge import merge
 from serving.drafters.retrieved import NO_TOKENS, Behind, Ids, Retrieved, nodes_wanted
+from serving.drafters.scoring_drafter import propose_scored
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +71,7 @@ class DatastoreDrafter:
         self.missed: Counter[str] = Counter()
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        found = self.scored(requests)
-        return [merge(trees, request.max_nodes) for request, trees in zip(requests, found, strict=True)]
+        return propose_scored(self, requests)
 
     def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         """See ``ScoringDrafter``: of the longest match, and of those of ``SHORT_MATCHES`` that are shorter."""

@@ -5,18 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import DraftRequest
-from serving.drafters.reach import reach
+from serving.drafters.reach import path_to, reach
+from serving.drafters.retrieved import Ids
+from serving.drafters.scoring_drafter import ScoringDrafter
 from serving.drafters.worth import Verdict, Worth
-
-if TYPE_CHECKING:
-    from serving.drafters.hybrid import ScoringDrafter
 
 _LEAVES = 4
 """Paths of a tree that are asked about; the likeliest."""
@@ -25,8 +23,6 @@ _LEAST = 0.05
 
 _ADDED = 0.1
 """Tokens that grafts add, until more is known."""
-
-Ints = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +75,7 @@ class Grafts:
             self._drafts[requests[place].request_id] = _Draft(trees[place], found[place])
         return found
 
-    def observe(self, request_id: int, tokens: Ints) -> None:
+    def observe(self, request_id: int, tokens: Ids) -> None:
         """The target's ``tokens`` followed: learn what the last grafts added."""
         draft = self._drafts.pop(request_id, None)
         if draft is not None:
@@ -101,15 +97,6 @@ def best_leaves(tree: DraftTree) -> npt.NDArray[np.int64]:
     inner[tree.parents[tree.parents >= 0]] = True
     leaves = np.flatnonzero(~inner & (tree.scores >= _LEAST))
     return leaves[np.argsort(-tree.scores[leaves], kind="stable")[:_LEAVES]]
-
-
-def path_to(tree: DraftTree, node: int) -> npt.NDArray[np.int64]:
-    """int64[depth], the nodes from the root's child down to ``node``."""
-    path = []
-    while node >= 0:
-        path.append(node)
-        node = int(tree.parents[node])
-    return np.asarray(path[::-1], np.int64)
 
 
 def graft(tree: DraftTree, path: npt.NDArray[np.int64], more: DraftTree) -> DraftTree:

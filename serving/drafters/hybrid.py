@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,26 +23,13 @@ from serving.drafters.explanation import Explanation
 from serving.drafters.grafts import Grafts
 from serving.drafters.merge import merge
 from serving.drafters.network import Network
-from serving.drafters.retrieved import Ids
+from serving.drafters.scoring_drafter import ScoringDrafter
 from serving.drafters.worth import Verdict
 
 if TYPE_CHECKING:
     import torch
 
     from serving.decoding.kv_cache import KVCache
-
-
-@runtime_checkable
-class ScoringDrafter(Drafter, Protocol):
-    """A drafter whose ``propose`` is the merge of what ``scored`` returns."""
-
-    def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
-        """Each request's trees with calibrated scores, parents first but not sorted."""
-        ...
-
-    def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
-        """After ``scored``: for each request the trees of its text with each of its ``paths`` at the end, in their order."""
-        ...
 
 
 class Addition(Protocol):

@@ -16,9 +16,9 @@ from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import Drafter, DraftRequest, tree_of
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
-from serving.drafters.calibration.trusted import learn_trust, trusted
 from serving.drafters.merge import NAMED
 from serving.drafters.reach import reach
+from serving.drafters.trusted import learn_trust, trusted
 from serving.drafters.worth import Verdict, Worth
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from datastore.draft_tree import DraftTree
-from serving.drafters.grafts import path_to
+from serving.drafters.reach import path_to
 from serving.drafters.retrieved import Ids
 
 _MOST = 6

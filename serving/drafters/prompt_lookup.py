@@ -13,8 +13,8 @@ from serving.decoding.drafter import DraftRequest
 from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.calibration.calibrator import Prior
 from serving.drafters.limits import Limits
-from serving.drafters.merge import merge
 from serving.drafters.retrieved import NO_TOKENS, Behind, Ids, Retrieved, nodes_wanted
+from serving.drafters.scoring_drafter import propose_scored
 
 PRIOR = Prior(constant=-1.91, match=0.83, share=0.88, count=0.32, depth=0.84)
 """Fitted as that of datastores (``datastore.py``); only where it starts."""
@@ -34,8 +34,7 @@ class PromptLookupDrafter:
         self._calls = 0
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        found = self.scored(requests)
-        return [merge(trees, request.max_nodes) for request, trees in zip(requests, found, strict=True)]
+        return propose_scored(self, requests)
 
     def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         """See ``ScoringDrafter``."""

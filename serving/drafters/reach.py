@@ -17,3 +17,12 @@ def reach(tree: DraftTree, tokens: npt.NDArray[np.int32]) -> int:
             return depth
         node = int(found[0])
     return len(tokens)
+
+
+def path_to(tree: DraftTree, node: int) -> npt.NDArray[np.int64]:
+    """int64[depth], the nodes from the root's child down to ``node``."""
+    path = []
+    while node >= 0:
+        path.append(node)
+        node = int(tree.parents[node])
+    return np.asarray(path[::-1], np.int64)

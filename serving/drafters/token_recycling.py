@@ -19,11 +19,12 @@ from serving.decoding.drafter import DraftRequest, Said
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.calibration.confidence import Confidence
-from serving.drafters.calibration.trusted import learn_trust, trusted
 from serving.drafters.drawn_chances import knows_noise
 from serving.drafters.limits import Limits
-from serving.drafters.merge import NAMED, merge
+from serving.drafters.merge import NAMED
 from serving.drafters.retrieved import NO_TOKENS, Ids
+from serving.drafters.scoring_drafter import propose_scored
+from serving.drafters.trusted import learn_trust, trusted
 
 ENDS = 1 << 18
 """Ends of texts that are remembered, some four for each token of an answer: 21 MB."""
@@ -53,8 +54,7 @@ class TokenRecyclingDrafter:
         self._calls = 0
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        found = self.scored(requests)
-        return [merge(trees, request.max_nodes) for request, trees in zip(requests, found, strict=True)]
+        return propose_scored(self, requests)
 
     def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         """See ``ScoringDrafter``."""

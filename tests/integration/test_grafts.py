@@ -10,9 +10,10 @@ from serving.decoding.drafter import DraftRequest
 from serving.decoding.settings import SamplingSettings
 from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.datastore import PRIOR, DatastoreDrafter
-from serving.drafters.grafts import best_leaves, graft, path_to
+from serving.drafters.grafts import best_leaves, graft
 from serving.drafters.hybrid import HybridDrafter
 from serving.drafters.prompt_lookup import PromptLookupDrafter
+from serving.drafters.reach import path_to
 from serving.drafters.retrieved import Behind, Retrieved
 from tests.brute_force import BruteForceRetriever
 from tests.drafters import MadeUpDrafter, tree

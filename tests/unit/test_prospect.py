@@ -37,10 +37,10 @@ def test_a_prompt_is_read_for_an_answer_that_can_win_the_time_back() -> None:
     """At a saving of three tenths, twenty tokens are a minute's worth; 500 tokens take 51 seconds to read."""
     prospect = Prospect(Pay(ROW_SECONDS), 1)
     assert prospect.repays(request(20), 500, 1)
-    assert not prospect.repays(request(10), 500, 1)
+    assert not prospect.repays(request(10, number=5), 500, 1)
     assert not prospect.repays(request(20, written=12, number=2), 500, 1)  # of which most is written
-    assert prospect.repays(request(10), 100, 1)
-    assert prospect.repays(request(10, token_seconds=0.0), 500, 1)  # nobody knows
+    assert prospect.repays(request(10, number=3), 100, 1)
+    assert prospect.repays(request(10, token_seconds=0.0, number=4), 500, 1)  # nobody knows
     assert prospect.refused == 2
 
 
@@ -68,8 +68,16 @@ def test_a_prompt_is_not_read_for_drafts_that_others_have_already() -> None:
     """Prompt lookup brought seven tokens a step, and a draft model read the prompt all the same: half of the gain was lost."""
     prospect = Prospect(Pay(ROW_SECONDS), 8)
     assert prospect.repays(request(60), 500, 1)
+    assert not prospect.repays(replace(request(60, number=2), already=(7, 7, 7)), 500, 1)
+    assert prospect.repays(replace(request(60, number=3), already=(0, 0, 1)), 300, 1)
+
+
+def test_what_was_read_once_is_read_to_its_end() -> None:
+    prospect = Prospect(Pay(ROW_SECONDS), 8)
+    assert prospect.repays(request(60), 500, 1)
+    assert prospect.repays(replace(request(60), already=(7, 7, 7)), 500, 1)
+    prospect.learn(1, 60)
     assert not prospect.repays(replace(request(60), already=(7, 7, 7)), 500, 1)
-    assert prospect.repays(replace(request(60), already=(0, 0, 1)), 300, 1)
 
 
 def test_a_text_is_read_once_others_have_stopped_to_bring_tokens() -> None:

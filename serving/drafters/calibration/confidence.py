@@ -23,7 +23,7 @@ _DECAY = 0.999
 
 class Confidence:
     """P(child accepted | parent accepted) by the drafter's probability, depth, and whether tokens are drawn greedily or with
-    shared noise. Old evidence fades with each call of ``learn``: one for each level of a tree that the target reached. Not thread-safe.
+    shared noise. Old evidence fades per call of ``learn``, one for each level of a tree that the target reached. Not thread-safe.
 
     Attributes:
         reliability: how true its predictions came.

@@ -64,7 +64,6 @@ class DraftModelDrafter:
         self._cache = cache
         self._free = list(range(slots))
         self._texts: dict[int, Text] = {}
-        self._read: set[int] = set()  # the requests whose texts are read
         self._calls = 0
         self.missed: Counter[str] = Counter()
 
@@ -76,7 +75,13 @@ class DraftModelDrafter:
         self._calls += 1
         texts = [self._open(request) for request in requests]
         self._trees.grow(
-            [text for text in texts if text is not None and self._fits(text) and self._reads(text, len(requests))]
+            [
+                text
+                for text in texts
+                if text is not None
+                and self._fits(text)
+                and self._prospect.repays(text.request, text.pending, len(requests))
+            ]
         )
         return [
             DraftTree.empty() if text is None else text.tree.best(request.most_named, Source.DRAFT_MODEL)
@@ -93,7 +98,6 @@ class DraftModelDrafter:
         text = self._texts.pop(request_id, None)
         if text is not None:
             self._prospect.learn(request_id, len(text.request.tokens) - text.request.prompt_tokens)
-            self._read.discard(request_id)
             self._cache.clear(text.slot)
             self._free.append(text.slot)
 
@@ -132,13 +136,6 @@ class DraftModelDrafter:
             self._miss("ResourceExhausted", f"a text has {len(tokens)} tokens, and {limit} fit with a tree")
             return False
         return bool(tokens[-text.pending :].max() < self._model.vocab_size)
-
-    def _reads(self, text: Text, requests: int) -> bool:
-        """Whether to read the text: once it is, it will be."""
-        number = text.request.request_id
-        if number not in self._read and self._prospect.repays(text.request, text.pending, requests):
-            self._read.add(number)
-        return number in self._read
 
     def _miss(self, reason: str, message: str) -> None:
         if not self.missed[reason]:

@@ -26,7 +26,7 @@ from serving.drafters.eagle.costs import measure_head
 from serving.drafters.eagle.follower import Follower
 from serving.drafters.eagle.model import EagleHead
 from serving.drafters.neural.pay import Pay
-from serving.drafters.neural.text import Text, add_children
+from serving.drafters.neural.text import LEFT_OVER, Text, add_children
 
 log = logging.getLogger(__name__)
 
@@ -115,12 +115,7 @@ class EagleDrafter:
         follower = self._followers.get(request_id)
         if follower is None or follower.text is None or not len(follower.text.tree):
             return
-        text = follower.text
-        for confidence in self._confidence.taught(text.request.request_class):
-            for own, depth, taken in text.evidence(tokens):
-                confidence.learn(own, np.asarray(depth), text.sampled, taken)
-        for _, _, taken in text.evidence(tokens):
-            self._pay.learn(bool(taken[0]))
+        follower.text.learn(tokens, self._confidence, self._pay)
 
     def release(self, request_id: int) -> None:
         follower = self._followers.pop(request_id, None)
@@ -181,7 +176,7 @@ class EagleDrafter:
         logits = self._logits([follower.states for follower, _ in ready])
         if reading:
             self._learn_cost(layouts, contexts, time.perf_counter() - begin_time)
-        if sum(len(layout) for layout in layouts) > 2 * len(layouts) + 16:  # more than what a step left behind
+        if sum(len(layout) for layout in layouts) > 2 * len(layouts) + LEFT_OVER:  # more than what a step left behind
             self._reading_seconds += time.perf_counter() - begin_time
         self._expand(ready, [text.root() for _, text in ready], logits)
         return ready

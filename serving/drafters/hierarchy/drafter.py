@@ -12,13 +12,14 @@ import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree, Source
 from serving.decoding.drafter import DraftRequest, Proposal
-from serving.drafters.hierarchy.model_level import LEFT_OVER, ModelLevel
+from serving.drafters.hierarchy.model_level import ModelLevel
 from serving.drafters.hierarchy.passes import Passes
 from serving.drafters.hierarchy.recursion import Recursion, StackedLevel
 from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from serving.drafters.hierarchy.text import Belief, Text
 from serving.drafters.hierarchy.thrift import Thrift
 from serving.drafters.neural.prospect import Prospect
+from serving.drafters.neural.text import LEFT_OVER
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,6 @@ class HierarchyDrafter:
         self._free = list(range(slots))
         self._slots = slots
         self._texts: dict[int, Text] = {}
-        self._read: set[int] = set()  # the requests whose texts are read
         self._calls = 0
         self._reading_seconds = 0.0
         self.missed: Counter[str] = Counter()
@@ -88,7 +88,6 @@ class HierarchyDrafter:
         if text is None:
             return
         self._prospect.learn(request_id, len(text.request.tokens) - text.request.prompt_tokens)
-        self._read.discard(request_id)
         for source in self._sources:
             source.release(request_id)
         for level in self._models:
@@ -144,14 +143,10 @@ class HierarchyDrafter:
         return text.room > 0 and (not self._models or bool(tokens.max() < self._recursion.common_vocab))
 
     def _reads(self, text: Text, requests: int) -> bool:
-        """Whether its levels read the text at all: once they do, they will."""
-        number = text.request.request_id
-        if number not in self._read and (
-            not (self._thrifty and self._models)
-            or self._prospect.repays(text.request, len(text.request.tokens), requests)
-        ):
-            self._read.add(number)
-        return number in self._read
+        """Whether its levels read the text at all."""
+        return not (self._thrifty and self._models) or self._prospect.repays(
+            text.request, len(text.request.tokens), requests
+        )
 
     def _is_up_to_date(self, text: Text) -> bool:
         """Whether all levels have read the text but for some last tokens; each reads a part of a longer rest now."""

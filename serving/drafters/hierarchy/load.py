@@ -21,9 +21,9 @@ from serving.drafters.hierarchy.model_level import ModelLevel
 from serving.drafters.hierarchy.recursion import StackedLevel
 from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from serving.drafters.hierarchy.stack_spec import DRAFT_MODEL, StackLevel, read_stack
-from serving.drafters.hybrid import ScoringDrafter
 from serving.drafters.limits import Limits
 from serving.drafters.prompt_lookup import PromptLookupDrafter
+from serving.drafters.scoring_drafter import ScoringDrafter
 
 
 class Stacks:

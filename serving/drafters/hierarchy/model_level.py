@@ -15,8 +15,6 @@ from serving.decoding.tree_layout import chain
 from serving.drafters.hierarchy.handed import Ask
 
 Ids = npt.NDArray[np.int32]
-LEFT_OVER = 16
-"""Unread tokens that the first pass of a draft takes along; more at once are a prompt."""
 
 
 class ModelLevel:

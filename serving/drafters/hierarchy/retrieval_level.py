@@ -10,9 +10,9 @@ import numpy as np
 from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import DraftRequest
 from serving.drafters.hierarchy.handed import Ask, Handed
-from serving.drafters.hybrid import ScoringDrafter
 from serving.drafters.merge import merge
 from serving.drafters.retrieved import Ids
+from serving.drafters.scoring_drafter import ScoringDrafter
 
 _NODES = 4
 """Nodes looked at for each token of a chain."""

@@ -58,6 +58,7 @@ class Prospect:
         self._pay, self._depth = pay, depth
         self._tokens, self._answers = 0.0, 0.0
         self._unread: set[int] = set()  # the requests that were refused
+        self._read: set[int] = set()  # those that were not
 
     @property
     def answer_tokens(self) -> float:
@@ -67,12 +68,20 @@ class Prospect:
     def learn(self, request_id: int, tokens: int) -> None:
         """The request's answer ended after so many tokens."""
         self._unread.discard(request_id)
+        self._read.discard(request_id)
         self._tokens = _DECAY * self._tokens + tokens
         self._answers = _DECAY * self._answers + 1
 
     def repays(self, request: DraftRequest, unread: int, requests: int) -> bool:
-        """Whether to read ``unread`` tokens of a request, one of ``requests``; to be asked in each step until they are read, as
+        """Whether to read ``unread`` tokens of a request, one of ``requests``; once yes, always yes. To be asked in each step, as
         what other drafts bring is known better by and by."""
+        number = request.request_id
+        if number not in self._read and self._wins(request, unread, requests):
+            self._read.add(number)
+        return number in self._read
+
+    def _wins(self, request: DraftRequest, unread: int, requests: int) -> bool:
+        """Whether reading should win its time back, or is to be tried again."""
         if not request.token_seconds:
             return True
         written = len(request.tokens) - request.prompt_tokens

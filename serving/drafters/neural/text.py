@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,13 @@ from serving.decoding.drafter import DraftRequest
 from serving.decoding.tree_layout import TreeLayout
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
-from serving.drafters.neural.evidence import evidence
+from serving.drafters.calibration.evidence import evidence, learn_evidence
 from serving.drafters.neural.growing_tree import ROOT, Floats, GrowingTree, Ints
 from serving.drafters.neural.own_draws import own_sampler, scores
+from serving.drafters.neural.pay import Pay
+
+LEFT_OVER = 16
+"""Tokens that steps without drafts leave unread, and that the next pass takes along; more at once are a prompt."""
 
 
 class Text:
@@ -78,9 +82,12 @@ class Text:
         paths = [self.tree.tokens[path[::-1]] for path in self.tree.ancestors(nodes)]
         return scores(self._sampler, self.request, paths, logits)
 
-    def evidence(self, tokens: npt.NDArray[np.int32]) -> Iterator[tuple[Floats, int, npt.NDArray[np.bool_]]]:
-        """As ``evidence``, of the tree and the drafter's own probabilities, best first."""
-        return evidence(self.tree.tokens, self.tree.parents, self._own, tokens)
+    def learn(self, tokens: npt.NDArray[np.int32], confidence: ByClass[Confidence], pay: Pay) -> None:
+        """The target's ``tokens`` followed: let ``confidence`` and ``pay`` know which candidates were right."""
+        found = list(evidence(self.tree.tokens, self.tree.parents, self._own, tokens))  # candidates come best first
+        learn_evidence(confidence, self.request.request_class, self.sampled, found)
+        for _, _, taken in found:
+            pay.learn(bool(taken[0]))
 
     def kept_rows(self, tokens: npt.NDArray[np.int32]) -> Ints:
         """Which rows behind the text's the target's ``tokens`` make part of it."""

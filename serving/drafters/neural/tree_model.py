@@ -19,11 +19,8 @@ from serving.decoding.tree_layout import TreeLayout, chain
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.neural.pay import Pay
-from serving.drafters.neural.text import Text, add_children
+from serving.drafters.neural.text import LEFT_OVER, Text, add_children
 from serving.drafters.neural.tree_bounds import TreeBounds
-
-_LEFT_OVER = 16
-"""Tokens that steps without drafts leave unread; more at once are a prompt."""
 
 
 class TreeModel:
@@ -68,11 +65,7 @@ class TreeModel:
 
     def learn(self, text: Text, tokens: npt.NDArray[np.int32]) -> None:
         """The target's ``tokens`` followed: which candidates were right."""
-        for confidence in self.confidence.taught(text.request.request_class):
-            for own, depth, taken in text.evidence(tokens):
-                confidence.learn(own, np.asarray(depth), text.sampled, taken)
-        for _, _, taken in text.evidence(tokens):
-            self._pay.learn(bool(taken[0]))
+        text.learn(tokens, self.confidence, self._pay)
 
     def _read(self, texts: Sequence[Text]) -> list[Text]:
         """Bring texts up to date, ``PREFILL_CHUNK`` tokens in all; those that are get their first nodes."""
@@ -90,7 +83,7 @@ class TreeModel:
         slots = [text.slot for text in reading]
         logits = self._forward(slots, parts, wanted)
         self.cache.keep(slots, [np.arange(len(part)) for part in parts])
-        if max(len(part) for part in parts) > _LEFT_OVER:
+        if max(len(part) for part in parts) > LEFT_OVER:
             self.reading_seconds += time.perf_counter() - begin_time
         ready = [text for text, whole in zip(reading, wanted, strict=True) if whole]
         add_children(ready, [text.root() for text in ready], logits, self._bounds.children, self.confidence)

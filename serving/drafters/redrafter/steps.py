@@ -13,7 +13,7 @@ from datastore.draft_tree import Source
 from serving.decoding.cost_model import CostModel
 from serving.drafters.calibration.by_class import COMMON, ByClass
 from serving.drafters.calibration.confidence import Confidence
-from serving.drafters.neural.evidence import evidence
+from serving.drafters.calibration.evidence import evidence, learn_evidence
 from serving.drafters.neural.pay import Pay
 from serving.drafters.redrafter.beams import PAD, BeamSearch, pack, take
 from serving.drafters.redrafter.config import BeamConfig
@@ -61,9 +61,7 @@ class Steps:
         for _, _, taken in found:
             self._pay.learn(bool(taken[0]))
         learners = self._chains if text.is_chain else self.confidence
-        for confidence in learners.taught(text.request.request_class):
-            for each, depth, taken in found:
-                confidence.learn(each, np.asarray(depth), text.sampled, taken)
+        learn_evidence(learners, text.request.request_class, text.sampled, found)
 
     def _search(self, texts: Sequence[Text]) -> None:
         features, states, tokens = self._begin(texts)

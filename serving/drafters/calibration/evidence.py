@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from serving.drafters.neural.growing_tree import ROOT, Floats
+from serving.drafters.calibration.by_class import ByClass
+from serving.drafters.calibration.confidence import Confidence, Floats
+
+Evidence = tuple[Floats, int, npt.NDArray[np.bool_]]
+"""Of the children of a node on the target's path: what their drafter said of them, their depth, and which the target took."""
 
 
 def evidence(
     tokens: npt.NDArray[np.integer], parents: npt.NDArray[np.integer], own: Floats, text: npt.NDArray[np.integer]
-) -> Iterator[tuple[Floats, int, npt.NDArray[np.bool_]]]:
+) -> Iterator[Evidence]:
     """For each node on the path of the target's ``text``, the root included: what ``own`` says of its children, in their order,
     their depth, and which of them the target took. The tree: ``tokens``, ``parents`` and ``own`` by node."""
-    node = ROOT
+    node = -1
     for depth, token in enumerate(text.tolist(), 1):
         children = np.flatnonzero(parents == node)
         if not len(children):
@@ -25,3 +29,12 @@ def evidence(
         if not taken.any():
             return
         node = int(children[taken][0])
+
+
+def learn_evidence(
+    confidence: ByClass[Confidence], request_class: str, sampled: bool, found: Sequence[Evidence]
+) -> None:
+    """Let all who learn from requests of that class know what was ``found``; ``sampled``: at a temperature above 0."""
+    for each in confidence.taught(request_class):
+        for own, depth, taken in found:
+            each.learn(own, np.asarray(depth), sampled, taken)

@@ -8,7 +8,7 @@ from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import DraftRequest
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
-from serving.drafters.neural.evidence import evidence
+from serving.drafters.calibration.evidence import evidence, learn_evidence
 from serving.drafters.retrieved import Ids
 from serving.drafters.tree_chances import chances_of, with_chances
 
@@ -24,6 +24,4 @@ def learn_trust(trust: ByClass[Confidence], request: DraftRequest, tree: DraftTr
     """The target's ``tokens`` followed ``tree``, whose scores are its own."""
     own, sampled = chances_of(tree), request.settings.temperature > 0
     found = list(evidence(tree.tokens, tree.parents, own, tokens))
-    for each in trust.taught(request.request_class):
-        for chances, depth, taken in found:
-            each.learn(chances, np.asarray(depth), sampled, taken)
+    learn_evidence(trust, request.request_class, sampled, found)
