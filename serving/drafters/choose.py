@@ -65,7 +65,8 @@ def make_drafter(
     calibration = calibration or Calibration()
     drafters: list[ScoringDrafter] = [DatastoreDrafter(store, vocab_size, limits, calibration) for store in stores]
     if name == "hybrid":
-        return HybridDrafter([PromptLookupDrafter(vocab_size, limits, calibration), *drafters], models, calibration)
+        texts = [PromptLookupDrafter(vocab_size, limits, calibration), *drafters]
+        return HybridDrafter(texts, models, calibration, vocab_size)
     return drafters[0] if len(drafters) == 1 else HybridDrafter(drafters, calibration=calibration)
 
 

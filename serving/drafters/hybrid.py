@@ -22,7 +22,7 @@ from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.explanation import Explanation
 from serving.drafters.grafts import Grafts
 from serving.drafters.merge import merge
-from serving.drafters.network import Network
+from serving.drafters.network import ANY_TOKEN, Network
 from serving.drafters.scoring_drafter import ScoringDrafter
 from serving.drafters.worth import Verdict
 
@@ -64,13 +64,17 @@ class HybridDrafter:
         sources: Sequence[ScoringDrafter],
         networks: Sequence[Drafter] = (),
         calibration: Calibration | None = None,
+        vocab_size: int = ANY_TOKEN,
     ) -> None:
         """Takes over all of them: ``close`` closes them. ``networks``: are asked where that pays; those of them that score their
-        drafts are sources like the others. ``calibration``: where it learns what networks are worth beside others."""
+        drafts are sources like the others. ``calibration``: where it learns what networks are worth beside others. ``vocab_size``:
+        the target's, beyond which a network's drafts are missed ones."""
         known = calibration or Calibration()
         self._sources = [*sources, *(each for each in networks if isinstance(each, ScoringDrafter))]
         networks = [each for each in networks if not isinstance(each, ScoringDrafter)]
-        self._networks = [Network(drafter, known.network(f"{drafter.name} in {self.name}")) for drafter in networks]
+        self._networks = [
+            Network(drafter, known.network(f"{drafter.name} in {self.name}"), vocab_size) for drafter in networks
+        ]
         self.network_sources = int(NETWORKS) if networks else 0
         self._grafts = Grafts(self._sources)
         self._additions: list[Addition] = [*self._networks, self._grafts]

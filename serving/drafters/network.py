@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
@@ -13,13 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
-from serving.decoding.drafter import Drafter, DraftRequest, tree_of
+from datastore.errors import InvalidArgument
+from serving.decoding.drafter import Drafter, DraftRequest, Proposal, tree_of
+from serving.decoding.faults import FOREIGN_FAULTS, first_line
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.merge import NAMED
 from serving.drafters.reach import reach
 from serving.drafters.trusted import learn_trust, trusted
 from serving.drafters.worth import Verdict, Worth
+
+log = logging.getLogger(__name__)
 
 
 @runtime_checkable
@@ -31,6 +36,8 @@ class NetworkDrafter(Drafter, Protocol):
         ...
 
 
+ANY_TOKEN = 2**31 - 1
+"""A size of the vocabulary that refuses no token."""
 _ADDED = 1.0
 """Tokens that a network adds where nothing is retrieved, until more is known."""
 _BELIEF = 1.0
@@ -78,19 +85,24 @@ class _Draft:
 
 
 class Network:
-    """One network of a ``HybridDrafter``. Not thread-safe.
+    """One network of a ``HybridDrafter``. Its faults cost its own drafts alone: counted by reason, logged once each. Not
+    thread-safe.
 
     Attributes:
         drafter: the network's own drafter; ``name``: its name.
+        missed: drafts that it owes because of a fault, by reason.
         verdicts: of the last step, by the number of the request: whether it was run.
         seconds: that its drafts and faults have taken so far, without what reading texts took.
     """
 
-    def __init__(self, drafter: Drafter, trust: ByClass[Confidence]) -> None:
-        """Takes over ``drafter``: ``close`` closes it. ``trust``: what its scores have been worth beside other sources."""
+    def __init__(self, drafter: Drafter, trust: ByClass[Confidence], vocab_size: int = ANY_TOKEN) -> None:
+        """Takes over ``drafter``: ``close`` closes it. ``trust``: what its scores have been worth beside other sources.
+        ``vocab_size``: the target's; a tree with other ids is a missed draft."""
         self.drafter = drafter
         self.name = drafter.name
+        self.missed: Counter[str] = Counter()
         self._trust = trust
+        self._vocab_size = vocab_size
         self.seconds = 0.0
         self._worth = Worth(_ADDED)
         self._heard: dict[int, _Heard] = {}
@@ -131,8 +143,14 @@ class Network:
         self.drafter.release(request_id)
 
     def stats(self) -> dict[str, float]:
-        """The drafter's counters, and for how many drafts it was run and left out."""
-        return self.drafter.stats() | {"asked": self._worth.asked, "skipped": self._worth.skipped}
+        """The drafter's counters and those of the drafts missed here, and for how many drafts it was run and left out."""
+        counters = dict(self.drafter.stats())
+        for name, count in [
+            ("missed", self.missed.total()),
+            *((f"missed {each}", n) for each, n in self.missed.items()),
+        ]:
+            counters[name] = counters.get(name, 0) + count
+        return counters | {"asked": self._worth.asked, "skipped": self._worth.skipped}
 
     def _judge(self, requests: Sequence[DraftRequest], retrieved: Sequence[DraftTree]) -> list[int]:
         """The places of those for which the network should be run."""
@@ -155,7 +173,7 @@ class Network:
         ]
 
     def _draft(self, requests: Sequence[DraftRequest], asked: Sequence[int]) -> list[tuple[int, DraftTree]]:
-        """The network's own trees, each with its place; it may decline, which says nothing of its drafts."""
+        """The network's own trees, each with its place; it may decline, which says nothing of its drafts, as a fault does."""
         if not asked:
             return []
         asking = [
@@ -167,20 +185,46 @@ class Network:
             for place in asked
         ]
         reading, begin = self._reading_seconds(), time.perf_counter()
-        found: list[DraftTree] = []
-        try:
-            found = list(map(tree_of, self.drafter.propose(asking)))
-        finally:
-            seconds = max(0.0, time.perf_counter() - begin - (self._reading_seconds() - reading))
-            if not found or any(map(len, found)):
-                self.seconds += seconds
-        drafts = [(place, own) for place, own in zip(asked, found, strict=True) if len(own)]
-        if drafts:
-            self._worth.learn_cost(seconds / len(drafts))
+        found = self._propose(asking)
+        seconds = max(0.0, time.perf_counter() - begin - (self._reading_seconds() - reading))
+        drafts = [(place, own) for place, own in zip(asked, found, strict=True) if own]
+        faults = [request.request_id for request, own in zip(asking, found, strict=True) if own is None]
+        if drafts or faults:
+            self.seconds += seconds
+            share = seconds / (len(drafts) + len(faults))
+            self._worth.learn_cost(
+                share if drafts else max(share, self._worth.cost)
+            )  # one that fails at once is not fast
+        for number in faults:
+            self._worth.learn(self._heard[number].promise, 0)
         for request, own in zip(asking, found, strict=True):
-            if not len(own):
+            if not own:
                 self.verdicts[request.request_id] = replace(self.verdicts[request.request_id], declined=True)
         return drafts
+
+    def _propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree | None]:
+        """The network's tree for each of ``requests``, None where a fault took it."""
+        try:
+            proposals = self.drafter.propose(requests)
+            if len(proposals) != len(requests):
+                raise InvalidArgument(f"{len(proposals)} trees came for {len(requests)} requests")
+        except FOREIGN_FAULTS as error:
+            self._miss(error, len(requests))
+            return [None] * len(requests)
+        return [self._check(request, each) for request, each in zip(requests, proposals, strict=True)]
+
+    def _check(self, request: DraftRequest, proposal: Proposal) -> DraftTree | None:
+        try:
+            return tree_of(proposal).validate(self._vocab_size).head(request.most_named)
+        except FOREIGN_FAULTS as error:
+            self._miss(error, 1)
+            return None
+
+    def _miss(self, error: BaseException, drafts: int) -> None:
+        reason = type(error).__name__
+        if not self.missed[reason]:
+            log.warning("network %s: %s; going on without its drafts", self.name, first_line(error))
+        self.missed[reason] += drafts
 
     def _already(self, heard: _Heard) -> tuple[int, ...]:
         """What retrieval brings, step by step, in a request: what it brought, and while that is little, what it brought others."""
