@@ -10,7 +10,7 @@ from types import NoneType
 from typing import Protocol, runtime_checkable
 
 from datastore.draft_tree import DraftTree
-from datastore.errors import DeadlineExceeded
+from datastore.errors import DeadlineExceeded, Internal
 from datastore.retriever import Retriever
 from serving.draft_service.limits import MAX_DEPTH
 from serving.drafters.limits import Limits
@@ -81,7 +81,7 @@ class Inquiry:
             contexts,
             limits.max_match - ahead,
             max(1, limits.min_match - ahead),
-            min(limits.max_depth + ahead, MAX_DEPTH),
+            min(limits.max_depth + ahead, MAX_DEPTH),  # ``ahead`` less where drafts are as deep as they may be
             max_nodes,
         )
         self._call.add_done_callback(lambda call: self._time(call, time.perf_counter() - begin))
@@ -93,7 +93,10 @@ class Inquiry:
             return
         call, self._call = self._call, None
         if self._asked is not None:
-            self._trees.update(zip(self._asked, call.result(), strict=True))
+            trees = call.result()
+            if len(trees) != len(self._asked):
+                raise Internal(f"{len(trees)} trees came for {len(self._asked)} contexts")
+            self._trees.update(zip(self._asked, trees, strict=True))
 
     def drop(self) -> bool:
         """Want no more what is on its way: whether something was."""
