@@ -10,6 +10,7 @@ from serving.decoding.drafter import Drafter
 from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.hybrid import HybridDrafter
+from serving.drafters.inquiry import LaterRetriever
 from serving.drafters.limits import Limits
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.drafters.scoring_drafter import ScoringDrafter
@@ -74,9 +75,11 @@ def require_match(retriever: Retriever, store_name: str, limits: Limits, model_n
     """Nothing, if the datastore can draft for the model.
 
     Raises:
-        InvalidArgument: ``limits`` reach further than its suffixes are sorted.
+        InvalidArgument: ``limits`` reach further than its suffixes are sorted, or than its service drafts.
         Unsupported: it was built with another tokenizer than the model's, whose fingerprint is given.
     """
+    if isinstance(retriever, LaterRetriever):
+        limits.require_served()
     facts = retriever.info()
     limits.require_within(int(facts["order_depth"]))
     built_with = facts.get("tokenizer")

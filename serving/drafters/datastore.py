@@ -37,8 +37,8 @@ than chance; what follows a shorter ending elsewhere fills them. Calibration wei
 
 
 class DatastoreDrafter:
-    """One ``draft_batch`` call for all requests of a step. A fault costs the step's drafts: counted by reason, logged once each.
-    Not thread-safe."""
+    """One ``draft_batch`` call for all requests of a step, or several if a draft service takes no more at once. A fault costs the
+    step's drafts: counted by reason, logged once each. Not thread-safe."""
 
     name = "datastore"
 
@@ -52,7 +52,11 @@ class DatastoreDrafter:
     ) -> None:
         """``vocab_size``: the target's; a tree with other ids is a missed draft. ``calibration``: what drafts have been worth,
         which it goes on learning under the datastore's name. ``close`` leaves ``retriever`` open.
-        ``ahead``: ask for all drafts ahead, also where it should pay to wait for them."""
+        ``ahead``: ask for all drafts ahead, also where it should pay to wait for them.
+
+        Raises:
+            InvalidArgument: ``limits`` are deeper than a draft service drafts, and ``retriever`` is behind one.
+        """
         self._retriever = retriever
         self._vocab_size = vocab_size
         self._limits = limits or Limits()
@@ -61,6 +65,7 @@ class DatastoreDrafter:
         self._retrieved = Retrieved(calibration or Calibration(), f"{self.name} {retriever.name}", PRIOR)
         self._ahead = None
         if isinstance(retriever, LaterRetriever):
+            self._limits.require_served()
             self._ahead = Ahead(retriever, self._limits, self._retrieved.promise)
         self._always_ahead = ahead
         self._distance = Distance()
@@ -79,7 +84,7 @@ class DatastoreDrafter:
         self._waits = self._ahead is None or (
             not self._always_ahead and self._distance.waits(sum(each.token_seconds for each in requests))
         )
-        lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # a call has its limits
+        lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # one call, if that goes
         endings = [[request.tokens[-length:] for length in lengths] for request in requests]
         found = []
         for request, trees in zip(requests, self._ask(requests, endings), strict=True):
@@ -157,13 +162,18 @@ class DatastoreDrafter:
     def _call(self, requests: Sequence[DraftRequest], contexts: list[list[Ids]]) -> list[list[DraftTree]]:
         limits = self._limits
         flat = [context for each in contexts for context in each]
-        most = MAX_BATCH_NODES // max(1, len(flat))
+        most = MAX_BATCH_NODES // max(1, min(len(flat), MAX_BATCH))
         budgets = [
             min(nodes_wanted(request), most) for request, each in zip(requests, contexts, strict=True) for _ in each
         ]
         begin = time.perf_counter()
+        trees: list[DraftTree] = []
         try:
-            trees = self._retriever.draft_batch(flat, limits.max_match, limits.min_match, limits.max_depth, budgets)
+            for start in range(0, len(flat), MAX_BATCH):
+                part = slice(start, start + MAX_BATCH)
+                trees += self._retriever.draft_batch(
+                    flat[part], limits.max_match, limits.min_match, limits.max_depth, budgets[part]
+                )
         except DeadlineExceeded:  # other errors come at once, and say nothing of how long an answer takes
             self._distance.learn_miss(time.perf_counter() - begin)
             raise

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datastore.errors import InvalidArgument
 from datastore.retriever import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH
 from serving.decoding.checks import whole_within
+from serving.draft_service.limits import MAX_DEPTH
 
 MAX_TOKENS = 4096
 """Longer matches and deeper drafts than any that pay."""
@@ -29,6 +30,14 @@ class Limits:
             whole_within(name, getattr(self, name), 1, MAX_TOKENS)
         if self.min_match > self.max_match:
             raise InvalidArgument(f"min_match is {self.min_match}; it must not be above max_match, {self.max_match}")
+
+    def require_served(self) -> None:
+        """Nothing, if a draft service can answer, whose drafts are not as deep as all others; else raises InvalidArgument."""
+        if self.max_depth > MAX_DEPTH:
+            raise InvalidArgument(
+                f"max_depth is {self.max_depth}; drafts of a draft service are at most {MAX_DEPTH} tokens deep; lower it (on the "
+                "command line: --max-depth) or open the datastore's own folder"
+            )
 
     def require_within(self, order_depth: int) -> None:
         """Nothing, if a datastore sorted to ``order_depth`` tokens can answer; else raises InvalidArgument."""

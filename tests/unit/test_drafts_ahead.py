@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import pytest
 
 from datastore.draft_tree import DraftTree
-from datastore.errors import DeadlineExceeded, SuffolkError, Unavailable
+from datastore.errors import DeadlineExceeded, InvalidArgument, SuffolkError, Unavailable
 from serving.decoding.drafter import DraftRequest
 from serving.drafters.ahead import Ahead
+from serving.drafters.choose import require_match
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.inquiry import Inquiry, LaterRetriever
 from serving.drafters.limits import Limits
@@ -227,3 +229,27 @@ def test_a_call_holds_as_many_contexts_as_the_service_takes() -> None:
     many = [request(rng.integers(0, VOCAB, 40).tolist(), number) for number in range(300)]
     early.foresee(many, [DraftTree.empty()] * len(many), (16, 8, 4, 2))
     assert len(store.later[0]) == 256
+
+
+class Fewer(LaterBruteForce):
+    """A tree too few."""
+
+    def draft_batch(self, *asked: Any, **options: Any) -> list[DraftTree]:
+        return super().draft_batch(*asked, **options)[1:]
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_wrong_number_of_trees_is_a_fault_of_the_service(early: bool) -> None:
+    drafter = DatastoreDrafter(Fewer([DOCUMENT], VOCAB), VOCAB, LIMITS, ahead=early)
+    assert [len(each) for each in drafter.propose([request([0, 1, 2])])] == [0]
+    assert drafter.stats()["missed Internal"] == drafter.stats()["missed"] == 1
+
+
+def test_drafts_deeper_than_a_service_takes_are_refused_at_the_start() -> None:
+    message = "max_depth is 100; drafts of a draft service are at most 64 tokens deep; lower it"
+    with pytest.raises(InvalidArgument, match=message):
+        DatastoreDrafter(LaterBruteForce([DOCUMENT], VOCAB), VOCAB, Limits(max_depth=100))
+    with pytest.raises(InvalidArgument, match=message):
+        require_match(LaterBruteForce([DOCUMENT], VOCAB), "store", Limits(max_depth=100), "model", "ab" * 32)
+    DatastoreDrafter(LaterBruteForce([DOCUMENT], VOCAB), VOCAB, Limits(max_depth=64))
+    DatastoreDrafter(BruteForceRetriever([DOCUMENT], VOCAB), VOCAB, Limits(max_depth=100))

@@ -5,14 +5,18 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
+import numpy as np
 import pytest
 
 from datastore.errors import (
     InvalidArgument,
     ResourceExhausted,
 )
+from serving.decoding.drafter import DraftRequest
 from serving.draft_service import limits
 from serving.draft_service.client import RemoteDatastore
+from serving.drafters.datastore import DatastoreDrafter
+from serving.drafters.limits import Limits
 from serving.proto import draft_pb2, draft_pb2_grpc
 from tests.brute_force import BruteForceRetriever
 from tests.draft_server import DOCUMENTS, VOCABULARY, check_health, connected, serving
@@ -90,6 +94,25 @@ def test_client_refuses_as_a_local_datastore_does(call: object, text: str, remot
             call(remote)  # type: ignore[operator]
         assert text in str(caught.value)
     assert remote.lookup([1]).length == 1
+
+
+def test_more_contexts_than_a_call_takes_are_asked_in_several(
+    remote: RemoteDatastore, brute: BruteForceRetriever
+) -> None:
+    limits_of_drafts = Limits(max_match=4, max_depth=2)
+    drafter, local = (DatastoreDrafter(store, VOCABULARY, limits_of_drafts) for store in (remote, brute))
+    for requests in (limits.MAX_BATCH + 3, 65):
+        texts = [np.asarray(DOCUMENTS[number % 6][: 1 + number % 90], np.int32) for number in range(requests)]
+        asked = [DraftRequest(number, text, 4) for number, text in enumerate(texts)]
+        behind = [[np.asarray(text[-1:]), *[text[:1]] * 3] for text in texts]  # 260 for 65 requests
+        for found, expected in (
+            (drafter.scored(asked), local.scored(asked)),
+            (drafter.behind(asked, behind), local.behind(asked, behind)),
+        ):
+            assert sum(len(tree) for trees in found for tree in trees) > requests
+            for trees, others in zip(found, expected, strict=True):
+                assert [tree.tokens.tolist() for tree in trees] == [tree.tokens.tolist() for tree in others]
+    assert drafter.missed.total() == 0
 
 
 def test_too_much_at_once_is_refused(brute: BruteForceRetriever) -> None:
