@@ -20,6 +20,7 @@ from serving.decoding.generation import Generation
 from serving.decoding.near_tie import first_difference
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
+from serving.drafters.neural.tree_bounds import rows_behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def measure_batches(
             seed=options.seed,
             ignore_eos=options.ignore_eos,
         )
-        capacity = max(len(ids) for _, ids in encoded) + options.max_new_tokens + options.max_nodes
+        capacity = max(len(ids) for _, ids in encoded) + options.max_new_tokens + rows_behind(options.max_nodes)
         texts = [encoded[number % len(encoded)][1] for number in range(max(len(encoded), 2 * max(sizes)))]
         drafters = make_drafters(options, target, retriever, max(sizes), capacity)
         found = find_costs(target, max(sizes), options.costs)

@@ -20,6 +20,7 @@ from serving.decoding.engine import Engine
 from serving.decoding.near_tie import first_difference
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
+from serving.drafters.neural.tree_bounds import rows_behind
 from serving.replay.recorder import Recorder
 from suffolk.commands.record_option import opened_recorder
 
@@ -59,7 +60,8 @@ def measure_target(
     costs = found.costs
     measured = dict(zip([int(size) for size in costs.sizes], costs.times(costs.sizes, 1, 0.0).tolist(), strict=True))
     rival = TransformersModel(options.model, target, options.assistant) if options.transformers else None
-    capacity = max(len(ids) for _, ids in encoded) + options.max_new_tokens + options.max_nodes
+    longest = max(len(ids) for _, ids in encoded)
+    capacity = longest + options.max_new_tokens + rows_behind(options.max_nodes)
     drafters = make_drafters(options, target, retriever, 1, capacity)
     with (
         opened_recorder(options.record, options.model, target) as recorder,

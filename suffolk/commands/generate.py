@@ -18,6 +18,7 @@ from serving.decoding.settings import SamplingSettings
 from serving.drafters.choose import MODELS, make_drafter
 from serving.drafters.explanation import Explanation, summary
 from serving.drafters.hybrid import HybridDrafter
+from serving.drafters.neural.tree_bounds import rows_behind
 from suffolk.commands.generate_options import add_generate_options
 from suffolk.commands.generate_remotely import generate_remotely
 from suffolk.commands.generation_output import choose_colours, report_lines, show
@@ -96,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         target = load_target(args, len(prompt) // 2 + settings.max_new_tokens)
         settings = replace(settings, bad_words=_bad_words(target, args.bad_words))
         ids = _encode(target, prompt, args)
-        capacity = len(ids) + settings.max_new_tokens + max_nodes
+        capacity = len(ids) + settings.max_new_tokens + rows_behind(max_nodes)
         models = _load_models(args, target, capacity, stores, limits, calibration)
         drafter = make_drafter(name, target.vocab_size, stores, limits, models, calibration)
         return _generate(args, settings, name, drafter, max_nodes, target, ids)
@@ -221,9 +222,8 @@ def _engine(
     room = settings.max_new_tokens
     if target.context_length is not None:
         room = max(0, min(room, target.context_length - prompt_tokens))
-    return Engine(
-        target, drafters, costs, slots=1, capacity=prompt_tokens + room + (max_nodes if drafters else 1), queue=0
-    )
+    capacity = prompt_tokens + room + (rows_behind(max_nodes) if drafters else 1)
+    return Engine(target, drafters, costs, slots=1, capacity=capacity, queue=0)
 
 
 def _compare(target: Target, ids: list[int], settings: SamplingSettings, drafted: Generation) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from datastore.errors import InvalidArgument, ResourceExhausted
 from serving.drafters.choose import MODELS, NAMES, READERS, make_drafter
+from serving.drafters.neural.tree_bounds import rows_behind
 from serving.transport.limits import check_range
 from serving.transport.url import WORKER_PORT
 from suffolk.commands.filled import filled
@@ -130,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
         target = replace(load_target(args, args.slots * args.capacity), name=name)  # callers must not learn the folder
         capacity = args.capacity
         if target.context_length is not None:
-            capacity = min(capacity, target.context_length + max_nodes)
+            capacity = min(capacity, target.context_length + rows_behind(max_nodes))
         _require_room(target, args.slots, capacity)
 
         from serving.decoding.cost_store import find_costs

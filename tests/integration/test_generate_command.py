@@ -79,6 +79,15 @@ def test_every_drafter_gives_the_same_text(model: str, store: str, capsys: pytes
     assert len(texts) == 1
 
 
+@pytest.mark.parametrize("drafter", ["early-exit", "draft-model"])
+def test_a_network_drafts_to_the_end_with_few_nodes(
+    drafter: str, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = ["--exit-layers", "1"] if drafter == "early-exit" else ["--draft-model", model]
+    assert generate("--model", model, *network, "--drafter", drafter, "--max-nodes", "4", "--ignore-eos", PROMPT) == 0
+    assert " 0 missed" in capsys.readouterr().err
+
+
 def test_the_comparison_and_the_json_report(
     model: str, store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

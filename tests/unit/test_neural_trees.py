@@ -10,8 +10,10 @@ import pytest
 from datastore.draft_tree import Source
 from serving.decoding.cost_model import CostModel
 from serving.drafters.calibration.confidence import Confidence
+from serving.drafters.eagle.config import EagleTreeConfig
 from serving.drafters.neural.growing_tree import ROOT, GrowingTree
 from serving.drafters.neural.pay import Pay
+from serving.drafters.neural.tree_bounds import OWN_ROWS, TreeBounds, rows_behind
 
 
 def grown(seed: int, passes: int = 5, width: int = 3, children: int = 3) -> GrowingTree:
@@ -180,3 +182,10 @@ def test_only_the_last_level_is_expanded_if_asked_for() -> None:
     assert tree.best_leaves(1, 9).tolist() == [1]
     assert tree.best_leaves(1, 9, deepest=True).tolist() == [3]
     assert tree.best_leaves(5, 2, deepest=True).tolist() == []  # as deep as may be
+
+
+def test_every_network_s_tree_fits_behind_a_text() -> None:
+    bounds, eagle = TreeBounds(), EagleTreeConfig()
+    assert bounds.max_depth * bounds.width <= OWN_ROWS
+    assert (eagle.depth - 1) * eagle.top_k <= OWN_ROWS
+    assert [rows_behind(nodes) for nodes in (1, 64, 100)] == [64, 64, 100]

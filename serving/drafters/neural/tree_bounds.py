@@ -7,6 +7,14 @@ from dataclasses import dataclass
 from serving.decoding.checks import whole_within
 
 _BOUNDS = {"max_depth": 64, "width": 64, "children": 64}
+OWN_ROWS = 64
+"""Cache rows that a network's passes for a tree take, within the bounds that they have if nobody gives others."""
+
+
+def rows_behind(max_nodes: int) -> int:
+    """Cache rows to have behind the longest text: for the target's pass over a tree of ``max_nodes``, and before it, in the same
+    rows, for a network's over its own; with fewer a network would not draft up to the text's end."""
+    return max(max_nodes, OWN_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
