@@ -37,6 +37,22 @@ class Priced(CostModel):
         pass
 
 
+class Watched(Priced):
+    """Keeps for what passes it was asked, and of which it was told: (rows, requests, context)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[int, int, float]] = []
+        self.told: list[tuple[int, int, float]] = []
+
+    def time(self, rows: int, requests: int, context: float) -> float:
+        self.asked.append((rows, requests, context))
+        return super().time(rows, requests, context)
+
+    def update(self, rows: int, requests: int, context: float, seconds: float) -> None:
+        self.told.append((rows, requests, context))
+
+
 def request(number: int = 1, most_nodes: int = 8, **options: float) -> DraftRequest:
     return DraftRequest(number, np.asarray(PROMPT, np.int32), most_nodes, len(PROMPT), **options)  # type: ignore[arg-type]
 
@@ -102,6 +118,20 @@ def test_a_long_prompt_is_read_in_parts() -> None:
     asked = DraftRequest(1, np.resize(np.asarray(PROMPT, np.int32), 1200), 8, 1200)
     assert [len(tree_of(drafter.propose([asked])[0])) for _ in range(4)] == [0, 0, 4, 4]
     assert drafter.stats()["reading_seconds"] > 0
+
+
+def test_what_a_pass_took_is_learned_for_what_it_was_estimated_for() -> None:
+    """Texts of several lengths, and one in the cache that is not in the pass."""
+    costs = Watched()
+    top = ModelLevel("top", 3, Target.wrap(tiny_model()), costs, 3, 160)
+    drafter = HierarchyDrafter([top], VOCAB, slots=3, thrifty=False)
+    long = DraftRequest(3, np.asarray(PROMPT * 3, np.int32), 8, len(PROMPT))
+    drafter.propose([long])
+    costs.asked.clear()
+    costs.told.clear()
+    drafter.propose([request(), DraftRequest(2, np.asarray(PROMPT[:9], np.int32), 8, 9)])
+    assert len(costs.told) >= 3
+    assert costs.told == costs.asked
 
 
 @pytest.mark.parametrize(("most", "tokens"), [(0.5, 0), (1.5, 1), (3.5, 3), (100.0, 6)])
