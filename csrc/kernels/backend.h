@@ -8,7 +8,6 @@
 namespace suffolk::kernels {
 
 constexpr std::size_t kMostRows = 64;      // whose partial sums and inputs fit the caches
-constexpr std::size_t kTileRows = 6;       // at most, whose partial sums fit the registers
 constexpr std::size_t kPanelOutputs = 12;  // whose weights are read together; a multiple of every tile's outputs
 
 struct Backend {
@@ -23,6 +22,7 @@ struct Backend {
 };
 
 // Null where the processor or the compiler's target lacks the instructions.
+const Backend* avx512_backend(Element element) noexcept;    // AVX-512F, and what AVX2's needs
 const Backend* avx2_backend(Element element) noexcept;      // AVX2, FMA and F16C
 const Backend* portable_backend(Element element) noexcept;  // what every processor of the architecture has; no fp16
 

@@ -11,6 +11,8 @@ struct Portable {
   struct Vector {
     Four low, high;
   };
+  static constexpr std::size_t kLanes = 8;
+  static constexpr std::array<std::size_t, 6> kTileOutputs = {4, 4, 3, 3, 2, 2};
 
   static Vector read(const float* from) {
     Vector vector;
@@ -21,9 +23,11 @@ struct Portable {
   static Vector add_product(const Vector& a, const Vector& b, const Vector& sum) { return {a.low * b.low + sum.low, a.high * b.high + sum.high}; }
   static void prefetch(const std::byte* at) { __builtin_prefetch(at); }
 
-  static float total(const Vector& sums) {
-    const Four four = sums.low + sums.high;
-    return (four[0] + four[2]) + (four[1] + four[3]);
+  static constexpr std::size_t kTotals = 1;
+  static void total(const float* sums, float* totals) {
+    const Vector eight = read(sums);
+    const Four four = eight.low + eight.high;
+    *totals = (four[0] + four[2]) + (four[1] + four[3]);
   }
 };
 

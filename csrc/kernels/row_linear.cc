@@ -13,17 +13,19 @@ constexpr std::size_t kPieces = 8;            // a thread, so that one that is h
 constexpr std::size_t kLeastWork = 1U << 16;  // products worth another thread
 
 const Backend* best_backend(Element element) noexcept {
-  const Backend* backend = avx2_backend(element);
-  return backend != nullptr ? backend : portable_backend(element);
+  for (const Backend* backend : {avx512_backend(element), avx2_backend(element)}) {
+    if (backend != nullptr) return backend;
+  }
+  return portable_backend(element);
 }
 
 std::size_t element_bytes(Element element) noexcept { return element == Element::kFloat32 ? 4 : 2; }
 
 void multiply_few(const Backend& backend, const RowLinear& product, unsigned threads) {
   thread_local std::vector<float> packed;  // kept from call to call: a decoding step makes some hundred
-  packed.resize(std::max(packed.size(), backend.packed_size(product.row_count, product.inputs)));
-  backend.pack(product, packed.data());
-  const float* const rows = packed.data();  // of this thread, not of the one that takes a piece
+  packed.resize(std::max(packed.size(), backend.packed_size(product.row_count, product.inputs) + 16));
+  float* const rows = reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(packed.data())+63)/64*64);
+  backend.pack(product, rows);
   const std::size_t panels = (product.outputs + kPanelOutputs - 1) / kPanelOutputs;
   const std::size_t useful = std::max<std::size_t>(1, product.row_count * product.inputs * product.outputs / kLeastWork);
   const auto helpers = static_cast<unsigned>(std::min<std::size_t>(threads, useful));

@@ -4,8 +4,8 @@
 // rounded once, to the element type of all operands.
 //
 // **A row's result is the same, bit for bit, whatever the other rows, their number, its place among them, and the number of
-// threads.** Each (row, output) has 8 partial sums; sum j adds the products of the inputs j, j + 8, j + 16, ... in that order
-// (fused where the processor can: then the bits depend on the processor), and a fixed tree adds the 8.
+// threads.** Each (row, output) has n partial sums, 16 with AVX-512 and else 8; sum j adds the products of the inputs j, j + n,
+// j + 2n, ... in that order, fused where the processor can, and a fixed tree adds the n. So the bits depend on the processor.
 #pragma once
 
 #include <cstddef>

@@ -2,12 +2,15 @@
 // use, and gives `Lanes`:
 //
 //   Weight                              the element type
-//   Vector                              8 fp32 numbers
-//   Vector zero(), read(const float*)   addresses need no alignment
+//   Vector                              kLanes fp32 numbers
+//   std::size_t kLanes                  8 or 16
+//   kTileOutputs                        an array: the outputs of a tile of 1, 2, ... rows; divisors of kPanelOutputs
+//   Vector read(const float*)           addresses need no alignment
 //   void write(float*, Vector)
-//   Vector load(const Weight*)          8 weights, widened
+//   Vector load(const Weight*)          kLanes weights, widened
 //   Vector add_product(a, b, sum)       a * b + sum, the same in every tile
-//   float total(Vector)                 in a fixed order
+//   std::size_t kTotals                 a divisor of kPanelOutputs * kMostRows
+//   void total(const float*, float*)    kTotals vectors' sums of their numbers, each in the same order
 //   float widen(Weight), void narrow(float, Weight&)
 //   void prefetch(const std::byte*)
 //
@@ -15,6 +18,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
 
@@ -23,15 +27,18 @@
 namespace suffolk::kernels {
 namespace {
 
-constexpr std::size_t kLanes = 8;
-constexpr std::size_t kBlockSteps = 96;  // of 8 inputs: 6 rows of them are 18 KiB, and stay in the first cache
+constexpr std::size_t kBlockInputs = 768;  // 6 rows of them are 18 KiB, and stay in the first cache
 constexpr std::size_t kStreamedRows = 2;  // so few are not cut into blocks: long streams of weights come faster
 constexpr std::size_t kCacheLine = 64;
 
-// Rows in tiles of nearly equal size, at most kTileRows.
+// Rows of the largest tile, whose partial sums fit the registers.
+template <class Lanes>
+constexpr std::size_t kTileRows = Lanes::kTileOutputs.size();
+
+// Rows in tiles of nearly equal size, at most `most` of them.
 struct RowTiles {
-  std::size_t rows;
-  std::size_t count = (rows + kTileRows - 1) / kTileRows;
+  std::size_t rows, most;
+  std::size_t count = (rows + most - 1) / most;
 
   std::size_t begin(std::size_t tile) const { return rows * tile / count; }
   std::size_t size(std::size_t tile) const { return begin(tile + 1) - begin(tile); }
@@ -49,9 +56,9 @@ struct Strip {
   const typename Lanes::Weight* weights;  // of the first output
   std::size_t inputs;                     // from one output's weights to the next's
   const float* packed;                    // of the first row
-  std::size_t steps;                      // whole ones of 8 inputs
-  std::size_t rest;                       // inputs after them, 0 to 7
-  float* sums;                            // [outputs, row_count, 8], of the first output and row
+  std::size_t steps;                      // whole ones of kLanes inputs
+  std::size_t rest;                       // inputs after them, fewer than kLanes
+  float* sums;                            // [outputs, row_count, kLanes], of the first output and row
   std::size_t row_count;
   Ahead ahead;
 };
@@ -61,6 +68,7 @@ template <class Lanes, std::size_t kOutputs, std::size_t kRows>
 SUFFOLK_TARGET void add_tile(const Strip<Lanes>& strip) {
   using Weight = typename Lanes::Weight;
   using Vector = typename Lanes::Vector;
+  constexpr std::size_t kLanes = Lanes::kLanes;
   Vector sums[kOutputs][kRows];
 #pragma GCC unroll 8
   for (std::size_t o = 0; o < kOutputs; ++o) {
@@ -106,36 +114,39 @@ template <class Lanes, std::size_t kOutputs, std::size_t kRows>
 SUFFOLK_TARGET void add_outputs(Strip<Lanes> strip, std::size_t outputs) {
   const auto advance = [&strip](std::size_t by) {
     strip.weights += by * strip.inputs;
-    strip.sums += by * strip.row_count * kLanes;
+    strip.sums += by * strip.row_count * Lanes::kLanes;
     if (strip.ahead.lines != 0) strip.ahead.at += by * strip.inputs * sizeof(typename Lanes::Weight);
   };
   for (; outputs >= kOutputs; outputs -= kOutputs, advance(kOutputs)) add_tile<Lanes, kOutputs, kRows>(strip);
   for (; outputs > 0; --outputs, advance(1)) add_tile<Lanes, 1, kRows>(strip);
 }
 
-// The tiles that measured fastest with 16 registers; each has 4 to 12 partial sums.
-template <class Lanes>
+// The tile of `rows` rows, of which the largest have kRows.
+template <class Lanes, std::size_t kRows = kTileRows<Lanes>>
 SUFFOLK_TARGET void add_rows(const Strip<Lanes>& strip, std::size_t outputs, std::size_t rows) {
-  static_assert(kTileRows == 6);
-  switch (rows) {
-    case 1: return add_outputs<Lanes, 4, 1>(strip, outputs);
-    case 2: return add_outputs<Lanes, 4, 2>(strip, outputs);
-    case 3: return add_outputs<Lanes, 3, 3>(strip, outputs);
-    case 4: return add_outputs<Lanes, 3, 4>(strip, outputs);
-    case 5: return add_outputs<Lanes, 2, 5>(strip, outputs);
-    default: return add_outputs<Lanes, 2, 6>(strip, outputs);
+  static_assert(kPanelOutputs % Lanes::kTileOutputs[kRows - 1] == 0);
+  if constexpr (kRows > 1) {
+    if (rows < kRows) return add_rows<Lanes, kRows - 1>(strip, outputs, rows);
   }
+  add_outputs<Lanes, Lanes::kTileOutputs[kRows - 1], kRows>(strip, outputs);
 }
 
-std::size_t padded(std::size_t inputs) { return (inputs + kLanes - 1) / kLanes * kLanes; }
+template <class Lanes>
+std::size_t padded(std::size_t inputs) {
+  return (inputs + Lanes::kLanes - 1) / Lanes::kLanes * Lanes::kLanes;
+}
 
-std::size_t packed_size(std::size_t row_count, std::size_t inputs) { return row_count * padded(inputs); }
+template <class Lanes>
+std::size_t packed_size(std::size_t row_count, std::size_t inputs) {
+  return row_count * padded<Lanes>(inputs);
+}
 
-// Tiles one after the other; in a tile 8 inputs of each row, then the next 8.
+// Tiles one after the other; in a tile kLanes inputs of each row, then the next.
 template <class Lanes>
 SUFFOLK_TARGET void pack(const RowLinear& product, float* packed) {
+  constexpr std::size_t kLanes = Lanes::kLanes;
   const auto* rows = static_cast<const typename Lanes::Weight*>(product.rows);
-  const RowTiles tiles{product.row_count};
+  const RowTiles tiles{.rows = product.row_count, .most = kTileRows<Lanes>};
   for (std::size_t tile = 0; tile < tiles.count; ++tile) {
     for (std::size_t k = 0; k < product.inputs; k += kLanes) {
       for (std::size_t r = 0; r < tiles.size(tile); ++r, packed += kLanes) {
@@ -150,15 +161,18 @@ SUFFOLK_TARGET void pack(const RowLinear& product, float* packed) {
   }
 }
 
-// Rounds a panel's sums to the product's outputs [begin, end).
+// Rounds a panel's sums, [outputs, row_count, kLanes], to the product's outputs [begin, end).
 template <class Lanes>
 SUFFOLK_TARGET void finish(const RowLinear& product, const float* sums, std::size_t begin, std::size_t end) {
   using Weight = typename Lanes::Weight;
+  static_assert(kPanelOutputs * kMostRows % Lanes::kTotals == 0);
+  float totals[kPanelOutputs * kMostRows];
+  for (std::size_t i = 0; i < (end - begin) * product.row_count; i += Lanes::kTotals) Lanes::total(sums + i * Lanes::kLanes, totals + i);
   const auto* bias = static_cast<const Weight*>(product.bias);
   auto* out = static_cast<Weight*>(product.out);
-  for (std::size_t n = begin; n < end; ++n) {
-    for (std::size_t m = 0; m < product.row_count; ++m, sums += kLanes) {
-      const float total = Lanes::total(Lanes::read(sums));
+  for (std::size_t m = 0; m < product.row_count; ++m) {  // a row's outputs lie together
+    for (std::size_t n = begin; n < end; ++n) {
+      const float total = totals[(n - begin) * product.row_count + m];
       Lanes::narrow(bias == nullptr ? total : total + Lanes::widen(bias[n]), out[m * product.outputs + n]);
     }
   }
@@ -167,14 +181,15 @@ SUFFOLK_TARGET void finish(const RowLinear& product, const float* sums, std::siz
 template <class Lanes>
 SUFFOLK_TARGET void multiply(const RowLinear& product, const float* packed, std::size_t begin, std::size_t end) {
   using Weight = typename Lanes::Weight;
+  constexpr std::size_t kLanes = Lanes::kLanes;
   const auto* weights = static_cast<const Weight*>(product.weights);
   const std::size_t inputs = product.inputs, all_steps = inputs / kLanes;
-  const std::size_t blocks = product.row_count <= kStreamedRows || all_steps == 0 ? 1 : (all_steps + kBlockSteps - 1) / kBlockSteps;
-  const RowTiles tiles{product.row_count};
-  float sums[kPanelOutputs * kMostRows * kLanes];
+  const std::size_t blocks = product.row_count <= kStreamedRows || all_steps == 0 ? 1 : (inputs + kBlockInputs - 1) / kBlockInputs;
+  const RowTiles tiles{.rows = product.row_count, .most = kTileRows<Lanes>};
+  alignas(64) float sums[kPanelOutputs * kMostRows * kLanes];
   for (; begin < end; begin += kPanelOutputs) {
     const std::size_t outputs = std::min(end - begin, kPanelOutputs);
-    std::fill_n(sums, outputs * tiles.rows * kLanes, 0.0F);
+    std::fill_n(sums, (outputs * tiles.rows + Lanes::kTotals - 1) / Lanes::kTotals * Lanes::kTotals * kLanes, 0.0F);
     for (std::size_t block = 0; block < blocks; ++block) {
       const std::size_t first = all_steps * block / blocks, steps = all_steps * (block + 1) / blocks - first;
       const bool last = block + 1 == blocks;
@@ -185,7 +200,7 @@ SUFFOLK_TARGET void multiply(const RowLinear& product, const float* packed, std:
       for (std::size_t tile = 0; tile < tiles.count; ++tile) {
         Strip<Lanes> strip{.weights = weights + begin * inputs + first * kLanes,
                            .inputs = inputs,
-                           .packed = packed + tiles.begin(tile) * padded(inputs) + first * tiles.size(tile) * kLanes,
+                           .packed = packed + tiles.begin(tile) * padded<Lanes>(inputs) + first * tiles.size(tile) * kLanes,
                            .steps = steps,
                            .rest = last ? inputs % kLanes : 0,
                            .sums = sums + tiles.begin(tile) * kLanes,
@@ -205,7 +220,7 @@ SUFFOLK_TARGET void multiply(const RowLinear& product, const float* packed, std:
 }
 
 template <class Lanes>
-constexpr Backend kBackend = {.packed_size = packed_size, .pack = pack<Lanes>, .multiply = multiply<Lanes>};
+constexpr Backend kBackend = {.packed_size = packed_size<Lanes>, .pack = pack<Lanes>, .multiply = multiply<Lanes>};
 
 }  // namespace
 }  // namespace suffolk::kernels
