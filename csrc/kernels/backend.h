@@ -8,20 +8,24 @@
 namespace suffolk::kernels {
 
 constexpr std::size_t kMostRows = 64;      // whose partial sums and inputs fit the caches
-constexpr std::size_t kPanelOutputs = 12;  // whose weights are read together; a multiple of every tile's outputs
 
 struct Backend {
+  std::size_t panel;  // outputs whose weights are read together
+
   // Floats that `packed` must hold for `row_count` rows.
   std::size_t (*packed_size)(std::size_t row_count, std::size_t inputs);
 
-  // Widens the product's rows to fp32 in the order in which `multiply` reads them. REQUIRES: row_count <= kMostRows
+  // Puts the product's rows in the order in which `multiply` reads them. REQUIRES: row_count <= kMostRows; `packed` is 64-byte aligned
   void (*pack)(const RowLinear& product, float* packed);
 
-  // Computes the outputs [begin, end) of all rows. REQUIRES: row_count <= kMostRows
+  // Computes the outputs [begin, end) of all rows. REQUIRES: row_count <= kMostRows; `begin` is a multiple of `panel`, `end` too or
+  // the number of outputs
   void (*multiply)(const RowLinear& product, const float* packed, std::size_t begin, std::size_t end);
 };
 
-// Null where the processor or the compiler's target lacks the instructions.
+// Null where the processor or the compiler's target lacks the instructions. The choice must not depend on the number of rows: sums
+// are added in another order by another backend.
+const Backend* amx_backend(const RowLinear& product) noexcept;  // bf16, whole tiles of 32 inputs by 16 outputs
 const Backend* avx512_backend(Element element) noexcept;    // AVX-512F, and what AVX2's needs
 const Backend* avx2_backend(Element element) noexcept;      // AVX2, FMA and F16C
 const Backend* portable_backend(Element element) noexcept;  // what every processor of the architecture has; no fp16

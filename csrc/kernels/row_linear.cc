@@ -1,6 +1,7 @@
 #include "kernels/row_linear.h"
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr std::size_t kPieces = 8;            // a thread, so that one that is held up does not hold up the rest
 constexpr std::size_t kLeastWork = 1U << 16;  // products worth another thread
+constexpr std::size_t kAlignment = 64;        // of packed rows: a vector across two lines takes twice as long
 
 const Backend* best_backend(Element element) noexcept {
   for (const Backend* backend : {avx512_backend(element), avx2_backend(element)}) {
@@ -19,20 +21,27 @@ const Backend* best_backend(Element element) noexcept {
   return portable_backend(element);
 }
 
+const Backend& best_backend(const RowLinear& product) noexcept {
+  const Backend* backend = amx_backend(product);
+  return backend != nullptr ? *backend : *best_backend(product.element);
+}
+
 std::size_t element_bytes(Element element) noexcept { return element == Element::kFloat32 ? 4 : 2; }
 
 void multiply_few(const Backend& backend, const RowLinear& product, unsigned threads) {
-  thread_local std::vector<float> packed;  // kept from call to call: a decoding step makes some hundred
-  packed.resize(std::max(packed.size(), backend.packed_size(product.row_count, product.inputs) + 16));
-  float* const rows = reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(packed.data())+63)/64*64);
-  backend.pack(product, rows);
-  const std::size_t panels = (product.outputs + kPanelOutputs - 1) / kPanelOutputs;
+  thread_local std::vector<float> kept;  // from call to call: a decoding step makes some hundred
+  kept.resize(std::max(kept.size(), backend.packed_size(product.row_count, product.inputs) + kAlignment / sizeof(float)));
+  void* aligned = kept.data();
+  std::size_t space = kept.size() * sizeof(float);
+  auto* const packed = static_cast<float*>(std::align(kAlignment, kAlignment, aligned, space));  // of this thread: others take pieces
+  backend.pack(product, packed);
+  const std::size_t panels = (product.outputs + backend.panel - 1) / backend.panel;
   const std::size_t useful = std::max<std::size_t>(1, product.row_count * product.inputs * product.outputs / kLeastWork);
   const auto helpers = static_cast<unsigned>(std::min<std::size_t>(threads, useful));
   const std::size_t pieces = helpers == 1 ? 1 : std::min(panels, kPieces * helpers);
   share(pieces, helpers, [&](std::size_t piece) {
-    const std::size_t begin = panels * piece / pieces * kPanelOutputs, end = panels * (piece + 1) / pieces * kPanelOutputs;
-    backend.multiply(product, rows, begin, std::min(end, product.outputs));
+    const std::size_t begin = panels * piece / pieces * backend.panel, end = panels * (piece + 1) / pieces * backend.panel;
+    backend.multiply(product, packed, begin, std::min(end, product.outputs));
   });
 }
 
@@ -41,7 +50,7 @@ void multiply_few(const Backend& backend, const RowLinear& product, unsigned thr
 bool supports(Element element) noexcept { return best_backend(element) != nullptr; }
 
 void row_linear(const RowLinear& product, unsigned threads) {
-  const Backend& backend = *best_backend(product.element);
+  const Backend& backend = best_backend(product);
   const std::size_t bytes = element_bytes(product.element);
   for (std::size_t row = 0; row < product.row_count; row += kMostRows) {
     RowLinear few = product;

@@ -27,6 +27,7 @@
 namespace suffolk::kernels {
 namespace {
 
+constexpr std::size_t kPanelOutputs = 12;  // whose weights are read together; a multiple of every tile's outputs
 constexpr std::size_t kBlockInputs = 768;  // 6 rows of them are 18 KiB, and stay in the first cache
 constexpr std::size_t kStreamedRows = 2;  // so few are not cut into blocks: long streams of weights come faster
 constexpr std::size_t kCacheLine = 64;
@@ -220,7 +221,7 @@ SUFFOLK_TARGET void multiply(const RowLinear& product, const float* packed, std:
 }
 
 template <class Lanes>
-constexpr Backend kBackend = {.packed_size = packed_size<Lanes>, .pack = pack<Lanes>, .multiply = multiply<Lanes>};
+constexpr Backend kBackend = {.panel = kPanelOutputs, .packed_size = packed_size<Lanes>, .pack = pack<Lanes>, .multiply = multiply<Lanes>};
 
 }  // namespace
 }  // namespace suffolk::kernels

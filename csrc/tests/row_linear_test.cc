@@ -134,8 +134,9 @@ void check_case(std::size_t m, std::size_t k, std::size_t n, std::mt19937& rando
     const std::size_t first = random() % m, count = 1 + random() % (m - first);
     expect(same_bits(given.result(first, count, 2).data(), whole.data() + first * n, count * n), "other rows change the bits", m, k, n);
   }
-  std::vector<T> out(whole.size());  // the portable loops are right as well, where another backend is chosen
-  if (const Backend* backend = portable_backend(Type<T>::kElement); backend != nullptr && m <= kMostRows) {
+  std::vector<T> out(whole.size());  // those that are not chosen are right as well
+  for (const Backend* backend : {avx512_backend(Type<T>::kElement), avx2_backend(Type<T>::kElement), portable_backend(Type<T>::kElement)}) {
+    if (backend == nullptr || m > kMostRows) continue;
     std::vector<float> packed(backend->packed_size(m, k));
     backend->pack(given.product(0, m, out.data()), packed.data());
     backend->multiply(given.product(0, m, out.data()), packed.data(), 0, n);
@@ -155,29 +156,32 @@ void check_type() {
   check_case<T>(3, 0, 5, random);
   check_case<T>(3, 5, 0, random);
   for (const std::size_t m : {1, 2, 5, 9, 64}) check_case<T>(m, 1003, 150, random);  // several blocks, pieces and threads
+  for (const std::size_t m : {1, 15, 16, 17, 33, 64, 70}) {  // whole tiles, one or several, and panels of one tile and of two
+    for (const std::size_t k : {32, 320, 1024}) {
+      for (const std::size_t n : {16, 32, 48, 208}) check_case<T>(m, k, n, random);
+    }
+  }
 }
 
 template <class T>
-void check_special() {
+void check_special(std::size_t inputs, std::size_t outputs) {
   if (!supports(Type<T>::kElement)) return;
   std::mt19937 random(11);
-  Case<T> given(5, 21, 14, false, random);
+  Case<T> given(5, inputs, outputs, false, random);
   const std::vector<T> plain = given.result(0, 5, 1);
-  set(given.x[1 * given.stride + 20], 1.0F);
-  set(given.w[3 * 21 + 20], 1.0F);
   const std::uint32_t infinite = std::is_same_v<T, Float16> ? 0x7c00 : std::is_same_v<T, BFloat16> ? 0x7f80 : 0x7f800000;
-  std::memcpy(&given.x[2 * given.stride + 20], &infinite, sizeof(T));
+  std::memcpy(&given.x[2 * given.stride + inputs - 1], &infinite, sizeof(T));
   const std::uint32_t nan = infinite + (infinite >> 4 & ~infinite) + 1;
   std::memcpy(&given.x[4 * given.stride], &nan, sizeof(T));
   const std::vector<T> found = given.result(0, 5, 1);
-  expect(same_bits(found.data(), plain.data(), 3), "a NaN in one row reached another");
-  for (std::size_t n = 0; n < 14; ++n) {
+  expect(same_bits(found.data(), plain.data(), 2 * outputs), "a NaN in one row reached another");
+  for (std::size_t n = 0; n < outputs; ++n) {
     std::uint32_t bits = 0;
-    std::memcpy(&bits, &found[2 * 14 + n], sizeof(T));
+    std::memcpy(&bits, &found[2 * outputs + n], sizeof(T));
     const std::uint32_t sign = std::uint32_t{1} << (8 * sizeof(T) - 1);
     expect((bits & ~sign) == infinite, "an infinity is lost");
     bits = 0;
-    std::memcpy(&bits, &found[4 * 14 + n], sizeof(T));
+    std::memcpy(&bits, &found[4 * outputs + n], sizeof(T));
     expect((bits & ~sign) > infinite, "a NaN is lost");
   }
 }
@@ -237,9 +241,10 @@ int main() {
   check_type<float>();
   check_type<BFloat16>();
   check_type<Float16>();
-  check_special<float>();
-  check_special<BFloat16>();
-  check_special<Float16>();
+  check_special<float>(21, 14);
+  check_special<BFloat16>(21, 14);
+  check_special<BFloat16>(64, 32);
+  check_special<Float16>(21, 14);
   check_share();
   check_callers();
   check_fork();

@@ -1,0 +1,159 @@
+// bf16 by tile matrix instructions: up to 32 rows cost what reading the weights costs.
+#if defined(__x86_64__) && defined(__linux__) && __has_include(<amxbf16intrin.h>)
+
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/backend.h"
+#include "kernels/elements.h"
+
+#define SUFFOLK_TARGET __attribute__((target("amx-tile,amx-bf16,avx512f")))
+
+namespace suffolk::kernels {
+namespace {
+
+constexpr std::size_t kTile = 16;          // outputs, or rows, or pairs of inputs of a tile
+constexpr std::size_t kTileInputs = 32;
+constexpr std::size_t kTileFloats = kTile * kTile;
+constexpr std::size_t kPanelTiles = 2;     // of outputs, that are read together
+constexpr std::size_t kPanel = kPanelTiles * kTile;
+constexpr std::size_t kAhead = 8;          // blocks of inputs that are fetched before they are needed
+
+// Of each of the 8 tiles: 16 rows of 64 bytes.
+struct alignas(64) TileShapes {
+  std::uint8_t palette = 1, first_row = 0, reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+std::size_t groups_of(std::size_t row_count) { return (row_count + kTile - 1) / kTile; }
+
+std::size_t packed_size(std::size_t row_count, std::size_t inputs) { return groups_of(row_count) * inputs / kTileInputs * kTileFloats; }
+
+// Group by group of 16 rows, block by block of 32 inputs: [pair of inputs, row], zeros where there is no row.
+void pack(const RowLinear& product, float* packed) {
+  const auto* rows = static_cast<const BFloat16*>(product.rows);
+  const std::size_t pairs = product.inputs / 2;
+  std::fill_n(packed, packed_size(product.row_count, product.inputs), 0.0F);
+  for (std::size_t m = 0; m < product.row_count; ++m) {
+    float* to = packed + m / kTile * pairs * kTile + m % kTile;
+    for (std::size_t pair = 0; pair < pairs; ++pair) std::memcpy(to + pair * kTile, rows + m * product.row_stride + 2 * pair, sizeof(float));
+  }
+}
+
+// One panel of weights, and those that are read after it.
+struct Panel {
+  const BFloat16* weights;
+  const BFloat16* next;  // of as many outputs; null if there are none or they are fetched already
+  std::size_t inputs;
+
+  void fetch(std::size_t block, std::size_t outputs) const {
+    const std::size_t blocks = inputs / kTileInputs, later = block + kAhead;
+    const BFloat16* from = later < blocks ? weights + later * kTileInputs : next + (later - blocks) * kTileInputs;
+    if (later >= blocks && (next == nullptr || later - blocks >= blocks)) return;
+    for (std::size_t o = 0; o < outputs; ++o) __builtin_prefetch(from + o * inputs);
+  }
+};
+
+// sums[output tile, row group]: [16 outputs, 16 rows] each, of kOutputTiles by kGroups tiles; `packed` is of the first group.
+template <std::size_t kOutputTiles, std::size_t kGroups>
+SUFFOLK_TARGET void multiply_panel(const Panel& panel, const float* packed, float* sums) {
+  const std::size_t blocks = panel.inputs / kTileInputs;
+  const auto bytes = static_cast<long>(panel.inputs * sizeof(BFloat16));
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (std::size_t block = 0; block < blocks; ++block) {
+    panel.fetch(block, kOutputTiles * kTile);
+    const BFloat16* weights = panel.weights + block * kTileInputs;
+    const float* rows = packed + block * kTileFloats;
+    _tile_loadd(4, weights, bytes);
+    _tile_loadd(6, rows, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    if constexpr (kGroups == 2) {
+      _tile_loadd(7, rows + blocks * kTileFloats, 64);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    if constexpr (kOutputTiles == 2) {
+      _tile_loadd(5, weights + kTile * panel.inputs, bytes);
+      _tile_dpbf16ps(2, 5, 6);
+      if constexpr (kGroups == 2) _tile_dpbf16ps(3, 5, 7);
+    }
+  }
+  _tile_stored(0, sums, 64);
+  _tile_stored(1, sums + kTileFloats, 64);
+  _tile_stored(2, sums + 2 * kTileFloats, 64);
+  _tile_stored(3, sums + 3 * kTileFloats, 64);
+}
+
+// Rounds one tile of sums, [16 outputs, 16 rows], to the product's, `rows` of them.
+SUFFOLK_TARGET void finish(const RowLinear& product, const float* sums, std::size_t output, std::size_t row, std::size_t rows) {
+  const auto* bias = static_cast<const BFloat16*>(product.bias);
+  auto* out = static_cast<BFloat16*>(product.out) + row * product.outputs + output;
+  for (std::size_t m = 0; m < rows; ++m, out += product.outputs) {
+    for (std::size_t n = 0; n < kTile; ++n) {
+      const float total = sums[n * kTile + m];
+      narrow(bias == nullptr ? total : total + widen(bias[output + n]), out[n]);
+    }
+  }
+}
+
+SUFFOLK_TARGET void multiply(const RowLinear& product, const float* packed, std::size_t begin, std::size_t end) {
+  const TileShapes shapes;
+  _tile_loadconfig(&shapes);
+  const std::size_t groups = groups_of(product.row_count), group_floats = product.inputs / 2 * kTile;
+  alignas(64) float sums[4 * kTileFloats];
+  for (std::size_t output = begin; output < end; output += kPanel) {
+    const std::size_t tiles = std::min(kPanelTiles, (end - output) / kTile), after = output + kPanel;
+    Panel panel{.weights = static_cast<const BFloat16*>(product.weights) + output * product.inputs, .next = nullptr, .inputs = product.inputs};
+    if (after + tiles * kTile <= product.outputs) panel.next = panel.weights + kPanel * product.inputs;
+    for (std::size_t group = 0; group < groups; group += 2) {
+      const std::size_t pair = std::min<std::size_t>(2, groups - group);
+      const auto multiply_tiles = tiles == 2 ? (pair == 2 ? multiply_panel<2, 2> : multiply_panel<2, 1>) : (pair == 2 ? multiply_panel<1, 2> : multiply_panel<1, 1>);
+      multiply_tiles(panel, packed + group * group_floats, sums);
+      for (std::size_t tile = 0; tile < 2 * tiles; ++tile) {
+        const std::size_t row = (group + tile % 2) * kTile;
+        if (row < product.row_count) finish(product, sums + tile * kTileFloats, output + tile / 2 * kTile, row, std::min(kTile, product.row_count - row));
+      }
+      panel.next = nullptr;
+    }
+  }
+  _tile_release();
+}
+
+bool may_use_tiles() noexcept {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kBf16 = 1U << 22, kTiles = 1U << 24;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kBf16) == 0 || (d & kTiles) == 0) return false;
+  constexpr long kAskFor = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM: the kernel saves tiles only for processes that ask
+  return __builtin_cpu_supports("avx512f") && ::syscall(SYS_arch_prctl, kAskFor, kTileData) == 0;
+}
+
+constexpr Backend kAmx = {.panel = kPanel, .packed_size = packed_size, .pack = pack, .multiply = multiply};
+
+}  // namespace
+
+const Backend* amx_backend(const RowLinear& product) noexcept {
+  static const bool can = may_use_tiles();
+  const bool whole = product.inputs % kTileInputs == 0 && product.outputs % kTile == 0 && product.inputs != 0;
+  return can && whole && product.element == Element::kBFloat16 ? &kAmx : nullptr;
+}
+
+}  // namespace suffolk::kernels
+
+#else
+
+#include "kernels/backend.h"
+
+namespace suffolk::kernels {
+const Backend* amx_backend(const RowLinear&) noexcept { return nullptr; }
+}  // namespace suffolk::kernels
+
+#endif
