@@ -5,7 +5,8 @@
 //
 // **A row's result is the same, bit for bit, whatever the other rows, their number, its place among them, and the number of
 // threads.** Each (row, output) has n partial sums, 16 with AVX-512 and else 8; sum j adds the products of the inputs j, j + n,
-// j + 2n, ... in that order, fused where the processor can, and a fixed tree adds the n. So the bits depend on the processor.
+// j + 2n, ... in that order, fused where the processor can, and a fixed tree adds the n. bf16 on a processor with tile matrix
+// instructions (AMX), in whole tiles, is added as these do, subnormal numbers taken for 0. So the bits depend on the processor.
 #pragma once
 
 #include <cstddef>

@@ -31,7 +31,7 @@ def assert_right(found: torch.Tensor, x: torch.Tensor, w: torch.Tensor, b: torch
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("k", "n"), [(576, 192), (13, 1), (100, 37), (1, 5)])
+@pytest.mark.parametrize(("k", "n"), [(576, 192), (64, 48), (13, 1), (100, 37), (1, 5)])
 def test_sums_are_within_their_roundings_and_a_row_has_the_same_bits_anywhere(dtype, k, n):
     x, w, b = operands(65, k, n, dtype)
     whole = row_linear(x, w, b)
