@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import logging
 import threading
@@ -89,7 +90,9 @@ class Engine:
         self._closing = False
         self._death: SuffolkError | None = None
         self._thread = threading.Thread(target=self._run, name="suffolk-engine", daemon=True)
+        self._ended = threading.Event()
         self._thread.start()
+        atexit.register(self._close_at_exit)
 
     @property
     def target(self) -> Target:
@@ -173,7 +176,8 @@ class Engine:
 
     def join(self) -> None:
         """Wait until the engine has ended: died, or was closed."""
-        self._thread.join()
+        if self._thread.is_alive():  # a forked child has no such thread
+            self._ended.wait()  # once interrupted, Thread.join takes the thread for ended
 
     def close(self) -> None:
         """Cancel what runs, end the thread, close the drafters. Calling it again does nothing."""
@@ -181,7 +185,7 @@ class Engine:
             self._closing = True
             self._changed.notify_all()
         if self._thread is not threading.current_thread():
-            self._thread.join()
+            self.join()
         with self._changed:
             drafters, self._drafters = self._drafters, {}
         for drafter in drafters.values():
@@ -194,6 +198,13 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _close_at_exit(self) -> None:
+        """An interpreter that ends takes its threads down inside the model's pass, and that aborts the process: end ours first.
+
+        Nobody closed the engine, or a second Ctrl-C came while ``close`` waited."""
+        if self._thread.is_alive():
+            self.close()
 
     def _require_alive(self) -> None:
         if self._death is not None:
@@ -223,6 +234,8 @@ class Engine:
                 generation.end(error)
             self._running.clear()
             self._waiting.clear()
+        atexit.unregister(self._close_at_exit)  # which would keep the engine, and the model, in memory
+        self._ended.set()
 
     def _admit(self) -> bool:
         """Between two steps: who leaves, who joins. False when the engine closes; waits while there is nothing to do."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,3 +75,33 @@ def test_an_interrupt_ends_with_130(model: Path) -> None:
     assert process.returncode == 130
     assert errors.decode().splitlines()[-1] == "suffolk: interrupted"
     assert b"Traceback" not in errors
+
+
+UNCLOSED = """
+import sys
+import suffolk
+
+target = suffolk.Target.load(sys.argv[1])
+engine = suffolk.Engine(target, slots=8, capacity=2000)
+settings = suffolk.SamplingSettings(max_new_tokens=1500, ignore_eos=True)
+generations = [engine.generate("abcabc", settings) for _ in range(8)]
+next(generations[0])
+"""
+
+
+def test_a_process_may_end_while_an_engine_runs(model: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", UNCLOSED, str(model)], capture_output=True, cwd=ROOT, env=ENVIRONMENT, timeout=WAIT
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_second_interrupt_does_not_abort(model: Path) -> None:
+    with heeded_interrupts():
+        process = start("generate", "--model", str(model), "--max-new-tokens", TOKENS, PROMPT)
+    assert process.stdout is not None
+    process.stdout.read(1)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=WAIT)
+    assert process.returncode == 130, errors
