@@ -40,7 +40,8 @@ def load_prompts(paths: Sequence[Path], style: str, limit: int | None, seed: int
 
     Raises:
         NotFound: a file is missing, or a folder has no .jsonl file.
-        InvalidArgument: a row is no object, has neither messages nor a prompt, or a message lacks its role or content.
+        InvalidArgument: a file is no UTF-8, a row is no object or has neither messages nor a prompt, or a message lacks its role or
+            content.
     """
     if style not in STYLES:
         raise InvalidArgument(f"style {style!r} is unknown; use one of {', '.join(STYLES)}")
@@ -76,11 +77,13 @@ def read_excluded(path: Path) -> frozenset[str]:
 
     Raises:
         NotFound: it cannot be read.
+        InvalidArgument: it is no UTF-8.
     """
     try:
-        return frozenset(path.read_text(encoding="utf-8").split("\n")) - {""}
+        data = path.read_bytes()
     except OSError as error:
         raise NotFound(f"exclusions {path}: {error.strerror}; name a file with a prompt's id a line") from error
+    return frozenset(_text(path, data).split("\n")) - {""}
 
 
 def require_named(names: frozenset[str], paths: Sequence[Path]) -> None:
@@ -129,11 +132,11 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 
 def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        data = path.read_bytes()
     except OSError as error:
         raise NotFound(f"prompts {path}: {error.strerror}; name a .jsonl file or a folder of them") from error
     rows = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_text(path, data).splitlines(), 1):
         if line.strip():
             try:
                 row = json.loads(line)
@@ -143,6 +146,16 @@ def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
                 raise InvalidArgument(f"{path} line {number}: it is no object; give one JSON object a line")
             rows.append((number, row))
     return rows
+
+
+def _text(path: Path, data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        number = data.count(b"\n", 0, error.start) + 1
+        raise InvalidArgument(
+            f"{path} line {number}: byte {data[error.start]:#04x} is no UTF-8; give a text file in UTF-8"
+        ) from error
 
 
 def _prompts(row: dict[str, Any], path: Path, number: int, style: str) -> list[Prompt]:

@@ -130,3 +130,12 @@ def test_unrelated_texts_are_as_long_as_asked_and_depend_on_the_seed() -> None:
     texts = list(documents(20_000, 0))
     assert 20_000 <= sum(map(len, texts)) < 30_000
     assert texts == list(documents(20_000, 0)) != list(documents(20_000, 1))
+
+
+def test_what_is_no_text_is_refused_with_its_line(tmp_path: Path) -> None:
+    rubbish = tmp_path / "rubbish.jsonl"
+    rubbish.write_bytes(b'{"prompt": "a"}\n\xff\xfe\x00')
+    with pytest.raises(InvalidArgument, match="line 2: byte 0xff is no UTF-8"):
+        load_prompts([rubbish], "both", None, 0)
+    with pytest.raises(InvalidArgument, match="line 2: byte 0xff is no UTF-8"):
+        read_excluded(rubbish)
