@@ -75,9 +75,10 @@ def train(
             write_card(folder, found)
             workspace.publish()
         except KeyboardInterrupt:
-            show.note(
-                f"interrupted after step {trainer.step} of {trainer.steps}; the same command with --resume goes on"
-            )
+            again = "the same command with --resume goes on"
+            if not workspace.holds_work():
+                again = "nothing was saved yet, and the same command without --resume starts again"
+            show.note(f"interrupted after step {trainer.step} of {trainer.steps}; {again}")
             raise
         return found
 
