@@ -118,13 +118,15 @@ class Workspace:
 
 @contextmanager
 def open_workspace(store: Path) -> Iterator[Workspace]:
-    """The workspace of ``store``, alone. If the build fails before a segment is finished, nothing of it stays behind.
+    """The workspace of ``store``, alone. If the build fails before a segment is finished, nothing of it stays behind, also not the
+    lock in a folder that was empty before.
 
     Raises:
         Unavailable: another process writes to the datastore.
         PermissionDenied, InvalidArgument: the folder cannot be made or is a file.
     """
     created = _make(store)
+    fresh = not (store / LOCK_NAME).exists()
     failpoint("workspace.made")
     _refuse_foreign(store)
     try:
@@ -137,7 +139,7 @@ def open_workspace(store: Path) -> Iterator[Workspace]:
                     shutil.rmtree(workspace.folder, ignore_errors=True)
                 raise
     finally:
-        if created is not None:
+        if fresh:
             _remove_empty(store, created)
 
 
@@ -154,6 +156,8 @@ def disk_error(path: Path, error: OSError) -> SuffolkError:
 
 def _make(store: Path) -> Path | None:
     """Make the folder; the topmost folder that was made, or None."""
+    if store.exists() and not store.is_dir():
+        raise InvalidArgument(f"output {store} is a file; name a new or empty folder")
     missing = [folder for folder in (store, *store.parents) if not folder.exists()]
     try:
         store.mkdir(parents=True, exist_ok=True)
@@ -171,10 +175,13 @@ def _refuse_foreign(store: Path) -> None:
         raise InvalidArgument(f"output {store} holds {foreign[0]!r} and is no datastore; name a new or empty folder")
 
 
-def _remove_empty(store: Path, created: Path) -> None:
-    """Remove the folders that this build made, if nothing was left in them."""
+def _remove_empty(store: Path, created: Path | None) -> None:
+    """Remove the lock and the folders that this build made, if nothing else was left in them."""
     names = {entry.name for entry in store.iterdir()}
     if not names <= {LOCK_NAME, SEGMENTS_NAME} or any((store / SEGMENTS_NAME).glob("*")):
+        return
+    if created is None:
+        (store / LOCK_NAME).unlink(missing_ok=True)
         return
     shutil.rmtree(store, ignore_errors=True)
     for folder in store.parents:
