@@ -25,7 +25,7 @@ from serving.proto import draft_pb2, draft_pb2_grpc
 from serving.transport.call_errors import call_error
 from serving.transport.channel import open_channel
 from serving.transport.tokens import pack_tokens, to_tokens
-from serving.transport.url import ServiceUrl, parse_url
+from serving.transport.url import ServiceUrl, describe_url, parse_url
 
 DEFAULT_DEADLINE = 0.02
 """Seconds for a draft or lookup: about one decoding step of a small model; later, a plain step has won."""
@@ -248,7 +248,7 @@ class RemoteDatastore:
             return call()
         except grpc.RpcError as error:
             late = f"no answer within {deadline * 1000:g} ms, the deadline"
-            raise call_error(error, self.url, "draft service", late) from None
+            raise call_error(error, describe_url(self.url), "draft service", late) from None
         except (grpc.FutureCancelledError, ValueError) as error:  # another thread closed the channel just now
             raise Unavailable(f"{self.url}: {error}; open it again") from None
 

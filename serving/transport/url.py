@@ -70,6 +70,14 @@ def parse_url(url: str, default_port: int = DRAFT_PORT) -> ServiceUrl:
     return ServiceUrl(f"{host}:{port or default_port}", name, deadline, parts.scheme == "grpcs", **options)
 
 
+def describe_url(url: str, default_port: int = DRAFT_PORT) -> str:
+    """``url`` for messages: with the port that is meant, if it names none."""
+    parts = urlsplit(url)
+    if parts.scheme == "grpc+unix" or parts.port:
+        return url
+    return f"{url} (it names no port; {default_port} is meant)"
+
+
 def _options(url: str, parts: SplitResult) -> dict[str, str]:
     known = ("deadline_ms", "ca", "cert", "key") if parts.scheme == "grpcs" else ("deadline_ms",)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))

@@ -18,7 +18,7 @@ from serving.proto import decode_pb2, decode_pb2_grpc
 from serving.transport.call_errors import call_error
 from serving.transport.channel import open_channel
 from serving.transport.limits import MAX_NODES
-from serving.transport.url import WORKER_PORT, parse_url
+from serving.transport.url import WORKER_PORT, describe_url, parse_url
 from serving.worker import limits
 from serving.worker.settings import pack_settings
 from serving.worker.wire import Reply, pack_prompt, unpack_reply
@@ -94,7 +94,7 @@ class WorkerClient:
             reply = self._stub.GetInfo(decode_pb2.GetWorkerInfoRequest(), timeout=INFO_DEADLINE)
         except grpc.RpcError as error:
             late = f"no answer within {INFO_DEADLINE:g} s; see whether the worker hangs, or correct the address"
-            raise call_error(error, self.url, "worker", late) from None
+            raise call_error(error, describe_url(self.url, WORKER_PORT), "worker", late) from None
         except ValueError as error:
             raise Unavailable(f"{self.url}: {error}; connect again") from None
         facts = {field.name: getattr(reply, field.name) for field in reply.DESCRIPTOR.fields}
@@ -140,7 +140,7 @@ class RemoteGeneration(Iterator[Reply]):
             if self._cancelled and error.code() is grpc.StatusCode.CANCELLED:
                 raise StopIteration from None
             late = "the text was not done within its deadline; allow more time or ask for fewer tokens"
-            raise call_error(error, self._url, "worker", late) from None
+            raise call_error(error, describe_url(self._url, WORKER_PORT), "worker", late) from None
         except InvalidArgument as error:
             raise Internal(f"{self._url}: the worker sent a bad reply: {error}") from None
         self.tokens += reply.tokens
