@@ -69,9 +69,11 @@ def build(options: BuildOptions, progress: BuildProgress | None = None) -> Build
         gatherer = Gatherer(workspace, options, target, inputs, show)
         memory = _gather(gatherer, state, generation)
         if not state.finished:
+            left_out = f"skipped: {skipped_line(state.skipped)}"
+            if not any(state.skipped.values()):
+                left_out = f"{count(len(inputs.files), 'file')} of {count(inputs.size, 'byte')} read, without any text"
             raise InvalidArgument(
-                f"corpus {' '.join(options.corpora)}: holds no tokens (skipped: {skipped_line(state.skipped)}); "
-                "name files that hold text"
+                f"corpus {' '.join(options.corpora)}: holds no tokens ({left_out}); name files that hold text"
             )
         if target.previous is None or target.previous.generation < generation:
             record_complete(workspace.journal, inputs)

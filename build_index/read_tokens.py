@@ -21,9 +21,9 @@ def read_npy(file: InputFile, end_of_document: int | None) -> Iterator[tuple[Tok
     """
     try:
         ids = np.load(file.path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError) as error:  # numpy would advise to unpickle what it does not know
         raise Corruption(
-            f"corpus {file.path}: not a whole .npy file ({error}); write it again or leave it out"
+            f"corpus {file.path}: not a whole .npy file of numbers; write it again with numpy.save, or leave it out"
         ) from error
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
         raise InvalidArgument(

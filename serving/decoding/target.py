@@ -237,7 +237,9 @@ def find_folder(name: str) -> Path | None:
         if not (path / "config.json").is_file():
             raise NotFound(f"model folder {name}: it has no config.json; name a folder in the Hugging Face layout")
         return path
-    if is_path(name) or path.exists():
+    if path.exists():
+        raise NotFound(f"model {name} is a file, not a model folder; name a folder in the Hugging Face layout")
+    if is_path(name):
         raise NotFound(f"model folder {name} does not exist; name a folder in the Hugging Face layout, or a hub name")
     return None
 
@@ -246,6 +248,12 @@ def read_context_length(name: str) -> int | None:
     """The ``context_length`` of the model of that name, of which only the config is read. Raises as ``Target.load``."""
     config = _from_pretrained(AutoConfig, name, **_source(name))
     return getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+
+
+def read_vocab_size(name: str) -> int:
+    """The ids that the model of that name knows, of which only the config is read. Raises as ``Target.load``."""
+    config = _from_pretrained(AutoConfig, name, **_source(name))
+    return int(config.get_text_config(decoder=True).vocab_size)
 
 
 def _split_from(model: Any, shapes: Shapes) -> float:
@@ -270,6 +278,9 @@ def _device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
+    except RuntimeError as error:  # torch's text lists all devices that it was ever written for
+        raise InvalidArgument(f"device {name!r} is unknown; use auto, cpu, cuda or cuda:1") from error
+    try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise InvalidArgument(
