@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from datastore.errors import InvalidArgument, PermissionDenied
+from datastore.errors import InvalidArgument, PermissionDenied, Unsupported
 from datastore.retriever import Retriever
 from datastore.tokenizer import fingerprint, load_tokenizer
 from serving.drafters.choose import require_match
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from serving.drafters.load import ModelSources
 
 
+log = logging.getLogger(__name__)
 DEFAULT_NODES = 64
 
 
@@ -36,7 +38,7 @@ def add_draft_options(group: argparse._ArgumentGroup) -> None:
     add_retrieval_options(group)
     group.add_argument(
         "--costs",
-        type=Path,
+        type=filled_path,
         metavar="FILE",
         help="what 'suffolk tune' measured (default: what it stored, or a quick look)",
     )
@@ -162,7 +164,34 @@ def opened_stores(
             stores.append(open_store(name, deadline_ms))
             stack.callback(stores[-1].close)
             require_match(stores[-1], name, limits, model, fingerprint(load_tokenizer(model)))
+            _require_vocabulary(stores[-1], name, model)
         yield stores
+
+
+def _require_vocabulary(store: Retriever, name: str, model: str) -> None:
+    """Of a datastore without a tokenizer only its ids can be held against the model's. A smaller vocabulary may be right: models
+    have room for more ids than their tokenizers use.
+
+    Raises:
+        Unsupported: it has ids that the model does not know.
+    """
+    facts = store.info()
+    if facts.get("tokenizer") is not None:
+        return
+    from serving.decoding.target import read_vocab_size
+
+    built_for, known = int(facts["vocab_size"]), read_vocab_size(model)
+    if built_for > known:
+        raise Unsupported(
+            f"datastore {name} was built for {built_for} token ids, model {model} has {known}; build one from this model's "
+            "token ids, with its --vocab-size"
+        )
+    log.warning(
+        "datastore %s has no tokenizer, so whether it fits model %s cannot be checked; with another tokenizer's ids its drafts "
+        "are rejected, and the text stays the same",
+        name,
+        model,
+    )
 
 
 def silence_transformers() -> None:
