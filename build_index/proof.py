@@ -17,6 +17,7 @@ from build_index.encoder import Encoder
 from build_index.inputs import TOKEN_KINDS, Inputs
 from build_index.options import BuildOptions
 from build_index.reader import read_blocks
+from build_index.report import count
 
 Item = TypeVar("Item")
 SAMPLE_FILES = 256
@@ -84,8 +85,12 @@ def prove(tokenizer: Tokenizer, sample: Sample, tokenization: str) -> Proof:
     ]
     facts = replace(facts, fast_rate=size / max(time.perf_counter() - begin, 1e-9))
     if differing := equal.count(False):
-        return replace(facts, reason=f"the fast path gave other ids for {differing} of {len(ids)} sampled documents")
-    return replace(facts, fast=True, reason=f"equal ids for all {len(ids)} sampled documents, {size / 1e6:.1f} MB")
+        return replace(
+            facts, reason=f"the fast path gave other ids for {differing} of {count(len(ids), 'sampled document')}"
+        )
+    return replace(
+        facts, fast=True, reason=f"equal ids for all {count(len(ids), 'sampled document')}, {size / 1e6:.1f} MB"
+    )
 
 
 def take_sample(inputs: Inputs, options: BuildOptions) -> Sample:

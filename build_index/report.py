@@ -72,8 +72,8 @@ class BuildReport:
         per_token = self.store_bytes / max(1, self.tokens)
         lines = [
             f"built {self.store} (generation {self.generation})",
-            f"  added      {self.tokens:,} tokens of {self.documents:,} documents in {count(self.segments, 'segment')}, "
-            f"{megabytes(self.store_bytes)} ({per_token:.2f} bytes a token)",
+            f"  added      {count(self.tokens, 'token')} of {count(self.documents, 'document')} in "
+            f"{count(self.segments, 'segment')}, {megabytes(self.store_bytes)} ({per_token:.2f} bytes a token)",
             f"  speed      {megabytes(self.run_text_bytes)} in {self.seconds:.1f} s: {self.text_rate / 1e6:.1f} MB/s, "
             f"{self.token_rate:,.0f} tokens/s (reading and tokenizing {self.tokenize_seconds:.1f} s, "
             f"sorting {self.sort_seconds:.1f} s)",

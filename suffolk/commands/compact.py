@@ -11,11 +11,11 @@ import argparse
 import json
 import sys
 import time
-from pathlib import Path
 
 from build_index.compact import CompactReport, compact
 from build_index.progress import PLAIN_SECONDS
 from build_index.report import count, megabytes
+from suffolk.commands.filled import filled_path
 
 EPILOG = """examples:
   suffolk compact STORE                  into as few segments as possible
@@ -26,9 +26,9 @@ EPILOG = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``suffolk compact``."""
     parser.epilog = EPILOG
-    parser.add_argument("store", type=Path, metavar="STORE", help="a datastore's folder")
+    parser.add_argument("store", type=filled_path, metavar="STORE", help="a datastore's folder")
     parser.add_argument("--segments", type=int, default=1, metavar="N", help="at most so many (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=0, metavar="N", help="for merging (default: every core)")
+    parser.add_argument("--threads", type=int, default=0, metavar="N", help="for merging; 0: every core (default: 0)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -37,6 +37,10 @@ def run(args: argparse.Namespace) -> int:
     report = compact(args.store, args.segments, args.threads, _Progress().show)
     print(json.dumps(report.to_dict()) if args.json else "\n".join(_lines(report)))
     return 0
+
+
+MEASURABLE_SECONDS = 0.05
+"""A rate over less says nothing."""
 
 
 class _Progress:
@@ -54,11 +58,10 @@ class _Progress:
         if share <= 0 or (share < 1 and now - self._shown < (0.2 if terminal else PLAIN_SECONDS)):
             return
         self._shown = now
-        seconds = max(now - self._began, 1e-9)
-        line = (
-            f"{step} {share:4.0%} of {tokens:,} tokens, {share * tokens / seconds:,.0f} tokens/s, "
-            f"about {seconds * (1 - share) / share:,.0f} s left"
-        )
+        seconds = now - self._began
+        line = f"{step} {share:4.0%} of {tokens:,} tokens"
+        if seconds >= MEASURABLE_SECONDS:
+            line += f", {share * tokens / seconds:,.0f} tokens/s, about {seconds * (1 - share) / share:,.0f} s left"
         print(
             f"\r{line:<100}" if terminal else line,
             end="" if terminal and share < 1 else "\n",
@@ -73,11 +76,12 @@ def _lines(report: CompactReport) -> list[str]:
             f"{report.store}: nothing to do: {count(report.segments, 'segment')}, no deleted documents "
             f"(generation {report.generation})"
         ]
+    rate = f": {report.tokens / report.seconds:,.0f} tokens/s" if report.seconds >= MEASURABLE_SECONDS else ""
     return [
         f"compacted {report.store} (generation {report.generation})",
         f"  segments   {report.segments_before:,} before, {report.segments:,} now",
         f"  holds      {report.tokens:,} tokens of {count(report.documents, 'document')}",
         f"  removed    {count(report.removed_documents, 'deleted document')}, {report.removed_tokens:,} tokens",
         f"  size       {megabytes(report.bytes_before)} before, {megabytes(report.bytes)} now",
-        f"  speed      {report.seconds:.1f} s: {report.tokens / max(report.seconds, 1e-9):,.0f} tokens/s",
+        f"  speed      {report.seconds:.1f} s{rate}",
     ]

@@ -7,6 +7,8 @@ import json
 from typing import Any
 
 import suffolk
+from build_index.report import count
+from suffolk.commands.filled import filled
 
 EPILOG = """examples:
   suffolk info STORE
@@ -16,7 +18,7 @@ EPILOG = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("store", help="a datastore's folder, or grpc://host:port/name")
+    parser.add_argument("store", type=filled, metavar="STORE", help="a datastore's folder, or grpc://host:port/name")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -51,7 +53,8 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     if isinstance(segments, list):
         lines.append(f"{'segments':<16} {len(segments)}")
         lines.extend(
-            f"  {segment['name']}: {segment['tokens']:,} tokens, {segment['documents']:,} documents, {segment['bytes']:,} bytes"
+            f"  {segment['name']}: {count(segment['tokens'], 'token')}, {count(segment['documents'], 'document')}, "
+            f"{segment['bytes']:,} bytes"
             for segment in segments
         )
     return lines

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from build_index.report import count
 from datastore.errors import InvalidArgument, PermissionDenied
 from serving.drafters.hierarchy.levels import Levels
 from serving.drafters.hierarchy.plan import Plan, fastest, plans_by_size
@@ -153,7 +154,7 @@ def _print(
     lines = [*plan_lines(plans), ""] if plans else []
     if plain is not None:
         lines += [
-            f"measured on {prompts} prompts, {args.rounds} rounds, prompts' reading left out: plain decoding "
+            f"measured on {count(prompts, 'prompt')}, {count(args.rounds, 'round')}, prompts' reading left out: plain decoding "
             f"{milliseconds(plain.seconds)} ms a token",
             _COLUMNS,
         ]
@@ -164,7 +165,9 @@ def _print(
 def _line(each: Outcome, prompts: int, args: argparse.Namespace) -> str:
     off = each.predicted_speedup / each.speedup - 1
     told = (
-        "" if args.verification == "rejection" and args.temperature else f"; {each.identical} of {prompts} texts equal"
+        ""
+        if args.verification == "rejection" and args.temperature
+        else f"; {each.identical} of {count(prompts, 'text')} equal"
     )
     reading = f"; reads a prompt in {each.reading_seconds:.2f} s more" if each.reading_seconds >= 0.01 else ""
     return (

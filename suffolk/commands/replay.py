@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from build_index.report import count
 from datastore.errors import InvalidArgument, NotFound, Unsupported
 from datastore.retriever import Retriever
 from datastore.tokenizer import fingerprint, load_tokenizer
@@ -131,7 +132,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_drafters(networks)
     add_recycle_option(networks)
     add_device_options(networks)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
+    parser.add_argument("--json", type=filled_path, metavar="FILE", help="write all results there")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -315,7 +316,9 @@ def _replay(setting: Setting, name: str, nodes: int) -> tuple[list[Replayed], fl
             now = time.monotonic()
             if now - last >= PROGRESS_SECONDS:
                 last = now
-                place = f"{len(found)} of {len(setting.recordings)} texts, {tokens / (now - begin):,.0f} tokens/s"
+                place = (
+                    f"{len(found)} of {count(len(setting.recordings), 'text')}, {tokens / (now - begin):,.0f} tokens/s"
+                )
                 print(f"{name}, {nodes} nodes: {place}", file=sys.stderr, flush=True)
         return found, time.monotonic() - begin
     finally:

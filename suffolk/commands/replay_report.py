@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.table import format_table
+from build_index.report import count
 from datastore.errors import PermissionDenied
 from datastore.version import __version__
 from serving.replay.recording import Recording
@@ -21,7 +22,7 @@ ALL = "all"
 def head_lines(paths: Sequence[Path], recordings: Sequence[Recording], costs: str) -> list[str]:
     """What is replayed, and what is to be known about it."""
     lines = [
-        f"replaying {len(recordings)} texts of {recordings[0].model or 'a model without a name'}, "
+        f"replaying {count(len(recordings), 'text')} of {recordings[0].model or 'a model without a name'}, "
         f"{sum(len(each.generated) for each in recordings):,} tokens behind {sum(len(each.prompt) for each in recordings):,} of "
         f"prompts, from {', '.join(map(str, paths))}",
         "recorded live: "

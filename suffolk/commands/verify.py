@@ -6,8 +6,10 @@ import argparse
 import sys
 import time
 
+from build_index.report import count
 from datastore.datastore import open_datastore
 from datastore.errors import Corruption
+from suffolk.commands.filled import filled
 
 EPILOG = """examples:
   suffolk verify STORE                     read every byte once and compare the checksums
@@ -17,7 +19,7 @@ EPILOG = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("store", help="a datastore's folder")
+    parser.add_argument("store", type=filled, metavar="STORE", help="a datastore's folder")
     parser.add_argument(
         "--depth",
         choices=("headers", "checksums", "full"),
@@ -36,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"suffolk: damaged: {error}", file=sys.stderr)
         return 1
     print(
-        f"{args.store}: sound ({args.depth}; generation {facts['generation']}, {len(facts['segments'])} segments, "
+        f"{args.store}: sound ({args.depth}; generation {facts['generation']}, {count(len(facts['segments']), 'segment')}, "
         f"{facts['bytes']:,} bytes, {time.monotonic() - start:.1f} s)"
     )
     return 0
