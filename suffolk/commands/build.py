@@ -15,17 +15,18 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
 from build_index.builder import build, plan_build
 from build_index.options import DEFAULT_ORDER_DEPTH, DEFAULT_SEGMENT_TOKENS, TOKEN_FORMATS, TOKENIZATIONS, BuildOptions
 from build_index.progress import show_progress
+from datastore.errors import InvalidArgument
+from suffolk.commands.filled import filled_path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``suffolk build``."""
     parser.add_argument("corpora", nargs="+", metavar="CORPUS", help="file, folder or pattern to read")
-    parser.add_argument("--output", required=True, type=Path, metavar="STORE", help="folder of the datastore")
+    parser.add_argument("--output", required=True, type=filled_path, metavar="STORE", help="folder of the datastore")
     parser.add_argument("--tokenizer", metavar="TOK", help="Hugging Face folder, tokenizer.json or hub name")
     parser.add_argument("--plan", action="store_true", help="say what the build will take, and stop")
     parser.add_argument("--json", action="store_true", help="print the plan or the summary as JSON")
@@ -91,12 +92,18 @@ def _add_making(group: argparse._ArgumentGroup) -> None:
         "--order-depth", type=int, metavar="N", help=f"tokens to sort by (default: {DEFAULT_ORDER_DEPTH})"
     )
     group.add_argument(
-        "--threads", type=int, default=0, metavar="N", help="processes and threads (default: every core)"
+        "--threads", type=int, default=0, metavar="N", help="processes and threads; 0: every core (default: 0)"
     )
 
 
-def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(part for part in (text or "").split(",") if part)
+def _names(option: str, text: str | None, example: str) -> tuple[str, ...]:
+    """The parts of a list. Raises InvalidArgument: it has none."""
+    if text is None:
+        return ()
+    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not parts:
+        raise InvalidArgument(f"{option} {text!r} names nothing; give a list such as {example}, or leave it out")
+    return parts
 
 
 def _options(args: argparse.Namespace) -> BuildOptions:
@@ -107,8 +114,8 @@ def _options(args: argparse.Namespace) -> BuildOptions:
         mode="append" if args.append else "replace" if args.replace else "new",
         text_field=args.text_field,
         id_field=args.id_field,
-        metadata=_names(args.metadata),
-        extensions=_names(args.extensions),
+        metadata=_names("--metadata", args.metadata, "license,repo.name"),
+        extensions=_names("--extensions", args.extensions, ".py,.md"),
         token_format=args.token_format,
         end_of_document=args.end_of_document,
         vocab_size=args.vocab_size,

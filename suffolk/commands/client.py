@@ -9,7 +9,10 @@ from datastore import retriever
 from serving.draft_service.client import connect
 from serving.draft_service.http_calls import tree_json
 
-EPILOG = """URL is grpc://HOST:PORT/NAME, grpcs://HOST:PORT/NAME?ca=FILE or grpc+unix:///PATH#NAME.
+EPILOG = """info prints the datastore's facts; lookup how much of the context's end occurs, and how often; draft what follows it,
+as a tree.
+
+URL is grpc://HOST:PORT/NAME, grpcs://HOST:PORT/NAME?ca=FILE or grpc+unix:///PATH#NAME; without :PORT, 7700 is meant.
 
 examples:
   suffolk client grpc://127.0.0.1:7700/wiki info
@@ -20,19 +23,35 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument("url", metavar="URL", help="where the datastore is served")
-    parser.add_argument("action", choices=("info", "lookup", "draft"))
+    parser.add_argument("action", choices=("info", "lookup", "draft"), help="what to ask for; see below")
     parser.add_argument("ids", nargs="*", type=int, metavar="ID", help="token ids of the context, oldest first")
     parser.add_argument(
-        "--max-match", type=int, default=retriever.DEFAULT_MAX_MATCH, metavar="N", help="(default: %(default)s)"
+        "--max-match",
+        type=int,
+        default=retriever.DEFAULT_MAX_MATCH,
+        metavar="N",
+        help="longest match, in tokens (default: %(default)s)",
     )
     parser.add_argument(
-        "--min-match", type=int, default=retriever.DEFAULT_MIN_MATCH, metavar="N", help="(default: %(default)s)"
+        "--min-match",
+        type=int,
+        default=retriever.DEFAULT_MIN_MATCH,
+        metavar="N",
+        help="shortest match, in tokens (default: %(default)s)",
     )
     parser.add_argument(
-        "--max-depth", type=int, default=retriever.DEFAULT_MAX_DEPTH, metavar="N", help="(default: %(default)s)"
+        "--max-depth",
+        type=int,
+        default=retriever.DEFAULT_MAX_DEPTH,
+        metavar="N",
+        help="depth of a draft, in tokens (default: %(default)s)",
     )
     parser.add_argument(
-        "--max-nodes", type=int, default=retriever.DEFAULT_MAX_NODES, metavar="N", help="(default: %(default)s)"
+        "--max-nodes",
+        type=int,
+        default=retriever.DEFAULT_MAX_NODES,
+        metavar="N",
+        help="largest draft, in tokens (default: %(default)s)",
     )
     parser.add_argument(
         "--deadline", type=float, default=5.0, metavar="SECONDS", help="for a lookup or draft (default: %(default)s)"

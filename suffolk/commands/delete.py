@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 
 from build_index.delete import DeletionReport, delete
 from build_index.report import count
+from suffolk.commands.filled import filled, filled_path
 
 EPILOG = """examples:
   suffolk delete STORE --id src/secret.py --id shard-3.jsonl.zst#4711
@@ -25,9 +25,14 @@ EPILOG = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``suffolk delete``."""
     parser.epilog = EPILOG
-    parser.add_argument("store", type=Path, metavar="STORE", help="a datastore's folder")
+    parser.add_argument("store", type=filled_path, metavar="STORE", help="a datastore's folder")
     parser.add_argument(
-        "--id", action="append", default=[], metavar="SOURCE", help="a document's source, whole; may be repeated"
+        "--id",
+        type=filled,
+        action="append",
+        default=[],
+        metavar="SOURCE",
+        help="a document's source, whole; may be repeated",
     )
     parser.add_argument(
         "--where", action="append", default=[], metavar="CONDITION", help="such as license=gpl-3.0; may be repeated"

@@ -173,7 +173,7 @@ def _generate(
         opened_recorder(args.record, args.model, target) as recorder,
         _engine(target, drafters, len(ids), settings, max_nodes, costs) as engine,
     ):
-        request = engine.generate(ids, settings, name, max_nodes, args.request_class)
+        request = engine.generate(ids, settings, name, max_nodes, args.request_class or "")
         generation = show(request, choose_colours(args.colour))
         if recorder is not None:
             recorder.add(generation, args.request_class or ("chat" if _is_chat(target, args) else "text"))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from serving.decoding.settings import VERIFICATIONS, SamplingSettings
 from serving.drafters.choose import NAMES
-from suffolk.commands.filled import filled
+from suffolk.commands.filled import filled, filled_path
 from suffolk.commands.model_options import (
     add_calibration_option,
     add_device_options,
@@ -60,7 +59,7 @@ def add_generate_options(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "--compare-plain", action="store_true", help="decode without drafts too and compare text and speed"
     )
-    output.add_argument("--stats-json", type=Path, metavar="FILE", help="write the report as JSON")
+    output.add_argument("--stats-json", type=filled_path, metavar="FILE", help="write the report as JSON")
     add_record_option(output)
     output.add_argument(
         "--logprobs",
@@ -84,7 +83,7 @@ def _add_drafting(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--class",
         dest="request_class",
-        default="",
+        type=filled,
         metavar="NAME",
         help="what kind of request this is, in any words: what drafts are worth is learned class by class; of use with "
         "--calibration",

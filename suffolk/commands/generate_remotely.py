@@ -44,7 +44,11 @@ def generate_remotely(args: argparse.Namespace, settings: SamplingSettings, prom
         chat = args.chat or (facts["takes_chat"] and not args.raw)
         drafter = args.drafter or facts["default_drafter"]
         generation = worker.generate(
-            [("user", prompt)] if chat else prompt, settings, drafter, args.max_nodes, request_class=args.request_class
+            [("user", prompt)] if chat else prompt,
+            settings,
+            drafter,
+            args.max_nodes,
+            request_class=args.request_class or "",
         )
         show(generation, choose_colours(args.colour))
     report = {"worker": args.worker, "model": facts["model"], "drafter": drafter, **generation.stats.to_dict()}

@@ -12,7 +12,9 @@ from datastore.datastore import Datastore, open_datastore
 from datastore.draft_tree import DraftTree
 from datastore.errors import Corruption, InvalidArgument, NotFound
 from datastore.tokenizer import fingerprint, load_tokenizer
+from serving.drafters.limits import Limits
 from serving.transport.url import is_url
+from suffolk.commands.filled import filled
 
 MAX_SHOWN = 1000
 EPILOG = """examples:
@@ -23,16 +25,28 @@ EPILOG = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("store", help="a datastore's folder")
-    parser.add_argument("text", nargs="?", help="the context; only its last --max-match tokens count")
+    parser.add_argument("store", type=filled, metavar="STORE", help="a datastore's folder")
+    parser.add_argument("text", nargs="?", metavar="TEXT", help="the context; only its last --max-match tokens count")
     parser.add_argument("--ids", nargs="+", type=int, metavar="ID", help="the context as token ids, instead of text")
-    parser.add_argument("--max-match", type=int, default=16, help="longest match, in tokens (default: %(default)s)")
-    parser.add_argument("--min-match", type=int, default=1, help="shortest match, in tokens (default: %(default)s)")
     parser.add_argument(
-        "--max-depth", type=int, default=10, help="length of continuations, in tokens (default: %(default)s)"
+        "--max-match", type=int, default=16, metavar="N", help="longest match, in tokens (default: %(default)s)"
     )
-    parser.add_argument("--top", type=int, default=8, help="how many continuations to show (default: %(default)s)")
-    parser.add_argument("--occurrences", type=int, default=5, help="how many places to show (default: %(default)s)")
+    parser.add_argument(
+        "--min-match", type=int, default=1, metavar="N", help="shortest match, in tokens (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--max-depth",
+        type=int,
+        default=10,
+        metavar="N",
+        help="length of continuations, in tokens (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--top", type=int, default=8, metavar="N", help="how many continuations to show (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--occurrences", type=int, default=5, metavar="N", help="how many places to show (default: %(default)s)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -44,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
     for name in ("top", "occurrences"):
         if not 0 <= getattr(args, name) <= MAX_SHOWN:
             raise InvalidArgument(f"--{name} is {getattr(args, name)}; it must be 0 to {MAX_SHOWN}")
+    Limits(args.max_match, args.min_match, args.max_depth)  # refuse what the core's numbers do not hold
     with open_datastore(args.store) as store:
         path = store.tokenizer_path()
         tokenizer = None if path is None else load_tokenizer(path)

@@ -49,7 +49,6 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
-from pathlib import Path
 
 from datastore.errors import InvalidArgument
 from serving.decoding.checks import whole_within
@@ -110,7 +109,14 @@ def _add_measuring(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--draft-model", type=filled, metavar="MODEL", help="a smaller model with the same tokenizer")
     group.add_argument(
-        "--exit", type=int, action="append", default=[], metavar="N", help="the model's first N layers; may be repeated"
+        "--exit",
+        "--exit-layers",
+        dest="exit",
+        type=int,
+        action="append",
+        default=[],
+        metavar="N",
+        help="the model's first N layers; may be repeated",
     )
     group.add_argument(
         "--head",
@@ -131,7 +137,7 @@ def _add_measuring(group: argparse._ArgumentGroup) -> None:
         metavar="LEVELS",
         help="predict and measure this stack instead, written as for 'suffolk generate --levels'; may be repeated",
     )
-    group.add_argument("--save-rates", type=Path, metavar="FILE", help="write what was measured, for --rates")
+    group.add_argument("--save-rates", type=filled_path, metavar="FILE", help="write what was measured, for --rates")
     group.add_argument("--limit", type=int, metavar="N", help="prompts of each file, chosen at random (default: all)")
     group.add_argument(
         "--max-new-tokens", type=int, default=64, metavar="N", help="longest answer (default: %(default)s)"

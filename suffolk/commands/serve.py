@@ -18,6 +18,7 @@ from datastore.retriever import Retriever
 from serving.draft_service.server import DraftServer, DraftServerConfig
 from serving.transport.server import run_until_signal
 from serving.transport.url import DRAFT_PORT
+from suffolk.commands.filled import filled
 from suffolk.commands.server_options import add_server_options, read_server_options
 
 EPILOG = """examples:
@@ -32,7 +33,11 @@ NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument(
-        "stores", nargs="+", metavar="[NAME=]STORE", help="a datastore's folder; NAME defaults to the folder's name"
+        "stores",
+        nargs="+",
+        type=filled,
+        metavar="[NAME=]STORE",
+        help="a datastore's folder; NAME defaults to the folder's name",
     )
     parser.add_argument(
         "--residency",
@@ -87,6 +92,8 @@ def parse_stores(texts: Sequence[str]) -> dict[str, str]:
         name, equals, path = text.partition("=")
         if not equals:
             name, path = Path(text).resolve().name, text
+        if not path:
+            raise InvalidArgument(f"{text}: there is no folder behind '='; write NAME=PATH")
         if not NAME.fullmatch(name):
             raise InvalidArgument(
                 f"{text}: {name!r} cannot name a datastore; write NAME=PATH with letters, digits, '.', '_' and '-'"

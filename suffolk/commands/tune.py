@@ -18,11 +18,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datastore.errors import InvalidArgument
-from suffolk.commands.filled import filled
+from suffolk.commands.filled import filled, filled_path
 from suffolk.commands.model_options import add_device_options, load_target
 from suffolk.commands.output_file import require_folder
 
@@ -51,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rounds", type=int, default=5, metavar="N", help="passes at each point (default: %(default)s)"
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="where to keep it (default: in the user's cache)")
+    parser.add_argument(
+        "--output", type=filled_path, metavar="FILE", help="where to keep it (default: in the user's cache)"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_device_options(parser.add_argument_group("device"))
 

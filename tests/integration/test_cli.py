@@ -236,3 +236,84 @@ def test_verify_finds_a_tokenizer_that_is_gone_or_another(capsys, tmp_path, stor
         Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).save(str(path))
     assert main(["verify", store_path]) == 1
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["info", ""],
+        ["verify", ""],
+        ["compact", ""],
+        ["delete", "", "--id", "x"],
+        ["delete", "S", "--id", ""],
+        ["lookup", "", "hi"],
+        ["serve", ""],
+        ["build", "--output", "", "corpus"],
+        ["generate", "--model", "M", "--class", ""],
+        ["generate", "--model", "M", "--stats-json", ""],
+    ],
+)
+def test_an_empty_name_is_refused(capsys, words):
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    err = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert "it is empty" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--max-match", "--min-match", "--max-depth", "--top", "--occurrences"])
+@pytest.mark.parametrize("value", ["5000000000", "100000000000000000000"])
+def test_lookup_refuses_numbers_beyond_all_limits(capsys, store_path, option, value):
+    assert main(["lookup", store_path, "cat", option, value]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"suffolk: {option} is {value}; it must be")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compact"],
+        ["delete", "--id", "x"],
+        ["build", "corpus.txt", "--append", "--output"],
+        ["build", "corpus.txt", "--tokenizer", "/no/such/place", "--output"],
+    ],
+)
+def test_a_refused_command_leaves_an_empty_folder_empty(capsys, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpus.txt").write_text("text")
+    (tmp_path / "empty").mkdir()
+    assert main([*words, "empty"]) == 2
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["corpus.txt", "--metadata", ","], "--metadata ',' names nothing"),
+        (["corpus.txt", "--extensions", ""], "--extensions '' names nothing"),
+        (
+            ["corpus.txt", "--output", "corpus.txt", "--vocab-size", "9"],
+            "corpus.txt is a file; name a new or empty folder",
+        ),
+        (["rubbish.npy", "--vocab-size", "9"], "rubbish.npy: not a whole .npy file of numbers; write it again"),
+        (["empty.jsonl", "--vocab-size", "9"], "holds no tokens (1 file of 0 bytes read, without any text)"),
+    ],
+)
+def test_a_build_of_what_cannot_be_is_one_line_and_2(capsys, tmp_path, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpus.txt").write_text("text")
+    (tmp_path / "rubbish.npy").write_bytes(b"rubbish, and more of it")
+    (tmp_path / "empty.jsonl").touch()
+    assert main(["build", "--output", "store", *words]) == 2
+    err = capsys.readouterr().err
+    lines = [line for line in err.splitlines() if line.startswith("suffolk: ")]
+    assert len(lines) == 1
+    assert said in lines[0]
+    assert "pickle" not in err
+
+
+def test_a_url_without_a_port_is_told_which_is_meant(capsys):
+    assert main(["client", "grpc://127.0.0.9/x", "info"]) == 2
+    assert "grpc://127.0.0.9/x (it names no port; 7700 is meant): nothing listens there" in capsys.readouterr().err

@@ -24,6 +24,7 @@ from serving.decoding.generation import Generation
 from serving.decoding.settings import VERIFICATIONS, SamplingSettings
 from serving.decoding.target import Target
 from suffolk.cli import main
+from tests.stores import make_store
 from tests.tiny_models import save_tiny
 
 PROMPT = "abcabcabcabc"
@@ -288,7 +289,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
             ["--model", model, "--epsilon", "0.1", "x"],
             "--epsilon 0.1 does nothing under --verification match; leave it",
         ),
-        (["--model", model, "--device", "abacus", "x"], "device 'abacus' cannot be used"),
+        (["--model", model, "--device", "abacus", "x"], "device 'abacus' is unknown; use auto"),
         (["--model", model, "--threads", "0", "x"], "--threads is 0"),
         (["--model", model, "--threads", "9" * 14, "x"], "--threads is 99999999999999; it must be in 1..1024"),
         (["--model", model, "ab\udcff"], "the prompt has a surrogate, '\\udcff', at 2"),
@@ -339,3 +340,30 @@ def same_threads() -> object:
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
+
+
+def test_a_datastore_without_a_tokenizer_is_held_against_the_models_ids(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    fits = store_of(tmp_path / "fits", None)
+    assert generate("--model", model, "--datastore", fits, PROMPT) == 0
+    assert caplog.text.count(f"datastore {fits} has no tokenizer") == 1
+    make_store(tmp_path / "larger", [[[1, 2, 3]]], vocab_size=999).close()
+    assert generate("--model", model, "--datastore", str(tmp_path / "larger"), PROMPT) == 2
+    assert re.search(r"larger was built for 999 token ids, model \S+ has \d+;", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--stats-json", "."], "--stats-json . is a folder; name a file"),
+        (["--model", __file__], "is a file, not a model folder"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_few_words(
+    model: str, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert generate("--model", model, "--drafter", "none", *words, PROMPT) == 2
+    err = capsys.readouterr().err.splitlines()[-1]
+    assert said in err
+    assert len(err) < 300

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from suffolk.commands.filled import filled_path
+
 EXAMPLES = ("STORE --lengths 1 2 4 8 --json counts.json",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare its options."""
-    parser.add_argument("store", type=Path, metavar="STORE", help="a datastore's folder")
+    parser.add_argument("store", type=filled_path, metavar="STORE", help="a datastore's folder")
     parser.add_argument(
         "--queries",
         type=int,

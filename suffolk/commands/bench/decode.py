@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from suffolk.commands.filled import filled
+from suffolk.commands.filled import filled, filled_path
 from suffolk.commands.model_options import add_model_drafters, read_model_sources
 from suffolk.commands.record_option import add_record_option, require_record
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model", type=filled, required=True, help="model folder in the Hugging Face layout, or hub name"
     )
     parser.add_argument(
-        "--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files, or folders of them"
+        "--prompts", required=True, nargs="+", type=filled_path, metavar="PATH", help=".jsonl files, or folders of them"
     )
     parser.add_argument(
         "--datastore", type=filled, metavar="STORE", help="folder of a datastore, or grpc://HOST:PORT/NAME"

@@ -6,13 +6,16 @@ import argparse
 from pathlib import Path
 
 from datastore.datastore import RESIDENCIES
+from suffolk.commands.filled import filled_path
 
 EXAMPLES = ("STORE --limits 1 0.5 0.2 --json memory.json",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare its options."""
-    parser.add_argument("store", type=Path, metavar="STORE", help="a datastore's folder, on the disk to be measured")
+    parser.add_argument(
+        "store", type=filled_path, metavar="STORE", help="a datastore's folder, on the disk to be measured"
+    )
     parser.add_argument(
         "--limits",
         type=float,
