@@ -153,7 +153,7 @@ def test_only_what_one_drafter_decoded(recording: Path, tmp_path: Path, capsys: 
     assert replay(mixed) == 0
     assert "several drafters decoded these texts" in capsys.readouterr().err
     assert replay(mixed, "--recorded-with", "none") == 0
-    assert "replaying 1 texts" in capsys.readouterr().err
+    assert "replaying 1 text of tiny" in capsys.readouterr().err
     assert replay(mixed, "--recorded-with", "eagle") == 2
     assert (
         "--recorded-with eagle: no text was decoded with it; the recordings have none, prompt-lookup"

@@ -61,6 +61,22 @@ def test_an_interrupted_run_ends_with_the_same_head(
     assert not (tmp_path / "parts.training").exists()
 
 
+def test_an_interrupt_before_the_first_checkpoint_says_that_nothing_was_saved(
+    model: str, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: LinearHead, batches: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LinearHead, "start", interrupted)
+    listening = Listening()
+    with pytest.raises(KeyboardInterrupt):
+        train(options(model, corpus, tmp_path / "head"), listening)
+    assert listening.notes[-1] == (
+        "interrupted after step 0 of 8; nothing was saved yet, and the same command without --resume starts again"
+    )
+    assert not (tmp_path / "head.training").exists()
+
+
 def test_an_interrupt_between_the_batches_of_a_step_drops_that_step(
     model: str, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
