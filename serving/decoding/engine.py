@@ -218,6 +218,13 @@ class Engine:
             self._changed.notify_all()
 
     def _run(self) -> None:
+        try:
+            self._step_on()
+        finally:
+            atexit.unregister(self._close_at_exit)  # which would keep the engine, and the model, in memory
+            self._ended.set()
+
+    def _step_on(self) -> None:
         error: SuffolkError | None = None
         try:
             while self._admit():
@@ -234,8 +241,6 @@ class Engine:
                 generation.end(error)
             self._running.clear()
             self._waiting.clear()
-        atexit.unregister(self._close_at_exit)  # which would keep the engine, and the model, in memory
-        self._ended.set()
 
     def _admit(self) -> bool:
         """Between two steps: who leaves, who joins. False when the engine closes; waits while there is nothing to do."""
