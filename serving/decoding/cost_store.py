@@ -22,7 +22,7 @@ from serving.decoding.target import Target
 
 log = logging.getLogger(__name__)
 FORMAT = 1
-KERNELS = 2
+KERNELS = 3
 """Raised when our attention, linear layers or kinds of passes change what a pass costs."""
 _MAX_BYTES = 1 << 20
 _TERMS = ("per_request", "per_key", "per_pair")
