@@ -21,6 +21,7 @@ from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.merge import NAMED
 from serving.drafters.reach import reach
+from serving.drafters.tree_chances import within_one
 from serving.drafters.trusted import learn_trust, trusted
 from serving.drafters.worth import Verdict, Worth
 
@@ -215,7 +216,7 @@ class Network:
 
     def _check(self, request: DraftRequest, proposal: Proposal) -> DraftTree | None:
         try:
-            return tree_of(proposal).validate(self._vocab_size).head(request.most_named)
+            return within_one(tree_of(proposal).validate(self._vocab_size).head(request.most_named))
         except FOREIGN_FAULTS as error:
             self._miss(error, 1)
             return None

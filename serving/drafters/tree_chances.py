@@ -10,6 +10,8 @@ import numpy.typing as npt
 from datastore.draft_tree import DraftTree
 
 Floats = npt.NDArray[np.float64]
+_ROUNDING = 1e-3
+"""Scores come in single precision."""
 
 
 def chances_of(tree: DraftTree) -> Floats:
@@ -25,3 +27,13 @@ def with_chances(tree: DraftTree, chances: Floats) -> DraftTree:
         level = np.flatnonzero(depths == depth)
         scores[level] *= scores[tree.parents[level]]
     return replace(tree, scores=scores.astype(np.float32))
+
+
+def within_one(tree: DraftTree) -> DraftTree:
+    """``tree``, in which the chances of siblings add up to 1 at most: at most one of them is right. Those that promise more are brought
+    down in proportion; parents still stand first."""
+    chances, parents = chances_of(tree), tree.parents + 1
+    sums = np.bincount(parents, chances, len(tree) + 1)
+    if not np.any(sums > 1 + _ROUNDING):
+        return tree
+    return with_chances(tree, chances / np.maximum(1.0, sums)[parents])

@@ -18,12 +18,18 @@ _EDGES = np.array([0.003, 0.01, 0.03, 0.07, 0.15, 0.25, 0.4, 0.55, 0.7, 0.82, 0.
 _DEPTHS = np.array([2, 3, 5])
 _STRENGTH = 20.0
 """Observations that the drafter's own probability is worth."""
+_LIKELY = 4
+_MIDDLES = (np.append(_EDGES, 1.0)[_LIKELY:] + _EDGES[_LIKELY - 1 :]) / 2
+"""Of the classes of probabilities from this one on, 0.07: how often they are kept tells how far the drafter is to be believed."""
+_BELIEF = 4.0
+"""Tokens' worth of belief that it keeps what it promises: one that is certain and never right would else be heard for long."""
 _DECAY = 0.999
 
 
 class Confidence:
     """P(child accepted | parent accepted) by the drafter's probability, depth, and whether tokens are drawn greedily or with
-    shared noise. Old evidence fades per call of ``learn``, one for each level of a tree that the target reached. Not thread-safe.
+    shared noise. What was not seen leans on the drafter's own probability, and that on how far it keeps its promises at large. Old
+    evidence fades per call of ``learn``, one for each level of a tree that the target reached. Not thread-safe.
 
     Attributes:
         reliability: how true its predictions came.
@@ -37,7 +43,7 @@ class Confidence:
         """float64 of the shape of ``own``, the drafter's probabilities; ``depths`` broadcasts against it."""
         cells = _cells(own, depths, sampled)
         hits, seen = (tally[cells] for tally in self._tallies)
-        return np.asarray((hits + _STRENGTH * own) / (seen + _STRENGTH), np.float64)
+        return np.asarray((hits + _STRENGTH * self._kept(sampled) * own) / (seen + _STRENGTH), np.float64)
 
     def learn(self, own: Floats, depths: npt.NDArray[np.int64], sampled: bool, taken: npt.NDArray[np.bool_]) -> None:
         """Count candidates whose parents were accepted, and which of them were taken: arrays of one length; ``depths`` may be one
@@ -64,6 +70,11 @@ class Confidence:
                 "calibration: a state has an entry that is not finite, below 0, or more hits than were seen"
             )
         self._tallies = tallies
+
+    def _kept(self, sampled: bool) -> float:
+        """The share of what the drafter's likely candidates promised that came true, at most 1."""
+        hits, seen = self._tallies[:, int(sampled), :, _LIKELY:]
+        return min(1.0, float((hits.sum() + _BELIEF) / ((seen * _MIDDLES).sum() + _BELIEF)))
 
 
 def _cells(own: Floats, depths: npt.NDArray[np.int64], sampled: bool) -> tuple[npt.NDArray[np.intp], ...]:
