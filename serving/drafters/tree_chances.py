@@ -30,8 +30,10 @@ def with_chances(tree: DraftTree, chances: Floats) -> DraftTree:
 
 
 def within_one(tree: DraftTree) -> DraftTree:
-    """``tree``, in which the chances of siblings add up to 1 at most: at most one of them is right. Those that promise more are brought
-    down in proportion; parents still stand first."""
+    """``tree``, in which the chances of siblings add up to 1 at most, as at most one of them is right.
+
+    Those that promise more are brought down in proportion; parents still stand first.
+    """
     chances, parents = chances_of(tree), tree.parents + 1
     sums = np.bincount(parents, chances, len(tree) + 1)
     if not np.any(sums > 1 + _ROUNDING):

@@ -85,7 +85,9 @@ def test_confidence_goes_from_the_drafter_s_word_to_what_was_seen() -> None:
     for _ in range(20):
         confidence.learn(own, depths, False, np.arange(50) < 10)
     assert confidence.chances(own, depths, False)[0] == pytest.approx(0.2, abs=0.02)
-    assert confidence.chances(own, depths + 1, False)[0] == pytest.approx(0.2, abs=0.02)  # who promises too much does so there too
+    assert confidence.chances(own, depths + 1, False)[0] == pytest.approx(
+        0.2, abs=0.02
+    )  # who promises too much does so there too
     assert confidence.chances(own, depths, True)[0] == pytest.approx(0.6)  # other draws
 
 
