@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from datastore.errors import SuffolkError
+from serving.transport.limits import MAX_THREADS, check_range
+
+MOST_ROUNDS = 10_000
 
 
 def command_parser(name: str, description: str | None, *examples: str) -> argparse.ArgumentParser:
@@ -27,6 +30,12 @@ def add_evidence(parser: argparse.ArgumentParser) -> None:
     add("--recording", required=True, nargs="+", type=Path, metavar="FILE", help="recorded answers")
     add("--datastore", required=True, metavar="STORE", help="folder of a datastore")
     add("--nodes", type=int, default=64, metavar="N", help="of the largest tree (default: %(default)s)")
+
+
+def check_timing(threads: int, rounds: int) -> None:
+    """Nothing, if ``--threads`` and ``--rounds`` of a timed comparison can be; else raises InvalidArgument."""
+    check_range("--threads", threads, 1, MAX_THREADS)
+    check_range("--rounds", rounds, 1, MOST_ROUNDS)
 
 
 def run_command(

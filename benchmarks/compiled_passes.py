@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch._dynamo.utils import counters
 
-from benchmarks.command import command_parser, run_command
+from benchmarks.command import check_timing, command_parser, run_command
 from benchmarks.folder import write_json
 from benchmarks.machine import describe_machine
 from benchmarks.table import format_table
@@ -25,9 +25,7 @@ from serving.decoding.kv_cache import KVCache
 from serving.decoding.passes import Passes
 from serving.decoding.target import DTYPES, Target
 from serving.decoding.tree_layout import TreeLayout, chain
-from serving.transport.limits import MAX_THREADS, check_range
 
-MOST_ROUNDS = 10_000
 EXAMPLES = (
     "--model MODEL --threads 1",
     "--model MODEL --dtype bfloat16 --requests 1 4 --json results.json",
@@ -109,8 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    check_range("--threads", options.threads, 1, MAX_THREADS)
-    check_range("--rounds", options.rounds, 1, MOST_ROUNDS)
+    check_timing(options.threads, options.rounds)
     torch.set_num_threads(options.threads)
     results: dict[str, Any] = {"machine": describe_machine(), "threads": options.threads}
     for dtype in options.dtype or ("float32", "bfloat16"):

@@ -15,15 +15,13 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForCausalLM
 
-from benchmarks.command import command_parser, run_command
+from benchmarks.command import check_timing, command_parser, run_command
 from benchmarks.folder import write_json
 from benchmarks.machine import describe_machine
 from benchmarks.table import format_table
 from serving.decoding.row_linear import MOST_ROWS, RowLinear, accelerate, row_linear
 from serving.decoding.target import DTYPES, find_folder
-from serving.transport.limits import MAX_THREADS, check_range
 
-MOST_ROUNDS = 10_000
 EXAMPLES = (
     "--threads 1",
     "--model MODEL --dtype bfloat16 --json results.json",
@@ -108,8 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    check_range("--threads", options.threads, 1, MAX_THREADS)
-    check_range("--rounds", options.rounds, 1, MOST_ROUNDS)
+    check_timing(options.threads, options.rounds)
     torch.set_num_threads(options.threads)
     results: dict[str, Any] = {"machine": describe_machine(), "threads": options.threads, "milliseconds": {}}
     for dtype in options.dtype or ("float32", "bfloat16"):

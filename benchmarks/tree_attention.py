@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.command import command_parser, run_command
+from benchmarks.command import check_timing, command_parser, run_command
 from benchmarks.folder import write_json
 from benchmarks.machine import describe_machine
 from benchmarks.table import format_table
@@ -19,9 +19,7 @@ from datastore.errors import Unsupported
 from serving.decoding.kv_cache import LayerShape
 from serving.decoding.split_attention import attention_ways, measure_split, time_in_turn
 from serving.decoding.target import DTYPES
-from serving.transport.limits import MAX_THREADS, check_range
 
-MOST_ROUNDS = 10_000
 EXAMPLES = (
     "--threads 1",
     "--device cuda --dtype bfloat16 --json results.json",
@@ -35,8 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    check_range("--threads", options.threads, 1, MAX_THREADS)
-    check_range("--rounds", options.rounds, 1, MOST_ROUNDS)
+    check_timing(options.threads, options.rounds)
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         raise Unsupported(f"--device {options.device}: this machine has no CUDA device; use cpu")
     torch.set_num_threads(options.threads)

@@ -65,14 +65,21 @@ def test_the_draft_service_is_killed_and_the_text_is_the_same(
     assert first + rest == expected
 
 
-def test_an_interrupt_ends_with_130(model: Path) -> None:
+def interrupted(model: Path, times: int) -> tuple[int, bytes]:
+    """The exit code and errors of a command that got so many interrupts while its text came."""
     with heeded_interrupts():
         process = start("generate", "--model", str(model), "--max-new-tokens", TOKENS, PROMPT)
     assert process.stdout is not None
     process.stdout.read(1)
-    process.send_signal(signal.SIGINT)
+    for _ in range(times):
+        process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=WAIT)
-    assert process.returncode == 130
+    return process.returncode, errors
+
+
+def test_an_interrupt_ends_with_130(model: Path) -> None:
+    code, errors = interrupted(model, 1)
+    assert code == 130
     assert errors.decode().splitlines()[-1] == "suffolk: interrupted"
     assert b"Traceback" not in errors
 
@@ -97,11 +104,5 @@ def test_a_process_may_end_while_an_engine_runs(model: Path) -> None:
 
 
 def test_a_second_interrupt_does_not_abort(model: Path) -> None:
-    with heeded_interrupts():
-        process = start("generate", "--model", str(model), "--max-new-tokens", TOKENS, PROMPT)
-    assert process.stdout is not None
-    process.stdout.read(1)
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=WAIT)
-    assert process.returncode == 130, errors
+    code, errors = interrupted(model, 2)
+    assert code == 130, errors
