@@ -123,6 +123,11 @@ class Engine:
         return self._loop.cache.nbytes
 
     @property
+    def alive(self) -> bool:
+        """False once the engine has died or is closed."""
+        return not self._ended.is_set()
+
+    @property
     def death(self) -> SuffolkError | None:
         """Why the engine died; None while it lives or after ``close``."""
         return self._death
@@ -174,18 +179,16 @@ class Engine:
         with self._changed:
             return self._stats | {"running": len(self._running), "waiting": len(self._waiting)}
 
-    def join(self) -> None:
-        """Wait until the engine has ended: died, or was closed."""
-        if self._thread.is_alive():  # a forked child has no such thread
-            self._ended.wait()  # once interrupted, Thread.join takes the thread for ended
-
     def close(self) -> None:
         """Cancel what runs, end the thread, close the drafters. Calling it again does nothing."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-        if self._thread is not threading.current_thread():
-            self.join()
+        if (
+            self._thread is not threading.current_thread() and self._thread.is_alive()
+        ):  # a forked child has no such thread
+            self._ended.wait()  # once interrupted, Thread.join takes the thread for ended
+            self._thread.join()
         with self._changed:
             drafters, self._drafters = self._drafters, {}
         for drafter in drafters.values():

@@ -13,6 +13,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -33,18 +34,23 @@ class HttpServer(ThreadingHTTPServer):
         exposition: gives the metrics in the text format of Prometheus.
     """
 
-    daemon_threads = True
+    daemon_threads = False  # server_close waits for them
     request_queue_size = MAX_CONNECTIONS
 
     def __init__(self, address: tuple[str, int], handler: type[Handler], exposition: Callable[[], bytes]) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.exposition = exposition
         self.ready = threading.Event()
-        self._places = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._open: set[socket.socket] = set()
+        self._changed = threading.Lock()
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._places.acquire(blocking=False):
+        with self._changed:
+            free = len(self._open) < MAX_CONNECTIONS
+            if free:
+                self._open.add(request)
+        if free:
             super().process_request(request, client_address)
             return
         request.settimeout(READ_SECONDS)
@@ -53,11 +59,18 @@ class HttpServer(ThreadingHTTPServer):
         )
         self.shutdown_request(request)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._places.release()
+    def close_request(self, request: Any) -> None:
+        with self._changed:
+            self._open.discard(request)
+        super().close_request(request)
+
+    def server_close(self) -> None:
+        """After ``shutdown``: hang up on idle connections, and wait until the others have their answers."""
+        with self._changed:
+            for request in self._open:
+                with suppress(OSError):  # the peer was faster
+                    request.shutdown(socket.SHUT_RD)
+        super().server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         LOG.debug(

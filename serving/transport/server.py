@@ -7,6 +7,8 @@ import os
 import signal
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import TypeVar
 
@@ -29,6 +31,7 @@ class Server(ABC):
 
     Attributes:
         listening: the gRPC endpoints with their real ports; http: the HTTP endpoint or None; both after ``start``.
+        ending: set once the server stops.
     """
 
     def __init__(self, config: ServerConfig) -> None:
@@ -40,7 +43,8 @@ class Server(ABC):
         self._http: HttpServer | None = None
         self._stopping = threading.Lock()
         self._wish = StopWish()
-        self._ending = threading.Event()  # for threads of its own: no signal handler sets it
+        self.ending = threading.Event()  # for threads of its own: no signal handler sets it
+        self._threads: list[threading.Thread] = []
 
     @abstractmethod
     def build_grpc(self) -> tuple[grpc.Server, health.HealthServicer]:
@@ -71,11 +75,20 @@ class Server(ABC):
             raise
         self._grpc.start()
         if self._http is not None:
-            threading.Thread(target=self._http.serve_forever, args=(0.05,), name="http", daemon=True).start()
+            self.run_beside("http", partial(self._http.serve_forever, 0.05))
             self._http.ready.set()
         for endpoint in [*(() if credentials else self.listening), *([self.http] if self.http else [])]:
             if not endpoint.is_private():
                 LOG.warning("plaintext on %s: anyone who can reach it can read along", endpoint)
+
+    def run_beside(self, name: str, work: Callable[[], None]) -> None:
+        """Run ``work``, which ends once ``ending`` is set, in a thread of its own; ``stop`` waits for it.
+
+        A thread left behind could be the last to hold a model, and an interpreter that ends kills a thread that frees one: the
+        process aborts."""
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
 
     def wait(self) -> None:
         """Return when somebody wants the server to stop. Raises what made it stop by itself, if it did."""
@@ -99,7 +112,7 @@ class Server(ABC):
         Any thread may call it, and more than once.
         """
         self.want_stop()
-        self._ending.set()
+        self.ending.set()
         with self._stopping:
             self.turn_unready()
             if self._grpc is not None:
@@ -107,6 +120,8 @@ class Server(ABC):
             if self._http is not None:
                 self._http.shutdown()
                 self._http.server_close()
+            while self._threads:
+                self._threads.pop().join()
             self._grpc = self._health = self._http = None
 
     def __enter__(self: ServerT) -> ServerT:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 
 import grpc
 from grpc_health.v1 import health
@@ -13,6 +13,9 @@ from serving.transport.http_server import Handler, HttpServer
 from serving.transport.server import Server
 from serving.worker.grpc_server import build_server
 from serving.worker.service import Service
+
+_LOOK_SECONDS = 0.1
+"""How often to look whether the engine lives."""
 
 
 class WorkerServer(Server):
@@ -25,9 +28,8 @@ class WorkerServer(Server):
 
     def start(self) -> None:
         super().start()
-        threading.Thread(target=self._watch, name="watch-engine", daemon=True).start()
-        patience = self.service.patience
-        threading.Thread(target=patience.watch, args=(self._ending,), name="watch-readers", daemon=True).start()
+        self.run_beside("watch-engine", self._watch)
+        self.run_beside("watch-readers", partial(self.service.patience.watch, self.ending))
 
     def wait(self) -> None:
         """Return when somebody wants the server to stop. Raises Internal if the engine has died."""
@@ -48,6 +50,8 @@ class WorkerServer(Server):
         return self.service.admission.taken()
 
     def _watch(self) -> None:
-        self.service.engine.join()
-        self.turn_unready()
-        self.want_stop()
+        while not self.ending.wait(_LOOK_SECONDS):
+            if not self.service.engine.alive:
+                self.turn_unready()
+                self.want_stop()
+                return

@@ -7,7 +7,7 @@ import json
 import re
 import socket
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from serving.transport import http_server
 from serving.transport.status import TABLE
 from tests.brute_force import BruteForceRetriever
 from tests.draft_server import serving
-from tests.waiting import HANG
+from tests.waiting import HANG, until
 
 DOCUMENTS = [[1, 2, 3, 4, 1, 2, 5], [2, 3, 4, 9]]
 
@@ -225,6 +225,22 @@ def test_readiness_ends_before_the_process(server: DraftServer) -> None:
     http.ready.clear()
     assert ask(server, "GET", "/livez")[0] == 200
     assert ask(server, "GET", "/readyz")[0] == 503
+
+
+def test_a_server_that_stops_finishes_its_answers(brute: BruteForceRetriever) -> None:
+    """Those under way were cut off."""
+    brute.gate.clear()
+    with serving({"wiki": brute}) as server, ThreadPoolExecutor(2) as pool:
+        answer = pool.submit(ask, server, "POST", "/v1/draft", {"contexts": [[1]]})
+        assert brute.entered.wait(HANG)
+        pages = server._http
+        assert pages is not None
+        stop = pool.submit(server.stop)
+        until(lambda: pages.socket.fileno() == -1)  # nobody new comes in
+        assert not wait({stop}, timeout=0.2).done
+        brute.gate.set()
+        assert answer.result()[0] == 200
+        stop.result(HANG)
 
 
 def test_http_can_be_left_out(brute: BruteForceRetriever) -> None:

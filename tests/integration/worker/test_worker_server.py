@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import threading
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,22 @@ def test_stopping_ends_what_lasts_longer_than_the_grace(target: Target) -> None:
         with pytest.raises(Unavailable):
             list(generation)
         until(lambda: server.service.engine.stats()["running"] == 0)
+
+
+def test_a_worker_that_ended_has_no_threads(target: Target) -> None:
+    """One of them was at times the last to hold the model while the interpreter ended, and the process aborted."""
+    before = set(threading.enumerate())
+    with working(target) as server, calling(server) as client:
+        list(client.generate(PROMPT, SamplingSettings(max_new_tokens=5)))
+        assert server.http is not None
+        idle = http.client.HTTPConnection(server.http.host, server.http.port, timeout=HANG)
+        idle.request("GET", "/livez")
+        assert idle.getresponse().read() == b"ok\n"
+        names = {thread.name.partition("-")[0] for thread in set(threading.enumerate()) - before}
+        assert names >= {"suffolk", "watch", "http"}
+    left = {thread for thread in set(threading.enumerate()) - before if isinstance(thread, threading.Thread)}
+    assert [thread for thread in left if "_serve" not in thread.name and "grpc" not in thread.name] == []  # gRPC's own
+    idle.close()
 
 
 def test_metrics_and_health(target: Target) -> None:
