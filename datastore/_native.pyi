@@ -169,6 +169,7 @@ def row_linear(
     rows: int,
     row_stride: int,
     weights: int,
+    scales: int,
     bias: int,
     out: int,
     row_count: int,

@@ -143,7 +143,7 @@ constexpr Backend kAmx = {.panel = kPanel, .packed_size = packed_size, .pack = p
 const Backend* amx_backend(const RowLinear& product) noexcept {
   static const bool can = may_use_tiles();
   const bool whole = product.inputs % kTileInputs == 0 && product.outputs % kTile == 0 && product.inputs != 0;
-  return can && whole && product.element == Element::kBFloat16 ? &kAmx : nullptr;
+  return can && whole && product.element == Element::kBFloat16 && product.scales == nullptr ? &kAmx : nullptr;
 }
 
 }  // namespace suffolk::kernels

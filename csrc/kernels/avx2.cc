@@ -20,6 +20,9 @@ struct Avx2 {
   SUFFOLK_INLINE Vector read(const float* from) { return _mm256_loadu_ps(from); }
   SUFFOLK_INLINE void write(float* to, Vector from) { _mm256_storeu_ps(to, from); }
   SUFFOLK_INLINE Vector add_product(Vector a, Vector b, Vector sum) { return _mm256_fmadd_ps(a, b, sum); }
+  SUFFOLK_INLINE Vector load_bytes(const std::int8_t* from) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+  }
   SUFFOLK_INLINE void prefetch(const std::byte* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0); }
 
   static constexpr std::size_t kTotals = 8;
@@ -34,26 +37,26 @@ struct Avx2 {
 SUFFOLK_INLINE __m128i read_halves(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
 
 struct Avx2Float32 : Avx2 {
-  using Weight = float;
-  SUFFOLK_INLINE Vector load(const Weight* from) { return read(from); }
-  static float widen(Weight value) { return value; }
-  static void narrow(float value, Weight& to) { to = value; }
+  using Value = float;
+  SUFFOLK_INLINE Vector load(const Value* from) { return read(from); }
+  static float widen(Value value) { return value; }
+  static void narrow(float value, Value& to) { to = value; }
 };
 
 struct Avx2BFloat16 : Avx2 {
-  using Weight = BFloat16;
-  SUFFOLK_INLINE Vector load(const Weight* from) {
+  using Value = BFloat16;
+  SUFFOLK_INLINE Vector load(const Value* from) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(read_halves(from)), 16));
   }
-  static float widen(Weight value) { return kernels::widen(value); }
-  static void narrow(float value, Weight& to) { kernels::narrow(value, to); }
+  static float widen(Value value) { return kernels::widen(value); }
+  static void narrow(float value, Value& to) { kernels::narrow(value, to); }
 };
 
 struct Avx2Float16 : Avx2 {
-  using Weight = Float16;
-  SUFFOLK_INLINE Vector load(const Weight* from) { return _mm256_cvtph_ps(read_halves(from)); }
-  SUFFOLK_INLINE float widen(Weight value) { return _cvtsh_ss(value.bits); }
-  SUFFOLK_INLINE void narrow(float value, Weight& to) { to.bits = _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT); }
+  using Value = Float16;
+  SUFFOLK_INLINE Vector load(const Value* from) { return _mm256_cvtph_ps(read_halves(from)); }
+  SUFFOLK_INLINE float widen(Value value) { return _cvtsh_ss(value.bits); }
+  SUFFOLK_INLINE void narrow(float value, Value& to) { to.bits = _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT); }
 };
 
 bool has_f16c() noexcept {  // not every compiler's __builtin_cpu_supports knows it
@@ -63,13 +66,13 @@ bool has_f16c() noexcept {  // not every compiler's __builtin_cpu_supports knows
 
 }  // namespace
 
-const Backend* avx2_backend(Element element) noexcept {
+const Backend* avx2_backend(Element element, bool bytes) noexcept {
   static const bool can = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   if (!can) return nullptr;
   switch (element) {
-    case Element::kFloat32: return &kBackend<Avx2Float32>;
-    case Element::kBFloat16: return &kBackend<Avx2BFloat16>;
-    case Element::kFloat16: return &kBackend<Avx2Float16>;
+    case Element::kFloat32: return backend_of<Avx2Float32>(bytes);
+    case Element::kBFloat16: return backend_of<Avx2BFloat16>(bytes);
+    case Element::kFloat16: return backend_of<Avx2Float16>(bytes);
   }
   return nullptr;
 }
@@ -81,7 +84,7 @@ const Backend* avx2_backend(Element element) noexcept {
 #include "kernels/backend.h"
 
 namespace suffolk::kernels {
-const Backend* avx2_backend(Element) noexcept { return nullptr; }
+const Backend* avx2_backend(Element, bool) noexcept { return nullptr; }
 }  // namespace suffolk::kernels
 
 #endif

@@ -22,6 +22,9 @@ struct Avx512 {
   SUFFOLK_INLINE Vector read(const float* from) { return _mm512_loadu_ps(from); }
   SUFFOLK_INLINE void write(float* to, Vector from) { _mm512_storeu_ps(to, from); }
   SUFFOLK_INLINE Vector add_product(Vector a, Vector b, Vector sum) { return _mm512_fmadd_ps(a, b, sum); }
+  SUFFOLK_INLINE Vector load_bytes(const std::int8_t* from) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
+  }
   SUFFOLK_INLINE void prefetch(const std::byte* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0); }
 
   static constexpr std::size_t kTotals = 16;
@@ -47,37 +50,37 @@ struct Avx512 {
 SUFFOLK_INLINE __m256i read_halves(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
 
 struct Avx512Float32 : Avx512 {
-  using Weight = float;
-  SUFFOLK_INLINE Vector load(const Weight* from) { return read(from); }
-  static float widen(Weight value) { return value; }
-  static void narrow(float value, Weight& to) { to = value; }
+  using Value = float;
+  SUFFOLK_INLINE Vector load(const Value* from) { return read(from); }
+  static float widen(Value value) { return value; }
+  static void narrow(float value, Value& to) { to = value; }
 };
 
 struct Avx512BFloat16 : Avx512 {
-  using Weight = BFloat16;
-  SUFFOLK_INLINE Vector load(const Weight* from) {
+  using Value = BFloat16;
+  SUFFOLK_INLINE Vector load(const Value* from) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(read_halves(from)), 16));
   }
-  static float widen(Weight value) { return kernels::widen(value); }
-  static void narrow(float value, Weight& to) { kernels::narrow(value, to); }
+  static float widen(Value value) { return kernels::widen(value); }
+  static void narrow(float value, Value& to) { kernels::narrow(value, to); }
 };
 
 struct Avx512Float16 : Avx512 {
-  using Weight = Float16;
-  SUFFOLK_INLINE Vector load(const Weight* from) { return _mm512_cvtph_ps(read_halves(from)); }
-  SUFFOLK_INLINE float widen(Weight value) { return _cvtsh_ss(value.bits); }
-  SUFFOLK_INLINE void narrow(float value, Weight& to) { to.bits = _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT); }
+  using Value = Float16;
+  SUFFOLK_INLINE Vector load(const Value* from) { return _mm512_cvtph_ps(read_halves(from)); }
+  SUFFOLK_INLINE float widen(Value value) { return _cvtsh_ss(value.bits); }
+  SUFFOLK_INLINE void narrow(float value, Value& to) { to.bits = _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT); }
 };
 
 }  // namespace
 
-const Backend* avx512_backend(Element element) noexcept {
+const Backend* avx512_backend(Element element, bool bytes) noexcept {
   static const bool can = __builtin_cpu_supports("avx512f");
-  if (!can || avx2_backend(element) == nullptr) return nullptr;
+  if (!can || avx2_backend(element, bytes) == nullptr) return nullptr;
   switch (element) {
-    case Element::kFloat32: return &kBackend<Avx512Float32>;
-    case Element::kBFloat16: return &kBackend<Avx512BFloat16>;
-    case Element::kFloat16: return &kBackend<Avx512Float16>;
+    case Element::kFloat32: return backend_of<Avx512Float32>(bytes);
+    case Element::kBFloat16: return backend_of<Avx512BFloat16>(bytes);
+    case Element::kFloat16: return backend_of<Avx512Float16>(bytes);
   }
   return nullptr;
 }
@@ -89,7 +92,7 @@ const Backend* avx512_backend(Element element) noexcept {
 #include "kernels/backend.h"
 
 namespace suffolk::kernels {
-const Backend* avx512_backend(Element) noexcept { return nullptr; }
+const Backend* avx512_backend(Element, bool) noexcept { return nullptr; }
 }  // namespace suffolk::kernels
 
 #endif

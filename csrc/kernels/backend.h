@@ -24,10 +24,10 @@ struct Backend {
 };
 
 // Null where the processor or the compiler's target lacks the instructions. The choice must not depend on the number of rows: sums
-// are added in another order by another backend.
-const Backend* amx_backend(const RowLinear& product) noexcept;  // bf16, whole tiles of 32 inputs by 16 outputs
-const Backend* avx512_backend(Element element) noexcept;    // AVX-512F, and what AVX2's needs
-const Backend* avx2_backend(Element element) noexcept;      // AVX2, FMA and F16C
-const Backend* portable_backend(Element element) noexcept;  // what every processor of the architecture has; no fp16
+// are added in another order by another backend. `bytes`: whether weights are bytes with scales.
+const Backend* amx_backend(const RowLinear& product) noexcept;  // bf16, whole tiles of 32 inputs by 16 outputs; no bytes
+const Backend* avx512_backend(Element element, bool bytes) noexcept;    // AVX-512F, and what AVX2's needs
+const Backend* avx2_backend(Element element, bool bytes) noexcept;      // AVX2, FMA and F16C
+const Backend* portable_backend(Element element, bool bytes) noexcept;  // what every processor of the architecture has; no fp16
 
 }  // namespace suffolk::kernels

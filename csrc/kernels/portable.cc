@@ -21,6 +21,11 @@ struct Portable {
   }
   static void write(float* to, const Vector& from) { std::memcpy(to, &from, sizeof from); }
   static Vector add_product(const Vector& a, const Vector& b, const Vector& sum) { return {a.low * b.low + sum.low, a.high * b.high + sum.high}; }
+  static Vector load_bytes(const std::int8_t* from) {
+    float wide[kLanes];
+    for (std::size_t i = 0; i < kLanes; ++i) wide[i] = from[i];
+    return read(wide);
+  }
   static void prefetch(const std::byte* at) { __builtin_prefetch(at); }
 
   static constexpr std::size_t kTotals = 1;
@@ -32,29 +37,29 @@ struct Portable {
 };
 
 struct PortableFloat32 : Portable {
-  using Weight = float;
-  static Vector load(const Weight* from) { return read(from); }
-  static float widen(Weight value) { return value; }
-  static void narrow(float value, Weight& to) { to = value; }
+  using Value = float;
+  static Vector load(const Value* from) { return read(from); }
+  static float widen(Value value) { return value; }
+  static void narrow(float value, Value& to) { to = value; }
 };
 
 struct PortableBFloat16 : Portable {
-  using Weight = BFloat16;
-  static Vector load(const Weight* from) {
+  using Value = BFloat16;
+  static Vector load(const Value* from) {
     float wide[kLanes];
     for (std::size_t i = 0; i < kLanes; ++i) wide[i] = kernels::widen(from[i]);
     return read(wide);
   }
-  static float widen(Weight value) { return kernels::widen(value); }
-  static void narrow(float value, Weight& to) { kernels::narrow(value, to); }
+  static float widen(Value value) { return kernels::widen(value); }
+  static void narrow(float value, Value& to) { kernels::narrow(value, to); }
 };
 
 }  // namespace
 
-const Backend* portable_backend(Element element) noexcept {
+const Backend* portable_backend(Element element, bool bytes) noexcept {
   switch (element) {
-    case Element::kFloat32: return &kBackend<PortableFloat32>;
-    case Element::kBFloat16: return &kBackend<PortableBFloat16>;
+    case Element::kFloat32: return backend_of<PortableFloat32>(bytes);
+    case Element::kBFloat16: return backend_of<PortableBFloat16>(bytes);
     case Element::kFloat16: return nullptr;
   }
   return nullptr;

@@ -14,16 +14,16 @@ constexpr std::size_t kPieces = 8;            // a thread, so that one that is h
 constexpr std::size_t kLeastWork = 1U << 16;  // products worth another thread
 constexpr std::size_t kAlignment = 64;        // of packed rows: a vector across two lines takes twice as long
 
-const Backend* best_backend(Element element) noexcept {
-  for (const Backend* backend : {avx512_backend(element), avx2_backend(element)}) {
+const Backend* best_backend(Element element, bool bytes) noexcept {
+  for (const Backend* backend : {avx512_backend(element, bytes), avx2_backend(element, bytes)}) {
     if (backend != nullptr) return backend;
   }
-  return portable_backend(element);
+  return portable_backend(element, bytes);
 }
 
 const Backend& best_backend(const RowLinear& product) noexcept {
   const Backend* backend = amx_backend(product);
-  return backend != nullptr ? *backend : *best_backend(product.element);
+  return backend != nullptr ? *backend : *best_backend(product.element, product.scales != nullptr);
 }
 
 std::size_t element_bytes(Element element) noexcept { return element == Element::kFloat32 ? 4 : 2; }
@@ -47,7 +47,7 @@ void multiply_few(const Backend& backend, const RowLinear& product, unsigned thr
 
 }  // namespace
 
-bool supports(Element element) noexcept { return best_backend(element) != nullptr; }
+bool supports(Element element) noexcept { return best_backend(element, false) != nullptr; }
 
 void row_linear(const RowLinear& product, unsigned threads) {
   const Backend& backend = best_backend(product);

@@ -1,17 +1,18 @@
 // The loops of every backend. A source file that includes this defines SUFFOLK_TARGET, the instructions its functions may
 // use, and gives `Lanes`:
 //
-//   Weight                              the element type
+//   Value                               the element type of rows, bias and outputs
 //   Vector                              kLanes fp32 numbers
 //   std::size_t kLanes                  8 or 16
 //   kTileOutputs                        an array: the outputs of a tile of 1, 2, ... rows; divisors of kPanelOutputs
 //   Vector read(const float*)           addresses need no alignment
 //   void write(float*, Vector)
-//   Vector load(const Weight*)          kLanes weights, widened
+//   Vector load(const Value*)           kLanes elements, widened
+//   Vector load_bytes(const std::int8_t*)
 //   Vector add_product(a, b, sum)       a * b + sum, the same in every tile
 //   std::size_t kTotals                 a divisor of kPanelOutputs * kMostRows
 //   void total(const float*, float*)    kTotals vectors' sums of their numbers, each in the same order
-//   float widen(Weight), void narrow(float, Weight&)
+//   float widen(Value), void narrow(float, Value&)
 //   void prefetch(const std::byte*)
 //
 // Everything is in an anonymous namespace: each file's functions are its own, with its own instructions.
@@ -20,7 +21,9 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/backend.h"
 
@@ -31,6 +34,19 @@ constexpr std::size_t kPanelOutputs = 12;  // whose weights are read together; a
 constexpr std::size_t kBlockInputs = 768;  // 6 rows of them are 18 KiB, and stay in the first cache
 constexpr std::size_t kStreamedRows = 2;  // so few are not cut into blocks: long streams of weights come faster
 constexpr std::size_t kCacheLine = 64;
+
+// Weights of the rows' type.
+template <class Lanes>
+struct ElementWeights : Lanes {
+  using Weight = typename Lanes::Value;
+};
+
+template <class Lanes>
+struct ByteWeights : Lanes {
+  using Weight = std::int8_t;
+  using Lanes::load;
+  SUFFOLK_TARGET __attribute__((always_inline)) static inline typename Lanes::Vector load(const Weight* from) { return Lanes::load_bytes(from); }
+};
 
 // Rows of the largest tile, whose partial sums fit the registers.
 template <class Lanes>
@@ -146,7 +162,7 @@ std::size_t packed_size(std::size_t row_count, std::size_t inputs) {
 template <class Lanes>
 SUFFOLK_TARGET void pack(const RowLinear& product, float* packed) {
   constexpr std::size_t kLanes = Lanes::kLanes;
-  const auto* rows = static_cast<const typename Lanes::Weight*>(product.rows);
+  const auto* rows = static_cast<const typename Lanes::Value*>(product.rows);
   const RowTiles tiles{.rows = product.row_count, .most = kTileRows<Lanes>};
   for (std::size_t tile = 0; tile < tiles.count; ++tile) {
     for (std::size_t k = 0; k < product.inputs; k += kLanes) {
@@ -165,15 +181,16 @@ SUFFOLK_TARGET void pack(const RowLinear& product, float* packed) {
 // Rounds a panel's sums, [outputs, row_count, kLanes], to the product's outputs [begin, end).
 template <class Lanes>
 SUFFOLK_TARGET void finish(const RowLinear& product, const float* sums, std::size_t begin, std::size_t end) {
-  using Weight = typename Lanes::Weight;
+  using Value = typename Lanes::Value;
   static_assert(kPanelOutputs * kMostRows % Lanes::kTotals == 0);
   float totals[kPanelOutputs * kMostRows];
   for (std::size_t i = 0; i < (end - begin) * product.row_count; i += Lanes::kTotals) Lanes::total(sums + i * Lanes::kLanes, totals + i);
-  const auto* bias = static_cast<const Weight*>(product.bias);
-  auto* out = static_cast<Weight*>(product.out);
+  const auto* bias = static_cast<const Value*>(product.bias);
+  auto* out = static_cast<Value*>(product.out);
   for (std::size_t m = 0; m < product.row_count; ++m) {  // a row's outputs lie together
     for (std::size_t n = begin; n < end; ++n) {
-      const float total = totals[(n - begin) * product.row_count + m];
+      float total = totals[(n - begin) * product.row_count + m];
+      if constexpr (std::is_same_v<typename Lanes::Weight, std::int8_t>) total *= product.scales[n];
       Lanes::narrow(bias == nullptr ? total : total + Lanes::widen(bias[n]), out[m * product.outputs + n]);
     }
   }
@@ -222,6 +239,11 @@ SUFFOLK_TARGET void multiply(const RowLinear& product, const float* packed, std:
 
 template <class Lanes>
 constexpr Backend kBackend = {.panel = kPanelOutputs, .packed_size = packed_size<Lanes>, .pack = pack<Lanes>, .multiply = multiply<Lanes>};
+
+template <class Lanes>
+const Backend* backend_of(bool bytes) noexcept {
+  return bytes ? &kBackend<ByteWeights<Lanes>> : &kBackend<ElementWeights<Lanes>>;
+}
 
 }  // namespace
 }  // namespace suffolk::kernels

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied, SuffolkError, Unsupported
+from serving.decoding.byte_linear import is_compressed
 from serving.decoding.cost_measurement import measure
 from serving.decoding.cost_model import CostModel
 from serving.decoding.target import Target
@@ -52,6 +53,8 @@ class CostKey:
     def of(target: Target) -> CostKey:
         """The key of ``target`` here and now."""
         config = {name: value for name, value in target.model.config.to_dict().items() if name not in _NOT_COSTS}
+        if is_compressed(target.model):  # the same model drafts faster than it decodes
+            config |= {"compressed": True}
         on_cpu = target.device.type == "cpu"
         return CostKey(
             model=_digest(config),

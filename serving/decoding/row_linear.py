@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
 
 from datastore import _native
 from datastore.errors import InvalidArgument
+from serving.decoding.layer_trial import seconds, some_rows
 from serving.decoding.operators import define_operator
 
 MOST_ROWS = 64
@@ -57,7 +57,7 @@ def accelerate(model: torch.nn.Module) -> int:
     """
     groups: dict[tuple[int, int, torch.dtype], list[torch.nn.Linear]] = defaultdict(list)
     for layer in model.modules():
-        if type(layer) is torch.nn.Linear and _qualifies(layer):
+        if type(layer) is torch.nn.Linear and fits_kernel(layer):
             groups[layer.out_features, layer.in_features, layer.weight.dtype].append(layer)
     right = [layers for layers in groups.values() if _is_right(layers[0])]
     rows = _faster_rows(right) if right else frozenset()
@@ -101,13 +101,16 @@ class RowLinear(torch.nn.Linear):
         return super().forward(input)
 
 
-def row_linear(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+def row_linear(
+    rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, scales: torch.Tensor | None = None
+) -> torch.Tensor:
     """``F.linear(rows, weight, bias)`` by the kernel: sums in fp32, rounded once; no gradients.
 
     Args:
         rows: [..., inputs], any strides; copied where the rows themselves have gaps.
-        weight: [outputs, inputs], contiguous; read once for each 64 rows.
+        weight: [outputs, inputs], contiguous; read once for each 64 rows. Of the rows' dtype, or int8 with ``scales``.
         bias: [outputs], contiguous.
+        scales: float32[outputs], contiguous, by which each output's int8 weights are multiplied.
 
     Returns:
         [..., outputs], contiguous. Uses up to ``torch.get_num_threads()`` threads; safe to call from any thread.
@@ -116,10 +119,18 @@ def row_linear(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | No
         InvalidArgument: shapes that do not fit, operands of several dtypes, or of one that the kernel lacks (it has fp32,
             bf16, and fp16 where the processor converts it), not on a CPU, or a weight with gaps.
     """
-    problem = _problem(rows, weight, bias)
+    problem = _problem(rows, weight, bias, scales)
     if problem is not None:
         raise InvalidArgument(f"row_linear: {problem}; use torch.nn.functional.linear")
-    return _product(rows, weight, bias)
+    return _product(rows, weight, bias, scales)
+
+
+def fits_kernel(layer: torch.nn.Linear) -> bool:
+    """Whether the kernel can do what the layer does, and the layer takes long enough to matter."""
+    hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks
+    if any(hooks) or "forward" in vars(layer) or layer.weight.numel() < _MIN_WEIGHTS:
+        return False
+    return _problem(layer.weight[:1], layer.weight, layer.bias) is None
 
 
 def _linear(
@@ -139,7 +150,9 @@ def _shape_of_linear(
     return rows.new_empty((*rows.shape[:-1], weight.shape[0]))
 
 
-def _problem(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> str | None:
+def _problem(
+    rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, scales: torch.Tensor | None = None
+) -> str | None:
     """Why the kernel cannot take these operands, None if it can. Everything that it relies on is checked here."""
     dtype = rows.dtype
     element = _ELEMENTS.get(dtype)
@@ -147,19 +160,28 @@ def _problem(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
         return f"dtype {dtype} is not supported on this processor"
     if weight.ndim != 2 or rows.ndim == 0 or rows.shape[-1] != weight.shape[1]:
         return f"rows {list(rows.shape)} do not fit weights {list(weight.shape)}"
-    for name, operand in (("rows", rows), ("weight", weight), ("bias", bias)):
+    of_weights = dtype if scales is None else torch.int8
+    for name, operand, wanted in (
+        ("rows", rows, dtype),
+        ("weight", weight, of_weights),
+        ("bias", bias, dtype),
+        ("scales", scales, torch.float32),
+    ):
         if operand is None:
             continue
-        if operand.dtype is not dtype or not operand.is_cpu or operand.layout is not torch.strided:
-            return f"{name} is {operand.dtype} on {operand.device} ({operand.layout}), not {dtype} on a cpu"
+        if operand.dtype is not wanted or not operand.is_cpu or operand.layout is not torch.strided:
+            return f"{name} is {operand.dtype} on {operand.device} ({operand.layout}), not {wanted} on a cpu"
         if type(operand) not in (torch.Tensor, torch.nn.Parameter) or operand.is_neg():
             return f"{name} is a {type(operand).__name__} whose numbers are not in memory as they are"
-    if bias is not None and (bias.shape != weight.shape[:1] or not bias.is_contiguous()):
-        return f"bias {list(bias.shape)} does not fit weights {list(weight.shape)}, or has gaps"
+    for name, operand in (("bias", bias), ("scales", scales)):
+        if operand is not None and (operand.shape != weight.shape[:1] or not operand.is_contiguous()):
+            return f"{name} {list(operand.shape)} does not fit weights {list(weight.shape)}, or has gaps"
     return None if weight.is_contiguous() else "weight has gaps"
 
 
-def _product(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+def _product(
+    rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, scales: torch.Tensor | None = None
+) -> torch.Tensor:
     outputs, inputs = weight.shape
     *places, _ = rows.shape
     out = rows.new_empty((*places, outputs))
@@ -171,6 +193,7 @@ def _product(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
         flat.data_ptr(),
         flat.stride(0),
         weight.data_ptr(),
+        0 if scales is None else scales.data_ptr(),
         0 if bias is None else bias.data_ptr(),
         out.data_ptr(),
         len(flat),
@@ -181,18 +204,11 @@ def _product(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
     return out
 
 
-def _qualifies(layer: torch.nn.Linear) -> bool:
-    hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks
-    if any(hooks) or "forward" in vars(layer) or layer.weight.numel() < _MIN_WEIGHTS:
-        return False
-    return _problem(layer.weight[:1], layer.weight, layer.bias) is None
-
-
 @torch.inference_mode()
 def _is_right(layer: torch.nn.Linear) -> bool:
     """Whether a few of a layer's outputs are within the roundings of sums in fp64."""
     weight, bias = layer.weight[:100], None if layer.bias is None else layer.bias[:100]
-    rows = _some_rows(7, layer)
+    rows = some_rows(7, layer)
     found = row_linear(rows, weight, bias).double()
     expected = F.linear(rows.double(), weight.double(), None if bias is None else bias.double())
     size = F.linear(rows.double().abs(), weight.double().abs(), None if bias is None else bias.double().abs())
@@ -223,12 +239,12 @@ def _share(groups: list[list[torch.nn.Linear]], count: int) -> float:
 def _compare(layers: list[torch.nn.Linear], count: int) -> tuple[float, float]:
     """The fewest seconds of a layer over ``count`` rows: by the kernel, and by torch."""
     weights = itertools.cycle(_trial_weights(layers))
-    rows = _some_rows(count, layers[0])
+    rows = some_rows(count, layers[0])
     kernel: list[float] = []
     plain: list[float] = []
     while not _enough(kernel, plain):
-        kernel.append(_seconds(row_linear, rows, next(weights)))  # in turn: what else runs disturbs both alike
-        plain.append(_seconds(F.linear, rows, next(weights)))
+        kernel.append(seconds(row_linear, rows, next(weights)))  # in turn: what else runs disturbs both alike
+        plain.append(seconds(F.linear, rows, next(weights)))
     parts = max(1.0, layers[0].out_features / _TRIAL_OUTPUTS)
     return min(kernel) * parts, min(plain) * parts
 
@@ -247,19 +263,6 @@ def _trial_weights(layers: list[torch.nn.Linear]) -> Iterator[torch.Tensor]:
     for layer in layers:
         pieces = max(1, layer.out_features // _TRIAL_OUTPUTS)
         yield from (layer.weight[piece * _TRIAL_OUTPUTS :][:_TRIAL_OUTPUTS] for piece in range(pieces))
-
-
-def _some_rows(count: int, layer: torch.nn.Linear) -> torch.Tensor:
-    numbers = torch.sin(torch.arange(count * layer.in_features, dtype=torch.float32))
-    return numbers.view(count, -1).to(layer.weight.dtype)
-
-
-def _seconds(
-    linear: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], rows: torch.Tensor, weight: torch.Tensor
-) -> float:
-    begin = time.perf_counter()
-    linear(rows, weight)
-    return time.perf_counter() - begin
 
 
 define_operator(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datastore.errors import Unsupported
+from serving.decoding.byte_linear import compress
 from serving.decoding.cost_store import find_costs
 from serving.decoding.target import Target
 from serving.drafters.draft_model.drafter import DraftModelDrafter
@@ -25,6 +26,7 @@ def load_draft_model(
     """
     model = Target.load(name, dtype, str(target.device), capacity)
     require_same_tokens(model, target)
+    compress(model.model)
     return DraftModelDrafter(model, target.vocab_size, slots, capacity, bounds, find_costs(model, slots).costs)
 
 

@@ -45,6 +45,7 @@ def load_eagle(
     if canary:
         check_head(head, target, str(folder))
     accelerate(head)
+    head.compress()
     return EagleDrafter(head, slots, capacity, tree, costs)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 
 from datastore.errors import InvalidArgument, Unsupported
+from serving.decoding.byte_linear import compress, compressed
 from serving.decoding.checks import number
 from serving.drafters.eagle.acceptance import acceptance
 from serving.drafters.eagle.config import EagleConfig
@@ -105,6 +107,12 @@ class EagleHead(torch.nn.Module):
     def target_ids(self) -> torch.Tensor:
         """int64[draft_vocab_size], the target's id of each draft id."""
         return torch.arange(len(self.d2t), device=self.d2t.device) + self.d2t
+
+    def compress(self) -> None:
+        """Round what only drafts read, on a CPU where that is faster; for a head that is not trained any more."""
+        compress(self)
+        if self.config.version == 1:
+            self._ends = replace(self._ends, output=compressed(self._ends.output))
 
     def start(self, batches: Iterator[Batch]) -> None:
         """The best linear map from a pair to the next hidden state, behind which the layer adds nothing yet. It hits about as often

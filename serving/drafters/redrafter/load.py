@@ -36,6 +36,7 @@ def load_redrafter(
     if canary:
         check_head(head, target, str(folder))
     accelerate(head)
+    head.compress()
     return RedrafterDrafter(head, target, slots, config, costs)
 
 

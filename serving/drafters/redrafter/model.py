@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from datastore.errors import Unsupported
+from serving.decoding.byte_linear import compress, compressed
 from serving.decoding.target import Target
 from serving.drafters.redrafter.checkpoint import write_checkpoint
 from serving.drafters.redrafter.config import LossConfig, RedrafterConfig
@@ -115,6 +116,13 @@ class RedrafterHead(torch.nn.Module):
             return layer(features)[..., : self.vocab_size]  # type: ignore[no-any-return]
         bias = None if layer.bias is None else layer.bias.detach()
         return F.linear(features, layer.weight.detach(), bias)[..., : self.vocab_size]
+
+    def compress(self) -> None:
+        """Round what only drafts read, on a CPU where that is faster; for a head that is not trained any more."""
+        compress(self)
+        if self.config.output != "own":
+            embedding, output = self._target
+            self._target = (embedding, compressed(output))
 
     def start(self, batches: Iterator[Batch]) -> None:
         """See ``start.py``."""
