@@ -64,9 +64,11 @@ struct Type<Float16> {
 };
 
 double value_of(float value) { return value; }
+double value_of(std::int8_t value) { return value; }
 double value_of(BFloat16 value) { return widen(value); }
 double value_of(Float16 value) { return widen_half(value); }
 void set(float& to, float value) { to = value; }
+void set(std::int8_t& to, float value) { to = static_cast<std::int8_t>(std::clamp(value * 64, -128.0F, 127.0F)); }
 void set(BFloat16& to, float value) { narrow(value, to); }
 void set(Float16& to, float value) { to = narrow_half(value); }
 
@@ -78,19 +80,26 @@ std::vector<T> random_numbers(std::size_t count, std::mt19937& random) {
   return numbers;
 }
 
-template <class T>
+// Rows of one type, weights of the same or bytes with scales.
+template <class T, class W = T>
 struct Case {
+  static constexpr bool kBytes = std::is_same_v<W, std::int8_t>;
   std::size_t rows, inputs, outputs, stride;
-  std::vector<T> x, w, bias;
+  std::vector<T> x;
+  std::vector<W> w;
+  std::vector<T> bias;
+  std::vector<float> scales;
   bool biased;
 
   Case(std::size_t m, std::size_t k, std::size_t n, bool with_bias, std::mt19937& random)
-      : rows(m), inputs(k), outputs(n), stride(k + random() % 3), x(random_numbers<T>(m * stride, random)), w(random_numbers<T>(n * k, random)),
-        bias(random_numbers<T>(n, random)), biased(with_bias) {}
+      : rows(m), inputs(k), outputs(n), stride(k + random() % 3), x(random_numbers<T>(m * stride, random)), w(random_numbers<W>(n * k, random)),
+        bias(random_numbers<T>(n, random)), scales(random_numbers<float>(n, random)), biased(with_bias) {}
+
+  double weight(std::size_t n, std::size_t k) const { return value_of(w[n * inputs + k]) * (kBytes ? static_cast<double>(scales[n]) : 1.0); }
 
   RowLinear product(std::size_t first, std::size_t count, T* out) const {
     return {.element = Type<T>::kElement, .rows = x.data() + first * stride, .row_stride = stride, .weights = w.data(),
-            .bias = biased ? bias.data() : nullptr, .out = out, .row_count = count, .inputs = inputs, .outputs = outputs};
+            .scales = kBytes ? scales.data() : nullptr, .bias = biased ? bias.data() : nullptr, .out = out, .row_count = count, .inputs = inputs, .outputs = outputs};
   }
 
   std::vector<T> result(std::size_t first, std::size_t count, unsigned threads) const {
@@ -105,26 +114,27 @@ bool same_bits(const T* a, const T* b, std::size_t count) {
   return count == 0 || std::memcmp(a, b, count * sizeof(T)) == 0;
 }
 
-template <class T>
-void check_sums(const Case<T>& given, const std::vector<T>& found) {
+template <class T, class W>
+void check_sums(const Case<T, W>& given, const std::vector<T>& found) {
   for (std::size_t m = 0; m < given.rows; ++m) {
     for (std::size_t n = 0; n < given.outputs; ++n) {
       double sum = given.biased ? value_of(given.bias[n]) : 0, size = std::abs(sum);
       for (std::size_t k = 0; k < given.inputs; ++k) {
-        const double product = value_of(given.x[m * given.stride + k]) * value_of(given.w[n * given.inputs + k]);
+        const double product = value_of(given.x[m * given.stride + k]) * given.weight(n, k);
         sum += product;
         size += std::abs(product);
       }
-      // Each product goes through a rounding of its own, at most inputs / 8 + 1 in its partial sum, 3 in the tree, 1 with the bias.
+      // Each product goes through a rounding of its own, at most inputs / 8 + 1 in its partial sum, 3 in the tree, 1 with the scale
+      // and 1 with the bias.
       const double bound = size * 0x1p-24 * (static_cast<double>(given.inputs) / 8 + 8) + std::abs(sum) * Type<T>::kRounding + 0x1p-24;
       expect(std::abs(value_of(found[m * given.outputs + n]) - sum) <= bound * 1.001, "a sum is off", given.rows, given.inputs, given.outputs);
     }
   }
 }
 
-template <class T>
+template <class T, class W = T>
 void check_case(std::size_t m, std::size_t k, std::size_t n, std::mt19937& random) {
-  const Case<T> given(m, k, n, random() % 2 == 0, random);
+  const Case<T, W> given(m, k, n, random() % 2 == 0, random);
   const std::vector<T> whole = given.result(0, m, 1);
   check_sums(given, whole);
   for (const unsigned threads : {2U, 3U, 8U}) {
@@ -135,7 +145,9 @@ void check_case(std::size_t m, std::size_t k, std::size_t n, std::mt19937& rando
     expect(same_bits(given.result(first, count, 2).data(), whole.data() + first * n, count * n), "other rows change the bits", m, k, n);
   }
   std::vector<T> out(whole.size());  // those that are not chosen are right as well
-  for (const Backend* backend : {avx512_backend(Type<T>::kElement), avx2_backend(Type<T>::kElement), portable_backend(Type<T>::kElement)}) {
+  constexpr Element kElement = Type<T>::kElement;
+  constexpr bool kBytes = Case<T, W>::kBytes;
+  for (const Backend* backend : {avx512_backend(kElement, kBytes), avx2_backend(kElement, kBytes), portable_backend(kElement, kBytes)}) {
     if (backend == nullptr || m > kMostRows) continue;
     std::vector<float> packed(backend->packed_size(m, k));
     backend->pack(given.product(0, m, out.data()), packed.data());
@@ -150,15 +162,22 @@ void check_type() {
   std::mt19937 random(7);
   for (const std::size_t m : {0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 31, 64, 65, 130}) {
     for (const std::size_t k : {1, 7, 8, 9, 64, 100}) {
-      for (const std::size_t n : {1, 2, 12, 13, 50}) check_case<T>(m, k, n, random);
+      for (const std::size_t n : {1, 2, 12, 13, 50}) {
+        check_case<T>(m, k, n, random);
+        check_case<T, std::int8_t>(m, k, n, random);
+      }
     }
   }
   check_case<T>(3, 0, 5, random);
   check_case<T>(3, 5, 0, random);
-  for (const std::size_t m : {1, 2, 5, 9, 64}) check_case<T>(m, 1003, 150, random);  // several blocks, pieces and threads
+  for (const std::size_t m : {1, 2, 5, 9, 64}) {  // several blocks, pieces and threads
+    check_case<T>(m, 1003, 150, random);
+    check_case<T, std::int8_t>(m, 1003, 150, random);
+  }
   for (const std::size_t m : {1, 15, 16, 17, 33, 64, 70}) {  // whole tiles, one or several, and panels of one tile and of two
     for (const std::size_t k : {32, 320, 1024}) {
       for (const std::size_t n : {16, 32, 48, 208}) check_case<T>(m, k, n, random);
+      check_case<T, std::int8_t>(m, k, 48, random);
     }
   }
 }

@@ -32,12 +32,12 @@ class DraftRequest:
         max_nodes: the largest tree that may be returned, 0 or more.
         prompt_tokens: how many of ``tokens`` are the prompt's.
         settings: how the target draws.
-        token_seconds: what a token costs now in plain decoding, on all requests' time; 0 if that is not known. A pass of the
-            drafter's own must promise as much as it costs.
+        token_seconds: what a token costs now in plain decoding, on all requests' time; 0 if that is not known.
         most_seconds: what the draft may take of a drafter's own passes: it grows with what the request's drafts have earned; 0 for
             a draft without any (``MixedDrafter``).
         slot: the request's place in the target's cache.
         request_class: what kind of request it is; empty if nobody said.
+        rate: tokens that came of late, with drafts, in the time of one in plain decoding, 1 or more.
         already: tokens that drafts of others, beside which the drafter's own would be, brought step by step: in the request's last
             steps, and while these are few in those of other requests.
         named_nodes: nodes that may be returned if that is more than ``max_nodes``: what the drafter thinks of them is of use, but
@@ -53,8 +53,15 @@ class DraftRequest:
     most_seconds: float = math.inf
     slot: int = -1
     request_class: str = ""
+    rate: float = 1.0
     already: tuple[int, ...] = ()
     named_nodes: int = 0
+
+    @property
+    def worth_seconds(self) -> float:
+        """What a drafted token saves, which is less the faster tokens come anyway: a pass of the drafter's own must promise as much
+        as it costs. 0 if that is not known."""
+        return self.token_seconds / self.rate
 
     @property
     def most_named(self) -> int:

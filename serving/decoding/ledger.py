@@ -10,6 +10,9 @@ _GIFT = 0.05
 be known."""
 _TEXT_BELIEF = 2.0
 _TEXT_MEMORY = 0.95
+_RATE_MEMORY = 0.9
+_PLAIN = 4.0
+"""Tokens at the rate of plain decoding with which the count of a request's rate begins."""
 
 
 class Ledger:
@@ -31,6 +34,12 @@ class Ledger:
         self._accounts = [drafter] if networks is None else [drafter, networks]
         self._open = self._accounts  # those that may draft in this step
         self._paying = drafter
+        self._came = self._took = _PLAIN
+
+    @property
+    def rate(self) -> float:
+        """Tokens that came of late in the time of one in plain decoding, 1 or more."""
+        return max(1.0, self._came / self._took)
 
     @property
     def may_pass(self) -> bool:
@@ -76,6 +85,11 @@ class Ledger:
         self._networks.give(gift)
         if self.with_networks:
             self._networks.book(of_networks, common_of_networks)
+
+    def pace(self, tokens: int, took: float) -> None:
+        """A step brought ``tokens`` in the time of so many in plain decoding, reading apart."""
+        self._came = _RATE_MEMORY * self._came + tokens
+        self._took = _RATE_MEMORY * self._took + took
 
     def close(self) -> None:
         """The request has ended."""

@@ -161,6 +161,7 @@ class Planner:
                 fewer * offer.network_seconds, _FIRST * token
             )
             theirs = 0 if offer.of_networks is None else int(offer.of_networks[: offer.verified].sum())
+            offer.ledger.pace(1 + offer.accepted, (spent + offer.seconds + offer.network_seconds) / plain)
             offer.ledger.borrow(unusual / token, (offer.reading + rest) / token)
             offer.ledger.book(
                 offer.accepted - offer.owed - (usual + extra * (offer.verified - theirs)) / token,

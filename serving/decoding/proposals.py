@@ -251,6 +251,7 @@ def _asked(request: Request, token_seconds: float, most_seconds: float) -> Draft
         most_seconds,
         request.slot,
         request.request_class,
+        1.0 if request.ledger is None else request.ledger.rate,
     )
 
 

@@ -185,6 +185,7 @@ class Replayer:
             token_seconds * self._planner.draft_stake(text.ledger),
             -1 if self._states is None else SLOT,
             text.recording.request_class,
+            text.ledger.rate,
         )
 
     def _missed(self) -> int:

@@ -32,6 +32,8 @@ class DraftModelDrafter:
     """Trees from a smaller model with a cache of its own (``tree_model.py``), in which accepted nodes stay. Not thread-safe."""
 
     name = "draft-model"
+    added = 3.0
+    """Tokens that it adds where nothing is retrieved, until more is known."""
 
     def __init__(
         self,

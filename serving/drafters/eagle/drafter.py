@@ -100,7 +100,7 @@ class EagleDrafter:
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         self._calls += 1
         parts = {request.request_id: part for request in requests if (part := self._begin(request)) is not None}
-        if parts and self._pay.begins(requests[0].token_seconds, len(parts), self._contexts([*parts.values()])):
+        if parts and self._pay.begins(requests[0].worth_seconds, len(parts), self._contexts([*parts.values()])):
             growing = self._read([*parts.values()])
             while growing:
                 growing = self._grow(growing)
@@ -193,7 +193,7 @@ class EagleDrafter:
         growing, contexts = [part for part, _ in chosen], self._contexts([part for part, _ in chosen])
         value = sum(float(text.tree.values[nodes].sum()) for (_, text), nodes in chosen)
         rows = sum(len(nodes) for _, nodes in chosen)
-        if not growing or not self._pay.pays(value, growing[0][1].request.token_seconds, rows, contexts):
+        if not growing or not self._pay.pays(value, growing[0][1].request.worth_seconds, rows, contexts):
             return []
         begin_time = time.perf_counter()
         hidden = [

@@ -40,7 +40,8 @@ def share_saved(accepted: npt.ArrayLike, taken: npt.ArrayLike, already: Sequence
     brought = np.array(already or [0], np.float64)
     own = np.atleast_1d(np.asarray(accepted, np.float64))[:, None]
     both = together(own, brought)
-    saved = (both - brought) / (1 + brought.mean()) - np.atleast_1d(np.asarray(taken, np.float64))[:, None]
+    after = np.append(brought[1:], brought.mean())
+    saved = (both - brought) / (1 + after) - np.atleast_1d(np.asarray(taken, np.float64))[:, None]
     tokens = 1 + np.where(saved > 0, both, brought)
     return np.asarray(saved.clip(min=0).sum(1) / tokens.sum(1), np.float64)
 

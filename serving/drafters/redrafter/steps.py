@@ -45,7 +45,7 @@ class Steps:
     @torch.inference_mode()
     def draft(self, texts: Sequence[Text]) -> None:
         """Draft behind each of ``texts`` if that pays: a tree, or a chain where that is how it is verified."""
-        if not texts or not self._pay.begins(texts[0].request.token_seconds, len(texts), _contexts(len(texts))):
+        if not texts or not self._pay.begins(texts[0].request.worth_seconds, len(texts), _contexts(len(texts))):
             return
         searched = [text for text in texts if not text.is_chain]
         drawn = [text for text in texts if text.is_chain]
@@ -137,7 +137,7 @@ class Steps:
         return self._tensor(rows)
 
     def _pays(self, texts: Sequence[Text], value: float, rows: int) -> bool:
-        return self._pay.pays(value, texts[0].request.token_seconds, rows, _contexts(len(texts)))
+        return self._pay.pays(value, texts[0].request.worth_seconds, rows, _contexts(len(texts)))
 
     def _learn_cost(self, rows: int, begin: float) -> None:
         self.count += 1
