@@ -1,8 +1,10 @@
-"""Time of linear layers over few rows, torch's product and the kernel's in turn, and of a model's whole pass with each."""
+"""Time of linear layers over few rows, torch's product, the kernel's and that with weights of one byte in turn, and of a model's
+whole pass with each."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +21,7 @@ from benchmarks.command import check_timing, command_parser, run_command
 from benchmarks.folder import write_json
 from benchmarks.machine import describe_machine
 from benchmarks.table import format_table
+from serving.decoding.byte_linear import compress, round_weights
 from serving.decoding.row_linear import MOST_ROWS, RowLinear, accelerate, row_linear
 from serving.decoding.target import DTYPES, find_folder
 
@@ -41,25 +44,33 @@ Times = dict[str, dict[str, float]]
 def measure_layer(
     outputs: int, inputs: int, dtype: torch.dtype, rows: tuple[int, ...], rounds: int
 ) -> dict[int, Times]:
-    """Milliseconds, least and median, of both products over each number of rows."""
-    copies = max(2, _STREAMED_BYTES // (outputs * inputs * dtype.itemsize))
+    """Milliseconds, least and median, of torch's product, the kernel's, and the kernel's with weights of one byte, over each number
+    of rows."""
+    copies = max(2, _STREAMED_BYTES // (outputs * inputs))
     weights = [torch.randn(outputs, inputs).to(dtype) for _ in range(copies)]
-    calls = iter(range(1 << 62))
-
-    def timed(
-        linear: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], given: torch.Tensor
-    ) -> Callable[[], object]:
-        return lambda: linear(given, weights[next(calls) % copies])
-
+    rounded = [round_weights(weight) for weight in weights]
+    turns = itertools.count()
     found = {}
     for count in rows:
         given = torch.randn(count, inputs).to(dtype)
-        found[count] = _in_turn({"torch": timed(F.linear, given), "kernel": timed(row_linear, given)}, rounds)
+
+        def by_torch(given: torch.Tensor = given) -> object:
+            return F.linear(given, weights[next(turns) % copies])
+
+        def by_kernel(given: torch.Tensor = given) -> object:
+            return row_linear(given, weights[next(turns) % copies])
+
+        def by_bytes(given: torch.Tensor = given) -> object:
+            weight, scales = rounded[next(turns) % copies]
+            return row_linear(given, weight, None, scales)
+
+        found[count] = _in_turn({"torch": by_torch, "kernel": by_kernel, "bytes": by_bytes}, rounds)
     return found
 
 
 def measure_model(name: str, dtype: torch.dtype, rows: tuple[int, ...], rounds: int) -> dict[int, Times]:
-    """Milliseconds of a model's pass over so many tokens: torch's linear layers, the kernel in all, and as ``accelerate`` chose."""
+    """Milliseconds of a model's pass over so many tokens: torch's linear layers, the kernel in all, as ``accelerate`` chose, and
+    with weights of one byte, as a draft model has them."""
     model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
     model.eval()
     accelerate(model)
@@ -80,6 +91,10 @@ def measure_model(name: str, dtype: torch.dtype, rows: tuple[int, ...], rounds: 
         ids = torch.arange(count)[None] + 100
         ways = {"torch": timed(none, ids), "kernel": timed(every, ids), "chosen": timed(chosen, ids)}
         found[count] = _in_turn(ways, rounds)
+    compress(model)
+    for count in rows:
+        ids = torch.arange(count)[None] + 100
+        found[count] |= _in_turn({"bytes": timed(chosen, ids)}, rounds)
     return found
 
 

@@ -28,11 +28,13 @@ class ByteLinear(RowLinear):
 
     Attributes:
         weight_bytes: int8[outputs, inputs]; ``scales``: float32[outputs], which multiply them.
+        byte_dtype: of the weights that were rounded, and of rows that their bytes take.
     """
 
     weight_bytes: torch.Tensor
     scales: torch.Tensor
     byte_rows: int
+    byte_dtype: torch.dtype
 
     @staticmethod
     def round(layer: torch.nn.Linear) -> ByteLinear:
@@ -44,12 +46,12 @@ class ByteLinear(RowLinear):
         layer.__class__ = ByteLinear
         assert isinstance(layer, ByteLinear)
         layer.weight_bytes, layer.scales = round_weights(layer.weight)
-        layer.byte_rows = 0
+        layer.byte_rows, layer.byte_dtype = 0, layer.weight.dtype
         return layer
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002  # torch's own name for it
         rows = input.numel() // max(1, input.shape[-1])
-        use = 1 <= rows <= self.byte_rows and input.dtype is self.weight.dtype and torch.is_inference_mode_enabled()
+        use = 1 <= rows <= self.byte_rows and input.dtype is self.byte_dtype and torch.is_inference_mode_enabled()
         if not use or torch.compiler.is_compiling():
             return super().forward(input)
         return row_linear(input, self.weight_bytes, self.bias, self.scales)

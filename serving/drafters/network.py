@@ -53,6 +53,10 @@ _REQUESTS, _TELLING = 8, 16
 One lucky burst in its first steps otherwise kept a draft model out of a whole answer."""
 
 
+_NOTHING = (0,) * 8
+"""A request in which retrieval brought nothing, as there are always some."""
+
+
 @dataclass(slots=True)
 class _Heard:
     """How far retrieval alone got in a request's steps."""
@@ -228,15 +232,19 @@ class Network:
         self.missed[reason] += drafts
 
     def _already(self, heard: _Heard) -> tuple[int, ...]:
-        """What retrieval brings, step by step, in a request: what it brought, and while that is little, what it brought others."""
+        """What retrieval brings, step by step, in a request: what it brought, and while that is little, what it brought others, the
+        more of those in which it brought about as much."""
         own = tuple(heard.brought)
         lacking = _TELLING - len(own)
         if lacking <= 0:
             return own
-        others = sum(self._brought, ())
-        if not others:  # steps in which it brings nothing are the usual ones
+        if not self._brought:  # steps in which it brings nothing are the usual ones
             return own + (0,) * (lacking // 2)
-        return own + tuple(others[at * len(others) // lacking] for at in range(lacking))
+        likenesses = [_likeness(own, other) for other in (_NOTHING, *self._brought)]
+        steps = np.concatenate([np.asarray(other) for other in (_NOTHING, *self._brought)])
+        weights = np.repeat(likenesses, [len(other) for other in (_NOTHING, *self._brought)])
+        wanted = (np.arange(lacking) + 0.5) / lacking * weights.sum()
+        return own + tuple(steps[np.searchsorted(weights.cumsum(), wanted)].tolist())
 
     def _reading_seconds(self) -> float:
         """Which bring later drafts too, and are no cost of this one."""
@@ -246,3 +254,10 @@ class Network:
         self._drafts.clear()
         self._heard.clear()
         self.drafter.close()
+
+
+def _likeness(own: Sequence[int], other: Sequence[int]) -> float:
+    """How likely retrieval brings ``own``, step by step, in a request like that of ``other``: numbers of tokens fall off by a
+    constant factor."""
+    mean = (sum(other) + 0.5) / (len(other) + 1)
+    return float((mean / (1 + mean)) ** sum(own) / (1 + mean) ** len(own))

@@ -8,6 +8,7 @@ examples:
   suffolk tune --model MODEL_FOLDER
   suffolk tune --model MODEL_FOLDER --dtype bfloat16 --device cuda --slots 16 --contexts 128,1024,8192
   suffolk tune --model MODEL_FOLDER --threads 8 --output costs.json --json
+  suffolk tune --model SMALL_MODEL_FOLDER --as-draft-model
 """
 
 from __future__ import annotations
@@ -53,12 +54,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", type=filled_path, metavar="FILE", help="where to keep it (default: in the user's cache)"
     )
+    parser.add_argument(
+        "--as-draft-model", action="store_true", help="measure it as it drafts: on a CPU with weights of one byte"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_device_options(parser.add_argument_group("device"))
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, store, print; returns the exit code."""
+    from serving.decoding.byte_linear import compress
     from serving.decoding.cost_measurement import SIZES, grid, time_points
     from serving.decoding.cost_model import CostModel
     from serving.decoding.cost_store import CostKey, CostStore, save_costs
@@ -69,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
     require_folder("--output", args.output)
     largest = grid(contexts, args.slots, None)  # refuse what is wrong before a model is loaded
     target = load_target(args, max(batch * (size + context) for size, batch, context in largest))
+    if args.as_draft_model:
+        compress(target.model)
     key = CostKey.of(target)
     if args.contexts is None and target.context_length is not None:
         contexts = sorted({max(1, min(context, target.context_length - SIZES[-1])) for context in contexts})

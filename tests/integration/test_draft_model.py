@@ -172,6 +172,15 @@ def test_a_draft_takes_no_more_than_it_may(most: float, depth: int) -> None:
     assert len(tree) == depth
 
 
+@pytest.mark.parametrize(("rate", "depth"), [(1.0, 3), (3.0, 2), (30.0, 1), (100.0, 0)])
+def test_a_pass_must_promise_more_where_tokens_come_fast(rate: float, depth: int) -> None:
+    """A token was worth its time in plain decoding, though a step brought three in that time: drafts were too deep."""
+    drafter = draft_model(bounds=TreeBounds(max_depth=3, width=1, children=1), costs=Priced())
+    request = DraftRequest(1, np.asarray(PROMPT, np.int32), 8, token_seconds=40.0, rate=rate)
+    [tree] = drafter.propose([request])
+    assert len(tree) == depth
+
+
 class Priced(CostModel):
     """Every pass takes a second, whatever the clock says."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -136,6 +137,32 @@ def test_one_lucky_burst_of_retrieval_is_not_taken_for_a_habit() -> None:
         [DraftRequest(1, np.arange(9, dtype=np.int32), 16, token_seconds=1.0, most_seconds=1.0)], [DraftTree.empty()]
     )
     assert asked[-1].already == (0, 10, 0, 0, *[0] * 6)
+
+
+def test_requests_that_go_otherwise_do_not_tell_what_retrieval_brings() -> None:
+    """Ten tokens a step in one answer kept a draft model out of the next, in which retrieval brought none: half of the speed."""
+    asked: list[DraftRequest] = []
+    flat = tree([1], [-1], [0.9])
+    network = Network(MadeUpDrafter(lambda request: (asked.append(request), flat)[1]), ByClass(Confidence))
+    retrieved = tree(list(range(1, 11)), list(range(-1, 9)), [0.9] * 10)
+
+    def step(number: int, said: list[int]) -> None:
+        request = DraftRequest(number, np.arange(9, dtype=np.int32), 16, token_seconds=1.0, most_seconds=math.inf)
+        network.add([request], [retrieved])
+        network.observe(number, np.array(said, np.int32))
+
+    for _ in range(5):
+        step(1, [*range(1, 11), 0])
+    network.release(1)
+    step(2, [9])
+    assert sum(asked[-1].already) > 20  # it may go on like that
+    step(2, [9])
+    step(2, [9])
+    assert sum(asked[-1].already) == 0  # or not
+    network.release(2)
+    for _ in range(3):
+        step(3, [*range(1, 11), 0])
+    assert asked[-1].already == (10,) * 16
 
 
 class Booked(EveryNode):

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied, SuffolkError, Unsupported
+from serving.decoding import byte_linear, row_linear
+from serving.decoding.byte_linear import compress
 from serving.decoding.cost_model import CostModel
-from serving.decoding.cost_store import CostKey, CostStore, load_costs, save_costs
+from serving.decoding.cost_store import CostKey, CostStore, find_costs, load_costs, save_costs
 from serving.decoding.target import Target
 from suffolk.cli import main
 from tests.tiny_models import save_tiny, tiny_model
@@ -51,6 +53,17 @@ def test_what_is_tuned_is_taken_up(model: str, cache: Path, tmp_path: Path, caps
     file.rename(named)
     assert main([*words, "--costs", str(named)]) == 0
     assert json.loads(report.read_text())["costs"]["source"] == str(named)
+
+
+def test_a_draft_model_is_tuned_as_it_drafts(model: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_linear, "_MIN_WEIGHTS", 1)
+    monkeypatch.setattr(byte_linear, "_faster_rows", lambda layer: 8)
+    assert tune(model, "--as-draft-model", "--dtype", "float32") == 0
+    (file,) = cache.iterdir()
+    target = Target.load(model, "float32")
+    assert find_costs(target, 1).source == "measured"
+    compress(target.model)
+    assert find_costs(target, 1).source == str(file)
 
 
 def test_the_result_as_json(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -204,7 +204,7 @@ def test_small_layers_and_wrong_sums_are_left_to_torch(monkeypatch):
     ],
 )
 def test_the_measurement_decides(monkeypatch, kernel, rows):
-    monkeypatch.setattr(layers, "_seconds", lambda linear, x, w: 1.0 if linear is F.linear else kernel[len(x)])
+    monkeypatch.setattr(layers, "seconds", lambda linear, x, w: 1.0 if linear is F.linear else kernel[len(x)])
     assert layers._faster_rows([[torch.nn.Linear(16, 16)]]) == frozenset(rows)
 
 
@@ -214,7 +214,7 @@ def test_one_decision_for_all_layers(monkeypatch):
     def seconds(linear, x, w):
         return len(w) * (1.0 if linear is F.linear else 3.0 if len(w) < 100 else 0.5)
 
-    monkeypatch.setattr(layers, "_seconds", seconds)
+    monkeypatch.setattr(layers, "seconds", seconds)
     small, large = [torch.nn.Linear(16, 16)] * 4, [torch.nn.Linear(16, 1000)] * 2
     assert layers._faster_rows([small]) == frozenset()
     assert layers._faster_rows([small, large]) == frozenset(range(1, MOST_ROWS + 1))
@@ -240,7 +240,7 @@ def test_long_passes_take_what_is_faster_for_them(monkeypatch, many, expected):
     """On a processor without bf16 units torch's product over a prompt took seven times as long: minutes for a large model."""
     monkeypatch.setattr(layers, "_MIN_WEIGHTS", 1)
     monkeypatch.setattr(
-        layers, "_seconds", lambda linear, x, w: 1.0 if linear is F.linear else many if len(x) > MOST_ROWS else 0.5
+        layers, "seconds", lambda linear, x, w: 1.0 if linear is F.linear else many if len(x) > MOST_ROWS else 0.5
     )
     model = torch.nn.Sequential(torch.nn.Linear(64, 48))
     assert accelerate(model) == 1

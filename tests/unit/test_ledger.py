@@ -150,6 +150,17 @@ def test_a_drafter_without_networks_has_one_account() -> None:
     assert not ledger.should_propose()
 
 
+def test_the_rate_is_that_of_late_and_never_below_that_of_plain_decoding() -> None:
+    ledger = Ledger(Purse().open())
+    assert ledger.rate == 1
+    for _ in range(60):
+        ledger.pace(6, 2.0)
+    assert ledger.rate == pytest.approx(3.0, abs=0.01)
+    for _ in range(60):
+        ledger.pace(1, 1.2)
+    assert ledger.rate == 1
+
+
 def test_tokens_are_owed_to_networks_from_the_first_that_they_alone_propose() -> None:
     marks = [Source.DATASTORE | Source.EAGLE, Source.EAGLE, Source.PROMPT_LOOKUP, Source.DATASTORE]
     tree = DraftTree(

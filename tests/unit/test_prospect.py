@@ -81,11 +81,11 @@ def test_what_was_read_once_is_read_to_its_end() -> None:
 
 
 def test_a_text_is_read_once_others_have_stopped_to_bring_tokens() -> None:
-    """Retrieval was lucky in the first of three steps, and a draft model was left out for the whole answer."""
+    """Retrieval was lucky in the first two of three steps, and a draft model was left out for the whole answer."""
     prospect = Prospect(Pay(ROW_SECONDS), 8)
     asked = request(60)
-    assert not prospect.repays(replace(asked, already=(3, 0, 0)), 500, 1)
-    assert prospect.repays(replace(asked, already=(3, *[0] * 9)), 500, 1)
+    assert not prospect.repays(replace(asked, already=(3, 3, 0)), 500, 1)
+    assert prospect.repays(replace(asked, already=(3, 3, *[0] * 9)), 500, 1)
     assert prospect.refused == 1
 
 
@@ -94,6 +94,6 @@ def test_what_is_saved_beside_others_is_what_is_saved_alone_where_these_bring_no
     assert share_saved(2.0, 0.5, (0, 0)) == pytest.approx((2.0 - 0.5) / 3.0)
     assert share_saved(2.0, 0.5, (1, 1)) == pytest.approx((1.25 / 2 - 0.5) / 3.25)
     assert share_saved(2.0, 0.5, (7, 7)) == 0
-    assert share_saved(2.0, 0.5, (0, 2)) == pytest.approx((2 / 2 - 0.5) / (3 + 3))  # in the first step alone
+    assert share_saved(2.0, 0.5, (0, 2)) == pytest.approx((2 / 3 - 0.5) / (3 + 3))  # in the first step alone
     assert share_saved(1.0, 2.0) == 0
     assert share_saved([1.0, 2.0], [2.0, 0.5]).tolist() == pytest.approx([0.0, 0.5])
