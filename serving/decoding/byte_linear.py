@@ -9,12 +9,15 @@ compressed: its numbers are the text.
 from __future__ import annotations
 
 import copy
+import logging
 
 import torch
 
+from serving.decoding import memory
 from serving.decoding.layer_trial import seconds, some_rows
 from serving.decoding.row_linear import MOST_ROWS, RowLinear, fits_kernel, row_linear
 
+log = logging.getLogger(__name__)
 _TRIAL_ROWS = (1, 2, 4, 8, 16, 32, MOST_ROWS)
 _ROUNDS = 5
 _PLAIN = (torch.nn.Linear, RowLinear)
@@ -60,10 +63,15 @@ class ByteLinear(RowLinear):
 def compress(model: torch.nn.Module) -> int:
     """Let a drafting network's linear layers use rounded weights where that is faster on this machine; how many do.
 
-    Takes about a second for 200 million weights, and a byte of memory for each. Parameters and state_dict stay as they are. Layers
-    qualify as for ``accelerate``, to be called before. Not to be called while another thread uses the model, nor for a target.
+    Takes about a second for 200 million weights, and a byte of memory for each; where less than twice that is free, nothing is
+    done, and logged. Parameters and state_dict stay as they are. Layers qualify as for ``accelerate``, to be called before. Not to
+    be called while another thread uses the model, nor for a target.
     """
     layers = sorted(_rounding(model), key=lambda layer: layer.weight.numel(), reverse=True)
+    needed, free = sum(layer.weight.numel() for layer in layers), memory.available_memory(torch.device("cpu"))
+    if 2 * needed > free:
+        log.warning("drafts read whole weights: rounded ones would take %d MB of %d", needed >> 20, free >> 20)
+        return 0
     rows = _faster_rows(ByteLinear.round(layers[0])) if layers else 0
     if not rows:
         return 0

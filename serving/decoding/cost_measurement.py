@@ -14,7 +14,8 @@ from serving.decoding.passes import Passes
 from serving.decoding.target import Target
 from serving.decoding.tree_layout import chain
 
-SIZES = (1, 2, 4, 8, 16, 32, 64)
+SIZES = (1, 2, 4, 8, 16, 17, 32, 33, 64)
+"""Rows that are tried. Tiles of 16 or 32 make a pass of one row more cost much more, which lines between powers of two hide."""
 MAX_ROWS = 256
 """Rows of the largest pass that is measured; beyond it the last slope goes on."""
 _CONTEXT = 128
@@ -31,7 +32,7 @@ Point = tuple[int, int, int]
 
 
 def measure(target: Target, slots: int = 1, budget: float = _QUICK_SECONDS, passes: str = "auto") -> CostModel:
-    """A quick look at up to ``slots`` requests: ten points or fewer, twice at least and over and over for ``budget`` seconds.
+    """A quick look at up to ``slots`` requests: a dozen points or fewer, twice at least and over and over for ``budget`` seconds.
 
     A target so slow that two rounds take four times longer is measured at the first points alone, three or more.
     """

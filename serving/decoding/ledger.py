@@ -87,7 +87,7 @@ class Ledger:
             self._networks.book(of_networks, common_of_networks)
 
     def pace(self, tokens: int, took: float) -> None:
-        """A step brought ``tokens`` in the time of so many in plain decoding, reading apart."""
+        """A step brought ``tokens`` in the time of ``took`` in plain decoding, the reading of texts apart."""
         self._came = _RATE_MEMORY * self._came + tokens
         self._took = _RATE_MEMORY * self._took + took
 

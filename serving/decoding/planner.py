@@ -150,6 +150,7 @@ class Planner:
         plain, without, whole = self.costs.times(sizes, requests, context).tolist()
         spent = whole if seconds is None else min(seconds, _OUTLIER * whole)
         extra = (spent - without) / nodes if nodes else 0.0
+        drafting = sum(offer.seconds + offer.network_seconds for offer in offers)
         for offer in offers:
             kept = self._trust[offer.drafter].kept
             offer.ledger.trust.learn(kept * offer.promised, offer.accepted, offer.verified > 0)
@@ -161,7 +162,7 @@ class Planner:
                 fewer * offer.network_seconds, _FIRST * token
             )
             theirs = 0 if offer.of_networks is None else int(offer.of_networks[: offer.verified].sum())
-            offer.ledger.pace(1 + offer.accepted, (spent + offer.seconds + offer.network_seconds) / plain)
+            offer.ledger.pace(1 + offer.accepted, 1 + (extra * nodes + drafting) / plain)
             offer.ledger.borrow(unusual / token, (offer.reading + rest) / token)
             offer.ledger.book(
                 offer.accepted - offer.owed - (usual + extra * (offer.verified - theirs)) / token,

@@ -109,7 +109,7 @@ class Network:
         self._trust = trust
         self._vocab_size = vocab_size
         self.seconds = 0.0
-        self._worth = Worth(getattr(drafter, "added", _ADDED))
+        self._worth = Worth(getattr(drafter, "added", _ADDED))  # it need not know
         self._heard: dict[int, _Heard] = {}
         self._brought: deque[tuple[int, ...]] = deque(
             maxlen=_REQUESTS

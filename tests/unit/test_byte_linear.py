@@ -109,6 +109,16 @@ def test_what_is_not_plain_finite_or_faster_is_left_alone(eager, monkeypatch):
     assert compressed(slow) is slow
 
 
+def test_without_memory_for_it_nothing_is_rounded(eager, monkeypatch, caplog):
+    layer = torch.nn.Linear(70, 50)
+    monkeypatch.setattr(layers.memory, "available_memory", lambda device: 2 * 70 * 50 - 1)
+    assert compress(layer) == 0
+    assert type(layer) is torch.nn.Linear
+    assert "drafts read whole weights" in caplog.text
+    monkeypatch.setattr(layers.memory, "available_memory", lambda device: 2 * 70 * 50)
+    assert compress(layer) == 1
+
+
 @pytest.mark.parametrize(("rounded", "rows"), [({1: 0.5, 2: 0.9, 4: 1.1, 8: 0.5}, 2), ({1: 1.0}, 0), ({}, MOST_ROWS)])
 def test_the_measurement_decides(monkeypatch, rounded, rows):
     monkeypatch.setattr(
