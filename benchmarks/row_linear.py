@@ -21,6 +21,7 @@ from benchmarks.command import check_timing, command_parser, run_command
 from benchmarks.folder import write_json
 from benchmarks.machine import describe_machine
 from benchmarks.table import format_table
+from datastore.errors import InvalidArgument
 from serving.decoding.byte_linear import compress, round_weights
 from serving.decoding.row_linear import MOST_ROWS, RowLinear, accelerate, row_linear
 from serving.decoding.target import DTYPES, find_folder
@@ -122,6 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     check_timing(options.threads, options.rounds)
+    if min(options.rows) < 1:
+        raise InvalidArgument(f"--rows holds {min(options.rows)}; each must be 1 or more")
     torch.set_num_threads(options.threads)
     results: dict[str, Any] = {"machine": describe_machine(), "threads": options.threads, "milliseconds": {}}
     for dtype in options.dtype or ("float32", "bfloat16"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -166,19 +167,20 @@ def test_a_bound_out_of_its_range_is_refused(wrong: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("most", "depth"), [(0.5, 1), (2.5, 2), (3.5, 3), (100.0, 4)])
 def test_a_draft_takes_no_more_than_it_may(most: float, depth: int) -> None:
     """Each pass takes 1, the first one included; what a token costs makes all of them worth it."""
-    drafter = draft_model(bounds=TreeBounds(max_depth=4, width=1, children=1), costs=Priced())
-    request = DraftRequest(1, np.asarray(PROMPT, np.int32), 8, token_seconds=1e9, most_seconds=most)
-    [tree] = drafter.propose([request])
-    assert len(tree) == depth
+    assert chain_length(4, token_seconds=1e9, most_seconds=most) == depth
 
 
 @pytest.mark.parametrize(("rate", "depth"), [(1.0, 3), (3.0, 2), (30.0, 1), (100.0, 0)])
 def test_a_pass_must_promise_more_where_tokens_come_fast(rate: float, depth: int) -> None:
     """A token was worth its time in plain decoding, though a step brought three in that time: drafts were too deep."""
-    drafter = draft_model(bounds=TreeBounds(max_depth=3, width=1, children=1), costs=Priced())
-    request = DraftRequest(1, np.asarray(PROMPT, np.int32), 8, token_seconds=40.0, rate=rate)
-    [tree] = drafter.propose([request])
-    assert len(tree) == depth
+    assert chain_length(3, token_seconds=40.0, rate=rate) == depth
+
+
+def chain_length(most: int, **terms: float) -> int:
+    """Tokens of a chain of up to ``most``, drafted on these terms, whose passes take a second each."""
+    drafter = draft_model(bounds=TreeBounds(max_depth=most, width=1, children=1), costs=Priced())
+    [tree] = drafter.propose([replace(DraftRequest(1, np.asarray(PROMPT, np.int32), 8), **terms)])
+    return len(tree)
 
 
 class Priced(CostModel):
