@@ -240,9 +240,9 @@ class Network:
             return own
         if not self._brought:  # steps in which it brings nothing are the usual ones
             return own + (0,) * (lacking // 2)
-        likenesses = [_likeness(own, other) for other in (_NOTHING, *self._brought)]
-        steps = np.concatenate([np.asarray(other) for other in (_NOTHING, *self._brought)])
-        weights = np.repeat(likenesses, [len(other) for other in (_NOTHING, *self._brought)])
+        others = [_NOTHING, *self._brought]
+        steps = np.concatenate([np.asarray(other) for other in others])
+        weights = np.repeat([_likeness(own, other) for other in others], [len(other) for other in others])
         wanted = (np.arange(lacking) + 0.5) / lacking * weights.sum()
         return own + tuple(steps[np.searchsorted(weights.cumsum(), wanted)].tolist())
 
