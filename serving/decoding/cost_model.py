@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from datastore.errors import InvalidArgument
 
-_COMMON_RATE = 0.03
+_COMMON_RATE = 0.06
 _LOCAL_RATE = 0.3
 _OUTLIER = 1.5
 _OPTIMISM = 0.998

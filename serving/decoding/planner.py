@@ -16,18 +16,19 @@ from serving.decoding.trust import Trust
 
 _MARGIN = 1.02
 """Trees must promise this much over plain decoding: costs and scores are estimates."""
-_STAKED, _LEAST_STAKE, _MOST_STAKE = 0.25, 0.15, 1.5
+_STAKED, _LEAST_STAKE, _MOST_STAKE = 0.25, 0.12, 1.5
 """Trees may cost this share of what their drafter has in one pass, but so many tokens' time a request at least, and so many in all
 at most; and what their requests have saved. With larger bets a few bad ones emptied the purse, and the rest of an answer went
-without drafts."""
+without drafts; with smaller ones a second row that costs half a token is never tried."""
 _DRAFT_STAKE = 0.75
 """Tokens' worth of time that drafting may take on top of what backs a request."""
 
 _RECHECK = 200
 """After so many passes with drafts one is plain, so that what plain decoding costs is known and not only believed."""
 
-_OUTLIER = 1.5
-"""A pass is taken to have cost at most this often what it should: the machine may do something else meanwhile."""
+_NOISE = 1.15
+"""A pass is taken to have cost at most so many times more, or less, than it should: what else a machine does is no loss of drafts.
+Where two first passes took three times their time, the purse was empty and a whole answer went without drafts."""
 
 _SHORT_RECORD = 1.25
 """A text that keeps four fifths of its drafter's promises is taken to keep them all: so much is chance."""
@@ -148,7 +149,7 @@ class Planner:
         self._drafted = self._drafted + 1 if nodes else 0
         sizes = np.asarray([requests, rows - nodes, rows], np.float64)
         plain, without, whole = self.costs.times(sizes, requests, context).tolist()
-        spent = whole if seconds is None else min(seconds, _OUTLIER * whole)
+        spent = whole if seconds is None else min(max(seconds, whole / _NOISE), _NOISE * whole)
         extra = (spent - without) / nodes if nodes else 0.0
         drafting = sum(offer.seconds + offer.network_seconds for offer in offers)
         for offer in offers:

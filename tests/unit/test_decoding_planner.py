@@ -274,6 +274,18 @@ def test_one_request_that_draws_no_gain_pauses_while_others_earn() -> None:
     assert drafted < 200
 
 
+def test_what_else_the_machine_does_is_no_loss_of_drafts() -> None:
+    """Beside other programs two first passes took three times their time; the purse was empty, and a whole answer went without
+    drafts."""
+    planner = Planner(CostModel(SIZES, [60.0, 61.0, 62.0, 64.0, 70.0, 80.0, 100.0]))
+    for _ in range(2):
+        offer = Offer("one", planner.open("one"), np.full(16, 0.3, np.float32))
+        planner.choose([offer], 1, 1, CONTEXT)
+        assert offer.verified
+        planner.record([offer], 1, 1 + offer.verified, CONTEXT, 190.0)
+    assert planner.open("one").should_propose()
+
+
 def test_an_accident_is_forgiven() -> None:
     purse = Purse()
     account: Account = purse.open()
