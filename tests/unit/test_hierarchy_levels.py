@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,15 @@ def test_retrieval_that_finds_little_costs_little_to_verify() -> None:
     assert found.tokens == pytest.approx(1 + 0.25 * 3)
     assert found.seconds == pytest.approx((1 + 10 + 0.5 * 3) / found.tokens)
     assert best_plan(levels).objective == pytest.approx(found.seconds)
+
+
+def test_a_long_law_of_what_is_found_is_summed_once() -> None:
+    """The longest law that may be given took half a minute while each of its entries added up all of them."""
+    whole = tuple([1 / (1 << 16)] * (1 << 16))
+    begin = time.process_time()
+    handed = Level("store", 1.0, retrieval=True, found=whole).handed(15)
+    assert time.process_time() - begin < 5
+    assert handed == pytest.approx([whole[0]] * 15 + [1 - 15 * whole[0]])
 
 
 def test_only_retrieval_may_find_nothing() -> None:

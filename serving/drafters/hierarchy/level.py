@@ -63,15 +63,14 @@ class Level:
                 raise InvalidArgument(f"found of level {self.name} is given, and it is no retrieval; leave it out")
             object.__setattr__(self, "found", _law(f"found of level {self.name}", self.found))
 
+    def there(self, longest: int) -> NDArray[np.float64]:
+        """The probability that it drafts at least j tokens if ``longest`` are asked of it; float64 of shape (longest + 1,), entry j
+        for j tokens."""
+        return np.ones(longest + 1) if self.found is None else _tails(self.found, longest)
+
     def handed(self, tokens: int) -> NDArray[np.float64]:
         """The law of how many tokens it hands up at the bottom if ``tokens`` are asked; float64 of shape (tokens + 1,)."""
-        law = np.zeros(tokens + 1)
-        if self.found is None:
-            law[-1] = 1
-            return law
-        for count, chance in enumerate(self.found):
-            law[min(count, tokens)] += chance / math.fsum(self.found)
-        return law
+        return -np.diff(self.there(tokens), append=0.0)
 
     def pass_seconds(self, drafted: ArrayLike) -> NDArray[np.float64]:
         """Seconds of one pass that verifies so many ``drafted`` tokens (0 or more each); float64 of their shape."""
@@ -113,8 +112,13 @@ class RunLaw:
 
     def reach(self, longest: int) -> NDArray[np.float64]:
         """The probability that at least j tokens are accepted; float64 of shape (longest + 1,), entry j for j tokens."""
-        tails = np.cumsum(self.probabilities[::-1])[::-1][: longest + 1]
-        return np.pad(tails / tails[0], (0, longest + 1 - len(tails)))
+        return _tails(self.probabilities, longest)
+
+
+def _tails(law: tuple[float, ...], longest: int) -> NDArray[np.float64]:
+    """The probability of j or more by ``law``, whose entry j is that of exactly j; float64 of shape (longest + 1,)."""
+    tails = np.cumsum(law[::-1])[::-1][: longest + 1]
+    return np.pad(tails / tails[0], (0, longest + 1 - len(tails)))
 
 
 def _law(what: str, value: object) -> tuple[float, ...]:

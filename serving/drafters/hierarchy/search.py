@@ -88,8 +88,8 @@ def _verify_seconds(drafters: Sequence[Level], verifier: Level, depth: int) -> F
         seconds[:] = np.inf
         return seconds
     for place, drafter in enumerate(drafters):
-        if drafter.found is not None:
-            seconds[place] = [drafter.handed(asked) @ passes[: asked + 1] for asked in range(1, depth + 1)]
+        if drafter.found is not None:  # each further token costs its part where it is there
+            seconds[place] = passes[0] + np.cumsum(drafter.there(depth)[1:] * np.diff(passes))
     return seconds
 
 
