@@ -12,8 +12,15 @@ from serving.drafters.hierarchy.level import Level, RunLaw
 from serving.drafters.hierarchy.levels import Levels
 
 
+def found(level: Level, asked: int) -> list[float]:
+    """The probabilities that a level finds exactly 0, 1, .. of so many tokens as are ``asked`` of it; a model always makes all."""
+    law = [*(level.found or [0.0] * asked + [1.0]), *[0.0] * asked]
+    return [*law[:asked], sum(law[asked:])]
+
+
 def accepted(levels: Levels, drafter: int, verifier: int, drafted: int) -> list[float] | None:
-    """The probabilities that exactly 0, 1, .. of so many ``drafted`` tokens are accepted; None where nothing is known."""
+    """The probabilities that exactly 0, 1, .. of so many ``drafted`` tokens are accepted; None where nothing is known. Of retrieval
+    ``drafted`` are asked for."""
     for run in levels.runs:
         if (run.drafter, run.verifier) == (levels.names[drafter], levels.names[verifier]):
             law = [*run.probabilities, *[0.0] * drafted]
@@ -21,7 +28,11 @@ def accepted(levels: Levels, drafter: int, verifier: int, drafted: int) -> list[
     rate = levels.acceptance[drafter][verifier]
     if rate is None:
         return None
-    return [*(rate**count * (1 - rate) for count in range(drafted)), rate**drafted]
+    law = [0.0] * (drafted + 1)
+    for size, chance in enumerate(found(levels.levels[drafter], drafted)):
+        for count in range(size + 1):
+            law[count] += chance * rate**count * (1 - rate if count < size else 1)
+    return law
 
 
 def chain_rounds(gains: Sequence[float], needed: int) -> float:
@@ -39,6 +50,11 @@ def pass_seconds(level: Level, drafted: int) -> float:
     if drafted < len(costs) or len(costs) == 1:
         return costs[min(drafted, len(costs) - 1)]
     return costs[-1] + max(costs[-1] - costs[-2], 0) * (drafted - len(costs) + 1)
+
+
+def verify_seconds(level: Level, drafter: Level, drafted: int) -> float:
+    """Of a pass over a draft of which so many tokens were asked, or made by the level below."""
+    return sum(chance * pass_seconds(level, size) for size, chance in enumerate(found(drafter, drafted)))
 
 
 def draft_seconds(level: Level, tokens: int) -> float:
@@ -64,7 +80,7 @@ def objective(levels: Levels, chosen: Sequence[int], lengths: Sequence[int]) -> 
     for place in range(1, len(chosen)):
         gains = accepted(levels, chosen[place - 1], chosen[place], lengths[place - 1])
         assert gains is not None
-        seconds += pass_seconds(levels.levels[chosen[place]], lengths[place - 1])
+        seconds += verify_seconds(levels.levels[chosen[place]], levels.levels[chosen[place - 1]], lengths[place - 1])
         if place == len(chosen) - 1:
             return seconds / sum(count * chance for count, chance in enumerate(gains, start=1))
         seconds *= chain_rounds(gains, lengths[place])
@@ -87,7 +103,8 @@ def real_seconds(levels: Levels, chosen: Sequence[int], lengths: Sequence[int]) 
         waiting = [(1, lengths[0], state, 1.0)]
         while waiting:
             place, drafted, buffers, chance = waiting.pop()
-            seconds += chance * pass_seconds(levels.levels[chosen[place]], drafted)
+            verifier, drafter = levels.levels[chosen[place]], levels.levels[chosen[place - 1]]
+            seconds += chance * verify_seconds(verifier, drafter, drafted)
             law = accepted(levels, chosen[place - 1], chosen[place], drafted)
             assert law is not None
             for count, probability in enumerate(law, start=1):
@@ -113,14 +130,19 @@ def real_seconds(levels: Levels, chosen: Sequence[int], lengths: Sequence[int]) 
 
 @st.composite
 def some_levels(draw: st.DrawFn, most: int = 4) -> Levels:
-    """Up to ``most`` levels: rates that are 0, 1 or not known too, costs by the draft's length, retrieval with laws of its runs."""
+    """Up to ``most`` levels: rates that are 0, 1 or not known too, costs by the draft's length, retrieval with laws of its runs and
+    of what it finds."""
     count = draw(st.integers(1, most))
     seconds = st.floats(0.01, 10)
     costs = st.one_of(seconds, st.lists(seconds, min_size=1, max_size=6).map(tuple))
     searched = draw(st.lists(st.booleans(), min_size=count - 1, max_size=count - 1))
+    weights = st.lists(st.integers(0, 5), min_size=1, max_size=6).filter(any)
+    laws = weights.map(lambda each: tuple(weight / sum(each) for weight in each))
     levels = [
-        Level(f"retrieval {at}", draw(st.floats(0, 5)), retrieval=True) if found else Level(f"model {at}", draw(costs))
-        for at, found in enumerate(searched)
+        Level(f"retrieval {at}", draw(st.floats(0, 5)), retrieval=True, found=draw(st.none() | laws))
+        if is_searched
+        else Level(f"model {at}", draw(costs))
+        for at, is_searched in enumerate(searched)
     ]
     levels.append(Level("target", draw(costs)))
     rates = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0, None]))
@@ -130,8 +152,5 @@ def some_levels(draw: st.DrawFn, most: int = 4) -> Levels:
     runs = []
     for drafter, verifier in combinations(range(count), 2):
         if levels[drafter].retrieval and draw(st.booleans()):
-            weights = draw(st.lists(st.integers(0, 5), min_size=1, max_size=6).filter(any))
-            runs.append(
-                RunLaw(levels[drafter].name, levels[verifier].name, tuple(weight / sum(weights) for weight in weights))
-            )
+            runs.append(RunLaw(levels[drafter].name, levels[verifier].name, draw(laws)))
     return Levels(tuple(levels), acceptance, tuple(runs))

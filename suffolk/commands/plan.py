@@ -14,7 +14,7 @@ FILE is JSON with
               pass that verifies d drafted tokens (entry 0: one token's plain decoding). "retrieval": true is for a datastore, which
               drafts at the bottom alone, for the "seconds" of one call; "found", optional: entry j, that it finds just j tokens
   acceptance  a row for each level as drafter, with an entry for each level as verifier: how probably a drafted token is accepted,
-              0 to 1, or null where it is not known. Only entries behind the row's own level are used
+              of a datastore one that it found, 0 to 1, or null where it is not known. Only entries behind the row's own level count
   runs        optional: where acceptances come in bursts, as those of retrieval do, "drafter", "verifier" and "probabilities", whose
               entry j is that exactly j tokens are accepted; in place of the rate of the two
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.drafters.hierarchy.law import predict
-from serving.drafters.hierarchy.level import Level
 from serving.drafters.hierarchy.levels import Levels
 from serving.drafters.hierarchy.plan import best_plan, plans_by_size
 from serving.drafters.hierarchy.search import search
@@ -41,7 +42,7 @@ def test_the_exact_law_is_that_of_the_chain_of_buffers(levels: Levels, data: st.
 @given(some_levels(), st.integers(1, 8))
 def test_surplus_tokens_only_help_where_they_cost_nothing_to_verify(levels: Levels, depth: int) -> None:
     flat = tuple(
-        Level(each.name, each.seconds[0] if isinstance(each.seconds, tuple) else each.seconds, each.retrieval)
+        replace(each, seconds=each.seconds[0] if isinstance(each.seconds, tuple) else each.seconds)
         for each in levels.levels
     )
     for plan in plans_by_size(Levels(flat, levels.acceptance, levels.runs), depth):

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from datastore.errors import Corruption, InvalidArgument, NotFound
+from serving.drafters.hierarchy.agreement import Agreement, Voice
 from serving.drafters.hierarchy.law import predict
 from serving.drafters.hierarchy.level import Level, RunLaw
 from serving.drafters.hierarchy.levels import Levels
+from serving.drafters.hierarchy.measurement import Measurements
 from serving.drafters.hierarchy.plan import best_plan
 from serving.drafters.hierarchy.rates_file import from_json, read_rates, to_json
 
@@ -151,6 +153,18 @@ def test_retrieval_that_finds_little_costs_little_to_verify() -> None:
     assert found.tokens == pytest.approx(1 + 0.25 * 3)
     assert found.seconds == pytest.approx((1 + 10 + 0.5 * 3) / found.tokens)
     assert best_plan(levels).objective == pytest.approx(found.seconds)
+
+
+def test_the_measured_rate_of_retrieval_is_that_of_tokens_that_were_found() -> None:
+    """Found at two of five places, and right at one of them: how often nothing is found the law of it says."""
+    voices = (Voice("target", None),)  # type: ignore[arg-type]  # no pass is made
+    chances = np.array([[[1.0], [0.0], [0.0], [0.0], [0.0]]])
+    agreement = Agreement(np.ones((1, 1, 5)), [chances], [np.array([1, 1, 0, 0, 0])])
+    measured = Measurements(voices, ("store",), (np.ones(2),), (0.1,), (agreement,), 1)
+    levels = measured.levels()
+    assert levels.acceptance[0][1] == 0.5
+    assert levels.reach(0, 1, 1) == pytest.approx([1, 0.25])  # rounds begin at all places but the second
+    assert levels.levels[0].found == (0.75, 0.25)
 
 
 def test_a_long_law_of_what_is_found_is_summed_once() -> None:

@@ -10,7 +10,7 @@ from datastore.errors import InvalidArgument
 from serving.drafters.hierarchy.law import predict
 from serving.drafters.hierarchy.level import Level, RunLaw
 from serving.drafters.hierarchy.levels import Levels
-from serving.drafters.hierarchy.plan import Plan, best_plan, plans_by_size
+from serving.drafters.hierarchy.plan import Plan, best_plan, fastest, plans_by_size
 from serving.drafters.hierarchy.search import search
 from tests.hierarchy_oracle import objective
 
@@ -115,6 +115,31 @@ def test_bursts_of_retrieval_make_longer_drafts_than_their_mean_rate() -> None:
     assert best_plan(law).lengths == (15,)
     assert best_plan(law).tokens == pytest.approx(1 + 0.2 * 15)
     assert best_plan(mean).lengths < (15,)
+
+
+def test_retrieval_with_a_rate_is_planned_by_what_it_finds() -> None:
+    """A rate says how good found tokens are: a store that never finds any is of no use, one that often finds nothing of less."""
+
+    def plans(found: tuple[float, ...] | None) -> list[Plan]:
+        store, target = Level("store", 0.00001, retrieval=True, found=found), Level("target", 0.033)
+        return plans_by_size(Levels((store, target), ((None, 0.9), (None, None))))
+
+    assert [(plan.tokens, plan.speedup <= 1) for plan in plans((1.0,))] == [(1.0, True)] * 2
+    assert best_plan(Levels((Level("target", 0.033),), ((None,),))).names == fastest(plans((1.0,))).names
+    half = fastest(plans((0.5, 0, 0.5)))
+    assert half.tokens == pytest.approx(1 + 0.5 * (0.9 + 0.81))
+    assert half.objective == pytest.approx(half.seconds)
+    assert half.tokens < fastest(plans(None)).tokens
+
+
+def test_what_retrieval_finds_counts_below_a_model_too() -> None:
+    """Rounds of a level above a store that finds nothing gain a token each."""
+    costs = (Level("store", 0.001, retrieval=True, found=(1.0,)), Level("middle", 0.1), Level("target", 1.0))
+    levels = Levels(costs, ((None, 0.9, None), (None, None, 0.8), (None, None, None)))
+    assert predict(levels, (0, 1, 2), (3, 4)).seconds == pytest.approx(
+        predict(levels, (1, 2), (4,)).seconds + 4 * 0.001 / predict(levels, (1, 2), (4,)).tokens
+    )
+    assert best_plan(levels).names == ("middle", "target")
 
 
 def test_retrieval_drafts_at_the_bottom_alone() -> None:

@@ -46,7 +46,7 @@ def predict(levels: Levels, chosen: Sequence[int], lengths: Sequence[int]) -> Pr
     size = bottom.handed(lengths[0])  # the law of how many tokens the level below hands up
     seconds = float(bottom.draft_seconds(lengths[0]))
     reach, a_round = _round(levels, chosen[0], chosen[1], size, seconds)
-    if bottom.found is not None:  # the law of its runs tells already how often nothing is found
+    if bottom.found is not None:  # what is known of the pair tells already how often it is there
         reach = levels.reach(chosen[0], chosen[1], lengths[0])
     for length, (below, above) in zip(lengths[1:], pairwise(chosen[1:]), strict=True):
         gains = np.append(0.0, gain_law(reach))

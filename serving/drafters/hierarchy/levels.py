@@ -22,9 +22,10 @@ class Levels:
         levels: from the bottom to the top; the last is the target. A level drafts only for those behind it. 1..256 of them, with
             names that differ.
         acceptance: a row for each level as drafter, with an entry for each level as verifier: the probability that a drafted token
-            is accepted, 0..1, or None where it is not known, so that the two are never neighbours. Only entries above the
-            diagonal are used.
-        runs: laws of accepted runs, which take the place of their pairs' rates; at most one a pair.
+            is accepted, 0..1, or None where it is not known, so that the two are never neighbours. Of retrieval it is that of a
+            token that was found. Only entries above the diagonal are used.
+        runs: laws of accepted runs, which take the place of their pairs' rates, and tell already how often nothing is found; at
+            most one a pair.
 
     Raises:
         InvalidArgument: a value is of another type, shape or out of its range; a law names no level, or a verifier before its
@@ -63,13 +64,15 @@ class Levels:
         return np.array(self.acceptance, np.float64)
 
     def reach(self, drafter: int, verifier: int, longest: int) -> NDArray[np.float64]:
-        """The probability that level ``verifier`` accepts at least j tokens of level ``drafter`` (both by number): float64 of shape
-        (longest + 1,), entry j for j tokens; NaN where nothing is known of the pair."""
+        """The probability that level ``verifier`` is drafted at least j tokens by level ``drafter`` (both by number) and accepts
+        them, where ``longest`` are asked for: float64 of shape (longest + 1,), entry j for j tokens; NaN where nothing is known of
+        the pair."""
         for run in self.runs:
             if (run.drafter, run.verifier) == (self.levels[drafter].name, self.levels[verifier].name):
                 return run.reach(longest)
         rate = self.acceptance[drafter][verifier]
-        return np.full(longest + 1, np.nan if rate is None else rate) ** np.arange(longest + 1)
+        accepted = np.full(longest + 1, np.nan if rate is None else rate) ** np.arange(longest + 1)
+        return self.levels[drafter].there(longest) * accepted
 
     def _check(self, run: object, before: tuple[object, ...]) -> None:
         """Raises InvalidArgument if ``run`` is no law of two of these levels, or one of those ``before`` is of the same two."""

@@ -80,8 +80,11 @@ class Measurements:
                     longest = _LONGEST * self.depth
                     known[row] = [starts_of(each, drafter, verifier, longest) for each in self.agreements]
             for row, starts in known.items():
-                acceptance[row][column] = mean_acceptance(starts)
                 runs.append(run_law(levels[row].name, levels[column].name, starts, self.depth))
+                if row < len(searched):  # a rate is that of tokens that were found
+                    there = [each.found[searched[row]] > 0 for each in self.agreements]
+                    starts = [Starts(each.chances[places]) for each, places in zip(starts, there, strict=True)]
+                acceptance[row][column] = mean_acceptance(starts)
         return Levels(tuple(levels), tuple(map(tuple, acceptance)), tuple(runs))
 
     def _found_law(self, source: int) -> tuple[float, ...]:

@@ -123,13 +123,24 @@ def _tables(levels: Levels, depth: int) -> tuple[Floats, Floats]:
     rounds[:, ~known[:-1, :-1].T] = np.inf
     passes = 1 / np.cumsum(rates[:-1, -1:] ** np.arange(depth + 1), axis=1)[:, 1:]
     passes[~known[:-1, -1]] = np.inf
-    names = levels.names
-    for run in levels.runs:
-        drafter, verifier = names.index(run.drafter), names.index(run.verifier)
-        reach = run.reach(depth)
-        if verifier == len(names) - 1:
+    for (drafter, verifier), reach in _laws(levels, depth).items():
+        if verifier == len(levels.levels) - 1:
             passes[drafter] = 1 / np.cumsum(reach)[1:]
         else:
             within_draft = np.tril(np.broadcast_to(reach, (depth, depth + 1)), 1)  # row l - 1: a draft of l tokens
             rounds[:, verifier, drafter] = expected_rounds_of(gain_law(within_draft), depth).T
     return rounds, passes
+
+
+def _laws(levels: Levels, depth: int) -> dict[tuple[int, int], Floats]:
+    """``Levels.reach`` of the pairs of drafter and verifier, by number, that a rate alone does not describe: of those with a law of
+    runs, and of retrieval that does not always find what it is asked for."""
+    names = levels.names
+    laws = {(names.index(run.drafter), names.index(run.verifier)): run.reach(depth) for run in levels.runs}
+    for drafter, level in enumerate(levels.levels):
+        if level.found is not None:
+            for verifier in range(drafter + 1, len(names)):
+                reach = levels.reach(drafter, verifier, depth)
+                if np.isfinite(reach[-1]):
+                    laws[drafter, verifier] = reach
+    return laws
