@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from datastore.errors import InvalidArgument
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import DraftRequest, SampledChain, tree_of
 from serving.decoding.request import Request
-from serving.decoding.settings import SamplingSettings
+from serving.decoding.settings import MIN_TEMPERATURE, SamplingSettings
 from serving.decoding.target import Target
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.early_exit.shallow import shallow
@@ -53,8 +55,8 @@ class Watched(Priced):
         self.told.append((rows, requests, context))
 
 
-def request(number: int = 1, most_nodes: int = 8, **options: float) -> DraftRequest:
-    return DraftRequest(number, np.asarray(PROMPT, np.int32), most_nodes, len(PROMPT), **options)  # type: ignore[arg-type]
+def request(number: int = 1, most_nodes: int = 8, **options: Any) -> DraftRequest:
+    return DraftRequest(number, np.asarray(PROMPT, np.int32), most_nodes, len(PROMPT), **options)
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
@@ -185,13 +187,23 @@ def test_stacks_are_written_and_read() -> None:
         ("exit-1:2 > exit-1:3", "exit-1 is named twice"),
         ("exit-3:2 > exit-1:3", "must rise"),
         ("prompt-lookup@1:3", "retrieval draws nothing"),
-        ("draft-model@-1:3", "it must be between 0 and 100"),
+        ("draft-model@-1:3", r"it must be 0 \(greedy\), or between 1e-06 and 100"),
+        ("draft-model@1e-7:3", r"it must be 0 \(greedy\), or between 1e-06 and 100"),
+        ("draft-model@101:3", r"it must be 0 \(greedy\), or between 1e-06 and 100"),
         ("draft-model@1e:3", "is no number"),
     ],
 )
 def test_what_is_no_stack_is_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         read_stack(text)
+
+
+def test_the_least_temperature_of_a_level_drafts() -> None:
+    """What a stack takes its levels can draw at, and what they cannot it refuses, as the target's own settings do."""
+    warmth = StackLevel("draft-model", 4, MIN_TEMPERATURE).temperature
+    drafter = HierarchyDrafter([level(noisy(0.02), 4, temperature=warmth)], VOCAB)
+    [draft] = drafter.propose([request(settings=SamplingSettings(20, 1.0))])
+    assert len(tree_of(draft)) > 0
 
 
 def test_runs_are_told_from_places_that_agree() -> None:

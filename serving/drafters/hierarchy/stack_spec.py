@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from datastore.errors import InvalidArgument
 from serving.decoding.checks import number, whole_within
+from serving.decoding.settings import MIN_TEMPERATURE
 
 RETRIEVAL = ("prompt-lookup", "datastore")
 DRAFT_MODEL = "draft-model"
@@ -25,7 +26,7 @@ class StackLevel:
     Attributes:
         name: prompt-lookup, datastore, draft-model, or exit-N for the target's first N layers.
         tokens: it hands up at least so many at a time, 1..64; retrieval at most so many.
-        temperature: at which it draws where the target's is above 0, 0..100; None for the target's own.
+        temperature: at which it draws where the target's is above 0, 0 or 1e-6..100; None for the target's own.
 
     Raises:
         InvalidArgument: a value is out of its range, or retrieval is given a temperature.
@@ -44,10 +45,12 @@ class StackLevel:
         whole_within(f"tokens of level {self.name}", self.tokens, 1, MOST_TOKENS)
         if self.temperature is not None:
             value = number(f"temperature of level {self.name}", self.temperature)
-            if self.is_retrieval or not 0 <= value <= 100:
+            can_be_drawn = value == 0 or MIN_TEMPERATURE <= value <= 100
+            if self.is_retrieval or not can_be_drawn:
+                allowed = f"it must be 0 (greedy), or between {MIN_TEMPERATURE} and 100"
                 raise InvalidArgument(
                     f"temperature of level {self.name} is {value}; "
-                    + ("retrieval draws nothing, leave it out" if self.is_retrieval else "it must be between 0 and 100")
+                    + ("retrieval draws nothing, leave it out" if self.is_retrieval else allowed)
                 )
 
     @property
