@@ -16,8 +16,9 @@ from serving.drafters.hierarchy.handed import Ask, Floats, Handed
 from serving.drafters.hierarchy.model_level import ModelLevel
 from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 
-SIZES = (0, 1, 2, 3, 4, 6, 8, 12, 16)
-"""Drafted tokens of the passes that are timed; between them costs are taken to rise evenly."""
+SIZES = (0, 1, 2, 3, 4, 6, 8, 12, 15, 16)
+"""Drafted tokens of the passes that are timed; between them costs are taken to rise evenly. A pass reads a token more: tiles of 16
+rows make one of 17 cost much more than one of 16, which a line from 13 to 17 would hide."""
 _ROUNDS = 5
 
 
