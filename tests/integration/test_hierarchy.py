@@ -17,6 +17,8 @@ from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.early_exit.shallow import shallow
 from serving.drafters.hierarchy.agreement import Voice, WrittenText, agree
 from serving.drafters.hierarchy.drafter import HierarchyDrafter
+from serving.drafters.hierarchy.load import Stacks
+from serving.drafters.hierarchy.measurement import Measurements
 from serving.drafters.hierarchy.model_level import ModelLevel
 from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from serving.drafters.hierarchy.run_laws import Starts, run_law
@@ -196,6 +198,37 @@ def test_stacks_are_written_and_read() -> None:
 def test_what_is_no_stack_is_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         read_stack(text)
+
+
+@pytest.mark.parametrize(
+    ("levels", "message"),
+    [
+        ([StackLevel("draft-model", 4), StackLevel("prompt-lookup", 4)], "prompt-lookup stands above draft-model"),
+        ([StackLevel("exit-1", 2), StackLevel("exit-1", 3)], "exit-1 is named twice"),
+        ([StackLevel("exit-2", 2), StackLevel("exit-1", 3)], "must rise"),
+        ([], "levels are 0; give 1 to 16"),
+    ],
+)
+def test_levels_are_held_to_the_order_that_texts_are(levels: list[StackLevel], message: str) -> None:
+    """However a stack is given, it is refused before a model is loaded, and before anything is said of what it costs."""
+    with pytest.raises(InvalidArgument, match=message):
+        Stacks(Target.wrap(tiny_model())).drafter(levels)
+    target = Voice("target", Target.wrap(tiny_model()))
+    with pytest.raises(InvalidArgument, match=message):
+        Measurements((target,), (), (np.ones(2),), (), (), 4).predict(levels)
+
+
+def test_a_level_is_asked_for_what_it_is() -> None:
+    """The model of retrieval would be the draft model, and the source of an exit the datastore."""
+    stacks = Stacks(
+        Target.wrap(tiny_model()), draft_model="/nowhere", retrievers=[BruteForceRetriever([PROMPT], VOCAB)]
+    )
+    for name in ("prompt-lookup", "datastore"):
+        with pytest.raises(InvalidArgument, match=f"level {name} is searched and has no model"):
+            stacks.model(name)
+    for name in ("exit-1", "draft-model"):
+        with pytest.raises(InvalidArgument, match=f"level {name} is no source of text; name one of prompt-lookup, "):
+            stacks.sources(name)
 
 
 def test_the_least_temperature_of_a_level_drafts() -> None:

@@ -20,7 +20,7 @@ from serving.drafters.hierarchy.drafter import HierarchyDrafter
 from serving.drafters.hierarchy.model_level import ModelLevel
 from serving.drafters.hierarchy.recursion import StackedLevel
 from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from serving.drafters.hierarchy.stack_spec import DRAFT_MODEL, StackLevel, read_stack
+from serving.drafters.hierarchy.stack_spec import DRAFT_MODEL, RETRIEVAL, StackLevel, read_stack, require_stack
 from serving.drafters.limits import Limits
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.drafters.scoring_drafter import ScoringDrafter
@@ -52,10 +52,12 @@ class Stacks:
         """The drafter of a stack for an engine of that many ``slots`` and ``capacity``.
 
         Raises:
-            InvalidArgument: no such stack can be made of what was given, or a level has all layers of the target.
+            InvalidArgument: ``levels`` are no stack (``require_stack``), it cannot be made of what was given, or a level has all
+                layers of the target.
             NotFound, Corruption, Unsupported, ResourceExhausted: as ``Target.load`` and ``load_exit``.
         """
         stack = read_stack(levels) if isinstance(levels, str) else tuple(levels)
+        require_stack(stack)
         made: list[StackedLevel] = []
         for level in stack:
             if level.is_retrieval:
@@ -67,7 +69,7 @@ class Stacks:
         return HierarchyDrafter(made, self._target.vocab_size, self._target.eos_ids, slots, thrifty)
 
     def model(self, name: str) -> Target:
-        """The model of a level that is one. Raises as ``drafter``."""
+        """The model of a level that is one. Raises as ``drafter``, and InvalidArgument if it is none."""
         if name not in self._models:
             self._models[name] = self._load(StackLevel(name, 1))
         return self._models[name]
@@ -79,7 +81,9 @@ class Stacks:
         return self._costs[name]
 
     def sources(self, name: str) -> list[ScoringDrafter]:
-        """New sources of text for a retrieval level. Raises as ``drafter``."""
+        """New sources of text for a retrieval level. Raises as ``drafter``, and InvalidArgument if it is none."""
+        if name not in RETRIEVAL:
+            raise InvalidArgument(f"level {name} is no source of text; name one of {', '.join(RETRIEVAL)}")
         vocab_size = self._target.vocab_size
         if name == PromptLookupDrafter.name:
             return [PromptLookupDrafter(vocab_size, self._limits)]
@@ -88,6 +92,8 @@ class Stacks:
         return [DatastoreDrafter(each, vocab_size, self._limits) for each in self._retrievers]
 
     def _load(self, level: StackLevel) -> Target:
+        if level.is_retrieval:
+            raise InvalidArgument(f"level {level.name} is searched and has no model; name {DRAFT_MODEL} or exit-N")
         layers = level.exit_layers
         if layers is not None:
             require_exit(f"layers of level {level.name}", layers, self._target.layers)

@@ -19,7 +19,7 @@ from serving.drafters.hierarchy.load import Stacks
 from serving.drafters.hierarchy.pass_seconds import time_lookups, time_passes
 from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from serving.drafters.hierarchy.run_laws import Starts, mean_acceptance, run_law
-from serving.drafters.hierarchy.stack_spec import RETRIEVAL, TARGET, StackLevel, level_name
+from serving.drafters.hierarchy.stack_spec import RETRIEVAL, TARGET, StackLevel, level_name, require_stack
 from serving.drafters.hierarchy.trial import PLAIN, Trial
 
 Report = Callable[[str], None]
@@ -51,7 +51,8 @@ class Measurements:
         return self._levels(list(self.sources), [*order, len(self.voices) - 1])
 
     def predict(self, stack: Sequence[StackLevel]) -> Prediction:
-        """What decoding with ``stack`` should cost. Raises InvalidArgument if a level was not measured."""
+        """What decoding with ``stack`` should cost. Raises InvalidArgument if it is no stack, or a level was not measured."""
+        require_stack(stack)
         names = [level_name(level.name, level.temperature) for level in stack]
         known = [*self.sources, *(voice.name for voice in self.voices)]
         if missing := [name for name in names if name not in known]:

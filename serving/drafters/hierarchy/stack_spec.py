@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from datastore.errors import InvalidArgument
@@ -96,7 +97,7 @@ def read_stack(text: str) -> tuple[StackLevel, ...]:
         except ValueError as error:
             raise InvalidArgument(f"levels: temperature {temperature!r} of {found['name']} is no number") from error
         levels.append(StackLevel(found["name"], int(found["tokens"]), warmth))
-    _require_order(levels)
+    require_stack(levels)
     return tuple(levels)
 
 
@@ -105,8 +106,10 @@ def name_stack(levels: tuple[StackLevel, ...]) -> str:
     return " > ".join(map(str, levels))
 
 
-def _require_order(levels: list[StackLevel]) -> None:
-    if len(levels) > MOST_LEVELS:
+def require_stack(levels: Sequence[StackLevel]) -> None:
+    """Raises InvalidArgument unless ``levels``, from the bottom up, are 1 to 16 of which ``read_stack`` would take each where it
+    stands."""
+    if not 0 < len(levels) <= MOST_LEVELS:
         raise InvalidArgument(f"levels are {len(levels)}; give 1 to {MOST_LEVELS}")
     names = [level.name for level in levels]
     for place, level in enumerate(levels):
