@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from serving.decoding.request import Request
 from serving.decoding.settings import MIN_TEMPERATURE, SamplingSettings
 from serving.decoding.target import Target
 from serving.drafters.datastore import DatastoreDrafter
+from serving.drafters.early_exit.head import new_head
 from serving.drafters.early_exit.shallow import shallow
 from serving.drafters.hierarchy.agreement import Voice, WrittenText, agree
 from serving.drafters.hierarchy.drafter import HierarchyDrafter
@@ -23,6 +25,7 @@ from serving.drafters.hierarchy.model_level import ModelLevel
 from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from serving.drafters.hierarchy.run_laws import Starts, run_law
 from serving.drafters.hierarchy.stack_spec import StackLevel, name_stack, read_stack
+from serving.drafters.load import ModelSources, load_models
 from tests.brute_force import BruteForceRetriever
 from tests.drafters import alone, eager_decoder, eager_loop
 from tests.hierarchies import DEPTHS, hierarchy, level, lookup, noisy
@@ -216,6 +219,19 @@ def test_levels_are_held_to_the_order_that_texts_are(levels: list[StackLevel], m
     target = Voice("target", Target.wrap(tiny_model()))
     with pytest.raises(InvalidArgument, match=message):
         Measurements((target,), (), (np.ones(2),), (), (), 4).predict(levels)
+
+
+def test_two_trained_exits_behind_as_many_layers_are_refused(tmp_path: Path) -> None:
+    """The last one took the place of the other, and nobody was told."""
+    target = Target.wrap(tiny_model())
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        new_head(target, 1, 8).save(tmp_path / name)
+    with pytest.raises(InvalidArgument, match=r"heads .*one and .*two are both level exit-1; leave one of them out"):
+        Stacks(target, heads=[tmp_path / "one", tmp_path / "two"])
+    sources = ModelSources(heads=[tmp_path / "one", tmp_path / "two"], levels="exit-1:2")
+    with pytest.raises(InvalidArgument, match="are both level exit-1"):
+        load_models(target, sources)
 
 
 def test_a_level_is_asked_for_what_it_is() -> None:

@@ -39,9 +39,13 @@ class Stacks:
         dtype: str = "auto",
     ) -> None:
         """``heads``: folders of trained exits, which take the place of the target's own output layer behind as many layers.
-        ``retrievers``: of a datastore level; their owner closes them. The others as in ``ModelSources``."""
+        ``retrievers``: of a datastore level; their owner closes them. The others as in ``ModelSources``.
+
+        Raises:
+            InvalidArgument: two of ``heads`` are behind as many layers. NotFound, Corruption: as ``ExitConfig.load``.
+        """
         self._target, self._draft_model, self._dtype = target, draft_model, dtype
-        self._exits = {ExitConfig.load(folder).layers: folder for folder in heads}
+        self._exits = _by_layers(heads)
         self._retrievers, self._limits = list(retrievers), limits
         self._models: dict[str, Target] = {}
         self._costs: dict[str, CostModel] = {}
@@ -104,3 +108,16 @@ class Stacks:
         model = Target.load(self._draft_model, self._dtype, str(self._target.device))
         require_same_tokens(model, self._target)
         return model
+
+
+def _by_layers(heads: Sequence[Path]) -> dict[int, Path]:
+    """The folders of trained exits by the layers that they are behind. Raises as ``Stacks``."""
+    found: dict[int, Path] = {}
+    for folder in heads:
+        layers = ExitConfig.load(folder).layers
+        if layers in found:
+            raise InvalidArgument(
+                f"heads {found[layers]} and {folder} are both level exit-{layers}; leave one of them out"
+            )
+        found[layers] = folder
+    return found
