@@ -55,7 +55,7 @@ class HierarchyDrafter:
         self._models = [level for level in levels if isinstance(level, ModelLevel)]
         self._sources = [source for level in levels if isinstance(level, RetrievalLevel) for source in level.sources]
         self._recursion = Recursion(self._levels, vocab_size, eos_ids)
-        self.passes = Passes(self._levels, self._recursion)
+        self._passes = Passes(self._levels, self._recursion)
         self._belief = Belief(searched=isinstance(levels[-1], RetrievalLevel))
         self._thrifty = thrifty
         self._thrift = Thrift([level.costs for level in self._models])
@@ -167,7 +167,7 @@ class HierarchyDrafter:
             return
         begin = time.perf_counter()
         most = sum(request.most_seconds for request in requests) if self._thrifty else float("inf")
-        self.passes.draft(texts, most)
+        self._passes.draft(texts, most)
         seconds = time.perf_counter() - begin
         rounds = sum(text.rounds or 1 for text in texts)
         self._thrift.learn_rounds(rounds, sum(len(text.handed) for text in texts), seconds)

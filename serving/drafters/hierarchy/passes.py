@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -13,19 +13,11 @@ from serving.drafters.hierarchy.recursion import Asking, Recursion, StackedLevel
 from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from serving.drafters.hierarchy.text import Text
 
-Told = Callable[[int, int, float], None]
-"""Is told of each pass: the number of its level, the tokens that it verified, and its seconds with all that was made of it."""
-
 
 class Passes:
-    """Makes the passes that drafts need, the lowest level's first, so that those above wait for company. Not thread-safe.
-
-    Attributes:
-        told: is told of every pass; None for nobody.
-    """
+    """Makes the passes that drafts need, the lowest level's first, so that those above wait for company. Not thread-safe."""
 
     def __init__(self, levels: Sequence[StackedLevel], recursion: Recursion) -> None:
-        self.told: Told | None = None
         self._levels, self._recursion = levels, recursion
 
     @torch.inference_mode()
@@ -60,11 +52,8 @@ class Passes:
             seconds = 0.0
         for (text, asking, _), answer in zip(group, answers, strict=True):
             _go_on(waiting, text, asking, answer)
-        spent = time.perf_counter() - begin
         if isinstance(level, ModelLevel) and rows:
-            level.learn_cost(slots, rows, spent)
-        if self.told is not None and answers[0] is not None:
-            self.told(at, sum(len(ask.draft) for ask in asks), spent)
+            level.learn_cost(slots, rows, time.perf_counter() - begin)
         return seconds
 
 
