@@ -10,6 +10,7 @@ import pytest
 
 from datastore.errors import InvalidArgument
 from serving.decoding.cost_model import CostModel
+from serving.decoding.cost_store import FoundCosts
 from serving.decoding.drafter import DraftRequest, SampledChain, tree_of
 from serving.decoding.request import Request
 from serving.decoding.settings import MIN_TEMPERATURE, SamplingSettings
@@ -219,6 +220,25 @@ def test_levels_are_held_to_the_order_that_texts_are(levels: list[StackLevel], m
     target = Voice("target", Target.wrap(tiny_model()))
     with pytest.raises(InvalidArgument, match=message):
         Measurements((target,), (), (np.ones(2),), (), (), 4).predict(levels)
+
+
+def test_costs_are_measured_for_the_slots_that_they_are_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch is looked at only where there is one: what one request costs is not what four do; each drafter has its own."""
+    looked: list[int] = []
+
+    def look(model: Target, slots: int) -> FoundCosts:
+        looked.append(slots)
+        return FoundCosts(CostModel([1], [float(slots)]), "measured", 0)
+
+    monkeypatch.setattr("serving.drafters.hierarchy.load.find_costs", look)
+    stacks = Stacks(Target.wrap(tiny_model()))
+    assert [stacks.costs("exit-1", slots).time(1, 1, 0) for slots in (1, 4, 1)] == [1.0, 4.0, 1.0]
+    assert looked == [1, 4]
+    drafter = stacks.drafter("exit-1:4", 4, 160)
+    drafter.propose([request()])
+    assert drafter.stats()["passes"] > 0
+    assert looked == [1, 4]
+    assert stacks.costs("exit-1", 4).time(1, 1, 0) == 4.0  # its passes took less, and it alone has learned that
 
 
 def test_two_trained_exits_behind_as_many_layers_are_refused(tmp_path: Path) -> None:

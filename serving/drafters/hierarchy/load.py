@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,7 +26,8 @@ from serving.drafters.scoring_drafter import ScoringDrafter
 
 
 class Stacks:
-    """Makes drafters of any stack for one target; loads each model and measures its passes once. Not thread-safe."""
+    """Makes drafters of any stack for one target; loads each model once, and measures its passes once for each number of slots. Not
+    thread-safe."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Stacks:
         self._exits = _by_layers(heads)
         self._retrievers, self._limits = list(retrievers), limits
         self._models: dict[str, Target] = {}
-        self._costs: dict[str, CostModel] = {}
+        self._costs: dict[tuple[str, int], CostModel] = {}
 
     def drafter(
         self, levels: str | Sequence[StackLevel], slots: int = 8, capacity: int = 4096, thrifty: bool = True
@@ -68,7 +68,7 @@ class Stacks:
                 made.append(RetrievalLevel(level.name, self.sources(level.name), level.tokens))
             else:
                 model = self.model(level.name)
-                costs = copy.deepcopy(self.costs(level.name, slots))  # a drafter corrects its own
+                costs = self.costs(level.name, slots).copy()  # a drafter corrects its own
                 made.append(ModelLevel(level.name, level.tokens, model, costs, slots, capacity, level.temperature))
         return HierarchyDrafter(made, self._target.vocab_size, self._target.eos_ids, slots, thrifty)
 
@@ -79,10 +79,11 @@ class Stacks:
         return self._models[name]
 
     def costs(self, name: str, slots: int = 1) -> CostModel:
-        """What passes of the level's model cost, as stored or measured now. Raises as ``drafter``."""
-        if name not in self._costs:
-            self._costs[name] = find_costs(self.model(name), slots).costs
-        return self._costs[name]
+        """What passes of the level's model cost, as stored, or measured now for ``slots`` requests. Raises as ``drafter``."""
+        key = name, slots
+        if key not in self._costs:
+            self._costs[key] = find_costs(self.model(name), slots).costs
+        return self._costs[key]
 
     def sources(self, name: str) -> list[ScoringDrafter]:
         """New sources of text for a retrieval level. Raises as ``drafter``, and InvalidArgument if it is none."""
