@@ -20,12 +20,15 @@ from serving.drafters.early_exit.head import new_head
 from serving.drafters.early_exit.shallow import shallow
 from serving.drafters.hierarchy.agreement import Voice, WrittenText, agree
 from serving.drafters.hierarchy.drafter import HierarchyDrafter
+from serving.drafters.hierarchy.handed import Handed
 from serving.drafters.hierarchy.load import Stacks
 from serving.drafters.hierarchy.measurement import Measurements
 from serving.drafters.hierarchy.model_level import ModelLevel
 from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from serving.drafters.hierarchy.run_laws import Starts, run_law
 from serving.drafters.hierarchy.stack_spec import StackLevel, name_stack, read_stack
+from serving.drafters.hierarchy.text import Belief, Text
+from serving.drafters.hierarchy.thrift import Thrift
 from serving.drafters.load import ModelSources, load_models
 from tests.brute_force import BruteForceRetriever
 from tests.drafters import alone, eager_decoder, eager_loop
@@ -159,6 +162,33 @@ def test_a_stack_that_is_dear_is_hardly_asked() -> None:
     drafter = HierarchyDrafter([own], VOCAB)
     drafted = [len(tree_of(drafter.propose([request(token_seconds=1e-12)])[0])) for _ in range(300)]
     assert 0 < np.count_nonzero(drafted) <= 4 or drafter.stats()["unread"] == 1
+
+
+def test_a_draft_must_promise_more_where_tokens_come_fast() -> None:
+    """A token was worth its time in plain decoding, however many came in that time already; requests are weighed together."""
+    drafter = HierarchyDrafter([level(noisy(0.02), 4)], VOCAB)
+
+    def drafted(*rates: float) -> list[bool]:
+        asked = [request(number, token_seconds=1e6, rate=rate) for number, rate in enumerate(rates)]
+        return [len(tree_of(draft)) > 0 for draft in drafter.propose(asked)]
+
+    assert drafted(1.0) == [True]  # what a round takes is known from here on
+    assert drafted(1e15) == [False]
+    assert drafted(1e15, 1.0) == [True, True]
+
+
+def test_a_further_round_must_promise_more_where_tokens_come_fast() -> None:
+    """A round takes a second and gives a token; what a token saves falls with the rate at which they come."""
+    thrift, text = Thrift([]), Text(0, 1)
+    thrift.learn_rounds(10, 10, 10.0)
+    got = Handed((1,), np.ones(1))
+
+    def goes_on(rate: float) -> bool:
+        text.begin(request(token_seconds=4.0, rate=rate), 8, Belief(searched=True), thrift)
+        return text.goes_on(got)
+
+    assert thrift.share == pytest.approx(0.6)
+    assert [goes_on(rate) for rate in (1.0, 2.0, 3.0)] == [True, True, False]
 
 
 @pytest.mark.parametrize("depth", DEPTHS)

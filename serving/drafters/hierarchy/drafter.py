@@ -163,7 +163,8 @@ class HierarchyDrafter:
         if not texts:
             return
         requests = [text.request for text in texts]
-        if self._thrifty and not self._thrift.begins(requests[0].token_seconds):
+        worth = float(np.mean([request.worth_seconds for request in requests]))
+        if self._thrifty and not self._thrift.begins(worth):
             return
         begin = time.perf_counter()
         most = sum(request.most_seconds for request in requests) if self._thrifty else float("inf")

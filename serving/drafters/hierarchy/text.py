@@ -57,7 +57,7 @@ class Text:
         if self._thrift is None or self._believed is None:
             return True
         value = float(self._believed.scores(self, got)[-1])
-        return self._thrift.pays(value, self.request.token_seconds)
+        return self._thrift.pays(value, self.request.worth_seconds)
 
 
 class Belief:

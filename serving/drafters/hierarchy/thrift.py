@@ -17,10 +17,12 @@ _RETRY = 100
 
 
 class Thrift:
-    """What a round of the top level took and brought of late, against what plain decoding would have brought in that time.
+    """What a round of the top level took and brought of late, against what its tokens save (``DraftRequest.worth_seconds``).
 
     A round behind tokens that are all accepted with chance v brings v times the tokens of a round, of which the target accepts the
-    share that it accepted of late. Not thread-safe.
+    share that it accepted of late. A token saves the time in which it would have come anyway, with drafts as of late. That these
+    are the levels' own is no contradiction: drafts that pay by the time of plain decoding pay by the shorter one that they bring
+    about too, and a further round must beat what those before it reach. Not thread-safe.
     """
 
     def __init__(self, costs: list[CostModel]) -> None:
@@ -35,24 +37,24 @@ class Thrift:
         """Of the tokens that the target looked at, those that it accepted; the last that it looks at is the first it refuses."""
         return (self._accepted + _STRENGTH * _PRIOR) / (self._handed + _STRENGTH)
 
-    def begins(self, token_seconds: float) -> bool:
-        """Whether to begin a draft for a request whose token costs ``token_seconds`` in plain decoding (0: not known); counts."""
-        if self.pays(1.0, token_seconds) or self._refused >= _RETRY:
+    def begins(self, worth_seconds: float) -> bool:
+        """Whether to begin a draft where an accepted token saves ``worth_seconds`` (0: not known), a request's mean; counts."""
+        if self.pays(1.0, worth_seconds) or self._refused >= _RETRY:
             self._refused = 0
             return True
         self._refused += 1
         return False
 
-    def pays(self, value: float, token_seconds: float) -> bool:
+    def pays(self, value: float, worth_seconds: float) -> bool:
         """Whether one more round is worth its time behind tokens that are all accepted with chance ``value``."""
-        if not token_seconds or not self._rounds:
+        if not worth_seconds or not self._rounds:
             return True
         length = self._tokens / self._rounds
         gain = self.share * (1 - self.share**length) / (1 - self.share) if self.share < 1 else length
-        return value * gain * token_seconds >= self._seconds / self._rounds
+        return value * gain * worth_seconds >= self._seconds / self._rounds
 
     def learn_rounds(self, rounds: int, tokens: int, seconds: float) -> None:
-        """So many rounds of the top level for one request took ``seconds`` of all requests' time and gave ``tokens``."""
+        """So many rounds of the top level, those of all requests together, took ``seconds`` and gave ``tokens``."""
         self._rounds = _DECAY * self._rounds + rounds
         self._tokens = _DECAY * self._tokens + tokens
         self._seconds = _DECAY * self._seconds + seconds
