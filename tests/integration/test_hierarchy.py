@@ -16,7 +16,7 @@ from serving.decoding.request import Request
 from serving.decoding.settings import MIN_TEMPERATURE, SamplingSettings
 from serving.decoding.target import Target
 from serving.drafters.datastore import DatastoreDrafter
-from serving.drafters.early_exit.head import new_head
+from serving.drafters.early_exit.head import ExitLayer, new_head
 from serving.drafters.early_exit.shallow import shallow
 from serving.drafters.hierarchy.agreement import Voice, WrittenText, agree
 from serving.drafters.hierarchy.drafter import HierarchyDrafter
@@ -269,6 +269,24 @@ def test_costs_are_measured_for_the_slots_that_they_are_for(monkeypatch: pytest.
     assert drafter.stats()["passes"] > 0
     assert looked == [1, 4]
     assert stacks.costs("exit-1", 4).time(1, 1, 0) == 4.0  # its passes took less, and it alone has learned that
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_trained_exit_drafts_as_a_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temperature: float) -> None:
+    """It takes the place of the target's own output layer behind as many layers, and the text stays that of plain decoding."""
+    monkeypatch.setattr(
+        "serving.drafters.hierarchy.load.find_costs", lambda *given: FoundCosts(CostModel([1], [1e-9]), "measured", 0)
+    )
+    target, settings = Target.wrap(tiny_model()), SamplingSettings(30, temperature, seed=3)
+    new_head(target, 1, 8).save(tmp_path)
+    stacks = Stacks(target, heads=[tmp_path])
+    assert any(isinstance(each, ExitLayer) for each in stacks.model("exit-1").model.modules())
+    drafter = stacks.drafter("prompt-lookup:3 > exit-1:4", 1, 160, thrifty=False)
+    run = eager_decoder(target, drafter).generate(PROMPT, settings)
+    list(run)
+    assert run.tokens == alone(target, PROMPT, settings)
+    assert drafter.stats()["exit-1: passes"] >= run.stats.steps
+    assert run.stats.accepted > 0
 
 
 def test_two_trained_exits_behind_as_many_layers_are_refused(tmp_path: Path) -> None:
