@@ -79,21 +79,31 @@ class SampledChain:
 
     Attributes:
         tree: a chain: each node is the child of the one before it.
-        law: float64[n, vocab] on any device, the law that each node's token was drawn from: of its temperature, after all
-            cuts and masks, each row with sum 1. Its content is checked where it is used.
+        law: a dense tensor float64[n, vocab] on any device that holds data, the law that each node's token was drawn from: of its
+            temperature, after all cuts and masks, each row with sum 1. Its content is checked where it is used.
 
     Raises:
-        InvalidArgument: the tree is no chain, or has not one row of ``law`` a node.
+        InvalidArgument: the tree is no chain, ``law`` is no dense tensor of floating point, or it has not one row a node.
     """
 
     tree: DraftTree
     law: torch.Tensor
 
     def __post_init__(self) -> None:
+        import torch  # who makes a law has loaded it; many who import this module need not
+
         size = len(self.tree)
         if not np.array_equal(self.tree.parents, np.arange(-1, size - 1)):
             raise InvalidArgument(
                 f"sampled chain: parents are {self.tree.parents.tolist()}; each must be the node before"
+            )
+        if not isinstance(self.law, torch.Tensor):
+            raise InvalidArgument(f"sampled chain: law is of type {type(self.law).__name__}; it must be a torch.Tensor")
+        is_dense = self.law.layout == torch.strided and not self.law.is_nested and not self.law.is_meta
+        if not (is_dense and self.law.dtype.is_floating_point):
+            raise InvalidArgument(
+                f"sampled chain: law is a tensor of {self.law.dtype} with layout {self.law.layout} on {self.law.device}; it must "
+                "be dense, of float64, and on a device that holds data"
             )
         if self.law.ndim != 2 or len(self.law) != size:
             raise InvalidArgument(

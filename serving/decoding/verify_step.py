@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from datastore.errors import InvalidArgument, SuffolkError
+from datastore.errors import SuffolkError
 from serving.decoding.drafter import Proposal, SampledChain, tree_of
+from serving.decoding.faults import FOREIGN_FAULTS, first_line
 from serving.decoding.log_probabilities import LogProbability, log_probabilities
 from serving.decoding.request import Request
 from serving.decoding.row_contexts import RowContexts
@@ -92,11 +93,12 @@ def _reject(request: Request, chain: SampledChain, rows: torch.Tensor, drawn: np
     coins, draws = request.uniforms.coins(positions), request.uniforms.draws(positions)
     try:
         verdict = verify_chain(chain.tree.tokens, chain.law.to(laws.device), laws, coins, draws)
-    except InvalidArgument as error:  # the drafter's law is no law: its draft is not looked at
-        if not request.stats.missed["InvalidArgument"]:
-            log.warning("drafter %s: %s; going on without its draft", request.drafter, error)
-        request.stats.missed["InvalidArgument"] += 1
-        verdict = verify_chain(chain.tree.tokens[:0], None, laws[:1], coins, draws)
+    except FOREIGN_FAULTS as error:  # the drafter's law is no law: its draft is not looked at, as if it had made none
+        reason = type(error).__name__
+        if not request.stats.missed[reason]:
+            log.warning("drafter %s: %s; going on without its draft", request.drafter, first_line(error))
+        request.stats.missed[reason] += 1
+        return _outcome(request, chain, rows, drawn, np.empty(0, np.int64), int(drawn[0]))
     return _outcome(request, chain, rows, drawn, np.arange(verdict.accepted), verdict.token)
 
 

@@ -61,6 +61,40 @@ def test_a_law_that_is_none_costs_the_draft(target: Target) -> None:
     assert run.stats.missed["InvalidArgument"] == run.stats.proposals > 5
 
 
+class Unreadable(torch.Tensor):
+    """May be cut and asked for its shape, and nothing else."""
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.Tensor.to:
+            raise RuntimeError("the law is gone")
+        return super().__torch_function__(function, types, args, kwargs)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (torch.Tensor.numpy, "InvalidArgument"),
+        (lambda law: law.to("meta"), "InvalidArgument"),
+        (lambda law: law.as_subclass(Unreadable), "RuntimeError"),
+    ],
+)
+def test_a_law_that_cannot_be_read_costs_the_draft(target: Target, spoil: Any, reason: str) -> None:
+    """Such a law ended the engine, and all who waited for it; the text is that of a request without a drafter."""
+    honest = sampled(target, SamplingSettings(10, 1.0), np.random.default_rng(0))
+
+    def make(request: Any) -> Any:
+        [chain] = honest.propose([request])
+        return SampledChain(chain.tree, spoil(chain.law))  # type: ignore[attr-defined]
+
+    law = SamplingSettings(10, 1.0, verification="rejection")
+    run = eager_decoder(target, MadeUpDrafter(make)).generate(PROMPT, law)
+    list(run)
+    assert run.tokens == alone(target, PROMPT, law)
+    assert run.stats.accepted == 0
+    assert run.stats.missed[reason] > 5
+
+
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_typical_acceptance_takes_likely_tokens(target: Target, temperature: float) -> None:
     law = SamplingSettings(24, temperature, verification="typical", epsilon=0.01, delta=0.01)

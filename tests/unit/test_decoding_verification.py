@@ -246,3 +246,18 @@ def test_a_sampled_chain_is_a_chain_with_a_law_a_node() -> None:
         SampledChain(tree([4, 5], [-1, -1]), law)
     with pytest.raises(InvalidArgument, match="2 nodes need 2 rows"):
         SampledChain(chain, law[:1])
+
+
+@pytest.mark.parametrize(
+    ("law", "message"),
+    [
+        (np.full((2, 9), 1 / 9), "type ndarray"),
+        (torch.empty(2, 9, device="meta"), "on meta"),
+        (torch.full((2, 9), 1 / 9).to_sparse(), "layout torch.sparse_coo"),
+        (torch.ones(2, 9, dtype=torch.int64), "torch.int64"),
+    ],
+)
+def test_a_law_is_a_tensor_that_can_be_read(law: Any, message: str) -> None:
+    """A law of another kind was taken here, and ended the engine where it was read."""
+    with pytest.raises(InvalidArgument, match=message):
+        SampledChain(tree([4, 5], [-1, 0]), law)
