@@ -28,7 +28,7 @@ class DraftRequest:
 
     Attributes:
         request_id: the same number for the whole life of the request.
-        tokens: int32[n], prompt and generated tokens so far; not to be changed.
+        tokens: int32[n], prompt and generated tokens so far; they cannot be written to.
         max_nodes: the largest tree that may be returned, 0 or more.
         prompt_tokens: how many of ``tokens`` are the prompt's.
         settings: how the target draws.
@@ -177,7 +177,7 @@ class Said:
     """What the last k tokens of a request were drawn from.
 
     Attributes:
-        request_id: whose; tokens: int32[n], its text, prompt included.
+        request_id: whose; tokens: int32[n], its text, prompt included, which cannot be written to.
         logits: float[k, vocab], on the target's device; gone after the call.
     """
 

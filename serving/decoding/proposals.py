@@ -9,6 +9,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,7 @@ from serving.decoding.target import Target
 
 log = logging.getLogger(__name__)
 _MISSED = "missed "
+_Value = TypeVar("_Value", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +167,7 @@ class Proposals:
         for name, members in _by_drafter(requests).items():
             try:
                 self._learners[name].learn_logits(
-                    [
-                        Said(requests[at].number, requests[at].tokens[: requests[at].length], logits[at])
-                        for at in members
-                    ]
+                    [Said(requests[at].number, _text(requests[at]), logits[at]) for at in members]
                 )
             except FOREIGN_FAULTS as error:
                 self._miss(name, [requests[at] for at in members], error)
@@ -176,7 +175,7 @@ class Proposals:
     def observe(self, request: Request, tokens: npt.NDArray[np.int32]) -> None:
         """Tell the request's drafter which tokens followed its last draft."""
         try:
-            self._drafters[request.drafter].observe(request.number, tokens)
+            self._drafters[request.drafter].observe(request.number, _lent(tokens))
         except FOREIGN_FAULTS as error:
             self._miss(request.drafter, [request], error)
 
@@ -240,10 +239,21 @@ def _by_drafter(requests: Sequence[Request]) -> dict[str, list[int]]:
     return groups
 
 
+def _text(request: Request) -> npt.NDArray[np.int32]:
+    return _lent(request.tokens[: request.length])
+
+
+def _lent(values: npt.NDArray[_Value]) -> npt.NDArray[_Value]:
+    """A view that drafters cannot write through: what they are shown is still needed as it is."""
+    view: npt.NDArray[_Value] = values[:]
+    view.flags.writeable = False
+    return view
+
+
 def _asked(request: Request, token_seconds: float, most_seconds: float) -> DraftRequest:
     return DraftRequest(
         request.number,
-        request.tokens[: request.length],
+        _text(request),
         request.max_nodes,
         request.stats.prompt_tokens,
         request.settings,

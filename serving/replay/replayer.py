@@ -64,6 +64,7 @@ class _Text:
     def __post_init__(self) -> None:
         prompt = self.recording.prompt
         self.tokens = np.concatenate([prompt, self.recording.generated])
+        self.tokens.flags.writeable = False
         self.length = len(prompt) + 1  # the prompt's pass gives the first token
         self.most = len(prompt) + self.recording.settings.max_new_tokens
 

@@ -14,13 +14,13 @@ import torch
 from datastore.draft_tree import DraftTree
 from datastore.errors import Internal, InvalidArgument, Unavailable
 from serving.decoding.cost_model import CostModel
-from serving.decoding.drafter import DraftRequest
+from serving.decoding.drafter import DraftRequest, Said
 from serving.decoding.engine import Engine
 from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.drafters.prompt_lookup import PromptLookupDrafter
-from tests.drafters import MadeUpDrafter, alone, eager_loop, tree
+from tests.drafters import MadeUpDrafter, alone, eager_decoder, eager_loop, tree
 from tests.tiny_models import VOCAB, tiny_model
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
@@ -92,6 +92,38 @@ def test_a_drafter_that_prepares_is_told_what_is_verified_and_may_fail(target: T
     assert len(drafter.told) == request.stats.proposals == request.stats.missed["RuntimeError"] > 0
     assert {tuple(tokens) for size, tokens in drafter.told if size < len(PROMPT) + 18} == {(), (1, 2)}
     assert all(bool(tokens) == bool(size % 2) for size, tokens in drafter.told if size < len(PROMPT) + 18)
+
+
+@pytest.mark.parametrize("call", ["propose", "foresee", "learn_logits", "observe"])
+def test_a_drafter_that_writes_to_the_text_is_at_fault(target: Target, call: str) -> None:
+    """Drafters were lent the request's own tokens: one that changed them changed the answer."""
+
+    class Writing(MadeUpDrafter):
+        reads_logits = True
+
+        def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+            self.write("propose", requests[0].tokens)
+            return super().propose(requests)
+
+        def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+            self.write("foresee", requests[0].tokens)
+
+        def learn_logits(self, said: Sequence[Said]) -> None:
+            self.write("learn_logits", said[0].tokens)
+
+        def observe(self, request_id: int, tokens: Any) -> None:
+            self.write("observe", tokens)
+
+        def write(self, here: str, tokens: Any) -> None:
+            if here == call:
+                tokens[-1:] = (tokens[-1] + 1) % VOCAB
+
+    settings = SamplingSettings(max_new_tokens=20)
+    drafter = Writing(lambda request: tree([1, 2], [-1, 0]))
+    run = eager_decoder(target, drafter).generate(PROMPT, settings)
+    list(run)
+    assert run.tokens == alone(target, PROMPT, settings)
+    assert run.stats.missed["ValueError"] > 5
 
 
 @pytest.mark.parametrize("fault", [SystemExit(3), asyncio.CancelledError(), GeneratorExit()])

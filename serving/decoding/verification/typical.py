@@ -68,7 +68,7 @@ def _on_host(
     """For each node its probability behind its parent, and the least that is acceptable there: one copy to the host."""
     laws = probabilities.to(torch.float64)
     rows = torch.from_numpy(parents + 1).long().to(laws.device)
-    columns = torch.from_numpy(tokens).long().to(laws.device)
+    columns = torch.from_numpy(tokens.astype(np.int64)).to(laws.device)  # torch warns of read-only arrays
     least = (delta * (-torch.special.entr(laws).sum(-1)).exp()).clamp(max=epsilon)
     likely, thresholds = torch.stack([laws[rows, columns], least[rows]]).cpu().numpy()
     return likely, thresholds
