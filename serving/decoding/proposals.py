@@ -142,7 +142,7 @@ class Proposals:
                 continue
             try:
                 asked = [_asked(requests[at], 0.0, math.inf) for at in members]
-                drafter.foresee(asked, [trees[at] for at in members])
+                drafter.foresee(asked, [_lent_tree(trees[at]) for at in members])
             except FOREIGN_FAULTS as error:
                 self._miss(name, [requests[at] for at in members], error)
 
@@ -216,7 +216,7 @@ class Proposals:
         try:
             tree = checked_tree(tree_of(proposal), self._vocab_size, request.max_nodes)
             if request.settings.verification == "rejection" and isinstance(proposal, SampledChain):
-                return SampledChain(tree, proposal.law[: len(tree)])
+                return SampledChain(tree, proposal.law[: len(tree)].clone())
             return tree
         except FOREIGN_FAULTS as error:
             self._miss(name, [request], error)
@@ -250,6 +250,10 @@ def _lent(values: npt.NDArray[_Value]) -> npt.NDArray[_Value]:
     return view
 
 
+def _lent_tree(tree: DraftTree) -> DraftTree:
+    return DraftTree(_lent(tree.tokens), _lent(tree.parents), _lent(tree.scores), _lent(tree.sources))
+
+
 def _asked(request: Request, token_seconds: float, most_seconds: float) -> DraftRequest:
     return DraftRequest(
         request.number,
@@ -266,10 +270,13 @@ def _asked(request: Request, token_seconds: float, most_seconds: float) -> Draft
 
 
 def checked_tree(tree: DraftTree, vocab_size: int, max_nodes: int) -> DraftTree:
-    """``tree`` cut to ``max_nodes`` and without its counts, if it is one over this vocabulary; else raises InvalidArgument."""
+    """A copy of ``tree``, cut to ``max_nodes`` and without its counts, if it is one over this vocabulary; else raises
+    InvalidArgument. A copy, because its maker may use the arrays again while the tree is verified."""
     tree.validate(vocab_size)
     kept = slice(max_nodes)
-    return DraftTree(tree.tokens[kept], tree.parents[kept], tree.scores[kept], tree.sources[kept])
+    return DraftTree(
+        tree.tokens[kept].copy(), tree.parents[kept].copy(), tree.scores[kept].copy(), tree.sources[kept].copy()
+    )
 
 
 def _missed(drafter: Drafter) -> Counter[str]:

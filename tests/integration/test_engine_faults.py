@@ -126,6 +126,29 @@ def test_a_drafter_that_writes_to_the_text_is_at_fault(target: Target, call: str
     assert run.stats.missed["ValueError"] > 5
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_a_tree_that_is_written_to_while_it_is_verified_does_no_harm(target: Target, own: bool) -> None:
+    """A drafter that prepared its next draft in the arrays of its last one changed the answer: tokens were accepted that the pass
+    had not read."""
+
+    class Hasty(MadeUpDrafter):
+        def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+            done = len(requests[0].tokens) - len(PROMPT)
+            tokens = last.tokens if own else trees[0].tokens
+            tokens[:2] = plain[done : done + len(tokens)][:2]
+
+    def make(request: Any) -> DraftTree:
+        last.tokens[:] = [1, 2]
+        return last
+
+    settings = SamplingSettings(max_new_tokens=20)
+    plain, last = alone(target, PROMPT, settings), tree([1, 2], [-1, 0])
+    run = eager_decoder(target, Hasty(make)).generate(PROMPT, settings)
+    list(run)
+    assert run.tokens == plain
+    assert run.stats.accepted == 0
+
+
 @pytest.mark.parametrize("fault", [SystemExit(3), asyncio.CancelledError(), GeneratorExit()])
 def test_exceptions_that_are_no_errors_cost_drafts_only(target: Target, fault: BaseException) -> None:
     """They once ended the engine's thread without a word, and everybody waited for ever."""
