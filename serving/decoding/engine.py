@@ -16,7 +16,7 @@ from datastore.errors import Internal, InvalidArgument, ResourceExhausted, Suffo
 from serving.decoding.checks import text, whole_number
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import Drafter
-from serving.decoding.faults import first_line
+from serving.decoding.faults import FOREIGN_FAULTS, first_line
 from serving.decoding.generation import Generation
 from serving.decoding.prompt import Prompt
 from serving.decoding.request import Request, Step
@@ -180,7 +180,7 @@ class Engine:
             return self._stats | {"running": len(self._running), "waiting": len(self._waiting)}
 
     def close(self) -> None:
-        """Cancel what runs, end the thread, close the drafters. Calling it again does nothing."""
+        """Cancel what runs, end the thread, close the drafters: a fault of one is logged. Calling it again does nothing."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -191,8 +191,11 @@ class Engine:
             self._thread.join()
         with self._changed:
             drafters, self._drafters = self._drafters, {}
-        for drafter in drafters.values():
-            drafter.close()
+        for name, drafter in drafters.items():
+            try:
+                drafter.close()
+            except FOREIGN_FAULTS as error:  # the others must be closed too
+                log.warning("drafter %s: it could not be closed: %s", name, first_line(error))
 
     def __enter__(self) -> Engine:
         return self

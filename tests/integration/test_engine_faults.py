@@ -126,6 +126,25 @@ def test_a_drafter_that_writes_to_the_text_is_at_fault(target: Target, call: str
     assert run.stats.missed["ValueError"] > 5
 
 
+def test_a_drafter_that_cannot_be_closed_leaves_no_other_open(target: Target, caplog: pytest.LogCaptureFixture) -> None:
+    """The first fault once ended the closing, and nobody could close the rest."""
+    closed = []
+
+    class Stuck(MadeUpDrafter):
+        def close(self) -> None:
+            closed.append(self)
+            raise SystemExit("stuck")
+
+    stuck = [Stuck(lambda request: DraftTree.empty()) for _ in range(2)]
+    engine = Engine(target, {"one": stuck[0], "two": stuck[1]}, CostModel([1], [1.0]), slots=1, capacity=500)
+    engine.close()
+    engine.close()
+    assert closed == stuck
+    assert [record.getMessage() for record in caplog.records] == [
+        f"drafter {name}: it could not be closed: SystemExit: stuck" for name in ("one", "two")
+    ]
+
+
 @pytest.mark.parametrize("own", [True, False])
 def test_a_tree_that_is_written_to_while_it_is_verified_does_no_harm(target: Target, own: bool) -> None:
     """A drafter that prepared its next draft in the arrays of its last one changed the answer: tokens were accepted that the pass
