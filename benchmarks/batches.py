@@ -78,7 +78,7 @@ def measure_batches(
             runs = _run_rounds(engine, texts, sizes, settings, options, report)
     return {
         "target": {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()},
-        "costs": {"source": found.source, "drifts": found.costs.drifts},
+        "costs": {"source": found.source, "drifts": engine.drifts},
         "cache_bytes": cache_bytes,
         "prompts_skipped": skipped,
         "batches": {str(size): _summary([run for _, run in runs if run.size == size], runs[0][1]) for size in sizes},

@@ -71,7 +71,7 @@ def measure_target(
         runs = _run_rounds(ways, target, encoded, report)
     return {
         "target": {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()},
-        "costs": {"source": found.source, "seconds_by_rows": measured, "drifts": costs.drifts},
+        "costs": {"source": found.source, "seconds_by_rows": measured, "drifts": engine.drifts},
         "bandwidth": measure_bandwidth(target, measured[1]),
         "summary": summarize(runs, ways.names),
         "prompts_skipped": skipped,

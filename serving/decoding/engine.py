@@ -55,7 +55,7 @@ class Engine:
         Args:
             target: the model whose text is produced.
             drafters: by name; each request chooses one; a None is left out. ``close`` closes them.
-            costs: the target's costs; None to measure them now if there are drafters.
+            costs: the target's costs as measured, which are left as they are; None to measure them now if there are drafters.
             slots: requests that are decoded at once, 1..1024.
             capacity: tokens of a request, its prompt and its largest tree included.
             queue: requests that may wait for a slot, 0 or more.
@@ -121,6 +121,11 @@ class Engine:
     def cache_bytes(self) -> int:
         """Memory of the cache, all of it taken at the start."""
         return self._loop.cache.nbytes
+
+    @property
+    def drifts(self) -> int:
+        """How often real steps took so much longer or shorter than measured that all costs were scaled (``CostModel``)."""
+        return self._loop.drifts
 
     @property
     def alive(self) -> bool:

@@ -62,7 +62,7 @@ class StepLoop:
 
         Args:
             drafters: by name; requests choose. The loop calls them from one thread and leaves them open.
-            costs: the target's costs; None to measure them now if there are drafters.
+            costs: the target's costs as measured, which are left as they are; None to measure them now if there are drafters.
             slots: requests at once, 1..1024.
             capacity: tokens of a request, prompt and rejected nodes included.
             passes: auto, packed, captured or compiled (``passes.py``).
@@ -83,7 +83,9 @@ class StepLoop:
         require_states(target, passes, self._proposals.layers)
         if drafters and costs is None:
             costs = measure(target, slots, passes=passes)
-        self.planner = None if costs is None else Planner(costs)
+        self.planner = (
+            None if costs is None else Planner(costs.copy())
+        )  # it corrects them, and others may go by the caller's
         self._passes = Passes(target, self.cache, passes, self._proposals.layers)
         self._names = frozenset(drafters or {})
         self._running: list[Request] = []
@@ -97,6 +99,11 @@ class StepLoop:
     def free(self) -> int:
         """How many more requests may join."""
         return len(self._free)
+
+    @property
+    def drifts(self) -> int:
+        """How often real steps took so much longer or shorter than measured that all costs were scaled."""
+        return 0 if self.planner is None else self.planner.costs.drifts
 
     def require_room(self, request: Request) -> None:
         """Raises InvalidArgument if ``request`` names no drafter of this loop, ResourceExhausted if no slot is that large."""

@@ -185,7 +185,7 @@ def _generate(
     if settings.logprobs is not None:
         report["logprobs"] = [asdict(each) for each in generation.log_probabilities]
     if found is not None:
-        report["costs"] = {"source": found.source, "ignored": found.ignored, "drifts": found.costs.drifts}
+        report["costs"] = {"source": found.source, "ignored": found.ignored, "drifts": engine.drifts}
     if args.compare_plain:
         report["plain"] = _compare(target, ids, settings, generation)
     return _finish(args, report)

@@ -197,3 +197,16 @@ def test_generations_close_like_files(engine: Engine) -> None:
     generation.close()
     list(generation)
     assert generation.stats.finish == "cancelled"
+
+
+def test_engines_that_share_costs_correct_copies_of_them(target: Target) -> None:
+    """An engine changed its caller's costs, which another engine planned by at the same time."""
+    costs = CostModel([1], [1e-9])  # no machine is that fast: the engine that runs must notice
+    with (
+        Engine(target, costs=costs, slots=1, capacity=500) as running,
+        Engine(target, costs=costs, slots=1, capacity=500) as idle,
+    ):
+        list(running.generate(PROMPT, SamplingSettings(max_new_tokens=50)))
+        assert running.stats()["running"] == 0
+        assert (running.drifts > 0, idle.drifts, costs.drifts) == (True, 0, 0)
+        assert costs.time(1, 1, 0.0) == 1e-9
