@@ -136,6 +136,33 @@ def test_requests_beyond_its_slots_or_its_capacity_go_without_drafts() -> None:
     assert again.stats.accepted > 10
 
 
+def test_words_that_a_draft_model_lacks_do_not_stop_it() -> None:
+    """A bad word of the target's that a draft model has no ids for made all its drafts fail."""
+    found = []
+    for words in (((5, 7),), ((VOCAB - 1,), (3, VOCAB - 1), (5, 7))):
+        settings = SamplingSettings(45, bad_words=words)
+        request = DraftRequest(1, np.arange(30, dtype=np.int32), 8, 30, settings)
+        found += draft_model(tiny_model(vocab_size=80)).propose([request])
+    assert found[0].tokens.tolist() == found[1].tokens.tolist() != []
+
+
+def test_a_text_that_cannot_be_made_takes_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step of such a request lost a slot, until there was none left for anybody."""
+    drafter = draft_model(slots=2)
+    asked = [DraftRequest(number, np.arange(30, dtype=np.int32), 8, 30) for number in (1, 2)]
+    with monkeypatch.context() as patched:
+        patched.setattr("serving.drafters.neural.text.own_sampler", broken)
+        for _ in range(3):
+            with pytest.raises(RuntimeError, match="no memory"):
+                drafter.propose(asked)
+    assert all(len(tree) for tree in drafter.propose(asked))
+    assert not drafter.missed
+
+
+def broken(*_: Any) -> Any:
+    raise RuntimeError("no memory")
+
+
 def test_a_long_prompt_is_read_in_parts() -> None:
     target = Target.wrap(tiny_model(max_position_embeddings=2048))
     drafter = draft_model(tiny_model(max_position_embeddings=2048), capacity=2000)

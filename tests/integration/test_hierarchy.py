@@ -68,6 +68,14 @@ def request(number: int = 1, most_nodes: int = 8, **options: Any) -> DraftReques
     return DraftRequest(number, np.asarray(PROMPT, np.int32), most_nodes, len(PROMPT), **options)
 
 
+def test_words_that_a_level_lacks_do_not_stop_it() -> None:
+    """A bad word of the target's that a level has no ids for made all drafts fail."""
+    drafter = hierarchy(4, Target.wrap(tiny_model()), noisy(0.02, vocab_size=80))
+    settings = SamplingSettings(45, bad_words=((VOCAB - 1,), (3, VOCAB - 1)))
+    [found] = drafter.propose([DraftRequest(1, np.arange(30, dtype=np.int32), 8, 30, settings)])
+    assert len(tree_of(found))
+
+
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_the_target_s_own_weights_on_top_are_always_right(depth: int, temperature: float) -> None:

@@ -124,7 +124,8 @@ class DraftModelDrafter:
             if not self._free:
                 self._miss("ResourceExhausted", f"all {self._cache.slots} slots are taken")
                 return None
-            text = Text(request, self._free.pop(), self._vocab_size, self._model.device)
+            text = Text(request, self._free[-1], self._vocab_size, self._model.device)
+            self._free.pop()  # only now: a text that cannot be made takes no slot
             self._texts[request.request_id] = text
         cached = min(int(self._cache.lengths[text.slot]), len(request.tokens) - 1)
         self._cache.lengths[text.slot] = cached

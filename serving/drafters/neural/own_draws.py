@@ -23,8 +23,10 @@ Paths = Sequence[npt.NDArray[np.integer]]
 
 
 def own_sampler(settings: SamplingSettings, vocab_size: int, device: torch.device) -> Sampler:
-    """A drafter's view of ``settings``: without users' functions, which act on the target's draws alone."""
-    return Sampler(replace(settings, processors=(), token_mask=None), vocab_size, device)
+    """A drafter's view of ``settings``: without users' functions, which act on the target's draws alone, and without bad words
+    that have ids beyond its ``vocab_size``, which it drafts nowhere."""
+    words = tuple(word for word in settings.bad_words if max(word) < vocab_size)
+    return Sampler(replace(settings, processors=(), token_mask=None, bad_words=words), vocab_size, device)
 
 
 def contexts(request: DraftRequest, paths: Paths) -> RowContexts:

@@ -39,7 +39,7 @@ class Text:
     """
 
     def __init__(self, request: DraftRequest, vocab_size: int, device: torch.device) -> None:
-        """Raises InvalidArgument if a bad word is not of this vocabulary."""
+        """``vocab_size``: of the ids that may be drafted; ``device``: of the head's logits."""
         settings = request.settings
         self.sampled = settings.temperature > 0
         self.is_chain = self.sampled and settings.verification == "rejection"
