@@ -163,6 +163,31 @@ def broken(*_: Any) -> Any:
     raise RuntimeError("no memory")
 
 
+def test_a_pass_that_failed_leaves_no_rows() -> None:
+    """Where other drafters propose the same tokens the target may take nodes of a pass that failed: rows that nobody had written
+    were then kept as theirs."""
+    drafter, fresh = (draft_model(bounds=TreeBounds(max_depth=4, width=1, children=1)) for _ in range(2))
+    request = DraftRequest(1, np.arange(30, dtype=np.int32), 8, 30)
+    [expected] = fresh.propose([request])
+    forward, made = Target.forward, []
+
+    def fail_at_the_tree(self: Target, *args: Any) -> PassResult:
+        made.append(self)
+        if len(made) == 2:
+            raise RuntimeError("no memory")
+        return forward(self, *args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Target, "forward", fail_at_the_tree)
+        with pytest.raises(RuntimeError, match="no memory"):
+            drafter.propose([request])
+    for each in (drafter, fresh):
+        each.observe(1, expected.tokens[:3])
+    later = replace(request, tokens=np.append(request.tokens, expected.tokens[:3]))
+    [found], [expected] = drafter.propose([later]), fresh.propose([later])
+    assert found.tokens.tolist() == expected.tokens.tolist()
+
+
 def test_a_long_prompt_is_read_in_parts() -> None:
     target = Target.wrap(tiny_model(max_position_embeddings=2048))
     drafter = draft_model(tiny_model(max_position_embeddings=2048), capacity=2000)

@@ -202,8 +202,9 @@ class EagleDrafter:
         ]
         layouts = [text.lay_out(nodes) for (_, text), nodes in chosen]
         states = self._forward(growing, layouts, torch.cat(hidden))
-        for (follower, _), own in zip(growing, states, strict=True):
+        for ((follower, text), nodes), own in zip(chosen, states, strict=True):
             follower.states = torch.cat([follower.states, own])
+            text.have_read(nodes)
         logits = self._logits(states)
         self._learn_cost(layouts, contexts, time.perf_counter() - begin_time)
         self._expand(growing, [nodes for _, nodes in chosen], logits)

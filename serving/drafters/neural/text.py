@@ -60,18 +60,19 @@ class Text:
         self._own = np.concatenate([self._own, own.ravel()])
 
     def lay_out(self, nodes: Ints) -> TreeLayout:
-        """The rows of a pass over ``nodes``, none of them above another, behind those that passes have read before."""
+        """The rows of a pass over ``nodes``, none of them above another, behind those that passes have read before. To be followed
+        by ``have_read`` once it is made."""
         earlier = np.asarray(self._drafted, np.int64)
         above = self.tree.ancestors(nodes)
         visible = np.zeros((len(nodes), len(earlier) + len(nodes)), np.bool_)
         for row, path in enumerate(above):
             visible[row, : len(earlier)] = np.isin(earlier, path)
             visible[row, len(earlier) + row] = True
-        layout = TreeLayout(
-            self.tree.tokens[nodes], self.tree.depths[nodes] - 1, visible, self.tree.depths[earlier] - 1
-        )
+        return TreeLayout(self.tree.tokens[nodes], self.tree.depths[nodes] - 1, visible, self.tree.depths[earlier] - 1)
+
+    def have_read(self, nodes: Ints) -> None:
+        """A pass over ``nodes`` was made: only now do they have rows, which may become part of the text's."""
         self._drafted += nodes.tolist()
-        return layout
 
     def rows_of(self, nodes: Ints) -> Ints:
         """Which of the rows behind the text's, counted from 0, passes have read ``nodes`` into; -1 for ``ROOT``."""

@@ -107,6 +107,8 @@ class TreeModel:
             return [], 0
         layouts = [text.lay_out(nodes) for text, nodes in zip(growing, chosen, strict=True)]
         logits = self._forward([text.slot for text in growing], layouts, [len(layout) for layout in layouts])
+        for text, nodes in zip(growing, chosen, strict=True):
+            text.have_read(nodes)
         add_children(growing, chosen, logits, bounds.children, self.confidence)
         return growing, sum(map(len, chosen))
 
