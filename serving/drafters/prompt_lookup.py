@@ -80,9 +80,10 @@ class PromptLookupDrafter:
     def _look_up_behind(self, request: DraftRequest, path: Ids) -> DraftTree:
         text = self._texts[request.request_id]
         text.append(path)
-        tree = self._look_up(text, request)
-        text.truncate(len(request.tokens))
-        return tree
+        try:
+            return self._look_up(text, request)
+        finally:
+            text.truncate(len(request.tokens))  # the path is no part of the text, whatever happens
 
     def _look_up(self, text: ContextIndex, request: DraftRequest) -> DraftTree:
         limits = self._limits

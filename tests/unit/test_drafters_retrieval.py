@@ -65,6 +65,16 @@ def test_prompt_lookup_forgets_what_was_rolled_back_and_released() -> None:
     assert len(drafter.propose([request([1])])[0]) == 0
 
 
+def test_prompt_lookup_forgets_a_draft_behind_which_it_could_not_look() -> None:
+    """A fault there left the draft in the request's text for good."""
+    drafter, fresh = PromptLookupDrafter(VOCAB, LIMITS), PromptLookupDrafter(VOCAB, LIMITS)
+    drafter.scored([request([1, 2, 3, 1])])
+    with pytest.raises(InvalidArgument, match="max_nodes"):
+        drafter.behind([request([1, 2, 3, 1], max_nodes=10**6)], [[np.array([5, 5, 4], np.int32)]])
+    longer = request([1, 2, 3, 1, 2, 4, 3, 1])
+    assert paths(drafter.propose([longer])[0]) == paths(fresh.propose([longer])[0]) != set()
+
+
 def test_datastore_drafts_are_the_oracles_for_the_longest_and_for_shorter_matches_in_one_call() -> None:
     documents = [[1, 2, 3, 4, 1, 2, 5], [2, 3, 3, 0]]
     store = BruteForceRetriever(documents, VOCAB)
