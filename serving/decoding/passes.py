@@ -71,11 +71,6 @@ class Passes:
             return _CompiledPasses(self._target, cache)
         return _StaticPasses(self._target, cache, self._layers)
 
-    @property
-    def are_static(self) -> bool:
-        """Whether decoding passes have static shapes."""
-        return isinstance(self._special, _StaticPasses)
-
     def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> None:
         """Make what ``forward`` with the same arguments makes only once, a graph, so that a clock need not see it.
 

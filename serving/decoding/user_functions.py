@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
 from datastore.errors import InvalidArgument, SuffolkError
 from serving.decoding.faults import FOREIGN_FAULTS, first_line
 from serving.decoding.row_contexts import RowContexts
 from serving.decoding.settings import SamplingSettings
-
-Change = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class UserFunctions:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from datastore.draft_tree import Source
-from serving.drafters.redrafter.beams import PAD, BeamSearch, pack, prefix_match
+from serving.drafters.redrafter.beams import PAD, BeamSearch, pack
 from tests.toy_target import Text
 
 LENGTHS = [3, 2, 1, 3, 0]
@@ -92,11 +92,6 @@ def test_a_narrow_search_is_the_plain_one(width: int, vocab: int) -> None:
         beams = found(search, request)[: len(expected)]
         assert [text for text, _ in beams] == [text for text, _ in expected]
         assert [total for _, total in beams] == pytest.approx([total for _, total in expected])
-
-
-def test_prefixes_of_the_papers_example_match() -> None:
-    beams = torch.tensor([[[91, 92, 93, 95], [91, 92, 94, 96], [91, 92, 93, 97]]])
-    assert prefix_match(beams).tolist() == [[[0, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 2]]]
 
 
 def test_the_papers_example_is_packed_as_in_its_figure() -> None:

@@ -95,12 +95,6 @@ def take(values: torch.Tensor, beams: torch.Tensor) -> torch.Tensor:
     return values[torch.arange(len(values), device=values.device)[:, None], beams]
 
 
-def prefix_match(beams: torch.Tensor) -> torch.Tensor:
-    """int64[requests, beams, length]: the first beam that shares each beam's tokens up to each place (the paper's
-    ``get_prefix_match``)."""
-    return _same_prefix(beams).int().argmax(2)  # of equals, argmax returns the first
-
-
 def pack(beams: torch.Tensor, chances: torch.Tensor, source: Source) -> list[Packed]:
     """A tree for each request, in which equal beginnings of beams are one node.
 
@@ -112,7 +106,7 @@ def pack(beams: torch.Tensor, chances: torch.Tensor, source: Source) -> list[Pac
     if not length:
         return [Packed(DraftTree.empty(), np.empty(0, np.int64))] * requests
     same = _same_prefix(beams)
-    match = same.int().argmax(2)
+    match = same.int().argmax(2)  # the first beam that shares each beginning: of equals argmax is the first
     numbers = torch.arange(width, device=beams.device)[:, None]
     nodes = (match == numbers) & (beams != PAD)
     above = torch.cat([torch.ones_like(same[..., :1]), same[..., :-1]], 3)
