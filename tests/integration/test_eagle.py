@@ -96,6 +96,29 @@ def test_rejected_drafts_leave_no_trace() -> None:
     assert np.array_equal(again.tokens, fresh.tokens)
 
 
+@pytest.mark.parametrize("place", [1, 2])
+def test_a_pass_that_failed_is_made_again(monkeypatch: pytest.MonkeyPatch, place: int) -> None:
+    """Hidden states that a failed pass had taken were gone: the request, and all that drafted with it, had no drafts any more."""
+    head = random_head(1)
+    drafter = drafter_of(head)
+    drafter.follow(7, features_of(PROMPT, head.layers)[:-1])
+    request = DraftRequest(7, np.asarray(PROMPT, np.int32), 20)
+    step, made = head.step, []
+
+    def fail(*args: Any) -> torch.Tensor:
+        made.append(args)
+        if len(made) == place:
+            raise RuntimeError("no memory")
+        return step(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(head, "step", fail)
+        with pytest.raises(RuntimeError, match="no memory"):
+            drafter.propose([request])
+    (tree,) = drafter.propose([request])
+    assert tree.tokens.tolist() == first_draft(drafter_of(head), PROMPT, 20).tokens.tolist()
+
+
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
 @pytest.mark.parametrize(("version", "trained"), [(1, False), (1, True), (3, True)])
 def test_the_text_is_the_target_s_own(version: int, trained: bool, temperature: float) -> None:

@@ -168,7 +168,12 @@ class EagleDrafter:
         contexts, begin_time = self._contexts(reading), time.perf_counter()
         if reading:
             features = [follower.take(len(layout)) for (follower, _), layout in zip(reading, layouts, strict=True)]
-            states = self._forward(reading, layouts, self._fuse(torch.cat(features)))
+            try:
+                states = self._forward(reading, layouts, self._fuse(torch.cat(features)))
+            except BaseException:
+                for (follower, _), part in zip(reading, features, strict=True):
+                    follower.give_back(part)
+                raise
             for (follower, _), layout, own in zip(reading, layouts, states, strict=True):
                 self._cache.keep(follower.slot, len(layout))
                 follower.states = own[-1:]

@@ -45,3 +45,7 @@ class Follower:
                 self._waiting.insert(0, part[count:])
             count -= len(taken[-1])
         return taken[0] if len(taken) == 1 else torch.cat(taken)
+
+    def give_back(self, features: torch.Tensor) -> None:
+        """The pass over what ``take`` gave last was not made: it is read again."""
+        self._waiting.insert(0, features)
