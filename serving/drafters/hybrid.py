@@ -80,10 +80,12 @@ class HybridDrafter:
         self._additions: list[Addition] = [*self._networks, self._grafts]
         self._drafters: list[ScoringDrafter | Network] = [*self._sources, *self._networks]
         self._explanation: Explanation | None = None
-        self._readers = [drafter for drafter in networks if isinstance(drafter, FeatureDrafter)]
+        self._readers = {
+            network: network.drafter.layers for network in self._networks if isinstance(network.drafter, FeatureDrafter)
+        }
         self._learners = [each for each in self._sources if isinstance(each, LogitsDrafter) and each.reads_logits]
         self.reads_logits = bool(self._learners)
-        self.layers = tuple(sorted({layer for reader in self._readers for layer in reader.layers}))
+        self.layers = tuple(sorted({layer for layers in self._readers.values() for layer in layers}))
 
     def explain(self, explanation: Explanation) -> None:
         """Tell ``explanation`` of all drafts from now on."""
@@ -97,9 +99,9 @@ class HybridDrafter:
 
     def follow(self, request_id: int, features: torch.Tensor) -> None:
         """See ``FeatureDrafter``."""
-        for reader in self._readers:
-            columns = [self.layers.index(layer) for layer in reader.layers]
-            reader.follow(request_id, features if len(columns) == len(self.layers) else features[:, columns])
+        for network, layers in self._readers.items():
+            columns = [self.layers.index(layer) for layer in layers]
+            network.follow(request_id, features if len(columns) == len(self.layers) else features[:, columns])
 
     def learn_logits(self, said: Sequence[Said]) -> None:
         """See ``LogitsDrafter``."""

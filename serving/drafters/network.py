@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument
-from serving.decoding.drafter import Drafter, DraftRequest, Proposal, tree_of
+from serving.decoding.drafter import Drafter, DraftRequest, FeatureDrafter, Proposal, tree_of
 from serving.decoding.faults import FOREIGN_FAULTS, first_line
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
@@ -24,6 +25,9 @@ from serving.drafters.reach import reach
 from serving.drafters.tree_chances import within_one
 from serving.drafters.trusted import learn_trust, trusted
 from serving.drafters.worth import Verdict, Worth
+
+if TYPE_CHECKING:
+    import torch
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +113,7 @@ class Network:
         self._trust = trust
         self._vocab_size = vocab_size
         self.seconds = 0.0
+        self._read_seconds = 0.0
         self._worth = Worth(getattr(drafter, "added", _ADDED))  # it need not know
         self._heard: dict[int, _Heard] = {}
         self._brought: deque[tuple[int, ...]] = deque(
@@ -138,18 +143,28 @@ class Network:
             gained = min(most, with_it) - min(most, reach(draft.retrieved, tokens))
             self._worth.learn(draft.promised, gained)
             learn_trust(self._trust, draft.request, draft.own, tokens)
-            self.drafter.observe(request_id, tokens)
+            with self._own_fault():
+                self.drafter.observe(request_id, tokens)
+
+    def follow(self, request_id: int, features: torch.Tensor) -> None:
+        """See ``FeatureDrafter``, which the drafter must be."""
+        assert isinstance(self.drafter, FeatureDrafter)
+        with self._own_fault():
+            self.drafter.follow(request_id, features)
 
     def release(self, request_id: int) -> None:
         self._drafts.pop(request_id, None)
         heard = self._heard.pop(request_id, None)
         if heard is not None and heard.steps >= _LISTEN:
             self._brought.append(tuple(heard.brought))
-        self.drafter.release(request_id)
+        with self._own_fault():
+            self.drafter.release(request_id)
 
     def stats(self) -> dict[str, float]:
         """The drafter's counters and those of the drafts missed here, and for how many drafts it was run and left out."""
-        counters = dict(self.drafter.stats())
+        counters: dict[str, float] = {}
+        with self._own_fault():
+            counters.update(self.drafter.stats())
         for name, count in [
             ("missed", self.missed.total()),
             *((f"missed {each}", n) for each, n in self.missed.items()),
@@ -248,12 +263,22 @@ class Network:
 
     def _reading_seconds(self) -> float:
         """Which bring later drafts too, and are no cost of this one."""
-        return float(self.drafter.stats().get("reading_seconds", 0.0))
+        with self._own_fault():
+            self._read_seconds = float(self.drafter.stats().get("reading_seconds", 0.0))
+        return self._read_seconds
+
+    @contextlib.contextmanager
+    def _own_fault(self) -> Iterator[None]:
+        try:
+            yield
+        except FOREIGN_FAULTS as error:
+            self._miss(error, 1)
 
     def close(self) -> None:
         self._drafts.clear()
         self._heard.clear()
-        self.drafter.close()
+        with self._own_fault():
+            self.drafter.close()
 
 
 def _likeness(own: Sequence[int], other: Sequence[int]) -> float:

@@ -109,3 +109,47 @@ def test_a_request_is_told_what_its_network_missed() -> None:
         loop.step()
     assert len(request.generated) == 6
     assert request.stats.missed["OutOfMemoryError"] > 0
+
+
+class Reader(MadeUpDrafter):
+    """Keeps what it is given, beside what ``MadeUpDrafter`` keeps."""
+
+    layers = (1,)
+
+    def __init__(self) -> None:
+        super().__init__(sound)
+        self.followed: list[int] = []
+        self.closed = False
+
+    def follow(self, request_id: int, features: torch.Tensor) -> None:
+        self.followed.append(request_id)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def faulty(method: str) -> Reader:
+    """A reader whose ``method`` raises."""
+
+    def fail(*args: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    reader = Reader()
+    setattr(reader, method, fail)
+    return reader
+
+
+@pytest.mark.parametrize("method", ["follow", "observe", "release", "stats", "close"])
+def test_a_fault_of_one_network_does_not_keep_anything_from_another(method: str) -> None:
+    """Only ``propose`` was guarded: behind a network that raised elsewhere the next one missed hidden states, or was never
+    released."""
+    second = Reader()
+    drafter = HybridDrafter([PromptLookupDrafter(VOCAB)], [faulty(method), second], vocab_size=VOCAB)
+    drafter.follow(1, torch.zeros(6, 1, 4))
+    (proposed,) = drafter.propose([DraftRequest(1, TEXT, 16)])
+    drafter.observe(1, np.array([7, 8], np.int32))
+    drafter.release(1)
+    assert {7, 40} <= set(proposed.tokens.tolist())
+    drafter.close()
+    assert drafter.stats()["missed OutOfMemoryError"] > 0
+    assert (second.followed, second.observed, second.released, second.closed) == ([1], [[7, 8]], [1], True)
