@@ -234,6 +234,15 @@ def test_a_dear_head_is_not_asked() -> None:
     assert len(drafter.propose([request])[0]) > 0
 
 
+@pytest.mark.parametrize(("most_seconds", "passes"), [(1.5, 1), (2.2, 2)])
+def test_a_draft_takes_no_longer_than_it_may(most_seconds: float, passes: int) -> None:
+    drafter = drafter_of(random_head(), costs=CostModel([1, 64], [1.0, 1.0]))
+    drafter.follow(1, features_of(PROMPT, (2,))[:-1])
+    request = DraftRequest(1, np.asarray(PROMPT, np.int32), 8, token_seconds=1e6, most_seconds=most_seconds)
+    assert len(drafter.propose([request])[0]) > 0
+    assert drafter.stats()["passes"] == passes
+
+
 def test_costs_are_measured_if_none_are_given() -> None:
     costs = measure_head(random_head(), slots=4, budget=0.0)
     assert 0 < costs.time(1, 1, 100) <= costs.time(64, 1, 1000) < 10

@@ -225,6 +225,20 @@ def test_a_dear_head_is_not_asked(target: Target) -> None:
     assert drafter.stats()["passes"] == 1  # and a second step would not pay
 
 
+@pytest.mark.parametrize(("most_seconds", "passes"), [(1.5, 1), (2.2, 2)])
+def test_a_draft_takes_no_longer_than_it_may(target: Target, most_seconds: float, passes: int) -> None:
+    drafter = drafter_of(random_head(target), target, costs=CostModel([1, 64], [1.0, 1.0]))
+    follow(drafter, PROMPT)
+    drafter.propose(
+        [
+            DraftRequest(
+                1, np.asarray(PROMPT, np.int32), 8, len(PROMPT) - 1, token_seconds=1e6, most_seconds=most_seconds
+            )
+        ]
+    )
+    assert drafter.stats()["passes"] == passes
+
+
 @pytest.mark.parametrize("right", [True, False])
 def test_what_it_is_told_becomes_its_confidence(target: Target, right: bool) -> None:
     """Where the target always takes the best token that score goes up; where it takes none all come down."""

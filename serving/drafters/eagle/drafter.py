@@ -101,9 +101,11 @@ class EagleDrafter:
         self._calls += 1
         parts = {request.request_id: part for request in requests if (part := self._begin(request)) is not None}
         if parts and self._pay.begins(requests[0].worth_seconds, len(parts), self._contexts([*parts.values()])):
+            left = sum(text.request.most_seconds for _, text in parts.values())
+            left -= self._seconds(len(parts), [*parts.values()])
             growing = self._read([*parts.values()])
             while growing:
-                growing = self._grow(growing)
+                growing, left = self._grow(growing, left)
         return [
             parts[request.request_id][1].tree.best(min(self._tree.nodes, request.most_named), Source.EAGLE)
             if request.request_id in parts
@@ -186,9 +188,9 @@ class EagleDrafter:
         self._expand(ready, [text.root() for _, text in ready], logits)
         return ready
 
-    def _grow(self, parts: Sequence[Part]) -> list[Part]:
+    def _grow(self, parts: Sequence[Part], left: float) -> tuple[list[Part], float]:
         """One pass for the best nodes of all trees' last levels; the requests whose trees have grown, none where a pass does not
-        pay."""
+        pay or takes more than the ``left`` seconds, and what is left then."""
         bounds = self._tree
         chosen = [
             (part, part[1].tree.best_leaves(bounds.top_k, bounds.depth, True, self._most_nodes(part[1].request)))
@@ -199,7 +201,10 @@ class EagleDrafter:
         value = sum(float(text.tree.values[nodes].sum()) for (_, text), nodes in chosen)
         rows = sum(len(nodes) for _, nodes in chosen)
         if not growing or not self._pay.pays(value, growing[0][1].request.worth_seconds, rows, contexts):
-            return []
+            return [], left
+        left -= self._seconds(rows, growing)
+        if left < 0:
+            return [], left
         begin_time = time.perf_counter()
         hidden = [
             follower.states[to_device(text.rows_of(text.tree.parents[nodes]) + 1, self._device)]
@@ -213,7 +218,7 @@ class EagleDrafter:
         logits = self._logits(states)
         self._learn_cost(layouts, contexts, time.perf_counter() - begin_time)
         self._expand(growing, [nodes for _, nodes in chosen], logits)
-        return growing
+        return growing, left
 
     @torch.inference_mode()
     def _fuse(self, features: torch.Tensor) -> torch.Tensor:
@@ -248,6 +253,10 @@ class EagleDrafter:
 
     def _most_nodes(self, request: DraftRequest) -> int:
         return min(self._tree.nodes, request.max_nodes)
+
+    def _seconds(self, rows: int, parts: Sequence[Part]) -> float:
+        """What a pass of ``rows`` rows for ``parts`` should take."""
+        return self._pay.costs.time(rows, len(parts), float(self._contexts(parts).mean()))
 
     def _contexts(self, parts: Sequence[Part]) -> npt.NDArray[np.int64]:
         return self._cache.lengths[[follower.slot for follower, _ in parts]]

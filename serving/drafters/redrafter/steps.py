@@ -67,7 +67,7 @@ class Steps:
         features, states, tokens = self._begin(texts)
         features, states, tokens = features[:, None], states[:, None], tokens[:, None]
         search = BeamSearch(self._tensor([text.room for text in texts]), self._config.width, self._ends(texts))
-        going = True
+        left, going = self._seconds_left(texts), True
         while going:
             begin = time.perf_counter()
             logits, states = self._head(features.expand(-1, tokens.shape[1], -1), states, tokens)
@@ -77,7 +77,8 @@ class Steps:
             own, live = search.log_probs.exp().cpu().numpy(), search.open.cpu().numpy()
             chances = self._chances(texts, own)
             self._learn_cost(logits.shape[0] * logits.shape[1], begin)
-            going = bool(live.any()) and self._pays(texts, float(chances.prod(2)[live].sum()), live.size)
+            left -= self._seconds(live.size)
+            going = bool(live.any()) and left >= 0 and self._pays(texts, float(chances.prod(2)[live].sum()), live.size)
         tokens, log_probs = search.explored()
         own = log_probs.exp().cpu().numpy()
         trees = pack(tokens.cpu(), torch.from_numpy(self._chances(texts, own)), Source.REDRAFTER)
@@ -87,7 +88,7 @@ class Steps:
     def _draw(self, texts: Sequence[Text]) -> None:
         features, states, tokens = self._begin(texts)
         going = list(texts)
-        chances = self._chain_chances()
+        chances, left = self._chain_chances(), self._seconds_left(texts)
         while going:
             begin = time.perf_counter()
             logits, states = self._head(features, states, tokens)
@@ -96,7 +97,8 @@ class Steps:
             kept = [row for row, token in enumerate(drawn) if token is not None and not self._ended(going[row], token)]
             going = [going[row] for row in kept]
             value = sum(float(chances[: len(text.chain)].prod()) for text in going)
-            if not going or not self._pays(going, value, len(going)):
+            left -= self._seconds(len(going)) if going else 0.0
+            if not going or left < 0 or not self._pays(going, value, len(going)):
                 break
             features, states, tokens = features[kept], states[kept], self._tensor([text.chain[-1] for text in going])
         for text in texts:
@@ -135,6 +137,14 @@ class Steps:
         none = [PAD] * len(self._eos_ids)
         rows = [none if text.request.settings.ignore_eos else self._eos_ids for text in texts]
         return self._tensor(rows)
+
+    def _seconds_left(self, texts: Sequence[Text]) -> float:
+        """What drafts for ``texts`` may take behind the first step, which is made in any case."""
+        return sum(text.request.most_seconds for text in texts) - self._seconds(len(texts))
+
+    def _seconds(self, rows: int) -> float:
+        """What a step of ``rows`` rows should take."""
+        return self._pay.costs.time(rows, rows, 0.0)
 
     def _pays(self, texts: Sequence[Text], value: float, rows: int) -> bool:
         return self._pay.pays(value, texts[0].request.worth_seconds, rows, _contexts(len(texts)))
