@@ -72,7 +72,7 @@ def compress(model: torch.nn.Module) -> int:
     if 2 * needed > free:
         log.warning("drafts read whole weights: rounded ones would take %d MB of %d", needed >> 20, free >> 20)
         return 0
-    rows = _faster_rows(ByteLinear.round(layers[0])) if layers else 0
+    rows = _faster_rows(copy.copy(layers[0])) if layers else 0  # a copy, whose bytes are gone if they are no faster
     if not rows:
         return 0
     rounded = [ByteLinear.round(layer) for layer in layers]
@@ -113,9 +113,9 @@ def _rounding(model: torch.nn.Module) -> list[torch.nn.Linear]:
 
 
 @torch.inference_mode()
-def _faster_rows(layer: ByteLinear) -> int:
-    """Up to how many rows the rounded weights are faster."""
-    found = 0
+def _faster_rows(linear: torch.nn.Linear) -> int:
+    """Up to how many rows the rounded weights are faster; makes ``linear`` a ``ByteLinear``."""
+    found, layer = 0, ByteLinear.round(linear)
     for count in _TRIAL_ROWS:
         rows = some_rows(count, layer)
         times = [

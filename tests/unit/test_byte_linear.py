@@ -107,6 +107,7 @@ def test_what_is_not_plain_finite_or_faster_is_left_alone(eager, monkeypatch):
     slow = torch.nn.Linear(70, 50)
     assert compress(slow) == 0
     assert compressed(slow) is slow
+    assert not isinstance(slow, ByteLinear)  # whose bytes nobody would read
 
 
 def test_without_memory_for_it_nothing_is_rounded(eager, monkeypatch, caplog):
@@ -124,7 +125,7 @@ def test_the_measurement_decides(monkeypatch, rounded, rows):
     monkeypatch.setattr(
         layers, "seconds", lambda product, x, *rest: 1.0 if product is not row_linear else rounded.get(len(x), 0.5)
     )
-    assert layers._faster_rows(ByteLinear.round(torch.nn.Linear(70, 50))) == rows
+    assert layers._faster_rows(torch.nn.Linear(70, 50)) == rows
 
 
 def test_costs_of_a_compressed_model_are_others(eager):
