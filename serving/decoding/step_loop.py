@@ -309,7 +309,9 @@ class StepLoop:
             self.stats.steps += 1
         if turn.offer is not None:
             turn.offer.accept(outcome.path, len(step.tokens) - 1)
+            begin = time.perf_counter()
             self._proposals.observe(request, request.tokens[before : request.length])
+            turn.offer.seconds += time.perf_counter() - begin  # to learn is part of what drafts cost
         return step
 
     def _tell(

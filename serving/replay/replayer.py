@@ -141,7 +141,10 @@ class Replayer:
         begin, text.length = text.length, text.length + new
         for offer in offers:
             offer.accept(path, new - 1)
+            learning = time.perf_counter()
             self.drafter.observe(text.number, text.tokens[begin : text.length])
+            if self._draft_seconds is None:
+                offer.seconds += time.perf_counter() - learning
             text.found.seconds += offer.seconds + offer.network_seconds + offer.reading
         self._planner.record(offers, 1, rows, context, spent)
         text.found.seconds += spent

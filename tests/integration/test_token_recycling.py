@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
@@ -13,6 +15,7 @@ from datastore.draft_tree import DraftTree, Source
 from datastore.errors import InvalidArgument
 from serving.decoding.drafter import DraftRequest, Said
 from serving.decoding.generation import Generation
+from serving.decoding.planner import Offer
 from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
@@ -220,3 +223,26 @@ def test_the_command_line_names_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert "and --recycle out" in capsys.readouterr().err
     assert main(["replay", "/nowhere.jsonl", "--recycle"]) == 2
     assert "token-recycling reads the model that was recorded; add --model MODEL" in capsys.readouterr().err
+
+
+def test_what_learning_takes_is_a_part_of_what_drafts_cost() -> None:
+    """It was booked to nobody: drafts that earned a little cost more than that."""
+
+    class Slow(MadeUpDrafter):
+        def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+            time.sleep(0.005)
+
+    target, slow = Target.wrap(tiny_model()), Slow(lambda request: DraftTree.empty())
+    loop, booked = eager_loop(target, {"slow": slow}), list[float]()
+    planner = loop.planner
+    assert planner is not None
+
+    def record(offers: Sequence[Offer], *rest: object) -> None:
+        booked.extend(offer.seconds for offer in offers)
+
+    planner.record = record  # type: ignore[method-assign, assignment]
+    loop.join(Request(1, target, [1, 2, 3], SamplingSettings(6, ignore_eos=True), "slow"))
+    while loop.running:
+        loop.step()
+    assert len(booked) == 4  # of six tokens the first needs no draft, and the last none
+    assert min(booked) >= 0.005
