@@ -83,9 +83,7 @@ class StepLoop:
         require_states(target, passes, self._proposals.layers)
         if drafters and costs is None:
             costs = measure(target, slots, passes=passes)
-        self.planner = (
-            None if costs is None else Planner(costs.copy())
-        )  # it corrects them, and others may go by the caller's
+        self.planner = None if costs is None else Planner(costs.copy())  # it corrects its own
         self._passes = Passes(target, self.cache, passes, self._proposals.layers)
         self._names = frozenset(drafters or {})
         self._running: list[Request] = []
