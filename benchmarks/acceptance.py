@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import command_parser, run_command
+from benchmarks.command import add_seed, command_parser, run_command
 from benchmarks.decoding_options import DecodingOptions
 from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastore, require_drafters
 from benchmarks.folder import write_json
@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T")
     parser.add_argument("--nodes", type=int, nargs="+", default=[16], metavar="N", help="nodes of a draft, at most")
     parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--seed", type=int, default=0)
+    add_seed(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
     return parser
 

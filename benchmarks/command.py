@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from datastore.errors import SuffolkError
+from serving.decoding.checks import whole_within
+from serving.decoding.settings import MAX_SEED
 from serving.transport.limits import MAX_THREADS, check_range
 
 MOST_ROUNDS = 10_000
@@ -32,6 +36,18 @@ def add_evidence(parser: argparse.ArgumentParser) -> None:
     add("--nodes", type=int, default=64, metavar="N", help="of the largest tree (default: %(default)s)")
 
 
+def add_seed(parser: argparse.ArgumentParser) -> None:
+    """``--seed``, which ``run_command`` checks."""
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of every random choice (default: %(default)s)"
+    )
+
+
+def check_seed(seed: int) -> None:
+    """Nothing, if ``--seed`` can be; else raises InvalidArgument, where numpy would raise its own error in the middle of things."""
+    whole_within("--seed", seed, 0, MAX_SEED)
+
+
 def check_timing(threads: int, rounds: int) -> None:
     """Nothing, if ``--threads`` and ``--rounds`` of a timed comparison can be; else raises InvalidArgument."""
     check_range("--threads", threads, 1, MAX_THREADS)
@@ -44,7 +60,27 @@ def run_command(
     """``work`` with what ``parser`` reads from ``arguments`` (None: the command line's): its exit code, or the error's."""
     args = parser.parse_args(arguments)
     try:
-        return work(args)
+        if "seed" in args:
+            check_seed(args.seed)
+        code = work(args)
+        sys.stdout.flush()
+        return code
     except SuffolkError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output went away: there is no one to say it to
+        _silence_stdout()
+        return 141
+    except OSError as error:  # what the file system refuses, such as output to a full disk
+        print(f"error: {error}; check the path, its permissions and the free space", file=sys.stderr)
+        _silence_stdout()
+        return 2
+
+
+def _silence_stdout() -> None:
+    """Let what is still buffered go nowhere, or the interpreter would complain at exit."""
+    with contextlib.suppress(OSError):  # a stdout that is no file needs nothing
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

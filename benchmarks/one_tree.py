@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.command import command_parser, run_command
+from benchmarks.command import add_seed, command_parser, run_command
 from benchmarks.compared_drafters import HYBRID, singles
 from benchmarks.decoding_options import DecodingOptions
 from benchmarks.one_tree_options import PARTS, OneTreeOptions
@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--device", default="auto", help="auto, cpu, cuda, cuda:1 ... (default: %(default)s)")
     add("--threads", type=int, metavar="N", help="CPU threads (default: torch's choice)")
     add("--costs", type=Path, metavar="FILE", help="what 'suffolk tune' measured (default: what it stored)")
-    add("--seed", type=int, default=0)
+    add_seed(parser)
     return parser
 
 

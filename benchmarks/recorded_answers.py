@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.command import command_parser, run_command
+from benchmarks.command import add_seed, command_parser, run_command
 from benchmarks.decoding_options import DecodingOptions
 from benchmarks.decoding_setup import encode_prompts, load_target
 from benchmarks.prompts import STYLES, Prompt, load_prompts
@@ -106,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-new-tokens", type=int, default=128, metavar="N", help="longest answer (default: %(default)s)")
     add("--temperature", type=float, nargs="+", default=[0.0], metavar="T", help="0: greedy (default: 0)")
     add("--dtype", default="auto")
-    add("--seed", type=int, default=0)
+    add_seed(parser)
     return parser
 
 

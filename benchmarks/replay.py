@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.command import command_parser, run_command
+from benchmarks.command import add_seed, command_parser, run_command
 from benchmarks.decoding_options import DecodingOptions
 from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastore, require_drafters
 from benchmarks.folder import write_json
@@ -138,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--max-new-tokens", type=int, default=96, metavar="N")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--noise", type=float, default=0.05, help="of a pass's time (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0)
+    add_seed(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
     return parser
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.command import command_parser, run_command
+from benchmarks.command import add_seed, command_parser, run_command
 from benchmarks.folder import make_folder, writing
 from benchmarks.library_functions import Function, library_functions
 from benchmarks.tuning_questions import chat_questions, reasoning_questions
@@ -112,7 +112,7 @@ def _run(args: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("tuning_prompts", __doc__, "--output tuning/")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the .jsonl files")
-    parser.add_argument("--seed", type=int, default=0)
+    add_seed(parser)
     return parser
 
 

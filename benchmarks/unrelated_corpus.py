@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.command import command_parser, run_command
+from benchmarks.command import add_seed, command_parser, run_command
 from benchmarks.folder import make_folder, writing
 
 _STARTS = ("b", "dr", "f", "gn", "h", "kl", "m", "pf", "qu", "r", "schw", "t", "v", "xh", "zw")
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser("unrelated_corpus", __doc__, "--output corpus.jsonl --megabytes 20")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="a .jsonl file")
     parser.add_argument("--megabytes", type=float, default=20.0, metavar="N", help="of text (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0)
+    add_seed(parser)
     return parser
 
 

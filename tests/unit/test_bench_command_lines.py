@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+
+from benchmarks.command import run_command
+from serving.decoding.settings import MAX_SEED
+from suffolk.cli import main as suffolk
 
 NONE = "./no-such-folder/x"
 MODEL, PROMPTS, STORE = ("--model", NONE), ("--prompts", NONE), ("--datastore", NONE)
@@ -69,3 +75,69 @@ def test_a_mistake_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) ->
         torch.set_num_threads(threads)
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ")
+
+
+def ending(work: Callable[[argparse.Namespace], int]) -> int:
+    return run_command(argparse.ArgumentParser(), work, [])
+
+
+def raising(error: BaseException) -> Callable[[argparse.Namespace], int]:
+    def work(args: argparse.Namespace) -> int:
+        print("half of a table")
+        raise error
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "lines"),
+    [
+        (KeyboardInterrupt(), 130, ["interrupted"]),
+        (
+            OSError(28, "No space left on device", "x.json"),
+            2,
+            ["error: [Errno 28] No space left on device: 'x.json'; check the path, its permissions and the free space"],
+        ),
+        (BrokenPipeError(), 141, []),
+    ],
+)
+def test_what_ends_a_command_is_one_line(
+    error: BaseException, code: int, lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ending(raising(error)) == code
+    assert capsys.readouterr().err.splitlines() == lines
+
+
+SEEDED = {
+    "acceptance": (*MODEL, *PROMPTS),
+    "coupling": (),
+    "one_tree": (*MODEL, *PROMPTS, "--output", "out"),
+    "recorded_answers": (*MODEL, *PROMPTS, "--output", "out.jsonl"),
+    "replay": (*MODEL, *PROMPTS),
+    "tuning_prompts": ("--output", "out"),
+    "unrelated_corpus": ("--output", "out.jsonl", "--megabytes", "0.001"),
+}
+
+
+@pytest.mark.parametrize("seed", [-1, 1 << 63])
+@pytest.mark.parametrize("name", SEEDED)
+def test_a_seed_out_of_range_is_one_line(name: str, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert importlib.import_module(f"benchmarks.{name}").main([*SEEDED[name], "--seed", str(seed)]) == 2
+    assert capsys.readouterr().err == f"error: --seed is {seed}; it must be between 0 and {MAX_SEED}\n"
+    assert not [path for path in Path().iterdir() if path.name != "file"]
+
+
+MEASUREMENTS = {
+    "batch": (*MODEL, *PROMPTS),
+    "build": ("--tokenizer", NONE, NONE),
+    "counts": (NONE,),
+    "decode": (*MODEL, *PROMPTS),
+    "memory": (NONE,),
+    "retrieval": (NONE,),
+}
+
+
+@pytest.mark.parametrize("name", MEASUREMENTS)
+def test_a_seed_out_of_range_is_one_line_of_suffolk_bench(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert suffolk(["bench", name, *MEASUREMENTS[name], "--seed", "-1"]) == 2
+    assert capsys.readouterr().err == f"suffolk: --seed is -1; it must be between 0 and {MAX_SEED}\n"

@@ -51,6 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run one measurement; returns the exit code."""
+    from benchmarks.command import check_seed
+
+    check_seed(args.seed)
     require_folder("--json", args.json)
     require_folder("--plot", args.plot)
     return int(_module(args.measurement).run(args))
