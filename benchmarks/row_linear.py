@@ -24,7 +24,7 @@ from benchmarks.table import format_table
 from datastore.errors import InvalidArgument
 from serving.decoding.byte_linear import compress, round_weights
 from serving.decoding.row_linear import MOST_ROWS, RowLinear, accelerate, row_linear
-from serving.decoding.target import DTYPES, find_folder
+from serving.decoding.target import DTYPES, read_vocab_size
 
 EXAMPLES = (
     "--threads 1",
@@ -140,7 +140,7 @@ def _run(options: argparse.Namespace) -> int:
 def _measurements(options: argparse.Namespace, dtype: str) -> list[tuple[str, Callable[[], dict[int, Times]]]]:
     kind, rows = DTYPES[dtype], tuple(options.rows)
     if options.model:
-        find_folder(options.model)
+        read_vocab_size(options.model)  # says at once, on one line, that there is no such model
         return [
             (f"{Path(options.model).name} {dtype}", partial(measure_model, options.model, kind, rows, options.rounds))
         ]

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from benchmarks import row_linear
 from datastore.errors import NotFound
 from datastore.tokenizer import load_tokenizer
 from serving.decoding.target import Target, read_context_length
@@ -33,6 +35,14 @@ def test_a_name_that_the_hub_does_not_give_is_one_line(name: str, capfd: pytest.
     assert error.count("\n") == 1
     with pytest.raises(NotFound, match=f"tokenizer {name}: no file or folder of that name, and the hub did not give"):
         load_tokenizer(name)
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_a_benchmark_of_layers_asks_the_hub_but_once(capfd: pytest.CaptureFixture[str]) -> None:
+    assert row_linear.main(["--model", "nothing", "--rounds", "1", "--threads", str(torch.get_num_threads())]) == 2
+    error = capfd.readouterr().err
+    assert error.startswith("error: model nothing: no file or folder of that name, and the hub did not give it (")
+    assert error.count("\n") == 1
 
 
 @pytest.mark.usefixtures("no_hub")
