@@ -7,19 +7,22 @@ what stands before the first word."""
 from __future__ import annotations
 
 import argparse
-import io
+import contextlib
 import json
 import random
 import re
+import signal
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import Pool
 from pathlib import Path
 
 import zstandard
 
 from benchmarks.command import command_parser, run_command
-from benchmarks.folder import make_folder
+from benchmarks.folder import new_folder
+from build_index.inputs import InputFile
+from build_index.read_lines import read_lines
 from datastore.errors import InvalidArgument, NotFound
 from serving.transport.limits import check_range
 
@@ -40,12 +43,28 @@ def _run(args: argparse.Namespace) -> int:
     for corpus in args.corpora:
         if not corpus.is_file():
             raise NotFound(f"corpus {corpus} is no file; name .jsonl.zst files")
-    make_folder(args.output)
-    tasks = [(corpus, copy, args.changed, args.output) for copy in range(args.copies) for corpus in args.corpora]
-    with ProcessPoolExecutor(2) as pool:
-        size = sum(pool.map(_copy, tasks))
-    print(f"{args.output}: {len(tasks)} files, {size / 1e6:,.0f} MB of text")
+    there = args.output.exists()
+    try:
+        size = _write_copies(args)
+    except BaseException:
+        if not there:
+            with contextlib.suppress(OSError):  # never made, or others wrote there meanwhile
+                args.output.rmdir()
+        raise
+    print(f"{args.output}: {args.copies * len(args.corpora)} files, {size / 1e6:,.0f} MB of text")
     return 0
+
+
+def _write_copies(args: argparse.Namespace) -> int:
+    """All of them, or none; bytes of text."""
+    with new_folder(args.output) as unfinished:
+        tasks = [(corpus, copy, args.changed, unfinished) for copy in range(args.copies) for corpus in args.corpora]
+        # An interrupt is for us alone: leaving the pool ends its processes, without a word of theirs.
+        with Pool(2, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+            size = sum(pool.imap(_copy, tasks))
+        for path in unfinished.iterdir():
+            path.replace(args.output / path.name)
+    return size
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -94,9 +113,20 @@ def _change(text: str, words: list[str], share: float, generator: random.Random)
 
 
 def _texts(corpus: Path) -> Iterator[str]:
-    with open(corpus, "rb") as file:
-        for line in io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), encoding="utf-8"):
-            yield json.loads(line)["text"]
+    for lines, _ in read_lines(InputFile(str(corpus), "lines-zst", 0, 0, True)):
+        for number, line in enumerate(lines.data.split(b"\n"), lines.first_line):
+            if line.strip():
+                yield _text(line, f"corpus {corpus} line {number}")
+
+
+def _text(line: bytes, place: str) -> str:
+    try:
+        text = json.loads(line)["text"]
+    except (ValueError, KeyError, TypeError):
+        text = None
+    if not isinstance(text, str):
+        raise InvalidArgument(f"{place} has no text in 'text'; give one JSON object a line")
+    return text
 
 
 if __name__ == "__main__":

@@ -49,6 +49,23 @@ def new_folder(within: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A name beside ``path`` to write to, which becomes ``path`` at the end: what was cut off never stands there.
+
+    Raises:
+        ResourceExhausted: it cannot be written.
+    """
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    with writing(path):
+        try:
+            yield unfinished
+            unfinished.replace(path)
+        finally:
+            with contextlib.suppress(OSError):
+                unfinished.unlink()
+
+
+@contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turns the system's refusal to write into ResourceExhausted."""
     try:

@@ -12,8 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.command import add_seed, command_parser, run_command
-from benchmarks.folder import make_folder, writing
+from benchmarks.folder import make_folder, whole_file
+from datastore.errors import InvalidArgument
 
+LEAST_MEGABYTES, MOST_MEGABYTES = 1e-6, 1e6
 _STARTS = ("b", "dr", "f", "gn", "h", "kl", "m", "pf", "qu", "r", "schw", "t", "v", "xh", "zw")
 _MIDDLES = ("a", "ae", "e", "ie", "o", "oe", "u", "ui", "y")
 _ENDS = ("bus", "ch", "dis", "gk", "lum", "mpf", "nt", "orum", "rx", "ss", "tz", "x")
@@ -51,9 +53,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if not LEAST_MEGABYTES <= args.megabytes <= MOST_MEGABYTES:  # nan included
+        raise InvalidArgument(
+            f"--megabytes is {args.megabytes:g}; it must be in {LEAST_MEGABYTES:g}..{MOST_MEGABYTES:g}"
+        )
     make_folder(args.output.parent)
-    with writing(args.output), args.output.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps({"text": text}) + "\n" for text in documents(int(args.megabytes * 1e6), args.seed))
+    written = size = 0
+    with whole_file(args.output) as path, path.open("w", encoding="utf-8") as file:
+        for text in documents(int(args.megabytes * 1e6), args.seed):
+            file.write(json.dumps({"text": text}) + "\n")
+            written, size = written + 1, size + len(text)
+    print(f"{args.output}: {written:,} documents, {size / 1e6:,.2f} MB of text")
     return 0
 
 
