@@ -75,7 +75,10 @@ def run_command(
         _silence_stdout()
         return 141
     except OSError as error:  # what the file system refuses, such as output to a full disk
-        print(f"error: {' '.join(str(error).split())}; check the path, its permissions and the free space", file=sys.stderr)
+        print(
+            f"error: {' '.join(str(error).split())}; check the path, its permissions and the free space",
+            file=sys.stderr,
+        )
         _silence_stdout()
         return 2
 

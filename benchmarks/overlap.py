@@ -74,12 +74,17 @@ def texts_of(row: dict[str, Any], place: str = "row") -> dict[str, str]:
 
 
 def measure_overlap(store: Datastore, tokenizer: Tokenizer, paths: Sequence[Path]) -> list[Overlap]:
-    """Every text of every row of .jsonl files and folders of them. Raises as ``read_rows`` and ``texts_of``."""
+    """Every text of every row of .jsonl files and folders of them.
+
+    Raises as ``read_rows`` and ``texts_of``, and InvalidArgument if there are no rows: that nothing overlaps would prove nothing.
+    """
     found = []
     for path, number, row in read_rows(paths):
         name, group = row_name(row, path, number), str(row.get("set", path.stem))
         for part, text in texts_of(row, f"{path} line {number}").items():
             found.append(overlap(store, tokenizer.encode(text, add_special_tokens=False).ids, name, group, part))
+    if not found:
+        raise InvalidArgument(f"no prompts in {', '.join(map(str, paths))}; give .jsonl files with one object a line")
     return found
 
 

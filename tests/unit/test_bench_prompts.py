@@ -11,6 +11,7 @@ from tokenizers.models import WordLevel
 
 from benchmarks.library_functions import library_functions
 from benchmarks.overlap import WINDOW, flagged, measure_overlap, overlap, summary, texts_of
+from benchmarks.overlap import main as overlap_command
 from benchmarks.prompts import load_prompts, read_excluded, require_named
 from benchmarks.tuning_prompts import tuning_rows, write_rows
 from benchmarks.unrelated_corpus import documents
@@ -37,6 +38,16 @@ def test_a_leak_is_found_whole_and_at_its_place(tmp_path: Path) -> None:
     assert flagged([found, clean], 0.9, 31) == []
     [row] = summary([found, found], [found])
     assert row == ["set, prompt", 2, 2 * found.windows, pytest.approx(found.share), 30, 1]
+
+
+def test_no_prompts_are_no_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_store(tmp_path / "store", [[TEXT]], vocab_size=999).close()
+    empty, tokenizer = tmp_path / "empty.jsonl", tmp_path / "tokenizer.json"
+    empty.write_text("\n")
+    Tokenizer(WordLevel({"w": 0}, unk_token="w")).save(str(tokenizer))
+    words = ["--prompts", str(empty), "--datastore", str(tmp_path / "store"), "--tokenizer", str(tokenizer)]
+    assert overlap_command(words) == 2
+    assert capsys.readouterr().err == f"error: no prompts in {empty}; give .jsonl files with one object a line\n"
 
 
 def test_answers_are_texts_of_a_prompt() -> None:
