@@ -13,6 +13,7 @@ from datastore.errors import SuffolkError
 from serving.decoding.checks import whole_within
 from serving.decoding.settings import MAX_SEED
 from serving.transport.limits import MAX_THREADS, check_range
+from suffolk.commands.output_file import require_folder
 
 MOST_ROUNDS = 10_000
 
@@ -54,6 +55,15 @@ def check_timing(threads: int, rounds: int) -> None:
     check_range("--rounds", rounds, 1, MOST_ROUNDS)
 
 
+def helper_arguments(count: int, starter: str) -> list[str]:
+    """What a process that the command ``starter`` starts was given; where it is not that, it ends, and says what starts it."""
+    given = sys.argv[1:]
+    if len(given) != count or given[0].startswith("-"):
+        print(f"error: this process is started by '{starter}'; run that", file=sys.stderr)
+        raise SystemExit(2)
+    return given
+
+
 def run_command(
     parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace], int], arguments: Sequence[str] | None
 ) -> int:
@@ -62,6 +72,8 @@ def run_command(
     try:
         if "seed" in args:
             check_seed(args.seed)
+        for name in ("json", "plot"):
+            require_folder(f"--{name}", getattr(args, name, None))
         code = work(args)
         sys.stdout.flush()
         return code

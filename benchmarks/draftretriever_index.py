@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import helper_arguments
 from benchmarks.draftretriever_package import open_writer
 from benchmarks.folder import make_folder, writing
 from datastore.datastore import open_datastore
@@ -62,4 +63,4 @@ def main(store: str, index: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*helper_arguments(2, "suffolk bench retrieval --against draftretriever"))

@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import resource
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import helper_arguments
 from benchmarks.memory import resident_memory
 from benchmarks.page_cache import ResidentLimit, forget_files
 from benchmarks.quantiles import quantiles_us
@@ -92,4 +92,4 @@ def _major_faults() -> int:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*helper_arguments(1, "suffolk bench memory"))

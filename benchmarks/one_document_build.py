@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command import helper_arguments
 from benchmarks.draftretriever_package import open_writer
 from build_index.block import TokenRun
 from build_index.documents import parse_documents
@@ -95,4 +95,4 @@ def _options(settings: dict[str, Any]) -> BuildOptions:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*helper_arguments(3, "suffolk bench build"))

@@ -7,12 +7,12 @@ peak_bytes, the most resident memory while sorting and writing less that of the 
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.command import helper_arguments
 from benchmarks.memory import peak_memory, resident_memory
 from datastore.segment import write_segment
 
@@ -37,4 +37,4 @@ def main(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*helper_arguments(1, "suffolk bench build"))

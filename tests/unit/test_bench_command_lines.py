@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import runpy
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -141,3 +143,35 @@ MEASUREMENTS = {
 def test_a_seed_out_of_range_is_one_line_of_suffolk_bench(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert suffolk(["bench", name, *MEASUREMENTS[name], "--seed", "-1"]) == 2
     assert capsys.readouterr().err == f"suffolk: --seed is -1; it must be between 0 and {MAX_SEED}\n"
+
+
+@pytest.mark.parametrize("name", ["compiled_passes", "coupling", "replay", "tree_attention"])
+def test_results_without_a_folder_are_refused_before_anything_is_measured(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*MISTAKES[name], "--json", "none/x.json"]
+    assert importlib.import_module(f"benchmarks.{name}").main(words) == 2
+    refused = "error: --json none/x.json: there is no such folder; name a file in a folder that exists\n"
+    assert capsys.readouterr().err == refused
+    assert not Path("none").exists()
+
+
+@pytest.mark.parametrize("words", [["--help"], []])
+@pytest.mark.parametrize(
+    ("name", "starter"),
+    [
+        ("draftretriever_index", "retrieval --against draftretriever"),
+        ("limited_process", "memory"),
+        ("one_document_build", "build"),
+        ("segment_build", "build"),
+    ],
+)
+def test_a_helper_process_says_what_starts_it(
+    name: str, starter: str, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [name, *words])
+    monkeypatch.delitem(sys.modules, f"benchmarks.{name}", raising=False)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(f"benchmarks.{name}", run_name="__main__")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"error: this process is started by 'suffolk bench {starter}'; run that\n"

@@ -33,7 +33,7 @@ def test_coupling_compares_by_definition() -> None:
 
 def test_coupling_writes_its_files_and_says_where_it_loses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
-    path = tmp_path / "out" / "coupling.json"
+    path = tmp_path / "coupling.json"
     command = ["--contexts", "3", "--draws", "4", "--vocab", "9", "--seed", "2", "--json", str(path)]
     assert coupling.main(command) == 0
     results = json.loads(path.read_text())["results"]
