@@ -105,12 +105,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--datastore", metavar="STORE", help="folder of a datastore")
     add_model_drafters(parser)
-    parser.add_argument("--style", choices=STYLES, default="chat")
+    parser.add_argument(
+        "--style", choices=STYLES, default="chat", help="for rows with a prefill (default: %(default)s)"
+    )
     parser.add_argument("--limit", type=int, metavar="N", help="prompts of each file (default: all)")
-    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
-    parser.add_argument("--temperature", type=float, default=0.0, metavar="T")
+    parser.add_argument(
+        "--max-new-tokens", type=int, default=128, metavar="N", help="longest answer (default: %(default)s)"
+    )
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0: greedy (default: %(default)s)")
     parser.add_argument("--nodes", type=int, nargs="+", default=[16], metavar="N", help="nodes of a draft, at most")
-    parser.add_argument("--dtype", default="auto")
+    parser.add_argument(
+        "--dtype", default="auto", help="auto, float32, bfloat16, float16 or float64 (default: as stored)"
+    )
     add_seed(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
     return parser

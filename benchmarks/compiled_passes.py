@@ -129,7 +129,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--requests", type=int, nargs="+", default=(1,), help="requests in a pass")
     parser.add_argument("--rows", type=int, nargs="+", default=(1, 4, 8, 16, 32), help="rows of all of them together")
     parser.add_argument("--rounds", type=int, default=12, help="turns of each way; one more warms up")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--threads", type=int, default=torch.get_num_threads(), help="CPU threads (default: %(default)s)"
+    )
     parser.add_argument("--json", type=Path, help="write all results to this file")
     return parser
 

@@ -38,13 +38,17 @@ def _run(args: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     example = "--model MODEL --datastore STORE --prompts prompts/ --output results/"
     parser = command_parser("gpu", __doc__, example)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--datastore")
+    parser.add_argument("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
+    parser.add_argument(
+        "--datastore", metavar="STORE", help="folder of a datastore, or grpc://HOST:PORT/NAME (default: none)"
+    )
     parser.add_argument("--assistant", help="the model that drafts for transformers' assisted generation")
-    parser.add_argument("--prompts", required=True, nargs="+")
+    parser.add_argument("--prompts", required=True, nargs="+", metavar="PATH", help=".jsonl files or folders")
     parser.add_argument("--output", default=".", help="folder for the results (default: here)")
     parser.add_argument("--limit", default="20", help="prompts of each file (default: %(default)s)")
-    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument(
+        "--dtype", default="bfloat16", help="auto, float32, bfloat16, float16 or float64 (default: %(default)s)"
+    )
     return parser
 
 

@@ -105,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--limit", type=int, metavar="N", help="prompts of each file (default: all)")
     add("--max-new-tokens", type=int, default=128, metavar="N", help="longest answer (default: %(default)s)")
     add("--temperature", type=float, nargs="+", default=[0.0], metavar="T", help="0: greedy (default: 0)")
-    add("--dtype", default="auto")
+    add("--dtype", default="auto", help="auto, float32, bfloat16, float16 or float64 (default: as stored)")
     add_seed(parser)
     return parser
 

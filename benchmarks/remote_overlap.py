@@ -198,12 +198,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", required=True, help="folder or hub name of the target")
     parser.add_argument("--prompts", type=Path, nargs="+", required=True, help=".jsonl files, or folders of them")
     parser.add_argument("--limit", type=int, help="prompts of each file")
-    parser.add_argument("--drafter", choices=("datastore", "hybrid"), default="datastore")
+    parser.add_argument(
+        "--drafter", choices=("datastore", "hybrid"), default="datastore", help="which drafts (default: %(default)s)"
+    )
     parser.add_argument("--delays-ms", type=float, nargs="+", default=[0.0, 5.0, 20.0], help="default: 0 5 20")
     parser.add_argument("--deadline-ms", type=float, default=100.0, help="of a call (default: %(default)s)")
-    parser.add_argument("--max-new-tokens", type=int, default=128)
-    parser.add_argument("--temperature", type=float, default=0.0)
-    parser.add_argument("--dtype", default="float32")
+    parser.add_argument(
+        "--max-new-tokens", type=int, default=128, metavar="N", help="longest answer (default: %(default)s)"
+    )
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0: greedy (default: %(default)s)")
+    parser.add_argument(
+        "--dtype", default="float32", help="auto, float32, bfloat16, float16 or float64 (default: %(default)s)"
+    )
     parser.add_argument("--json", type=Path, help="file for all numbers")
     return parser
 

@@ -133,10 +133,16 @@ def _parser() -> argparse.ArgumentParser:
         "--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files or folders"
     )
     parser.add_argument("--datastore", metavar="STORE", help="folder of a datastore")
-    parser.add_argument("--style", choices=STYLES, default="both")
+    parser.add_argument(
+        "--style", choices=STYLES, default="both", help="for rows with a prefill (default: %(default)s)"
+    )
     parser.add_argument("--limit", type=int, metavar="N", help="prompts of each file (default: all)")
-    parser.add_argument("--max-new-tokens", type=int, default=96, metavar="N")
-    parser.add_argument("--dtype", default="auto")
+    parser.add_argument(
+        "--max-new-tokens", type=int, default=96, metavar="N", help="longest answer (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--dtype", default="auto", help="auto, float32, bfloat16, float16 or float64 (default: as stored)"
+    )
     parser.add_argument("--noise", type=float, default=0.05, help="of a pass's time (default: %(default)s)")
     add_seed(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")

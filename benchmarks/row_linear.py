@@ -163,7 +163,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--shape", help="only the layers of this model", choices=SHAPES, action="append")
     parser.add_argument("--rows", type=int, nargs="+", default=ROWS, help="numbers of rows")
     parser.add_argument("--rounds", type=int, default=9, help="turns of each way; one more warms up")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--threads", type=int, default=torch.get_num_threads(), help="CPU threads (default: %(default)s)"
+    )
     parser.add_argument(
         "--show", choices=("least", "median"), default="median", help="what the tables show; the least on busy machines"
     )

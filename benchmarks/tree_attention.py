@@ -95,12 +95,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--dtype", choices=DTYPES, action="append", help="may be repeated; float32 and bfloat16 if not given"
     )
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="where it is timed (default: %(default)s)"
+    )
     parser.add_argument("--contexts", type=int, nargs="+", default=(256, 1024, 4096), help="cached tokens")
     parser.add_argument("--sizes", type=int, nargs="+", default=(8, 16, 64), help="rows of the tree, up to 64")
     parser.add_argument("--requests", type=int, nargs="+", default=(1, 8), help="requests in a pass, one call for each")
     parser.add_argument("--rounds", type=int, default=15, help="turns of each way; one more warms up")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--threads", type=int, default=torch.get_num_threads(), help="CPU threads (default: %(default)s)"
+    )
     parser.add_argument("--json", type=Path, help="write all results to this file")
     return parser
 

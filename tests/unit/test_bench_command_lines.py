@@ -69,6 +69,12 @@ def test_help_has_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize("name", MISTAKES)
+def test_every_option_has_words(name: str) -> None:
+    options = importlib.import_module(f"benchmarks.{name}")._parser()._actions
+    assert not [each.option_strings or each.dest for each in options if not each.help]
+
+
+@pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     threads = torch.get_num_threads()
     try:
