@@ -15,6 +15,7 @@ import torch
 from benchmarks.command import run_command
 from serving.decoding.settings import MAX_SEED
 from suffolk.cli import main as suffolk
+from suffolk.commands import bench
 
 NONE = "./no-such-folder/x"
 MODEL, PROMPTS, STORE = ("--model", NONE), ("--prompts", NONE), ("--datastore", NONE)
@@ -56,6 +57,13 @@ def test_every_benchmark_with_a_help_is_here() -> None:
     assert not [
         path for path in folder.glob("*.py") if "ArgumentParser(" in path.read_text() and path.stem != "command"
     ]
+
+
+def test_the_guide_tells_of_every_command() -> None:
+    guide = (Path(__file__).parents[2] / "benchmarks" / "README.md").read_text()
+    assert not [name for name in MISTAKES if f"benchmarks.{name}" not in guide]
+    listed = guide[guide.index("`suffolk bench ") :].split("`")[1].split()[2]
+    assert set(listed.split("|")) == set(bench.MEASUREMENTS)
 
 
 @pytest.mark.parametrize("name", MISTAKES)
