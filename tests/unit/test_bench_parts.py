@@ -30,6 +30,7 @@ from benchmarks.watched_process import run_watched
 from datastore import open_datastore
 from datastore.draft_tree import DraftTree
 from datastore.errors import Internal, InvalidArgument, NotFound, ResourceExhausted, Unsupported
+from demo.__main__ import busy
 from serving.decoding.stats import PARTS
 from tests import oracle
 from tests.stores import make_store
@@ -381,3 +382,15 @@ def test_an_empty_store_is_not_measured(tmp_path: Path) -> None:
         pytest.raises(InvalidArgument, match="nothing to measure"),
     ):
         join_documents(store)
+
+
+def test_the_demonstration_says_that_its_machine_was_busy() -> None:
+    def runs(*rates: float) -> list[dict[str, object]]:
+        drafted = {"drafter": "hybrid", "tokens_per_second": 99.0}
+        return [drafted, *({"drafter": "none", "tokens_per_second": rate} for rate in rates)]
+
+    assert busy(runs(8.0, 16.0, 0.0)) == []  # 0.0: an answer of one token, which has no time of its own
+    assert busy(runs()) == []
+    assert busy(runs(8.0, 11.0, 16.5)) == [
+        "this machine was busy: plain decoding varied from 8.0 to 16.5 tokens/s; run it again when it is quiet"
+    ]
