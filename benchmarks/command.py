@@ -96,6 +96,8 @@ def run_command(
 
 
 def _silence_stdout() -> None:
-    """Let what is still buffered go nowhere, or the interpreter would complain at exit."""
+    """Let what cannot be written go nowhere, or the interpreter would complain at exit."""
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()  # what was measured is still wanted where it was another file that failed
     with contextlib.suppress(OSError):  # a stdout that is no file needs nothing
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import runpy
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from serving.decoding.settings import MAX_SEED
 from suffolk.cli import main as suffolk
 from suffolk.commands import bench
 
+ROOT = Path(__file__).parents[2]
 NONE = "./no-such-folder/x"
 MODEL, PROMPTS, STORE = ("--model", NONE), ("--prompts", NONE), ("--datastore", NONE)
 EVIDENCE = ("--recording", NONE, *STORE)
@@ -51,7 +53,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_benchmark_with_a_help_is_here() -> None:
-    folder = Path(__file__).parents[2] / "benchmarks"
+    folder = ROOT / "benchmarks"
     names = {path.stem for path in folder.glob("*.py") if "run_command(" in path.read_text()} - {"command"}
     assert names == set(MISTAKES)
     assert not [
@@ -60,7 +62,7 @@ def test_every_benchmark_with_a_help_is_here() -> None:
 
 
 def test_the_guide_tells_of_every_command() -> None:
-    guide = (Path(__file__).parents[2] / "benchmarks" / "README.md").read_text()
+    guide = (ROOT / "benchmarks" / "README.md").read_text()
     assert not [name for name in MISTAKES if f"benchmarks.{name}" not in guide]
     listed = guide[guide.index("`suffolk bench ") :].split("`")[1].split()[2]
     assert set(listed.split("|")) == set(bench.MEASUREMENTS)
@@ -122,6 +124,19 @@ def test_what_ends_a_command_is_one_line(
 ) -> None:
     assert ending(raising(error)) == code
     assert capsys.readouterr().err.splitlines() == lines
+
+
+def test_what_was_printed_before_a_file_failed_is_not_lost() -> None:
+    work = """
+import argparse, sys
+from benchmarks.command import run_command
+def work(args):
+    print("a table")
+    raise OSError(28, "No space left on device")
+sys.exit(run_command(argparse.ArgumentParser(), work, []))
+"""
+    done = subprocess.run([sys.executable, "-c", work], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "a table\n")
 
 
 SEEDED = {
