@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 
 from datastore.errors import Corruption, NotFound
 from datastore.hub import cached_file, is_path, list_files, short_reason
+from datastore.paths import expand
 
 TOKENIZER_FILE = "tokenizer.json"
 SLOW_FILES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.json", "vocab.txt", "tekken.json")
@@ -23,7 +24,7 @@ def load_tokenizer(name_or_path: str | Path) -> Tokenizer:
         NotFound: no such file or folder, none inside the folder, or the hub has none or cannot be reached.
         Corruption: the file is there but is no tokenizer.
     """
-    path = Path(name_or_path).expanduser()
+    path = expand(name_or_path)
     if path.is_dir():
         tokenizer = _load_folder(path)
     elif path.is_file():

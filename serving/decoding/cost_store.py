@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied, SuffolkError, Unsupported
+from datastore.paths import expand
 from serving.decoding.byte_linear import is_compressed
 from serving.decoding.cost_measurement import measure
 from serving.decoding.cost_model import CostModel
@@ -77,7 +78,7 @@ class CostStore:
     def __init__(self, folder: Path | None = None) -> None:
         """``folder``: None for $XDG_CACHE_HOME/suffolk/costs, by default ~/.cache/suffolk/costs."""
         home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-        self.folder = Path(home).expanduser() / "suffolk" / "costs" if folder is None else folder
+        self.folder = expand(home) / "suffolk" / "costs" if folder is None else folder
         self.ignored = 0
 
     def path(self, key: CostKey) -> Path:

@@ -16,6 +16,7 @@ from transformers.cache_utils import DynamicCache
 
 from datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
 from datastore.hub import cached_file, is_path, list_files
+from datastore.paths import expand
 from serving.decoding import memory, tree_attention
 from serving.decoding.kv_cache import KVCache, LayerShape, Shapes
 from serving.decoding.pass_result import PassResult
@@ -232,7 +233,7 @@ class Target:
 
 def find_folder(name: str) -> Path | None:
     """The model's folder if ``name`` is a path, None if it can be a hub name. Raises NotFound: a path, and no model's."""
-    path = Path(name).expanduser()
+    path = expand(name)
     if path.is_dir():
         if not (path / "config.json").is_file():
             raise NotFound(f"model folder {name}: it has no config.json; name a folder in the Hugging Face layout")
@@ -310,7 +311,7 @@ def _source(name: str) -> dict[str, bool]:
 
 
 def _from_pretrained(loader: Any, name: str, **options: Any) -> Any:
-    path = Path(name).expanduser()
+    path = expand(name)
     try:
         return loader.from_pretrained(str(path) if path.is_dir() else name, **options)
     except OSError as error:  # what transformers raises for anything missing

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,13 @@ import torch
 from benchmarks import row_linear
 from datastore.errors import NotFound
 from datastore.tokenizer import load_tokenizer
+from serving.decoding.cost_store import CostStore
 from serving.decoding.target import Target, read_context_length
+from serving.drafters.eagle.load import load_eagle
+from serving.drafters.redrafter.load import load_redrafter
 from suffolk.cli import main
 from tests.tiny_models import save_tiny
+from tests.worker_server import talking_target
 
 NOWHERE = "http://127.0.0.1:9"
 
@@ -51,6 +56,22 @@ def test_a_path_that_does_not_exist_is_not_looked_for_in_the_hub(name: str) -> N
     for find in (Target.load, read_context_length):
         with pytest.raises(NotFound, match=f"model folder {name} does not exist; name a folder"):
             find(name)
+
+
+def test_a_path_in_the_home_of_nobody_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    name, target = "~nobody-here/x", talking_target()
+    finds: list[Callable[[str], object]] = [
+        Target.load,
+        read_context_length,
+        lambda head: load_redrafter(head, target),
+        lambda head: load_eagle(head, target),
+    ]
+    for find in finds:
+        with pytest.raises(NotFound, match="no home folder is known for ~nobody-here; write the whole path"):
+            find(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", name)
+    with pytest.raises(NotFound, match="no home folder is known for ~nobody-here"):
+        CostStore()
 
 
 def test_a_draft_model_that_does_not_exist_is_refused_before_the_model_is_loaded(

@@ -71,3 +71,10 @@ def test_missing_tokenizers_are_named(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(Corruption, match="tokenizer.json: not a tokenizer.json"):
         load_tokenizer(tmp_path)
+
+
+def test_a_path_in_the_home_of_nobody_is_not_found() -> None:
+    with pytest.raises(
+        NotFound, match=r"^~nobody-here/x: no home folder is known for ~nobody-here; write the whole path$"
+    ):
+        load_tokenizer("~nobody-here/x")

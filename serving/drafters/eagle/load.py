@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from datastore.errors import NotFound, SuffolkError, Unsupported
+from datastore.paths import expand
 from serving.decoding.cost_model import CostModel
 from serving.decoding.row_linear import accelerate
 from serving.decoding.target import Target
@@ -51,7 +52,7 @@ def load_eagle(
 
 def load_head(folder: str | Path, target: Target) -> EagleHead:
     """The head in ``folder``; raises as ``load_eagle``."""
-    path = Path(folder).expanduser()
+    path = expand(folder)
     if not path.is_dir():
         raise NotFound(f"EAGLE head {folder}: there is no such folder; name one with config.json and weights")
     try:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from datastore.paths import expand
 from serving.decoding.cost_model import CostModel
 from serving.decoding.memory import memory_guard
 from serving.decoding.row_linear import accelerate
@@ -51,7 +52,7 @@ def load_head(
         Unsupported: it is no recurrent head, or one of another hidden size or vocabulary than the target's.
         ResourceExhausted: no memory for it.
     """
-    path = Path(folder).expanduser()
+    path = expand(folder)
     with naming(path), memory_guard(f"head {path}"):
         checkpoint = read_checkpoint(path)
         head = RedrafterHead(checkpoint.config, target, dtype, loss)
