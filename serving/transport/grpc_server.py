@@ -10,6 +10,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from serving.transport.limits import MAX_METADATA_BYTES
+from serving.transport.malformed import RefuseMalformed
 
 SPARE_THREADS = 8
 """Threads beyond the admitted requests: they refuse what is too much and answer health checks."""
@@ -34,7 +35,9 @@ def build_grpc_server(
         ("grpc.max_send_message_length", max_reply_bytes),
         ("grpc.max_metadata_size", MAX_METADATA_BYTES),
     )
-    server = grpc.server(pool, options=options, maximum_concurrent_rpcs=places + BACKLOG)
+    server = grpc.server(
+        pool, interceptors=[RefuseMalformed()], options=options, maximum_concurrent_rpcs=places + BACKLOG
+    )
     register(server)
     healthy = health.HealthServicer()
     healthy.set(name, health_pb2.HealthCheckResponse.SERVING)

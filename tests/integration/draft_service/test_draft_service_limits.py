@@ -15,6 +15,7 @@ from datastore.errors import (
 from serving.decoding.drafter import DraftRequest
 from serving.draft_service import limits
 from serving.draft_service.client import RemoteDatastore
+from serving.draft_service.server import DraftServer
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.limits import Limits
 from serving.proto import draft_pb2, draft_pb2_grpc
@@ -59,6 +60,17 @@ def test_limits(request_: DRAFT | LOOKUP, text: str, stub: draft_pb2_grpc.DraftS
         method(request_, timeout=HANG)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert text in caught.value.details()
+
+
+@pytest.mark.parametrize("method", ["Draft", "Lookup", "GetInfo"])
+def test_a_request_that_is_no_message_is_refused(
+    method: str, server: DraftServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with grpc.insecure_channel(str(server.listening[0])) as channel, pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary(f"/suffolk.v1.DraftService/{method}")(b"\xff\xff no message", timeout=HANG)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "the request is no message of that method" in caught.value.details()
+    assert caplog.records == []
 
 
 def test_limits_admit_what_is_within(stub: draft_pb2_grpc.DraftServiceStub, brute: BruteForceRetriever) -> None:

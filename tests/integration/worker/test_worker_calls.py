@@ -48,6 +48,17 @@ def alone(target: Target, ids: list[int], settings: SamplingSettings) -> tuple[l
     return run.tokens, text, run.stats.finish
 
 
+@pytest.mark.parametrize("method", ["Generate", "GetInfo"])
+def test_a_request_that_is_no_message_is_refused(
+    method: str, server: WorkerServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with grpc.insecure_channel(str(server.listening[0])) as channel, pytest.raises(grpc.RpcError) as caught:
+        list(channel.unary_stream(f"/suffolk.v1.DecodeService/{method}")(b"\xff\xff no message", timeout=HANG))
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "the request is no message of that method" in caught.value.details()
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize("drafter", ["", "none", "prompt-lookup"])
 @pytest.mark.parametrize(
     "settings",
