@@ -69,8 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--depth", type=int, default=DEPTH, metavar="N", help="most tokens to ask of a level (default: %(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    _add_measuring(parser.add_argument_group("measuring"))
-    add_device_options(parser.add_argument_group("device"))
+    _add_measuring_and_device(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
     if (args.rates is None) is not args.measure:
         raise InvalidArgument("plan needs --rates FILE, or --measure with --model and --prompts; give one of them")
     if not args.measure:
+        _require_no_measuring(args)
         print(report(read_rates(args.rates), args.depth, args.json))
         return 0
     if args.model is None or args.prompts is None:
@@ -95,6 +95,22 @@ def report(levels: Levels, depth: int, as_json: bool) -> str:
     if as_json:
         return json.dumps({"plan": asdict(fastest(plans)), "by_levels": [asdict(plan) for plan in plans]})
     return "\n".join(plan_lines(plans))
+
+
+def _add_measuring_and_device(parser: argparse.ArgumentParser) -> None:
+    _add_measuring(parser.add_argument_group("measuring"))
+    add_device_options(parser.add_argument_group("device"))
+
+
+def _require_no_measuring(args: argparse.Namespace) -> None:
+    """Raises InvalidArgument for an option that acts with --measure alone."""
+    measuring = argparse.ArgumentParser(add_help=False)
+    _add_measuring_and_device(measuring)
+    for action in measuring._actions:
+        if getattr(args, action.dest) != action.default:
+            raise InvalidArgument(
+                f"{action.option_strings[0]} does nothing without --measure; leave it out, or give --measure in place of --rates"
+            )
 
 
 def _add_measuring(group: argparse._ArgumentGroup) -> None:

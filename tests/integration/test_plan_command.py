@@ -89,6 +89,27 @@ def test_bad_input_is_one_line(
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--rounds", "5"],
+        ["--save-rates", "other.json"],
+        ["--stack", "prompt-lookup:4"],
+        ["--model", "folder"],
+        ["--exit-layers", "8"],
+        ["--device", "cpu"],
+    ],
+)
+def test_rates_and_options_of_measuring_are_refused(
+    words: list[str], rates: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "--rates", str(rates), *words]) == 2
+    error = capsys.readouterr().err
+    option = words[0].removesuffix("-layers")
+    assert error.startswith(f"suffolk: {option} does nothing without --measure; leave it out")
+    assert error.count("\n") == 1
+
+
 @pytest.mark.parametrize(("name", "message"), [("none.json", "No such file"), ("", "Is a directory")])
 def test_a_file_that_cannot_be_read_is_one_line(
     name: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
