@@ -83,14 +83,14 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"--costs {args.costs} is of no use with --drafter none; leave one of them out")
     if args.worker is not None:
         return _finish(args, generate_remotely(args, settings, prompt))
-    uses_stores = args.datastore is not None and name in ("datastore", "hybrid", "hierarchy")
+    uses_stores = name in ("datastore", "hybrid", "hierarchy")
     if args.explain and name != "hybrid":
         raise InvalidArgument(
             f"--explain is of hybrid, which decides in each step what to draft, and not of {name}; {_HYBRID}"
         )
     with (
         kept_calibration(args.calibration) as calibration,
-        opened_stores([args.datastore] if uses_stores else [], args.deadline_ms, limits, args.model) as stores,
+        opened_stores(args.datastore if uses_stores else [], args.deadline_ms, limits, args.model) as stores,
     ):
         if name not in MODELS and not names_models(args):
             make_drafter(name, 1, stores)  # refuse what is missing before a model is loaded

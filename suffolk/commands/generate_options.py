@@ -36,7 +36,7 @@ def add_generate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prompt", nargs="?", metavar="PROMPT", help="the prompt (default: read from stdin)")
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument("--model", type=filled, help="model folder in the Hugging Face layout, or hub name")
-    place.add_argument("--worker", metavar="URL", help="let 'suffolk worker' at grpc://HOST:PORT do it")
+    place.add_argument("--worker", type=filled, metavar="URL", help="let 'suffolk worker' at grpc://HOST:PORT do it")
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
         "--chat", action="store_true", help="wrap the prompt in the model's chat template (default if it has one)"
@@ -71,7 +71,12 @@ def add_generate_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_drafting(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--datastore", type=filled, metavar="STORE", help="folder of a datastore, or grpc://HOST:PORT/NAME"
+        "--datastore",
+        type=filled,
+        action="append",
+        default=[],
+        metavar="STORE",
+        help="folder of a datastore, or grpc://HOST:PORT/NAME; may be repeated: all are asked",
     )
     group.add_argument(
         "--drafter",

@@ -11,7 +11,7 @@ from serving.decoding.settings import SamplingSettings
 from suffolk.commands.generation_output import choose_colours, show
 
 LOCAL: dict[str, Any] = {
-    "datastore": None,
+    "datastore": [],
     "compare_plain": False,
     "deadline_ms": None,
     "costs": None,

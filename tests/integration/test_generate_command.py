@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import torch
 
+from datastore.datastore import Datastore
+from datastore.draft_tree import DraftTree
 from datastore.manifest import SEGMENTS_NAME, Manifest, publish
 from datastore.segment import separated, write_segment
 from datastore.tokenizer import fingerprint, load_tokenizer
@@ -78,6 +80,24 @@ def test_every_drafter_gives_the_same_text(model: str, store: str, capsys: pytes
         assert "0 missed" in captured.err
         assert "time      draft" in captured.err
     assert len(texts) == 1
+
+
+def test_all_datastores_are_asked(
+    model: str, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = store_of(tmp_path / "other", fingerprint(load_tokenizer(model)))
+    asked: set[Path] = set()
+    draft_batch = Datastore.draft_batch
+
+    def watched(self: Datastore, *args: Any, **kwargs: Any) -> list[DraftTree]:
+        asked.add(self.path)
+        return draft_batch(self, *args, **kwargs)
+
+    monkeypatch.setattr(Datastore, "draft_batch", watched)
+    words = ["--model", model, "--datastore", store, "--datastore", other, "--drafter", "datastore", PROMPT]
+    assert generate(*words) == 0
+    assert "tokens    24 (length)" in capsys.readouterr().err
+    assert asked == {Path(store), Path(other)}
 
 
 @pytest.mark.parametrize("drafter", ["early-exit", "draft-model"])
