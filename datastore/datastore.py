@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from tokenizers import Tokenizer
 
 from datastore import _native
 from datastore.deletions import Deleted, deleted_place, read_deleted
@@ -276,6 +277,26 @@ class Datastore:
         path = self.path / tokenizer_name(self.manifest.tokenizer)
         return path if path.is_file() else None
 
+    def tokenizer(self) -> Tokenizer | None:
+        """The tokenizer that this generation was built with; None if it was built with none.
+
+        Raises:
+            Corruption: its file is missing, damaged, or another tokenizer's.
+        """
+        if self.manifest.tokenizer is None:
+            return None
+        path = self.path / tokenizer_name(self.manifest.tokenizer)
+        problem = "is missing"
+        if path.is_file():
+            try:
+                tokenizer = load_tokenizer(path)
+                if fingerprint(tokenizer) == self.manifest.tokenizer:
+                    return tokenizer
+                problem = "is not the one that the datastore was built with"
+            except SuffolkError:
+                problem = "is damaged"
+        raise Corruption(f"{path} {problem}; copy that tokenizer's tokenizer.json there")
+
     def verify(self, depth: str = "checksums", progress: Callable[[str, float], None] | None = None) -> None:
         """Check every segment: ``headers`` (what opening does), ``checksums`` (reads all bytes once), ``full`` (the order too,
         and that deletion segments hold the tokens of the documents that they name). At any depth, that the tokenizer is the one
@@ -287,8 +308,7 @@ class Datastore:
         for segment, entry in zip((*self._segments, *self._deletions), self.manifest.files(), strict=True):
             report = None if progress is None else lambda share, name=entry.name: progress(name, share)
             segment.verify(depth, report)
-        if self.manifest.tokenizer is not None:
-            self._verify_tokenizer(self.path / tokenizer_name(self.manifest.tokenizer))
+        self.tokenizer()
         if depth == "full":
             self._verify_deletions()
 
@@ -317,17 +337,6 @@ class Datastore:
         if self._locator is None:
             self._locator = _native.Searcher(self._segments, self._deletions, list(self.deleted().values()))
         return self._locator
-
-    def _verify_tokenizer(self, path: Path) -> None:
-        problem = "is missing"
-        if path.is_file():
-            try:
-                if fingerprint(load_tokenizer(path)) == self.manifest.tokenizer:
-                    return
-                problem = "is not the one that the datastore was built with"
-            except SuffolkError:
-                problem = "is damaged"
-        raise Corruption(f"{path} {problem}; copy that tokenizer's tokenizer.json there")
 
     def _verify_deletions(self) -> None:
         self.deleted()

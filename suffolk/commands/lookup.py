@@ -10,8 +10,7 @@ from tokenizers import Tokenizer
 
 from datastore.datastore import Datastore, open_datastore
 from datastore.draft_tree import DraftTree
-from datastore.errors import Corruption, InvalidArgument, NotFound
-from datastore.tokenizer import fingerprint, load_tokenizer
+from datastore.errors import InvalidArgument, NotFound
 from serving.drafters.limits import Limits
 from serving.transport.url import is_url
 from suffolk.commands.filled import filled
@@ -60,11 +59,8 @@ def run(args: argparse.Namespace) -> int:
             raise InvalidArgument(f"--{name} is {getattr(args, name)}; it must be 0 to {MAX_SHOWN}")
     Limits(args.max_match, args.min_match, args.max_depth)  # refuse what the core's numbers do not hold
     with open_datastore(args.store) as store:
-        path = store.tokenizer_path()
-        tokenizer = None if path is None else load_tokenizer(path)
-        built_with = store.info()["tokenizer"]
-        if tokenizer is not None and built_with is not None and fingerprint(tokenizer) != built_with:
-            raise Corruption(f"{path} is not the tokenizer that the datastore was built with; restore it from a copy")
+        lost = store.tokenizer_path() is None  # ids are looked up, and shown, without it
+        tokenizer = None if lost and args.ids is not None else store.tokenizer()
         ids = _encode(store, tokenizer, args.text) if args.ids is None else args.ids
         report = _report(store, tokenizer, ids, args)
     print(json.dumps(report, indent=2, ensure_ascii=False) if args.json else "\n".join(_lines(report)))

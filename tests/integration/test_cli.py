@@ -235,7 +235,17 @@ def test_verify_finds_a_tokenizer_that_is_gone_or_another(capsys, tmp_path, stor
     else:
         Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).save(str(path))
     assert main(["verify", store_path]) == 1
-    assert said in capsys.readouterr().err
+    damage = capsys.readouterr().err
+    assert said in damage
+    assert main(["lookup", store_path, "the cat"]) == 2
+    assert capsys.readouterr().err == damage.replace("damaged: ", "", 1)
+
+
+def test_ids_are_looked_up_where_the_tokenizer_is_gone(capsys, store_path):
+    (path,) = Path(store_path).glob("tokenizer-*.json")
+    path.unlink()
+    assert main(["lookup", store_path, "--ids", "0", "1"]) == 0
+    assert "match length  2 of 2 tokens: '0 1'" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
