@@ -373,8 +373,9 @@ def _open_segment(folder: Path, entry: SegmentEntry, manifest: Manifest) -> _nat
     path = folder / entry.name
     try:
         segment = _native.Segment(str(path))
-    except NotFound as error:
-        raise Corruption(f"{path} is missing; restore it from a copy, or build the datastore again") from error
+    except (NotFound, InvalidArgument) as error:
+        problem = "is no regular file" if path.exists() else "is missing"
+        raise Corruption(f"{path} {problem}; restore it from a copy, or build the datastore again") from error
     facts = segment.facts()
     tokenizer = bytes(32) if manifest.tokenizer is None else bytes.fromhex(manifest.tokenizer)
     checksum = f"{facts['checksum']:08x}"

@@ -76,7 +76,7 @@ def read_manifest(store: Path) -> Manifest:
     """The manifest of a datastore.
 
     Raises:
-        NotFound: there is no datastore at ``store``.
+        NotFound: there is no folder ``store``, or no datastore in it.
         Corruption: the manifest is damaged.
         Unsupported: a newer version wrote it.
     """
@@ -85,7 +85,12 @@ def read_manifest(store: Path) -> Manifest:
         with open(path, "rb") as file:
             raw = file.read(MAX_MANIFEST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFound(f"{store} is no datastore: it has no {MANIFEST_NAME}; build one with 'suffolk build'") from error
+        lack = f"it has no {MANIFEST_NAME}" if store.is_dir() else "there is no such folder"
+        raise NotFound(f"{store} is no datastore: {lack}; check the name, or build one with 'suffolk build'") from error
+    except IsADirectoryError as error:
+        raise Corruption(
+            f"{path} is a folder and no file; restore it from a copy, or build the datastore again"
+        ) from error
     except OSError as error:
         raise PermissionDenied(
             f"{path} cannot be read: {error.strerror}; check the path and its permissions"
@@ -93,7 +98,7 @@ def read_manifest(store: Path) -> Manifest:
     if len(raw) > MAX_MANIFEST_BYTES:
         raise Corruption(f"{path} has more than {MAX_MANIFEST_BYTES} bytes; restore it from a copy")
     try:
-        return _parse(json.loads(raw))
+        return _parse(path, json.loads(raw))
     except KeyError as error:
         raise Corruption(
             f"{path} is damaged: it lacks {error}; restore it from a copy, or build the datastore again"
@@ -189,11 +194,14 @@ class WriterLock:
         os.close(self._descriptor)
 
 
-def _parse(data: dict[str, Any]) -> Manifest:
-    if data.get("format") != FORMAT:
-        raise Unsupported(
-            f"manifest format {data.get('format')}; this program reads format {FORMAT}: use a newer Suffolk"
-        )
+def _parse(path: Path, data: Any) -> Manifest:
+    if not isinstance(data, dict):
+        raise TypeError("it is no JSON object")
+    version = data["format"]
+    if type(version) is not int:
+        raise TypeError(f"its format is {version!r}")
+    if version != FORMAT:
+        raise Unsupported(f"{path}: manifest format {version}; this program reads format {FORMAT}: use a newer Suffolk")
     known = {item.name for item in fields(Manifest)} | {"format"}
     if unknown := sorted(set(data) - known):
         raise ValueError(f"unknown keys {unknown}")

@@ -8,7 +8,8 @@ import time
 
 from build_index.report import count
 from datastore.datastore import open_datastore
-from datastore.errors import Corruption
+from datastore.errors import Corruption, InvalidArgument
+from serving.transport.url import is_url
 from suffolk.commands.filled import filled
 
 EPILOG = """examples:
@@ -29,6 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if is_url(args.store):
+        raise InvalidArgument(f"{args.store}: verify needs the datastore's folder; run it where that folder is")
     start = time.monotonic()
     try:
         with open_datastore(args.store) as store:

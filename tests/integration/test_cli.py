@@ -201,6 +201,20 @@ def test_lookup_sends_urls_to_the_client(capsys):
     assert "suffolk client" in capsys.readouterr().err
 
 
+def test_verify_takes_folders_alone(capsys):
+    assert main(["verify", "grpc://127.0.0.1:1/x"]) == 2
+    err = capsys.readouterr().err
+    assert err == "suffolk: grpc://127.0.0.1:1/x: verify needs the datastore's folder; run it where that folder is\n"
+
+
+@pytest.mark.parametrize("name", ["MANIFEST", "segments/000000.seg"])
+def test_verify_calls_a_folder_in_place_of_a_file_damage(capsys, store_path, name):
+    Path(store_path, name).unlink()
+    Path(store_path, name).mkdir()
+    assert main(["verify", store_path]) == 1
+    assert capsys.readouterr().err.startswith(f"suffolk: damaged: {store_path}/{name} is ")
+
+
 def test_building_into_a_folder_of_other_things_is_refused(capsys, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.txt").write_text("years of work")

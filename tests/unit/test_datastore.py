@@ -103,7 +103,10 @@ def entry(name, tokens, documents):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"format": 2}, Unsupported, "manifest format 2"),
+        ({"format": 2}, Unsupported, "store/MANIFEST: manifest format 2"),
+        ({"format": None}, Corruption, "store/MANIFEST is damaged: its format is None"),
+        ({"format": "1"}, Corruption, "store/MANIFEST is damaged: its format is '1'"),
+        ({"format": True}, Corruption, "store/MANIFEST is damaged: its format is True"),
         ({"surprise": 1}, Corruption, "unknown keys"),
         ({"generation": 0}, Corruption, "generation is 0"),
         ({"segments": []}, Corruption, "no segment"),
@@ -129,7 +132,7 @@ def test_a_wrong_manifest_is_refused(tmp_path, change, error, message):
         open_datastore(tmp_path / "store")
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"[" * 100_000, b"\xff\xfe", b'{"format": 1}'])
+@pytest.mark.parametrize("content", [b"", b"{", b"{}", b"[]", b"null", b"[" * 100_000, b"\xff\xfe", b'{"format": 1}'])
 def test_a_damaged_manifest_is_refused(tmp_path, content):
     make_store(tmp_path / "store", [[[1, 2]]], vocab_size=10)
     (tmp_path / "store/MANIFEST").write_bytes(content)
@@ -146,9 +149,20 @@ def test_a_segment_of_another_datastore_is_no_segment_of_this_one(tmp_path):
         open_datastore(tmp_path / "ours")
 
 
+@pytest.mark.parametrize("name", ["MANIFEST", "segments/000000.seg"])
+def test_a_folder_in_place_of_a_file_is_damage(tmp_path, name):
+    make_store(tmp_path / "store", [[[1, 2, 3]]], vocab_size=10).close()
+    (tmp_path / "store" / name).unlink()
+    (tmp_path / "store" / name).mkdir()
+    with pytest.raises(Corruption, match=f"{name} is (a folder and no file|no regular file); restore it"):
+        open_datastore(tmp_path / "store")
+
+
 def test_no_datastore_says_how_to_build_one(tmp_path):
-    with pytest.raises(NotFound, match="suffolk build"):
+    with pytest.raises(NotFound, match="nothing is no datastore: there is no such folder; .*suffolk build"):
         open_datastore(tmp_path / "nothing")
+    with pytest.raises(NotFound, match="is no datastore: it has no MANIFEST; .*suffolk build"):
+        open_datastore(tmp_path)
 
 
 def test_publish_refuses_a_manifest_of_missing_segments(tmp_path):
