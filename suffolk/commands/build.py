@@ -20,14 +20,16 @@ from build_index.builder import build, plan_build
 from build_index.options import DEFAULT_ORDER_DEPTH, DEFAULT_SEGMENT_TOKENS, TOKEN_FORMATS, TOKENIZATIONS, BuildOptions
 from build_index.progress import show_progress
 from datastore.errors import InvalidArgument
-from suffolk.commands.filled import filled_path
+from suffolk.commands.filled import filled, filled_path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``suffolk build``."""
     parser.add_argument("corpora", nargs="+", metavar="CORPUS", help="file, folder or pattern to read")
     parser.add_argument("--output", required=True, type=filled_path, metavar="STORE", help="folder of the datastore")
-    parser.add_argument("--tokenizer", metavar="TOK", help="Hugging Face folder, tokenizer.json or hub name")
+    parser.add_argument(
+        "--tokenizer", type=filled, metavar="TOK", help="Hugging Face folder, tokenizer.json or hub name"
+    )
     parser.add_argument("--plan", action="store_true", help="say what the build will take, and stop")
     parser.add_argument("--json", action="store_true", help="print the plan or the summary as JSON")
     _add_mode(parser.add_argument_group("if STORE holds a datastore already"))

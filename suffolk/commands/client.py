@@ -6,8 +6,10 @@ import argparse
 import json
 
 from datastore import retriever
+from datastore.errors import InvalidArgument
 from serving.draft_service.client import connect
 from serving.draft_service.http_calls import tree_json
+from suffolk.commands.filled import filled
 
 EPILOG = """info prints the datastore's facts; lookup how much of the context's end occurs, and how often; draft what follows it,
 as a tree.
@@ -22,7 +24,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("url", metavar="URL", help="where the datastore is served")
+    parser.add_argument("url", type=filled, metavar="URL", help="where the datastore is served")
     parser.add_argument("action", choices=("info", "lookup", "draft"), help="what to ask for; see below")
     parser.add_argument("ids", nargs="*", type=int, metavar="ID", help="token ids of the context, oldest first")
     parser.add_argument(
@@ -59,6 +61,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.action == "info" and args.ids:
+        raise InvalidArgument(
+            f"info takes no token ids and was given {len(args.ids)}; leave them out, or ask for lookup or draft"
+        )
+    if args.action != "info" and not args.ids:
+        raise InvalidArgument(
+            f"{args.action} needs a context; give its token ids, for example: {args.action} 464 3139 286"
+        )
     store = connect(args.url, args.deadline)
     try:
         if args.action == "info":

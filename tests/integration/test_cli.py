@@ -201,6 +201,21 @@ def test_lookup_sends_urls_to_the_client(capsys):
     assert "suffolk client" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["info", "5", "6"], "info takes no token ids and was given 2; leave them out"),
+        (["lookup"], "lookup needs a context; give its token ids"),
+        (["draft"], "draft needs a context; give its token ids"),
+    ],
+)
+def test_client_refuses_ids_that_do_nothing_and_none_where_it_needs_them(capsys, words, said):
+    assert main(["client", "grpc://127.0.0.1:1/x", *words]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"suffolk: {said}")
+    assert err.count("\n") == 1
+
+
 def test_verify_takes_folders_alone(capsys):
     assert main(["verify", "grpc://127.0.0.1:1/x"]) == 2
     err = capsys.readouterr().err
@@ -273,6 +288,9 @@ def test_ids_are_looked_up_where_the_tokenizer_is_gone(capsys, store_path):
         ["lookup", "", "hi"],
         ["serve", ""],
         ["build", "--output", "", "corpus"],
+        ["build", "--output", "S", "--tokenizer", "", "corpus"],
+        ["client", "", "info"],
+        ["generate", "--worker", ""],
         ["generate", "--model", "M", "--class", ""],
         ["generate", "--model", "M", "--stats-json", ""],
     ],
