@@ -99,9 +99,15 @@ def _parse_line(line: bytes, place: str) -> tuple[Any, int]:
     try:
         return json.loads(text), bad
     except (ValueError, RecursionError) as error:
-        raise InvalidArgument(
-            f"{place}: not a JSON value ({error}); every line of a .jsonl file is one JSON object"
-        ) from error
+        raise not_json(place, error) from error
+
+
+def not_json(place: str, error: ValueError | RecursionError) -> InvalidArgument:
+    """What to raise for a line that ``json.loads`` refuses."""
+    if isinstance(error, json.JSONDecodeError):
+        return InvalidArgument(f"{place}: not a JSON value ({error}); every line of a .jsonl file is one JSON object")
+    problem = "is nested too deep" if isinstance(error, RecursionError) else "holds a number of too many digits"
+    return InvalidArgument(f"{place}: not a JSON value that can be read: it {problem}; correct the line or leave it out")
 
 
 def _field(record: Any, path: list[str], name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -28,7 +29,9 @@ def read_lines(file: InputFile) -> Iterator[tuple[Lines, int]]:
     """
     first_line, rest = 1, b""
     bytes_read = 0
-    for chunk, bytes_read in _chunks(file):
+    for number, (chunk, bytes_read) in enumerate(_chunks(file)):
+        if number == 0:
+            chunk = chunk.removeprefix(BOM_UTF8)  # which some editors and exports put in front
         cut = chunk.rfind(b"\n") + 1
         if cut:
             data = rest + chunk[:cut] if rest else chunk[:cut]

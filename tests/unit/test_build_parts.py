@@ -161,12 +161,25 @@ def test_fields_ids_and_line_numbers() -> None:
         (b"[1, 2]", "s:1: a JSON list, not an object"),
         (b'{"text": 3}', "s:1: field 'text' holds int, not text; name the text field"),
         (b'{"text": null}', "s:1: field 'text' holds NoneType, not text"),
-        (b"[" * 100_000, "s:1: not a JSON value"),
+        (b"[" * 100_000, "s:1: not a JSON value that can be read: it is nested too deep; correct the line"),
+        (
+            b'{"text": "a", "n": ' + b"7" * 5000 + b"}",
+            "^s:1: not a JSON value that can be read: it holds a number of too many digits; correct the line or leave it out$",
+        ),
     ],
 )
 def test_wrong_lines_are_named(line: bytes, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         parse_documents(Lines("s", 1, line), options("s"))
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path, ending: str) -> None:
+    data = b'\xef\xbb\xbf{"text": "one"}\n{"text": "two"}\n'
+    path = tmp_path / f"a.jsonl{ending}"
+    path.write_bytes(gzip.compress(data) if ending else data)
+    (block,) = blocks(path)
+    assert parse_documents(block.payload, options("s")).texts == ["one", "two"]
 
 
 def test_invalid_utf8_is_replaced_and_counted() -> None:

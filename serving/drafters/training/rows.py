@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from build_index.block import Lines, Texts, TokenRun
-from build_index.documents import parse_documents
+from build_index.documents import not_json, parse_documents
 from build_index.inputs import Inputs, find_inputs, read_error
 from build_index.options import BuildOptions
 from build_index.reader import read_blocks
@@ -115,9 +115,7 @@ def _parse(line: bytes, place: str) -> dict[str, Any]:
     try:
         record = json.loads(line.decode(errors="replace"))
     except (ValueError, RecursionError) as error:
-        raise InvalidArgument(
-            f"{place}: not a JSON value ({error}); every line of a .jsonl file is one JSON object"
-        ) from error
+        raise not_json(place, error) from error
     if not isinstance(record, dict):
         raise InvalidArgument(f"{place}: a JSON {type(record).__name__}; every line of a .jsonl file is one object")
     return record
