@@ -107,7 +107,9 @@ def not_json(place: str, error: ValueError | RecursionError) -> InvalidArgument:
     if isinstance(error, json.JSONDecodeError):
         return InvalidArgument(f"{place}: not a JSON value ({error}); every line of a .jsonl file is one JSON object")
     problem = "is nested too deep" if isinstance(error, RecursionError) else "holds a number of too many digits"
-    return InvalidArgument(f"{place}: not a JSON value that can be read: it {problem}; correct the line or leave it out")
+    return InvalidArgument(
+        f"{place}: not a JSON value that can be read: it {problem}; correct the line or leave it out"
+    )
 
 
 def _field(record: Any, path: list[str], name: str) -> Any:

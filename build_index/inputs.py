@@ -65,7 +65,7 @@ def find_inputs(options: BuildOptions) -> Inputs:
 
     Raises:
         NotFound: a file or folder does not exist, or a pattern matches nothing.
-        InvalidArgument: no file is left to read.
+        InvalidArgument: no file is left to read, or an option acts on none of them.
     """
     skipped: Counter[str] = Counter()
     files: list[InputFile] = []
@@ -83,7 +83,21 @@ def find_inputs(options: BuildOptions) -> Inputs:
         raise InvalidArgument(
             f"corpus {' '.join(options.corpora)}: nothing to read ({left_out}); name files that hold text"
         )
+    _require_use(options, {file.kind for file in files})
     return Inputs(tuple(files), skipped)
+
+
+def _require_use(options: BuildOptions, kinds: set[str]) -> None:
+    """Raises InvalidArgument for an option of tokenized corpora if there are none; of Parquet only reading tells whether it is."""
+    for name, value, acts_on in (
+        ("end of document", options.end_of_document, (*TOKEN_KINDS, "parquet")),
+        ("token format", options.token_format, ("bin",)),
+    ):
+        if value is not None and kinds.isdisjoint(acts_on):
+            raise InvalidArgument(
+                f"{name}: {value} does nothing, for no corpus is a {' or '.join(f'.{kind}' for kind in acts_on)} file; "
+                f"leave --{name.replace(' ', '-')} out, or name tokenized corpora"
+            )
 
 
 def recognise(path: str) -> str:

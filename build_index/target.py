@@ -79,6 +79,10 @@ def find_target(options: BuildOptions) -> Target:
                 f"vocab size: {options.vocab_size} is below the tokenizer's {size}; leave --vocab-size out"
             )
         size = max(size, options.vocab_size or 0, base.vocab_size if base else 0)
+    if options.end_of_document is not None and options.end_of_document >= size:
+        raise InvalidArgument(
+            f"end of document: {options.end_of_document} is no id of the vocabulary of {size}; give the id that ends documents"
+        )
     depth = options.order_depth or (base.order_depth if base else DEFAULT_ORDER_DEPTH)
     if base is not None:
         _require_fit(options, base, size, mark, depth)

@@ -24,6 +24,7 @@ from build_index.inputs import find_inputs, recognise
 from build_index.options import BuildOptions
 from build_index.proof import Sample, load_fast, prove
 from build_index.reader import read_blocks
+from build_index.target import find_target
 from build_index.workspace import Workspace
 from datastore.errors import Corruption, InvalidArgument, NotFound, ResourceExhausted
 from datastore.manifest import Manifest
@@ -171,6 +172,41 @@ def test_fields_ids_and_line_numbers() -> None:
 def test_wrong_lines_are_named(line: bytes, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         parse_documents(Lines("s", 1, line), options("s"))
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "message"),
+    [
+        (
+            "a.txt",
+            {"end_of_document": 2},
+            r"^end of document: 2 does nothing, for no corpus is a \.npy or \.bin or \.parq",
+        ),
+        ("a.jsonl", {"end_of_document": 2}, "leave --end-of-document out, or name tokenized corpora$"),
+        (
+            "a.npy",
+            {"token_format": "u16"},
+            r"^token format: u16 does nothing, for no corpus is a \.bin file; leave --token-f",
+        ),
+    ],
+)
+def test_options_of_tokenized_corpora_are_refused_for_others(
+    tmp_path: Path, name: str, option: dict[str, Any], message: str
+) -> None:
+    (tmp_path / name).write_text("x")
+    with pytest.raises(InvalidArgument, match=message):
+        find_inputs(options(tmp_path, **option))
+    (tmp_path / "b.bin").write_bytes(b"1234")
+    assert len(find_inputs(options(tmp_path, **option)).files) == 2
+
+
+def test_an_end_of_document_outside_the_vocabulary_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(tokenizer_json())
+    chosen = BuildOptions(("a.npy",), tmp_path / "store", tokenizer=str(tmp_path), end_of_document=99_999)
+    with pytest.raises(
+        InvalidArgument, match="^end of document: 99999 is no id of the vocabulary of [0-9]+; give the id"
+    ):
+        find_target(chosen)
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
