@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from serving.drafters.hierarchy.plan import Plan, fastest
+from suffolk.commands.printable import printable
 
 
 def plan_lines(plans: list[Plan]) -> list[str]:
@@ -18,10 +19,13 @@ def milliseconds(seconds: float) -> str:
 
 def _summary(best: Plan) -> list[str]:
     if len(best.names) == 1:
-        return [f"plan: decode with {best} alone, {milliseconds(best.seconds)} ms a token; no hierarchy is faster"]
+        return [
+            f"plan: decode with {printable(str(best))} alone, {milliseconds(best.seconds)} ms a token; no hierarchy is faster"
+        ]
+    target = printable(best.names[-1])
     return [
-        f"plan: {best}",
-        f"predicted: {milliseconds(best.seconds)} ms a token, {best.speedup:.3f} times as fast as {best.names[-1]} alone; "
+        f"plan: {printable(str(best))}",
+        f"predicted: {milliseconds(best.seconds)} ms a token, {best.speedup:.3f} times as fast as {target} alone; "
         f"{best.tokens:.2f} tokens a pass of it",
     ]
 
@@ -33,7 +37,7 @@ def _table(plans: list[Plan], best: Plan) -> list[str]:
     for plan in plans:
         adds = "" if plan is before else f"{plan.speedup / before.speedup - 1:+.1%}"
         cells = f"{milliseconds(plan.seconds):>12} {plan.speedup:>9.3f} {adds:>8}"
-        lines.append(f"{'*' if plan is best else ' '} {len(plan.names):>6} {cells}  {plan}")
+        lines.append(f"{'*' if plan is best else ' '} {len(plan.names):>6} {cells}  {printable(str(plan))}")
         before = plan
     return [
         *lines,

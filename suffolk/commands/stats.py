@@ -16,6 +16,7 @@ from serving.drafters.calibration.calibration import Learned
 from serving.drafters.calibration.calibration_file import read_calibration
 from serving.drafters.calibration.reliability import Reliability
 from suffolk.commands.filled import filled_path
+from suffolk.commands.printable import printable
 
 EPILOG = """examples:
   suffolk worker --model MODEL_FOLDER --datastore code/ --calibration code.json      learns, and keeps it
@@ -63,7 +64,7 @@ def _lines(found: list[dict[str, Any]]) -> list[str]:
     for each in found:
         name = f"class {each['class']}" if each["class"] != COMMON else "all requests"
         lines += [
-            f"{_shown(each['source'])}, {_shown(name)}: error {each['error']:.3f} over {each['predictions']:.0f} predictions, "
+            f"{printable(each['source'] + ', ' + name)}: error {each['error']:.3f} over {each['predictions']:.0f} predictions, "
             f"{each['error_of_likely']:.3f} over those of {LIKELY} and more",
             "  predicted  measured   weight  (bar: measured)",
         ]
@@ -73,8 +74,3 @@ def _lines(found: list[dict[str, Any]]) -> list[str]:
         ]
         lines.append("")
     return lines[:-1]
-
-
-def _shown(name: str) -> str:
-    """Callers choose classes: what is no printable character is shown as its escape."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in name)

@@ -70,6 +70,19 @@ def test_plain_decoding_is_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.startswith("plan: decode with target alone, 20 ms a token; no hierarchy is faster\n")
 
 
+@pytest.mark.parametrize("levels", [1, 2])
+def test_control_characters_of_names_are_escaped(
+    levels: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = [{"name": "small\x1b[2J", "seconds": 0.001}, {"name": "target\x1b]0;x\x07", "seconds": 0.02}][-levels:]
+    rates = {"levels": named, "acceptance": [[None, 0.9], [None, None]] if levels == 2 else [[None]]}
+    (tmp_path / "rates.json").write_text(json.dumps(rates))
+    assert main(["plan", "--rates", str(tmp_path / "rates.json")]) == 0
+    shown = capsys.readouterr().out
+    assert "target\\x1b]0;x\\x07" in shown
+    assert all(each.isprintable() or each == "\n" for each in shown)
+
+
 @pytest.mark.parametrize(
     ("changes", "words", "message"),
     [
