@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import suffolk
 from build_index.report import count
 from suffolk.commands.filled import filled
+from suffolk.commands.printable import printable
 
 EPILOG = """examples:
   suffolk info STORE
@@ -47,7 +49,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         elif name == "tokenizer":
             lines.append(f"{name:<16} {value or 'unknown'}")
         elif name == "settings":
-            lines.extend(f"{'settings.' + key:<16} {setting}" for key, setting in value.items())
+            lines.extend(_settings(value))
         elif name != "segments":
             lines.append(f"{name:<16} {value}")
     if isinstance(segments, list):
@@ -58,3 +60,16 @@ def _lines(facts: dict[str, Any]) -> list[str]:
             for segment in segments
         )
     return lines
+
+
+def _settings(settings: dict[str, Any]) -> Iterator[str]:
+    """How it was built: a line for each build with its date and corpora, and what else there is."""
+    for key, value in settings.items():
+        if key != "builds" or not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+            yield f"{'settings.' + key:<16} {value}"
+            continue
+        yield f"{'builds':<16} {len(value)}"
+        for each in value:
+            corpora = each.get("corpora")
+            names = ", ".join(map(str, corpora)) if isinstance(corpora, list) else "of unknown corpora"
+            yield printable(f"  {each.get('built', 'unknown date')}: {names}")

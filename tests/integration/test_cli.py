@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -101,6 +102,21 @@ def test_info_shows_what_is_there(capsys, store_path):
     assert "tokens           15\n" in capsys.readouterr().out
     assert main(["info", "--json", store_path]) == 0
     assert json.loads(capsys.readouterr().out)["documents"] == 3
+
+
+def test_info_shows_each_build_on_a_line(capsys, tmp_path):
+    for number in range(2):
+        np.save(tmp_path / f"{number}.npy", np.arange(9))
+    words = ["--output", str(tmp_path / "store")]
+    assert main(["build", *words, "--vocab-size", "9", str(tmp_path / "0.npy")]) == 0
+    assert main(["build", *words, "--append", str(tmp_path / "1.npy"), str(tmp_path / "0.npy")]) == 0
+    capsys.readouterr()
+    assert main(["info", str(tmp_path / "store")]) == 0
+    shown = capsys.readouterr().out
+    found = re.search(r"^builds +2\n  20\S+: (.*)\n  20\S+: (.*)$", shown, re.MULTILINE)
+    assert found is not None
+    assert found.groups() == (f"{tmp_path}/0.npy", f"{tmp_path}/1.npy, {tmp_path}/0.npy")
+    assert "{" not in shown
 
 
 def test_verify_tells_sound_from_damaged(capsys, store_path):
