@@ -277,16 +277,17 @@ def _eos_ids(model: Any) -> frozenset[int]:
 def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    usable = "auto, cpu or cuda" if torch.cuda.is_available() else "auto or cpu"
     try:
         device = torch.device(name)
     except RuntimeError as error:  # torch's text lists all devices that it was ever written for
-        raise InvalidArgument(f"device {name!r} is unknown; use auto, cpu, cuda or cuda:1") from error
+        raise InvalidArgument(f"device {name!r} is unknown; use {usable}") from error
+    if device.type not in ("cpu", "cuda"):  # of the others torch says what is wrong in pages, if at all
+        raise InvalidArgument(f"device {name!r} is of a kind that models do not run on here; use {usable}")
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise InvalidArgument(
-            f"device {name!r} cannot be used ({str(error).splitlines()[0]}); use auto, cpu or cuda"
-        ) from error
+        raise InvalidArgument(f"device {name!r} cannot be used ({_first_line(error)}); use {usable}") from error
     return device
 
 

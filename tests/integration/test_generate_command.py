@@ -322,6 +322,19 @@ def test_bad_input_is_one_line_and_exit_code_2(
         assert message in refused(capsys, *words)
 
 
+@pytest.mark.parametrize("device", ["cuda", "cuda:1", "mps", "hpu", "meta"])
+def test_a_device_that_is_not_there_is_not_recommended(
+    device: str, model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if device.startswith("cuda") and torch.cuda.is_available():
+        pytest.skip("it is there")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    error = refused(capsys, "--model", model, "--device", device, "x")
+    assert f"device '{device}' " in error
+    assert error.endswith("; use auto or cpu\n")
+    assert len(error) < 200
+
+
 def test_a_prompt_beyond_the_context_is_refused_before_costs_are_measured(
     model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
