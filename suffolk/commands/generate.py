@@ -30,6 +30,8 @@ from suffolk.commands.model_options import (
     read_limits,
     read_max_nodes,
     read_model_sources,
+    require_costs,
+    require_threads,
 )
 from suffolk.commands.output_file import require_folder
 from suffolk.commands.record_option import opened_recorder, require_record
@@ -83,6 +85,8 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"--costs {args.costs} is of no use with --drafter none; leave one of them out")
     if args.worker is not None:
         return _finish(args, generate_remotely(args, settings, prompt))
+    require_threads(args)
+    require_costs(args.costs)
     uses_stores = name in ("datastore", "hybrid", "hierarchy")
     if args.explain and name != "hybrid":
         raise InvalidArgument(

@@ -14,6 +14,7 @@ from datastore.errors import InvalidArgument, PermissionDenied, Unsupported
 from datastore.retriever import Retriever
 from datastore.tokenizer import fingerprint, load_tokenizer
 from serving.drafters.choose import require_match
+from serving.drafters.hierarchy.stack_spec import DRAFT_MODEL, read_stack
 from serving.drafters.limits import Limits
 from serving.transport.limits import MAX_NODES, MAX_THREADS, check_range
 from suffolk.commands.filled import filled, filled_path
@@ -92,7 +93,15 @@ def add_recycle_option(group: argparse._ActionsContainer) -> None:
 
 
 def read_model_sources(args: argparse.Namespace) -> ModelSources:
-    """The networks that the command line names."""
+    """The networks that the command line names. Raises InvalidArgument for what no model could be used with: loading one takes
+    long."""
+    if args.exit_layers is not None and args.exit_layers < 1:
+        raise InvalidArgument(
+            f"--exit-layers is {args.exit_layers}; it must be 1 or more, and fewer than the model has"
+        )
+    for level in read_stack(args.levels) if args.levels is not None else ():
+        if level.name == DRAFT_MODEL and args.draft_model is None:
+            raise InvalidArgument(f"level {level.name} needs a model (on the command line: --draft-model MODEL)")
     from serving.drafters.load import ModelSources
 
     return ModelSources(args.draft_model, tuple(args.head), args.exit_layers, args.dtype, args.levels, args.recycle)
@@ -117,6 +126,20 @@ def read_limits(args: argparse.Namespace) -> Limits:
     if args.deadline_ms is not None and not args.deadline_ms > 0:
         raise InvalidArgument(f"--deadline-ms is {args.deadline_ms}; it must be above 0")
     return Limits(args.max_match, args.min_match, args.max_depth)
+
+
+def require_threads(args: argparse.Namespace) -> None:
+    """Raises InvalidArgument for a number of threads out of its range."""
+    if args.threads is not None:
+        check_range("--threads", args.threads, 1, MAX_THREADS)
+
+
+def require_costs(file: Path | None) -> None:
+    """Nothing, if ``file`` is None or holds costs, of whatever model. Raises as ``read_costs``."""
+    if file is not None:
+        from serving.decoding.cost_store import read_costs
+
+        read_costs(file)
 
 
 def read_max_nodes(args: argparse.Namespace) -> int:
@@ -210,8 +233,8 @@ def load_target(args: argparse.Namespace, cache_tokens: int, accelerate: bool = 
     from serving.decoding.target import Target
 
     silence_transformers()
+    require_threads(args)
     if args.threads is not None:
-        check_range("--threads", args.threads, 1, MAX_THREADS)
         torch.set_num_threads(args.threads)
     return Target.load(args.model, args.dtype, args.device, cache_tokens, accelerate)
 

@@ -17,7 +17,7 @@ from serving.drafters.hierarchy.levels import Levels
 from serving.drafters.hierarchy.plan import Plan, fastest, plans_by_size
 from serving.drafters.hierarchy.rates_file import to_json
 from serving.drafters.hierarchy.stack_spec import DRAFT_MODEL, RETRIEVAL, StackLevel, name_stack, read_stack
-from suffolk.commands.model_options import load_target, opened_stores
+from suffolk.commands.model_options import load_target, opened_stores, require_threads
 from suffolk.commands.plan_report import milliseconds, plan_lines
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def plan_measured(args: argparse.Namespace) -> int:
     settings = _settings(args)
     wanted = _wanted(args, stacks_given)
     limits = Limits()
+    require_threads(args)
     with opened_stores(args.datastore, None, limits, args.model) as stores:
         target = load_target(args, 4096)
         prompts = _prompts(args, target)

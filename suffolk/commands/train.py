@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datastore.errors import InvalidArgument
-from serving.drafters.training.head_options import HEAD_OPTIONS, option_lines
+from serving.drafters.training.head_options import HEAD_OPTIONS, option_lines, require_known
 from serving.drafters.training.options import Regeneration, TrainOptions
 from suffolk.commands.filled import filled, filled_path
-from suffolk.commands.model_options import add_device_options, load_target, silence_transformers
+from suffolk.commands.model_options import add_device_options, load_target, require_threads, silence_transformers
 
 if TYPE_CHECKING:
     from serving.decoding.target import Target
@@ -68,6 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train; returns the exit code."""
     options = _options(args)
+    if options.head in HEAD_OPTIONS:
+        require_known(options.head, options.head_options)
+    require_threads(args)
 
     from serving.drafters.training.heads import head_maker
     from serving.drafters.training.progress import show_progress

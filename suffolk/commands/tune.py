@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from datastore.errors import InvalidArgument
 from suffolk.commands.filled import filled, filled_path
-from suffolk.commands.model_options import add_device_options, load_target
+from suffolk.commands.model_options import add_device_options, load_target, require_threads
 from suffolk.commands.output_file import require_folder
 
 if TYPE_CHECKING:
@@ -63,15 +63,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, store, print; returns the exit code."""
+    contexts = CONTEXTS if args.contexts is None else _numbers(args.contexts)
+    if args.rounds < 1:
+        raise InvalidArgument(f"--rounds is {args.rounds}; it must be 1 or more")
+    require_folder("--output", args.output)
+    require_threads(args)  # and only now torch is loaded
+
     from serving.decoding.byte_linear import compress
     from serving.decoding.cost_measurement import SIZES, grid, time_points
     from serving.decoding.cost_model import CostModel
     from serving.decoding.cost_store import CostKey, CostStore, save_costs
 
-    contexts = CONTEXTS if args.contexts is None else _numbers(args.contexts)
-    if args.rounds < 1:
-        raise InvalidArgument(f"--rounds is {args.rounds}; it must be 1 or more")
-    require_folder("--output", args.output)
     largest = grid(contexts, args.slots, None)  # refuse what is wrong before a model is loaded
     target = load_target(args, max(batch * (size + context) for size, batch, context in largest))
     if args.as_draft_model:

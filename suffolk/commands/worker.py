@@ -28,6 +28,8 @@ from suffolk.commands.model_options import (
     read_limits,
     read_max_nodes,
     read_model_sources,
+    require_costs,
+    require_threads,
 )
 from suffolk.commands.record_option import add_record_option, opened_recorder, require_record
 from suffolk.commands.server_options import add_server_options, read_server_options
@@ -115,6 +117,7 @@ def run(args: argparse.Namespace) -> int:
 
     logging.basicConfig(format="suffolk: %(message)s", level=logging.INFO)
     config = ServerConfig(**read_server_options(args, WORKER_PORT))
+    require_threads(args)
     limits, max_nodes, names = read_limits(args), read_max_nodes(args), _drafters(args)
     if names == ["none"] and args.costs is not None:
         raise InvalidArgument(f"--costs {args.costs} is of no use with --drafter none; leave one of them out")
@@ -122,6 +125,7 @@ def run(args: argparse.Namespace) -> int:
     check_range("--capacity", args.capacity, 2, 1 << 24)
     check_range("--queue", args.queue, 0, 4096)
     config.check()  # before a model is loaded
+    require_costs(args.costs)
     require_record(args.record)
     with (
         kept_calibration(args.calibration) as calibration,

@@ -232,6 +232,50 @@ def test_client_refuses_ids_that_do_nothing_and_none_where_it_needs_them(capsys,
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["generate", "--threads", "0", "x"], "--threads is 0"),
+        (["generate", "--exit-layers", "0", "x"], "--exit-layers is 0; it must be 1 or more"),
+        (["generate", "--levels", "draft-model:4", "x"], "level draft-model needs a model (on the command line"),
+        (["worker", "--threads", "0"], "--threads is 0"),
+        (["tune", "--threads", "0"], "--threads is 0"),
+        (["tune", "--output", "."], "--output . is a folder; name a file"),
+        (["train", "eagle", "--corpus", "x", "--output", "y", "--head-option", "zz=1"], "head eagle has no option zz"),
+    ],
+)
+def test_what_no_model_could_be_used_with_is_refused_before_torch_is_loaded(words, said):
+    code = "import sys; from suffolk.cli import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
+    words = [sys.executable, "-c", code, *words, "--model", "/nowhere"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "False"]
+    assert done.stderr.startswith(f"suffolk: {said}")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["generate", "--costs", "/nowhere/costs", "--model", "/nowhere", "x"], "costs /nowhere/costs: cannot be read"),
+        (["worker", "--costs", "/nowhere/costs", "--model", "/nowhere"], "costs /nowhere/costs: cannot be read"),
+        (["tune", "--slots", "0", "--model", "/nowhere"], "--slots is 0"),
+        (
+            ["generate", "--head", "/nowhere/head", "--model", "/nowhere", "x"],
+            "head /nowhere/head: config.json cannot be",
+        ),
+        (
+            ["train", "eagle", "--corpus", "/nowhere/text", "--model", "/nowhere", "--output", "/nowhere/new"],
+            "corpus /nowhere/text: no such file or folder",
+        ),
+    ],
+)
+def test_files_that_are_not_there_are_refused_before_the_model_is_loaded(capsys, words, said):
+    assert main(words) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"suffolk: {said}")
+    assert err.count("\n") == 1
+
+
 def test_verify_takes_folders_alone(capsys):
     assert main(["verify", "grpc://127.0.0.1:1/x"]) == 2
     err = capsys.readouterr().err

@@ -54,8 +54,8 @@ def train(
     """
     show = progress or SilentProgress()
     maker = head_maker(options.head)
-    _require_window(options)
     inputs = find_corpus(options)
+    _require_window(options)
     files = describe_files(inputs)
     settings = options.to_dict() | {"data": [asdict(file) for file in files]}
     with open_workspace(options.output, settings, resume) as workspace, torch.random.fork_rng():
