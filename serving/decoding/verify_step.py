@@ -16,7 +16,7 @@ from serving.decoding.faults import FOREIGN_FAULTS, first_line
 from serving.decoding.log_probabilities import LogProbability, log_probabilities
 from serving.decoding.request import Request
 from serving.decoding.row_contexts import RowContexts
-from serving.decoding.sampler import NO_TOKEN
+from serving.decoding.sampler import NO_TOKEN, likeliest
 from serving.decoding.verification import accept, typical_path, verify_chain
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def verify(
 
 def _draw(request: Request, proposal: Proposal, rows: torch.Tensor) -> torch.Tensor:
     if request.sampler.is_plain_greedy:
-        return rows.argmax(-1)
+        return likeliest(rows)
     return request.sampler.draw(rows, _contexts(request, proposal))
 
 

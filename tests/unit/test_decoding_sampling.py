@@ -14,7 +14,7 @@ from datastore.errors import InvalidArgument
 from serving.decoding.candidates import choose
 from serving.decoding.keyed_noise import KeyedNoise
 from serving.decoding.row_contexts import RowContexts
-from serving.decoding.sampler import Sampler
+from serving.decoding.sampler import Sampler, likeliest
 from serving.decoding.settings import MIN_TEMPERATURE, SamplingSettings
 from tests.drafters import tree
 
@@ -239,3 +239,12 @@ def test_the_least_temperature_still_draws_among_equals() -> None:
     drawn = [int(sampler.draw(logits, RowContexts.of_text(text[:length], 1))) for length in range(1, 300)]
     assert set(drawn) == {0, 1}
     assert 100 < sum(drawn) < 200
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_the_likeliest_is_the_first_of_the_highest(dtype: torch.dtype) -> None:
+    """Also where only the dtype's own precision tells two of them apart."""
+    logits = torch.randn(50, 3000, generator=torch.Generator().manual_seed(0)).to(dtype)
+    logits[:, [17, 900]] = 8.0
+    logits[25:, 900] = 8.0 + 8.0 * torch.finfo(dtype).eps
+    assert likeliest(logits).tolist() == [17] * 25 + [900] * 25
