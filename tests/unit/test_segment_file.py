@@ -41,7 +41,7 @@ def test_missing_and_unreadable_files_are_named(store_path, segment_path):
     with pytest.raises(Corruption, match=r"000000\.seg is missing"):
         open_datastore(store_path)
     segment_path.mkdir()
-    with pytest.raises(InvalidArgument, match="is not a regular file"):
+    with pytest.raises(Corruption, match="is no regular file; restore it from a copy"):
         open_datastore(store_path)
     if os.geteuid() != 0:
         segment_path.rmdir()
