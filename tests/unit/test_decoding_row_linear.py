@@ -210,7 +210,6 @@ def test_the_measurement_decides(monkeypatch, kernel, rows):
 
 @pytest.mark.parametrize("paused", [F.linear, row_linear])
 def test_one_pause_of_the_machine_decides_nothing(monkeypatch, paused):
-    """A model whose first trial was paused decoded plainly at 4.4 tokens/s in place of 7.7."""
     pauses = [0.5]
     usual = {F.linear: 0.002, row_linear: 0.001}
     monkeypatch.setattr(
