@@ -61,7 +61,12 @@ def _write_copies(args: argparse.Namespace) -> int:
         tasks = [(corpus, copy, args.changed, unfinished) for copy in range(args.copies) for corpus in args.corpora]
         # An interrupt is for us alone: leaving the pool ends its processes, without a word of theirs.
         with Pool(2, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
-            size = sum(pool.imap(_copy, tasks))
+            try:
+                size = sum(pool.imap(_copy, tasks))
+            except Exception:
+                pool.close()  # to end processes that still answer can wait for ever
+                pool.join()
+                raise
         for path in unfinished.iterdir():
             path.replace(args.output / path.name)
     return size
