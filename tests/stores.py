@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from tokenizers import Tokenizer, models, pre_tokenizers
+
 from datastore import Datastore, open_datastore
 from datastore.documents import DocumentTableWriter, Metadata
-from datastore.manifest import SEGMENTS_NAME, Manifest, publish
+from datastore.manifest import SEGMENTS_NAME, Manifest, publish, tokenizer_name
 from datastore.segment import separated, write_segment
+from datastore.tokenizer import fingerprint
 
 
 def make_store(
@@ -46,3 +49,15 @@ def make_store(
         )
     publish(path, Manifest(1, tuple(entries), vocab_size, order_depth, tokenizer, "2026-01-01T00:00:00Z"))
     return open_datastore(path)
+
+
+def make_word_store(path: Path) -> str:
+    """A published datastore of six words with a tokenizer beside it: three documents in two segments."""
+    words = ["the", "cat", "sat", "on", "mat", "dog"]
+    documents = [[0, 1, 2, 3, 0, 4], [0, 5, 2, 3, 0, 4], [0, 1, 2]]
+    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="the"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    mark = fingerprint(tokenizer)
+    make_store(path, [documents[:2], documents[2:]], vocab_size=6, tokenizer=mark).close()
+    tokenizer.save(str(path / tokenizer_name(mark)))
+    return str(path)

@@ -71,14 +71,6 @@ def add_generate_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_drafting(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--datastore",
-        type=filled,
-        action="append",
-        default=[],
-        metavar="STORE",
-        help="folder of a datastore, or grpc://HOST:PORT/NAME; may be repeated: all are asked",
-    )
-    group.add_argument(
         "--drafter",
         choices=NAMES,
         help="who proposes (default: hybrid, all sources in one tree; prompt-lookup where there is but that)",

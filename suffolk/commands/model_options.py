@@ -46,7 +46,15 @@ def add_draft_options(group: argparse._ArgumentGroup) -> None:
 
 
 def add_retrieval_options(group: argparse._ArgumentGroup) -> None:
-    """How far drafts from texts reach, and how long a service may take for them."""
+    """The datastores, how far drafts from texts reach, and how long a service may take for them."""
+    group.add_argument(
+        "--datastore",
+        type=filled,
+        action="append",
+        default=[],
+        metavar="STORE",
+        help="folder of a datastore, or grpc://HOST:PORT/NAME; may be repeated: all are asked",
+    )
     group.add_argument(
         "--deadline-ms", type=float, help="time a remote draft may take (default: the URL's, else the client's)"
     )

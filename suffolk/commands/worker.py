@@ -80,14 +80,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_record_option(parser)
     drafting = parser.add_argument_group("drafting")
     drafting.add_argument(
-        "--datastore",
-        type=filled,
-        action="append",
-        default=[],
-        metavar="STORE",
-        help="folder of a datastore, or grpc://HOST:PORT/NAME; may be repeated: all are asked",
-    )
-    drafting.add_argument(
         "--drafter",
         action="append",
         choices=NAMES,
