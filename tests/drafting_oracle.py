@@ -95,7 +95,7 @@ def evidence(tree: DraftTree, tokens: Sequence[int]) -> tuple[list[int], list[in
     return tried, taken
 
 
-VOICES = {1: (0.26, -3.4), 2: (1.0, -3.5), 16: (0.13, -7.4), 32: (0.78, -4.1), 128: (0.56, -4.5)}
+VOICES = {1: (0.26, -3.4), 2: (1.0, -3.5), 4: (10.0, -6.0), 16: (0.13, -7.4), 32: (0.78, -4.1), 128: (0.56, -4.5)}
 """Weight, and log of what is left to a token that is not proposed, by mark; networks' elsewhere."""
 NETWORK = (1.0, -4.4)
 NOBODY, DOUBT, LEAST_REST, LEAST_CHANCE = 3.47, 0.1, 0.01, 1e-5

@@ -21,6 +21,7 @@ from serving.decoding.faults import FOREIGN_FAULTS, first_line
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.merge import NAMED
+from serving.drafters.promises import Promises
 from serving.drafters.reach import reach
 from serving.drafters.tree_chances import within_one
 from serving.drafters.trusted import learn_trust, trusted
@@ -70,17 +71,18 @@ class _Heard:
     expected: float = 0.0
     brought: deque[int] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     retrieved: DraftTree = field(default_factory=DraftTree.empty)
+    promised: float = 0.0  # by what is retrieved now, as far as such promises are kept in all texts
 
     @property
     def promise(self) -> float:
-        """Tokens that what is retrieved promises now, as far as such promises were kept in this text."""
+        """Tokens that what is retrieved promises now, as far as such promises were kept in all texts and in this one."""
         kept = (self.tokens + _BELIEF) / (self.expected + _BELIEF)
-        return min(1.0, kept) * float(self.retrieved.scores.sum())
+        return min(1.0, kept) * self.promised
 
     def learn(self, tokens: npt.NDArray[np.int32]) -> None:
         """The target's ``tokens`` came."""
         self.steps += 1
-        self.expected += float(self.retrieved.scores.sum())
+        self.expected += self.promised
         self.brought.append(min(len(tokens) - 1, reach(self.retrieved, tokens)))
         self.tokens += self.brought[-1]
 
@@ -115,6 +117,7 @@ class Network:
         self.seconds = 0.0
         self._read_seconds = 0.0
         self._worth = Worth(getattr(drafter, "added", _ADDED))  # it need not know
+        self._promises = Promises()
         self._heard: dict[int, _Heard] = {}
         self._brought: deque[tuple[int, ...]] = deque(
             maxlen=_REQUESTS
@@ -138,6 +141,7 @@ class Network:
         heard, draft, most = self._heard.get(request_id), self._drafts.pop(request_id, None), len(tokens) - 1
         if heard is not None:
             heard.learn(tokens)
+            self._promises.learn(float(heard.retrieved.scores.sum()), heard.brought[-1])
         if draft is not None:
             with_it = max(reach(draft.retrieved, tokens), reach(draft.own.head(draft.request.max_nodes), tokens))
             gained = min(most, with_it) - min(most, reach(draft.retrieved, tokens))
@@ -177,7 +181,7 @@ class Network:
         self.verdicts = {}
         for request, tree in zip(requests, retrieved, strict=True):
             heard = self._heard.setdefault(request.request_id, _Heard())
-            heard.retrieved = tree
+            heard.retrieved, heard.promised = tree, self._promises.expected(float(tree.scores.sum()))
             if not request.most_seconds:
                 self._worth.skipped += 1
             elif (

@@ -116,7 +116,7 @@ def test_trees_branch_and_their_scores_are_chances() -> None:
 def test_requests_beyond_its_slots_or_its_capacity_go_without_drafts() -> None:
     settings = SamplingSettings(20)
     target = Target.wrap(tiny_model())
-    drafter = draft_model(slots=1, capacity=90)
+    drafter = draft_model(slots=1, capacity=122)
     loop = eager_loop(target, {"draft-model": drafter}, slots=3)
     prompts = {1: PROMPT, 2: PROMPT[5:], 3: PROMPT * 3}
     expected = {number: alone(target, prompt, settings) for number, prompt in prompts.items()}

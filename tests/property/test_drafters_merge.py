@@ -119,6 +119,13 @@ def test_a_source_that_expects_nothing_of_its_own_nodes_says_little_of_others() 
     assert len(scores(one, useless)) == 21
 
 
+def test_a_draft_model_is_heard_before_texts_that_say_otherwise() -> None:
+    """Retrieved tokens beside it took half of what its own were worth, and its drafts were cut short."""
+    text, model = chain([7], [0.7], 1), chain([8], [0.9], 4)
+    both = scores(text, chain([7], [0.7], 2), model)
+    assert both[(7,)] < 0.05 < 0.85 < both[(8,)]
+
+
 def test_a_source_is_believed_behind_a_node_that_another_one_thinks_likelier() -> None:
     """The path above is another's business: its chance, whatever it is, times 0.8."""
     sure, deep = chain([1], [0.9], 1), chain([1, 2], [0.0001, 0.00008], 2)

@@ -58,7 +58,7 @@ class DraftModelDrafter:
         """
         self._model = model
         self._vocab_size = min(vocab_size, model.vocab_size)
-        self._bounds = bounds or TreeBounds()
+        self._bounds = bounds or TreeBounds(max_depth=16)
         cache = model.new_cache(slots, capacity)
         pay = Pay(costs or measure(model, slots), _SHARE)
         self._trees = TreeModel(model, cache, self._vocab_size, self._bounds, pay)
