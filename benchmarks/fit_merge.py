@@ -37,6 +37,7 @@ SOURCES = [*Source]
 MOST = 128
 """Tokens proposed behind one node that are looked at, the likeliest."""
 DOUBT, LEAST_REST, LEAST_CHANCE = 0.1, 0.01, 1e-5
+DOUBTS = {Source.DRAFT_MODEL: 1.0}
 """As in csrc/drafting/merge.cc."""
 
 
@@ -58,7 +59,8 @@ class Pooling(torch.nn.Module):
         speaks, exists = listed.any(1), listed.any(2)
         expected = chances.clamp(min=0).sum(1)
         counted = expected.clamp(LEAST_CHANCE, 1.0)
-        loud = self.log_weight.exp() * counted / (counted + DOUBT) * speaks
+        doubts = torch.tensor([DOUBTS.get(source, DOUBT) for source in SOURCES])
+        loud = self.log_weight.exp() * counted / (counted + doubts) * speaks
         number = loud.sum(1) / loud.amax(1)
         weight = loud / loud.sum(1, keepdim=True) * number[:, None].sqrt()
         rest = (1 - expected).clamp(min=LEAST_REST).log()

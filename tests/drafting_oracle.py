@@ -95,9 +95,10 @@ def evidence(tree: DraftTree, tokens: Sequence[int]) -> tuple[list[int], list[in
     return tried, taken
 
 
-VOICES = {1: (0.26, -3.4), 2: (1.0, -3.5), 4: (10.0, -6.0), 16: (0.13, -7.4), 32: (0.78, -4.1), 128: (0.56, -4.5)}
+VOICES = {1: (0.26, -3.4), 2: (1.0, -3.5), 4: (10.0, -5.0), 16: (0.13, -7.4), 32: (0.78, -4.1), 128: (0.56, -4.5)}
 """Weight, and log of what is left to a token that is not proposed, by mark; networks' elsewhere."""
 NETWORK = (1.0, -4.4)
+DOUBTS = {4: 1.0}
 NOBODY, DOUBT, LEAST_REST, LEAST_CHANCE = 3.47, 0.1, 0.01, 1e-5
 
 
@@ -128,7 +129,10 @@ def pool(opinions: dict[int, dict[int, float]]) -> dict[int, float]:
         }
     expected = {source: sum(said.values()) for source, said in opinions.items()}
     counted = {source: min(max(each, LEAST_CHANCE), 1.0) for source, each in expected.items()}
-    loud = {source: VOICES.get(source, NETWORK)[0] * each / (each + DOUBT) for source, each in counted.items()}
+    loud = {
+        source: VOICES.get(source, NETWORK)[0] * each / (each + DOUBTS.get(source, DOUBT))
+        for source, each in counted.items()
+    }
     number = sum(loud.values()) / max(loud.values())
     weight = {source: each / sum(loud.values()) * number**0.5 for source, each in loud.items()}
     rest = {source: np.log(max(LEAST_REST, 1 - each)) for source, each in expected.items()}

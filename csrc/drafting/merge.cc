@@ -14,27 +14,26 @@
 namespace suffolk::drafting {
 namespace {
 
-// How much a source's opinion counts beside others', and the logarithm of what it leaves any one token that it does not propose, as a
-// share of what it leaves to all others.
+// How much a source's opinion counts beside others', the logarithm of what it leaves any one token that it does not propose, as a share of
+// what it leaves to all others, and its doubt: a source that expects less than this of all its nodes has little to say of others' either.
 struct Voice {
-  double weight, unlisted;
+  double weight, unlisted, doubt = 0.1;
 };
 constexpr std::size_t kVoices = 8;  // one a bit of a mark
 constexpr Voice kNetwork = {.weight = 1.0, .unlisted = -4.4};  // where none was fitted
-// Fitted by benchmarks/fit_merge.py, with kNobody, to the answers that the priors were fitted to; the draft model's to answers of its own
-// target, in which texts count a tenth of it (docs/BENCHMARKS.md).
+// Fitted by benchmarks/fit_merge.py, with kNobody, to the answers that the priors were fitted to. The draft model's is near what answers of
+// its own target say, beside which texts count a tenth and less; its doubt is larger, so that one that is no good is not heard before them.
 constexpr std::array<Voice, kVoices> kVoice = {{
-    {.weight = 0.26, .unlisted = -3.4},  // datastore
-    {.weight = 1.0, .unlisted = -3.5},   // prompt-lookup
-    {.weight = 10.0, .unlisted = -6.0},  // draft-model
-    kNetwork,                            // early-exit
-    {.weight = 0.13, .unlisted = -7.4},  // redrafter
-    {.weight = 0.78, .unlisted = -4.1},  // eagle
-    kNetwork,                            // hierarchy
-    {.weight = 0.56, .unlisted = -4.5},  // token-recycling
+    {.weight = 0.26, .unlisted = -3.4},                 // datastore
+    {.weight = 1.0, .unlisted = -3.5},                  // prompt-lookup
+    {.weight = 10.0, .unlisted = -5.0, .doubt = 1.0},   // draft-model
+    kNetwork,                                           // early-exit
+    {.weight = 0.13, .unlisted = -7.4},                 // redrafter
+    {.weight = 0.78, .unlisted = -4.1},                 // eagle
+    kNetwork,                                           // hierarchy
+    {.weight = 0.56, .unlisted = -4.5},                 // token-recycling
 }};
 constexpr double kNobody = 3.47;       // the more opinions there are, the less likely none of their tokens is right
-constexpr double kDoubt = 0.1;         // a source that expects less than this of all its nodes has little to say of others' either
 constexpr double kLeastRest = 0.01;    // of what a source leaves to other tokens
 constexpr double kLeastChance = 1e-5;  // of what it proposes
 
@@ -57,7 +56,7 @@ class Pool {
     for (std::size_t voice = 0; voice < kVoices; ++voice) {
       if (!spoke(heard_, voice)) continue;
       const double expected = std::clamp(expected_[voice], kLeastChance, 1.0);
-      weight_[voice] = kVoice[voice].weight * expected / (expected + kDoubt);
+      weight_[voice] = kVoice[voice].weight * expected / (expected + kVoice[voice].doubt);
       sum += weight_[voice];
       most = std::max(most, weight_[voice]);
     }

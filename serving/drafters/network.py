@@ -71,7 +71,8 @@ class _Heard:
     expected: float = 0.0
     brought: deque[int] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     retrieved: DraftTree = field(default_factory=DraftTree.empty)
-    promised: float = 0.0  # by what is retrieved now, as far as such promises are kept in all texts
+    raw: float = 0.0  # tokens that what is retrieved now promises
+    promised: float = 0.0  # and as far as such promises are kept in all texts
 
     @property
     def promise(self) -> float:
@@ -141,7 +142,7 @@ class Network:
         heard, draft, most = self._heard.get(request_id), self._drafts.pop(request_id, None), len(tokens) - 1
         if heard is not None:
             heard.learn(tokens)
-            self._promises.learn(float(heard.retrieved.scores.sum()), heard.brought[-1])
+            self._promises.learn(heard.raw, heard.brought[-1])
         if draft is not None:
             with_it = max(reach(draft.retrieved, tokens), reach(draft.own.head(draft.request.max_nodes), tokens))
             gained = min(most, with_it) - min(most, reach(draft.retrieved, tokens))
@@ -181,7 +182,8 @@ class Network:
         self.verdicts = {}
         for request, tree in zip(requests, retrieved, strict=True):
             heard = self._heard.setdefault(request.request_id, _Heard())
-            heard.retrieved, heard.promised = tree, self._promises.expected(float(tree.scores.sum()))
+            heard.retrieved, heard.raw = tree, float(tree.scores.sum())
+            heard.promised = self._promises.expected(heard.raw)
             if not request.most_seconds:
                 self._worth.skipped += 1
             elif (

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from serving.drafters.promises import CLASSES, class_of
 from serving.drafters.together import alone, together
 
-_EDGES = np.array([0.1, 0.25, 0.5, 1.0, 2.0, 4.0])
-"""Classes of what the drafts that are there already promise, in tokens."""
 _TELLING = np.array([1.0, 1.0, 0.8, 0.6, 0.4, 0.2, 0.1])
-"""How much what further drafts add beside each class tells of what they would bring alone."""
+"""How much what further drafts add beside each class of promises tells of what they would bring alone."""
 _STRENGTH, _LEAN = 3.0, 4.0
 """Drafts' worth of belief in what is given at first, and, beside each class, in what all classes together say: with less of it one
 unlucky draft of a good network ended its use."""
@@ -55,9 +54,9 @@ class Worth:
     def __init__(self, prior: float = 1.0) -> None:
         """``prior``: tokens that they are taken to add where nothing is there, until more is known."""
         self.asked = self.skipped = 0
-        self._gained = np.zeros(len(_EDGES) + 1)
-        self._seen = np.zeros(len(_EDGES) + 1)
-        self._tried = np.zeros(len(_EDGES) + 1, np.bool_)
+        self._gained = np.zeros(CLASSES)
+        self._seen = np.zeros(CLASSES)
+        self._tried = np.zeros(CLASSES, np.bool_)
         self._alone, self._told = _STRENGTH * prior, _STRENGTH
         self._seconds = 0.0
         self._refusals = 0
@@ -70,7 +69,7 @@ class Worth:
     def gain(self, promised: float) -> float:
         """Tokens that further drafts should add to such that promise ``promised``: as they did beside this class, which leans on
         what all classes together say they would bring alone."""
-        at = int(np.searchsorted(_EDGES, promised, side="right"))
+        at = class_of(promised)
         beside = float(together(self._alone / self._told, promised)) - promised
         return float((self._gained[at] + _LEAN * beside) / (self._seen[at] + _LEAN))
 
@@ -82,7 +81,7 @@ class Worth:
         """
         gain, cost = self.gain(promised), self._seconds / token_seconds if token_seconds else 0.0
         cost += min(cost, _VERIFICATION)
-        at = int(np.searchsorted(_EDGES, promised, side="right"))
+        at = class_of(promised)
         affordable = 2 * self._seconds <= most_seconds or self._gained.sum() >= cost * self._seen.sum() > 0
         if (
             affordable and not self._tried[at] and promised < cost
@@ -103,7 +102,7 @@ class Worth:
 
     def learn(self, promised: float, gained: int) -> None:
         """They added ``gained`` tokens to what drafts that promised ``promised`` would have brought."""
-        at = int(np.searchsorted(_EDGES, promised, side="right"))
+        at = class_of(promised)
         self._gained[at] = _DECAY * self._gained[at] + gained
         self._seen[at] = _DECAY * self._seen[at] + 1
         self._alone = _DECAY * self._alone + _TELLING[at] * alone(promised + gained, promised)

@@ -77,6 +77,17 @@ def test_the_target_s_own_weights_are_always_right(temperature: float) -> None:
     assert run.stats.accepted == 39
 
 
+def test_a_draft_that_is_sure_goes_sixteen_tokens_ahead() -> None:
+    """It ended after eight, and every other one was right to its end."""
+    sure = tiny_model()
+    with torch.no_grad():
+        sure.get_output_embeddings().weight *= 100
+    drafter = draft_model(sure)
+    [tree] = drafter.propose([DraftRequest(1, np.asarray(PROMPT, np.int32), 64)])
+    assert tree.depths().max() == 16
+    drafter.close()
+
+
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_each_token_is_read_once(temperature: float) -> None:
     """Accepted nodes keep their rows: a draft reads what is new and what it drafts itself, nothing twice."""

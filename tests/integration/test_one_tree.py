@@ -224,6 +224,24 @@ def test_a_network_that_adds_nothing_to_what_is_retrieved_is_left_out() -> None:
     assert network.stats()["skipped"] == 35
 
 
+def test_large_promises_that_one_text_broke_are_believed_less_in_the_next() -> None:
+    """Where retrieval promised two tokens or more a draft model was not asked, and most steps brought one."""
+    burst = tree([1, 2, 3], [-1, 0, 1], [1.0, 0.9, 0.8])
+    network = Network(MadeUpDrafter(lambda request: tree([7], [-1], [0.5])), ByClass(Confidence))
+
+    def promised(number: int) -> float:
+        request = DraftRequest(number, np.arange(9, dtype=np.int32), 8, token_seconds=1.0, most_seconds=1.0)
+        network.add([request], [burst])
+        found = network.verdicts[number].promised if number in network.verdicts else math.nan
+        network.observe(number, np.array([4], np.int32))
+        return found
+
+    for _ in range(20):
+        promised(1)
+    network.release(1)
+    assert promised(2) < 1.0 < float(burst.scores.sum())
+
+
 @pytest.mark.parametrize(("tokens", "depth"), [([5], 0), ([1], 1), ([1, 3, 9], 2), ([1, 2, 4], 2), ([1, 2, 4, 6], 2)])
 def test_how_far_a_text_follows_a_tree(tokens: list[int], depth: int) -> None:
     found = tree([1, 2, 3, 7], [-1, 0, 0, 1])

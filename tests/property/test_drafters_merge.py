@@ -126,6 +126,11 @@ def test_a_draft_model_is_heard_before_texts_that_say_otherwise() -> None:
     assert both[(7,)] < 0.05 < 0.85 < both[(8,)]
 
 
+def test_a_draft_model_that_expects_little_is_not_heard_before_texts() -> None:
+    """One that is no good learns to expect little; the weight of a good one would have it silence all others."""
+    assert scores(chain([7], [0.9], 2), chain([8], [0.03], 4))[(7,)] > 0.75
+
+
 def test_a_source_is_believed_behind_a_node_that_another_one_thinks_likelier() -> None:
     """The path above is another's business: its chance, whatever it is, times 0.8."""
     sure, deep = chain([1], [0.9], 1), chain([1, 2], [0.0001, 0.00008], 2)

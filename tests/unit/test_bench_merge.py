@@ -32,7 +32,7 @@ def test_the_pooling_that_is_fitted_is_that_of_the_merge() -> None:
             pooling.log_weight[place], pooling.unlisted[place] = math.log(weight), unlisted
     rng = random.Random(0)
     for _ in range(50):
-        sources = rng.sample([1, 2, 16, 32], rng.randint(2, 4))
+        sources = rng.sample([1, 2, 4, 16, 32], rng.randint(2, 4))
         said = {source: {rng.randrange(9): rng.random() / 4 for _ in range(rng.randint(1, 4))} for source in sources}
         merged = merge([said_by(source, chances) for source, chances in said.items()], 99)
         expected = dict(zip(merged.tokens.tolist(), merged.scores.tolist(), strict=True))

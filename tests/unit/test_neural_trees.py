@@ -10,6 +10,7 @@ import pytest
 from datastore.draft_tree import Source
 from serving.decoding.cost_model import CostModel
 from serving.drafters.calibration.confidence import Confidence
+from serving.drafters.draft_model.drafter import BOUNDS
 from serving.drafters.eagle.config import EagleTreeConfig
 from serving.drafters.neural.growing_tree import ROOT, GrowingTree
 from serving.drafters.neural.pay import Pay
@@ -202,7 +203,8 @@ def test_only_the_last_level_is_expanded_if_asked_for() -> None:
 
 
 def test_every_network_s_tree_fits_behind_a_text() -> None:
-    bounds, eagle = TreeBounds(), EagleTreeConfig()
-    assert bounds.max_depth * bounds.width <= OWN_ROWS
+    eagle = EagleTreeConfig()
+    for bounds in (TreeBounds(), BOUNDS):
+        assert bounds.max_depth * bounds.width <= OWN_ROWS
     assert (eagle.depth - 1) * eagle.top_k <= OWN_ROWS
     assert [rows_behind(nodes) for nodes in (1, 64, 100)] == [64, 64, 100]

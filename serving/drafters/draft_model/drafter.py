@@ -24,6 +24,8 @@ from serving.drafters.neural.tree_model import TreeModel
 
 log = logging.getLogger(__name__)
 
+BOUNDS = TreeBounds(max_depth=16)
+"""Of trees, where nothing else is said: a model that is right often is right far ahead."""
 _SHARE = 0.8
 """Of a draft model's best candidates, how many the target takes, until more is known: models of one family agree about so often."""
 
@@ -58,7 +60,7 @@ class DraftModelDrafter:
         """
         self._model = model
         self._vocab_size = min(vocab_size, model.vocab_size)
-        self._bounds = bounds or TreeBounds(max_depth=16)
+        self._bounds = bounds or BOUNDS
         cache = model.new_cache(slots, capacity)
         pay = Pay(costs or measure(model, slots), _SHARE)
         self._trees = TreeModel(model, cache, self._vocab_size, self._bounds, pay)
@@ -134,8 +136,11 @@ class DraftModelDrafter:
 
     def _fits(self, text: Text) -> bool:
         tokens = text.request.tokens
-        limit = min(self._cache.capacity, self._model.context_length or self._cache.capacity)
-        if len(tokens) + self._bounds.max_depth * self._bounds.width > limit:
+        deep = self._bounds.max_depth
+        limit = self._cache.capacity - deep * self._bounds.width
+        if self._model.context_length is not None:
+            limit = min(limit, self._model.context_length - deep)
+        if len(tokens) > limit:
             self._miss("ResourceExhausted", f"a text has {len(tokens)} tokens, and {limit} fit with a tree")
             return False
         return bool(tokens[-text.pending :].max() < self._model.vocab_size)
