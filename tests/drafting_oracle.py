@@ -95,7 +95,7 @@ def evidence(tree: DraftTree, tokens: Sequence[int]) -> tuple[list[int], list[in
     return tried, taken
 
 
-VOICES = {1: (0.26, -3.4), 2: (1.0, -3.5), 4: (10.0, -5.0), 16: (0.13, -7.4), 32: (0.78, -4.1), 128: (0.56, -4.5)}
+VOICES = {1: (0.26, -3.4), 2: (1.0, -3.5), 4: (6.0, -5.6), 16: (0.13, -7.4), 32: (0.78, -4.1), 128: (0.56, -4.5)}
 """Weight, and log of what is left to a token that is not proposed, by mark; networks' elsewhere."""
 NETWORK = (1.0, -4.4)
 DOUBTS = {4: 1.0}
