@@ -24,14 +24,14 @@ constexpr Voice kNetwork = {.weight = 1.0, .unlisted = -4.4};  // where none was
 // Fitted by benchmarks/fit_merge.py, with kNobody, to the answers that the priors were fitted to. The draft model's is near the fit to answers
 // of a target of its own family; its doubt was not fitted: it is so large that one that is no good is not heard before texts.
 constexpr std::array<Voice, kVoices> kVoice = {{
-    {.weight = 0.26, .unlisted = -3.4},                 // datastore
-    {.weight = 1.0, .unlisted = -3.5},                  // prompt-lookup
-    {.weight = 6.0, .unlisted = -5.6, .doubt = 1.0},    // draft-model
-    kNetwork,                                           // early-exit
-    {.weight = 0.13, .unlisted = -7.4},                 // redrafter
-    {.weight = 0.78, .unlisted = -4.1},                 // eagle
-    kNetwork,                                           // hierarchy
-    {.weight = 0.56, .unlisted = -4.5},                 // token-recycling
+    {.weight = 0.26, .unlisted = -3.4},               // datastore
+    {.weight = 1.0, .unlisted = -3.5},                // prompt-lookup
+    {.weight = 6.0, .unlisted = -5.6, .doubt = 1.0},  // draft-model
+    kNetwork,                                         // early-exit
+    {.weight = 0.13, .unlisted = -7.4},               // redrafter
+    {.weight = 0.78, .unlisted = -4.1},               // eagle
+    kNetwork,                                         // hierarchy
+    {.weight = 0.56, .unlisted = -4.5},               // token-recycling
 }};
 constexpr double kNobody = 3.47;       // the more opinions there are, the less likely none of their tokens is right
 constexpr double kLeastRest = 0.01;    // of what a source leaves to other tokens
