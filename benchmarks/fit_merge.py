@@ -149,9 +149,9 @@ def _run(args: argparse.Namespace) -> int:
 def _gather(args: argparse.Namespace, recordings: Sequence[Recording]) -> list[list[Opinions]]:
     """The evidence of each of ``recordings``."""
     torch.set_num_threads(args.threads)
-    target = Target.load(args.model, args.dtype)
     capacity = max(len(each.prompt) + len(each.generated) for each in recordings) + args.nodes + SPARE
-    with open_datastore(args.datastore) as store:
+    with open_datastore(args.datastore) as store:  # before a model is loaded
+        target = Target.load(args.model, args.dtype)
         networks = load_models(target, read_model_sources(args), 1, capacity, [store], LIMITS)
         texts: list[ScoringDrafter] = [
             PromptLookupDrafter(target.vocab_size, LIMITS),
