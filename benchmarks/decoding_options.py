@@ -7,7 +7,7 @@ from pathlib import Path
 
 from datastore.errors import InvalidArgument
 from serving.drafters.limits import Limits
-from serving.drafters.load import ModelSources
+from serving.drafters.model_sources import ModelSources
 from serving.transport.limits import MAX_THREADS, check_range
 
 PLAIN = "none"

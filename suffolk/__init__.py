@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     from serving.draft_service.client import RemoteDatastore
     from serving.drafters.choose import make_drafter
     from serving.drafters.limits import Limits
-    from serving.drafters.load import ModelSources, load_models
+    from serving.drafters.load import load_models
+    from serving.drafters.model_sources import ModelSources
     from serving.worker.client import connect_worker
 
 __all__ = [
@@ -93,7 +94,7 @@ _LAZY = {
     "FeatureDrafter": "serving.decoding.drafter",
     "Generation": "serving.decoding.generation",
     "Limits": "serving.drafters.limits",
-    "ModelSources": "serving.drafters.load",
+    "ModelSources": "serving.drafters.model_sources",
     "SampledChain": "serving.decoding.drafter",
     "SamplingSettings": "serving.decoding.settings",
     "Step": "serving.decoding.request",

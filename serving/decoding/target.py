@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +14,11 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.cache_utils import DynamicCache
 
 from datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
-from datastore.hub import cached_file, is_path, list_files
+from datastore.hub import cached_file, list_files
 from datastore.paths import expand
 from serving.decoding import memory, tree_attention
 from serving.decoding.kv_cache import KVCache, LayerShape, Shapes
+from serving.decoding.model_folder import find_folder
 from serving.decoding.pass_result import PassResult
 from serving.decoding.row_linear import accelerate as accelerate_layers
 from serving.decoding.split_attention import measure_split
@@ -229,20 +229,6 @@ class Target:
             output_hidden_states=bool(layers),
         )
         return PassResult.of(output, layers, self.vocab_size)
-
-
-def find_folder(name: str) -> Path | None:
-    """The model's folder if ``name`` is a path, None if it can be a hub name. Raises NotFound: a path, and no model's."""
-    path = expand(name)
-    if path.is_dir():
-        if not (path / "config.json").is_file():
-            raise NotFound(f"model folder {name}: it has no config.json; name a folder in the Hugging Face layout")
-        return path
-    if path.exists():
-        raise NotFound(f"model {name} is a file, not a model folder; name a folder in the Hugging Face layout")
-    if is_path(name):
-        raise NotFound(f"model folder {name} does not exist; name a folder in the Hugging Face layout, or a hub name")
-    return None
 
 
 def read_context_length(name: str) -> int | None:

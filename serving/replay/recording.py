@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from datastore.errors import InvalidArgument, Unsupported
 from serving.decoding.checks import listed, number, whole_within
-from serving.decoding.generation import Generation
 from serving.decoding.settings import SamplingSettings
+
+if TYPE_CHECKING:
+    from serving.decoding.generation import Generation
 
 FORMAT = 1
 FINISHED = ("eos", "stop", "length", "context")

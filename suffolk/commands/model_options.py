@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 from datastore.errors import InvalidArgument, PermissionDenied, Unsupported
 from datastore.retriever import Retriever
 from datastore.tokenizer import fingerprint, load_tokenizer
+from serving.decoding.model_folder import find_folder
 from serving.drafters.choose import require_match
 from serving.drafters.hierarchy.stack_spec import DRAFT_MODEL, read_stack
 from serving.drafters.limits import Limits
+from serving.drafters.model_sources import ModelSources
 from serving.transport.limits import MAX_NODES, MAX_THREADS, check_range
 from suffolk.commands.filled import filled, filled_path
 from suffolk.commands.output_file import require_folder
@@ -23,7 +25,6 @@ from suffolk.commands.output_file import require_folder
 if TYPE_CHECKING:
     from serving.decoding.target import Target
     from serving.drafters.calibration.calibration import Calibration
-    from serving.drafters.load import ModelSources
 
 
 log = logging.getLogger(__name__)
@@ -110,8 +111,6 @@ def read_model_sources(args: argparse.Namespace) -> ModelSources:
     for level in read_stack(args.levels) if args.levels is not None else ():
         if level.name == DRAFT_MODEL and args.draft_model is None:
             raise InvalidArgument(f"level {level.name} needs a model (on the command line: --draft-model MODEL)")
-    from serving.drafters.load import ModelSources
-
     return ModelSources(args.draft_model, tuple(args.head), args.exit_layers, args.dtype, args.levels, args.recycle)
 
 
@@ -236,6 +235,7 @@ def silence_transformers() -> None:
 
 def load_target(args: argparse.Namespace, cache_tokens: int, accelerate: bool = True) -> Target:
     """The model of ``--model``, quietly; ``accelerate`` as in ``Target.wrap``. Raises as ``Target.load``."""
+    find_folder(args.model)  # before torch is loaded, which takes seconds
     import torch
 
     from serving.decoding.target import Target

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from build_index.report import count
 from datastore.errors import InvalidArgument, PermissionDenied
+from serving.decoding.model_folder import find_folder
 from serving.drafters.hierarchy.levels import Levels
 from serving.drafters.hierarchy.plan import Plan, fastest, plans_by_size
 from serving.drafters.hierarchy.rates_file import to_json
@@ -49,6 +50,7 @@ class Outcome:
 
 def plan_measured(args: argparse.Namespace) -> int:
     """Measure, plan, run, print; returns the exit code."""
+    find_folder(args.model)  # before torch is loaded
     from serving.drafters.hierarchy.load import Stacks
     from serving.drafters.limits import Limits
 

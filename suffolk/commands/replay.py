@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from serving.decoding.drafter import Drafter
     from serving.decoding.target import Target
     from serving.drafters.limits import Limits
-    from serving.drafters.load import ModelSources
+    from serving.drafters.model_sources import ModelSources
     from serving.replay.recording import Recording
     from serving.replay.replayer import Replayed
 

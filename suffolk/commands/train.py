@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datastore.errors import InvalidArgument
+from serving.decoding.model_folder import find_folder
 from serving.drafters.training.head_options import HEAD_OPTIONS, option_lines, require_known
 from serving.drafters.training.options import Regeneration, TrainOptions
 from suffolk.commands.filled import filled, filled_path
@@ -71,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
     if options.head in HEAD_OPTIONS:
         require_known(options.head, options.head_options)
     require_threads(args)
+    find_folder(args.model)  # before torch is loaded
 
     from serving.drafters.training.heads import head_maker
     from serving.drafters.training.progress import show_progress

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from datastore.errors import InvalidArgument
+from serving.decoding.model_folder import find_folder
 from suffolk.commands.filled import filled, filled_path
 from suffolk.commands.model_options import add_device_options, load_target, require_threads
 from suffolk.commands.output_file import require_folder
@@ -67,7 +68,8 @@ def run(args: argparse.Namespace) -> int:
     if args.rounds < 1:
         raise InvalidArgument(f"--rounds is {args.rounds}; it must be 1 or more")
     require_folder("--output", args.output)
-    require_threads(args)  # and only now torch is loaded
+    require_threads(args)
+    find_folder(args.model)  # and only now torch is loaded
 
     from serving.decoding.byte_linear import compress
     from serving.decoding.cost_measurement import SIZES, grid, time_points

@@ -152,6 +152,14 @@ def test_client_refuses_ids_that_do_nothing_and_none_where_it_needs_them(capsys,
         (["tune", "--threads", "0"], "--threads is 0"),
         (["tune", "--output", "."], "--output . is a folder; name a file"),
         (["train", "eagle", "--corpus", "x", "--output", "y", "--head-option", "zz=1"], "head eagle has no option zz"),
+        (["worker", "--slots", "0"], "--slots is 0"),
+        (["worker", "--draft-model", "/nowhere/small"], "model folder /nowhere/small does not exist"),
+        (["generate", "--head", "/nowhere/head", "x"], "head /nowhere/head: config.json cannot be"),
+        (["generate", "x"], "model folder /nowhere does not exist"),
+        (["worker"], "model folder /nowhere does not exist"),
+        (["tune"], "model folder /nowhere does not exist"),
+        (["train", "eagle", "--corpus", "x", "--output", "y"], "model folder /nowhere does not exist"),
+        (["plan", "--measure", "--prompts", "x"], "model folder /nowhere does not exist"),
     ],
 )
 def test_what_no_model_could_be_used_with_is_refused_before_torch_is_loaded(words, said):
@@ -166,21 +174,18 @@ def test_what_no_model_could_be_used_with_is_refused_before_torch_is_loaded(word
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["generate", "--costs", "/nowhere/costs", "--model", "/nowhere", "x"], "costs /nowhere/costs: cannot be read"),
-        (["worker", "--costs", "/nowhere/costs", "--model", "/nowhere"], "costs /nowhere/costs: cannot be read"),
-        (["tune", "--slots", "0", "--model", "/nowhere"], "--slots is 0"),
+        (["generate", "--costs", "/nowhere/costs", "x"], "costs /nowhere/costs: cannot be read"),
+        (["worker", "--costs", "/nowhere/costs"], "costs /nowhere/costs: cannot be read"),
+        (["tune", "--slots", "0"], "--slots is 0"),
         (
-            ["generate", "--head", "/nowhere/head", "--model", "/nowhere", "x"],
-            "head /nowhere/head: config.json cannot be",
-        ),
-        (
-            ["train", "eagle", "--corpus", "/nowhere/text", "--model", "/nowhere", "--output", "/nowhere/new"],
+            ["train", "eagle", "--corpus", "/nowhere/text", "--output", "/nowhere/new"],
             "corpus /nowhere/text: no such file or folder",
         ),
     ],
 )
-def test_files_that_are_not_there_are_refused_before_the_model_is_loaded(capsys, words, said):
-    assert main(words) == 2
+def test_files_that_are_not_there_are_refused_before_the_model_is_loaded(capsys, tmp_path, words, said):
+    (tmp_path / "config.json").touch()  # looks like a model, and cannot be loaded
+    assert main([*words, "--model", str(tmp_path)]) == 2
     err = capsys.readouterr().err
     assert err.startswith(f"suffolk: {said}")
     assert err.count("\n") == 1

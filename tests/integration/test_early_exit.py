@@ -20,7 +20,8 @@ from serving.drafters.early_exit.drafter import EarlyExitDrafter
 from serving.drafters.early_exit.head import new_head
 from serving.drafters.early_exit.load import load_exit, with_exit
 from serving.drafters.early_exit.shallow import shallow
-from serving.drafters.load import ModelSources, load_models
+from serving.drafters.load import load_models
+from serving.drafters.model_sources import ModelSources
 from serving.drafters.neural.tree_bounds import TreeBounds
 from serving.drafters.training.head import Batch
 from tests.drafters import Free, alone, eager_decoder, eager_loop

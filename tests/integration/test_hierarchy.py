@@ -29,7 +29,8 @@ from serving.drafters.hierarchy.run_laws import Starts, run_law
 from serving.drafters.hierarchy.stack_spec import StackLevel, name_stack, read_stack
 from serving.drafters.hierarchy.text import Belief, Text
 from serving.drafters.hierarchy.thrift import Thrift
-from serving.drafters.load import ModelSources, load_models
+from serving.drafters.load import load_models
+from serving.drafters.model_sources import ModelSources
 from tests.brute_force import BruteForceRetriever
 from tests.drafters import alone, eager_decoder, eager_loop
 from tests.hierarchies import DEPTHS, hierarchy, level, lookup, noisy

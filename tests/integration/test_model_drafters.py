@@ -21,7 +21,8 @@ from serving.drafters.early_exit.drafter import EarlyExitDrafter
 from serving.drafters.early_exit.head import new_head
 from serving.drafters.early_exit.shallow import shallow
 from serving.drafters.hierarchy.drafter import HierarchyDrafter
-from serving.drafters.load import ModelSources, load_models
+from serving.drafters.load import load_models
+from serving.drafters.model_sources import ModelSources
 from serving.drafters.redrafter.config import RedrafterConfig
 from serving.drafters.redrafter.drafter import RedrafterDrafter
 from serving.drafters.redrafter.model import RedrafterHead

@@ -22,7 +22,8 @@ from serving.decoding.target import Target
 from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.choose import make_drafter
 from serving.drafters.hybrid import HybridDrafter
-from serving.drafters.load import ModelSources, load_models
+from serving.drafters.load import load_models
+from serving.drafters.model_sources import ModelSources
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.drafters.token_recycling import TokenRecyclingDrafter
 from serving.replay.recorded_states import RecordedStates

@@ -20,9 +20,8 @@ from safetensors.torch import save_file
 
 from datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
 from serving.drafters.neural.weights import FILE, fit, read_tensors
-from serving.drafters.redrafter.config import FORMAT, RedrafterConfig
+from serving.drafters.redrafter.config import APPLE_TYPE, FORMAT, RedrafterConfig
 
-APPLE_TYPE = "recurrent_drafting_drafter"
 _CONFIG = "config.json"
 _APPLE_KEYS = {
     "vocab_size": "vocab_size",

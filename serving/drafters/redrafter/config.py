@@ -10,6 +10,8 @@ from serving.decoding.checks import whole_within
 
 FORMAT = "redrafter"
 """What the key ``suffolk`` says in the config.json of a head."""
+APPLE_TYPE = "recurrent_drafting_drafter"
+"""What ``model_type`` says in that of one that Apple published."""
 
 INITIAL_STATES = ("embedding", "zero")
 OUTPUTS = ("own", "target")
