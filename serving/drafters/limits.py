@@ -25,6 +25,11 @@ class Limits:
     min_match: int = DEFAULT_MIN_MATCH
     max_depth: int = DEFAULT_MAX_DEPTH
 
+    @property
+    def copy_depth(self) -> int:
+        """Tokens to draft in depth from the request's own text: who copies some of it mostly goes on."""
+        return min(2 * self.max_depth, MAX_TOKENS)
+
     def __post_init__(self) -> None:
         for name in ("max_match", "min_match", "max_depth"):
             whole_within(name, getattr(self, name), 1, MAX_TOKENS)

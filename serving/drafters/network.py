@@ -21,8 +21,10 @@ from serving.decoding.faults import FOREIGN_FAULTS, first_line
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.merge import NAMED
+from serving.drafters.precedents import Outlook, Precedents
 from serving.drafters.promises import Promises
 from serving.drafters.reach import reach
+from serving.drafters.retrieved import Ids
 from serving.drafters.tree_chances import within_one
 from serving.drafters.trusted import learn_trust, trusted
 from serving.drafters.worth import Verdict, Worth
@@ -48,24 +50,22 @@ _ADDED = 1.0
 """Tokens that a network adds where nothing is retrieved, until more is known."""
 _BELIEF = 1.0
 """Tokens' worth of belief in the promises of what is retrieved for a new text."""
-_LISTEN = 3
+_LISTEN = 6
 """Steps of a first request before its networks are asked: how far retrieval gets by itself is worth knowing before a prompt is
-read. In the first steps of later ones the last requests tell. Not where a draft may take any time."""
+read, and an answer that copies it begins with words of its own. In the first steps of later ones others tell. Not where a draft may
+take any time."""
 _REMEMBERED = 64
 """Steps of a request of which it is known what retrieval brought."""
-_REQUESTS, _TELLING = 8, 16
-"""Requests that tell how far retrieval gets in others, and the steps that tell it: a request's own, and theirs while it has fewer.
-One lucky burst in its first steps otherwise kept a draft model out of a whole answer."""
-
-
-_NOTHING = (0,) * 8
-"""A request in which retrieval brought nothing, as there are always some."""
+_TOLD = 3
+"""Steps of a request that tell something of others."""
 
 
 @dataclass(slots=True)
 class _Heard:
     """How far retrieval alone got in a request's steps."""
 
+    prompt: Ids
+    outlook: Outlook
     steps: int = 0
     tokens: int = 0
     expected: float = 0.0
@@ -79,6 +79,11 @@ class _Heard:
         """Tokens that what is retrieved promises now, as far as such promises were kept in all texts and in this one."""
         kept = (self.tokens + _BELIEF) / (self.expected + _BELIEF)
         return min(1.0, kept) * self.promised
+
+    @property
+    def already(self) -> tuple[int, ...]:
+        """What retrieval brings, step by step: see ``DraftRequest.already``."""
+        return self.outlook.steps(self.brought)
 
     def learn(self, tokens: npt.NDArray[np.int32]) -> None:
         """The target's ``tokens`` came."""
@@ -120,9 +125,7 @@ class Network:
         self._worth = Worth(getattr(drafter, "added", _ADDED))  # it need not know
         self._promises = Promises()
         self._heard: dict[int, _Heard] = {}
-        self._brought: deque[tuple[int, ...]] = deque(
-            maxlen=_REQUESTS
-        )  # step by step by retrieval, in the last requests
+        self._precedents = Precedents()
         self.verdicts: dict[int, Verdict] = {}
         self._drafts: dict[int, _Draft] = {}
 
@@ -160,8 +163,8 @@ class Network:
     def release(self, request_id: int) -> None:
         self._drafts.pop(request_id, None)
         heard = self._heard.pop(request_id, None)
-        if heard is not None and heard.steps >= _LISTEN:
-            self._brought.append(tuple(heard.brought))
+        if heard is not None and heard.steps >= _TOLD:
+            self._precedents.add(heard.prompt, heard.brought)
         with self._own_fault():
             self.drafter.release(request_id)
 
@@ -181,13 +184,16 @@ class Network:
         """The places of those for which the network should be run."""
         self.verdicts = {}
         for request, tree in zip(requests, retrieved, strict=True):
-            heard = self._heard.setdefault(request.request_id, _Heard())
+            heard = self._hear(request)
             heard.retrieved, heard.raw = tree, float(tree.scores.sum())
             heard.promised = self._promises.expected(heard.raw)
             if not request.most_seconds:
                 self._worth.skipped += 1
             elif (
-                heard.steps >= _LISTEN or self._brought or not request.token_seconds or math.isinf(request.most_seconds)
+                heard.steps >= _LISTEN
+                or heard.outlook.others
+                or not request.token_seconds
+                or math.isinf(request.most_seconds)
             ):
                 self.verdicts[request.request_id] = self._worth.judge(
                     heard.promise, request.token_seconds, request.most_seconds
@@ -205,7 +211,7 @@ class Network:
         asking = [
             replace(
                 requests[place],
-                already=self._already(self._heard[requests[place].request_id]),
+                already=self._heard[requests[place].request_id].already,
                 named_nodes=NAMED,
             )
             for place in asked
@@ -252,20 +258,13 @@ class Network:
             log.warning("network %s: %s; going on without its drafts", self.name, first_line(error))
         self.missed[reason] += drafts
 
-    def _already(self, heard: _Heard) -> tuple[int, ...]:
-        """What retrieval brings, step by step, in a request: what it brought, and while that is little, what it brought others, the
-        more of those in which it brought about as much."""
-        own = tuple(heard.brought)
-        lacking = _TELLING - len(own)
-        if lacking <= 0:
-            return own
-        if not self._brought:  # steps in which it brings nothing are the usual ones
-            return own + (0,) * (lacking // 2)
-        others = [_NOTHING, *self._brought]
-        steps = np.concatenate([np.asarray(other) for other in others])
-        weights = np.repeat([_likeness(own, other) for other in others], [len(other) for other in others])
-        wanted = (np.arange(lacking) + 0.5) / lacking * weights.sum()
-        return own + tuple(steps[np.searchsorted(weights.cumsum(), wanted)].tolist())
+    def _hear(self, request: DraftRequest) -> _Heard:
+        """What is known of the request; a new one is told by those before."""
+        heard = self._heard.get(request.request_id)
+        if heard is None:
+            prompt = request.tokens[: request.prompt_tokens]
+            heard = self._heard[request.request_id] = _Heard(prompt, self._precedents.of(prompt))
+        return heard
 
     def _reading_seconds(self) -> float:
         """Which bring later drafts too, and are no cost of this one."""
@@ -285,10 +284,3 @@ class Network:
         self._heard.clear()
         with self._own_fault():
             self.drafter.close()
-
-
-def _likeness(own: Sequence[int], other: Sequence[int]) -> float:
-    """How likely retrieval brings ``own``, step by step, in a request like that of ``other``: numbers of tokens fall off by a
-    constant factor."""
-    mean = (sum(other) + 0.5) / (len(other) + 1)
-    return float((mean / (1 + mean)) ** sum(own) / (1 + mean) ** len(own))

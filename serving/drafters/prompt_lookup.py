@@ -21,7 +21,8 @@ PRIOR = Prior(constant=-1.91, match=0.83, share=0.88, count=0.32, depth=0.84)
 
 
 class PromptLookupDrafter:
-    """The longest ending of a request's tokens that occurs in them earlier, and all that followed it. Not thread-safe."""
+    """The longest ending of a request's tokens that occurs in them earlier, and all that followed it, twice as deep as drafts of
+    other texts. Not thread-safe."""
 
     name = "prompt-lookup"
 
@@ -87,4 +88,4 @@ class PromptLookupDrafter:
 
     def _look_up(self, text: ContextIndex, request: DraftRequest) -> DraftTree:
         limits = self._limits
-        return text.draft(limits.max_match, limits.min_match, limits.max_depth, nodes_wanted(request))
+        return text.draft(limits.max_match, limits.min_match, limits.copy_depth, nodes_wanted(request))

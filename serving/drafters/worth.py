@@ -16,6 +16,8 @@ _STRENGTH, _LEAN = 3.0, 4.0
 """Drafts' worth of belief in what is given at first, and, beside each class, in what all classes together say: with less of it one
 unlucky draft of a good network ended its use."""
 _DECAY = 0.99
+_LATEST = 0.1
+"""How much the latest draft's time counts."""
 _VERIFICATION = 0.15
 """Tokens' time that it takes to verify what was drafted, or as much as drafting it took if that is less."""
 _RETRY, _DEAR_RETRY = 50, 200
@@ -58,7 +60,7 @@ class Worth:
         self._seen = np.zeros(CLASSES)
         self._tried = np.zeros(CLASSES, np.bool_)
         self._alone, self._told = _STRENGTH * prior, _STRENGTH
-        self._seconds = 0.0
+        self._seconds, self._costs = 0.0, 0
         self._refusals = 0
 
     @property
@@ -97,8 +99,9 @@ class Worth:
         return Verdict(pays, retried, promised, gain, cost)
 
     def learn_cost(self, seconds: float) -> None:
-        """A request's share of what drafting took."""
-        self._seconds = seconds if not self._seconds else 0.9 * self._seconds + 0.1 * seconds
+        """A request's share of what drafting took. The first ones count alike: one long draft had made all after it look dear."""
+        self._costs += 1
+        self._seconds += max(_LATEST, 1 / self._costs) * (seconds - self._seconds)
 
     def learn(self, promised: float, gained: int) -> None:
         """They added ``gained`` tokens to what drafts that promised ``promised`` would have brought."""

@@ -61,7 +61,12 @@ def add_retrieval_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--max-match", type=int, default=16, help="longest match, in tokens (default: %(default)s)")
     group.add_argument("--min-match", type=int, default=1, help="shortest match, in tokens (default: %(default)s)")
-    group.add_argument("--max-depth", type=int, default=10, help="depth of drafts, in tokens (default: %(default)s)")
+    group.add_argument(
+        "--max-depth",
+        type=int,
+        default=10,
+        help="depth of drafts, in tokens; of what the request's own text repeats twice that (default: %(default)s)",
+    )
 
 
 def add_model_drafters(group: argparse._ActionsContainer) -> None:

@@ -47,7 +47,9 @@ def test_prompt_lookup_drafts_what_followed_earlier_in_a_growing_request(seed: i
             (n for n in range(4, 0, -1) if any(at < size for _, at in oracle.occurrences([context], context[-n:]))), 0
         )
         following = [
-            context[at : at + 3] for _, at in oracle.occurrences([context], context[size - length :]) if at < size
+            context[at : at + LIMITS.copy_depth]
+            for _, at in oracle.occurrences([context], context[size - length :])
+            if at < size
         ]
         expected = {tuple(each[:depth]) for each in following for depth in range(1, len(each) + 1)} if length else set()
         assert paths(draft) == expected

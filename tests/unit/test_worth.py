@@ -40,6 +40,17 @@ def test_a_refused_network_is_tried_now_and_then() -> None:
     assert (verdict.pays, verdict.retried, verdict.promised, verdict.cost) == (False, False, 0.25, 50.15)
 
 
+def test_one_long_draft_does_not_make_those_after_it_look_dear() -> None:
+    """A draft of sixteen tokens came first, and a draft model was left out for the rest of an answer."""
+    worth = Worth(3.0)
+    for seconds in (4.0, 1.0, 1.0, 2.0):
+        worth.learn_cost(seconds)
+    assert worth.cost == pytest.approx(2.0)
+    for _ in range(40):
+        worth.learn_cost(1.0)
+    assert worth.cost == pytest.approx(1.0, abs=0.02)  # the latest count most
+
+
 def test_what_is_believed_at_first_is_given() -> None:
     assert Worth(0.1).gain(0.0) == pytest.approx(0.1)
     assert Worth().gain(0.0) == 1.0
