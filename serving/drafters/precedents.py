@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,17 +49,17 @@ class Precedents:
         if not self._known:
             return Outlook()
         alike = np.array([_alike(prompt, each.prompt) for each in self._known])
-        weights = 2.0 ** ((np.append(alike, alike.min()) - alike.max()) / _HALF)
-        return Outlook((*(each.brought for each in self._known), _NOTHING), tuple(weights.tolist()))
+        telling = np.append(alike, alike.min()) * math.log(2) / _HALF
+        return Outlook((*(each.brought for each in self._known), _NOTHING), tuple(telling.tolist()))
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What may come of a request: what retrieval brought others, step by step, and how much each of them tells; nothing where none
-    is known."""
+    """What may come of a request: what retrieval brought others, step by step, and the logarithm of how much each of them tells;
+    nothing where none is known."""
 
     others: tuple[Steps, ...] = ()
-    weights: tuple[float, ...] = ()
+    telling: tuple[float, ...] = ()
 
     def steps(self, own: Sequence[int]) -> Steps:
         """What retrieval brings, step by step, in the request: its ``own`` steps, and while those are few, others', the more of
@@ -69,8 +70,10 @@ class Outlook:
         if not self.others:  # steps in which it brings nothing are the usual ones
             return (*own, *(0,) * (lacking // 2))
         steps = np.concatenate([np.asarray(other) for other in self.others])
-        telling = [weight * _likeness(own, other) for weight, other in zip(self.weights, self.others, strict=True)]
-        weights = np.repeat(telling, [len(other) for other in self.others])
+        telling = np.array(
+            [each + _likeness(own, other) for each, other in zip(self.telling, self.others, strict=True)]
+        )
+        weights = np.repeat(np.exp(telling - telling.max()), [len(other) for other in self.others])
         wanted = (np.arange(lacking) + 0.5) / lacking * weights.sum()
         return (*own, *steps[np.searchsorted(weights.cumsum(), wanted)].tolist())
 
@@ -88,7 +91,7 @@ def _common(one: Ids, other: Ids) -> int:
 
 
 def _likeness(own: Sequence[int], other: Sequence[int]) -> float:
-    """How likely retrieval brings ``own``, step by step, in a request like that of ``other``: numbers of tokens fall off by a
-    constant factor."""
+    """The logarithm of how likely retrieval brings ``own``, step by step, in a request like that of ``other``: numbers of tokens
+    fall off by a constant factor."""
     mean = (sum(other) + 0.5) / (len(other) + 1)
-    return float((mean / (1 + mean)) ** sum(own) / (1 + mean) ** len(own))
+    return sum(own) * math.log(mean / (1 + mean)) - len(own) * math.log1p(mean)

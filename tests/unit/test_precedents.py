@@ -59,6 +59,15 @@ def test_its_own_steps_tell_more_than_others() -> None:
     assert outlook.steps((0,) * 20) == (0,) * 20
 
 
+def test_bursts_longer_than_all_others_are_taken_for_the_most_like_them() -> None:
+    """So unlikely that their chance is no number above 0, where it is not a logarithm."""
+    precedents = Precedents()
+    precedents.add(prompt(ASK, 1), OWN)
+    precedents.add(prompt(ASK, 2), (1, 1, 2, 1))
+    outlook = precedents.of(prompt(ASK, 3))
+    assert set(outlook.steps((60,) * 12)[12:]) == {1, 2}
+
+
 def test_only_the_last_requests_are_remembered() -> None:
     precedents = Precedents()
     for number in range(100):
