@@ -32,11 +32,11 @@ from serving.decoding.drafter import (
 )
 from serving.decoding.faults import FOREIGN_FAULTS, first_line
 from serving.decoding.kv_cache import KVCache
+from serving.decoding.missed import missed_by_reason
 from serving.decoding.request import Request
 from serving.decoding.target import Target
 
 log = logging.getLogger(__name__)
-_MISSED = "missed "
 _Value = TypeVar("_Value", bound=np.generic)
 
 
@@ -192,9 +192,9 @@ class Proposals:
         drafter = self._drafters[name]
         asked = [_asked(request, token_seconds, seconds) for request, seconds in zip(requests, most, strict=True)]
         try:
-            before = _missed(drafter)
+            before = missed_by_reason(drafter.stats())
             proposals = drafter.propose(asked)
-            missed = _missed(drafter) - before
+            missed = missed_by_reason(drafter.stats()) - before
             if len(proposals) != len(requests):
                 raise InvalidArgument(f"{len(proposals)} trees came for {len(requests)} requests")
         except FOREIGN_FAULTS as error:
@@ -276,10 +276,4 @@ def checked_tree(tree: DraftTree, vocab_size: int, max_nodes: int) -> DraftTree:
     kept = slice(max_nodes)
     return DraftTree(
         tree.tokens[kept].copy(), tree.parents[kept].copy(), tree.scores[kept].copy(), tree.sources[kept].copy()
-    )
-
-
-def _missed(drafter: Drafter) -> Counter[str]:
-    return Counter(
-        {key[len(_MISSED) :]: int(value) for key, value in drafter.stats().items() if key.startswith(_MISSED)}
     )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -15,6 +13,7 @@ from datastore.draft_tree import DraftTree
 from datastore.errors import DeadlineExceeded, Internal, SuffolkError
 from datastore.retriever import Retriever
 from serving.decoding.drafter import DraftRequest
+from serving.decoding.missed import Missed
 from serving.draft_service.limits import MAX_BATCH, MAX_BATCH_NODES
 from serving.drafters.ahead import Ahead
 from serving.drafters.calibration.calibration import Calibration
@@ -24,8 +23,6 @@ from serving.drafters.inquiry import LaterRetriever
 from serving.drafters.limits import Limits
 from serving.drafters.retrieved import NO_TOKENS, Behind, Ids, Retrieved, nodes_wanted
 from serving.drafters.scoring_drafter import propose_scored
-
-log = logging.getLogger(__name__)
 
 PRIOR = Prior(constant=-1.85, match=0.12, share=0.76, count=0.09, depth=0.14)
 """Fitted to what a 135M chat model took of 109 M tokens of source in its own answers to prompts made for that
@@ -73,7 +70,7 @@ class DatastoreDrafter:
         self._ahead_waited = 0
         self._calls = 0
         self._lost = False  # whether the last call got no answer
-        self.missed: Counter[str] = Counter()
+        self.missed = Missed("datastore drafter")
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         return propose_scored(self, requests)
@@ -124,9 +121,9 @@ class DatastoreDrafter:
             self._ahead.release(request_id)
 
     def stats(self) -> dict[str, float]:
-        counters: dict[str, float] = {"calls": self._calls, "missed": self.missed.total()}
+        counters: dict[str, float] = {"calls": self._calls}
         counters |= {} if self._ahead is None else self._ahead.stats()
-        return counters | {f"missed {reason}": count for reason, count in self.missed.items()}
+        return counters | self.missed.stats()
 
     def close(self) -> None:
         self._retrieved.clear()
@@ -142,7 +139,7 @@ class DatastoreDrafter:
             else:
                 trees = self._call(requests, contexts)
         except SuffolkError as error:
-            self._miss(type(error).__name__, str(error))
+            self.missed.add(type(error).__name__, str(error))
             return [[DraftTree.empty()] * len(each) for each in contexts]
         self._lost = False
         return trees
@@ -190,13 +187,8 @@ class DatastoreDrafter:
                 each.tree.validate(self._vocab_size)
             return self._retrieved.scored(request, found)
         except SuffolkError as error:
-            self._miss(type(error).__name__, str(error))
+            self.missed.add(type(error).__name__, str(error))
             return [DraftTree.empty()] * len(found)
-
-    def _miss(self, reason: str, message: str) -> None:
-        if not self.missed[reason]:
-            log.warning("datastore drafter: %s; going on without its drafts", message)
-        self.missed[reason] += 1
 
 
 def _different(trees: Sequence[DraftTree]) -> list[DraftTree]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -18,6 +17,7 @@ from datastore.draft_tree import DraftTree
 from datastore.errors import InvalidArgument
 from serving.decoding.drafter import Drafter, DraftRequest, FeatureDrafter, Proposal, tree_of
 from serving.decoding.faults import FOREIGN_FAULTS, first_line
+from serving.decoding.missed import Missed
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.merge import NAMED
@@ -31,8 +31,6 @@ from serving.drafters.worth import Verdict, Worth
 
 if TYPE_CHECKING:
     import torch
-
-log = logging.getLogger(__name__)
 
 
 @runtime_checkable
@@ -107,7 +105,7 @@ class Network:
 
     Attributes:
         drafter: the network's own drafter; ``name``: its name.
-        missed: drafts that it owes because of a fault, by reason.
+        missed: drafts that it owes because of a fault.
         verdicts: of the last step, by the number of the request: whether it was run.
         seconds: that its drafts and faults have taken so far, without what reading texts took.
     """
@@ -117,7 +115,7 @@ class Network:
         ``vocab_size``: the target's; a tree with other ids is a missed draft."""
         self.drafter = drafter
         self.name = drafter.name
-        self.missed: Counter[str] = Counter()
+        self.missed = Missed(f"network {self.name}")
         self._trust = trust
         self._vocab_size = vocab_size
         self.seconds = 0.0
@@ -173,10 +171,7 @@ class Network:
         counters: dict[str, float] = {}
         with self._own_fault():
             counters.update(self.drafter.stats())
-        for name, count in [
-            ("missed", self.missed.total()),
-            *((f"missed {each}", n) for each, n in self.missed.items()),
-        ]:
+        for name, count in self.missed.stats().items():
             counters[name] = counters.get(name, 0) + count
         return counters | {"asked": self._worth.asked, "skipped": self._worth.skipped}
 
@@ -253,10 +248,7 @@ class Network:
             return None
 
     def _miss(self, error: BaseException, drafts: int) -> None:
-        reason = type(error).__name__
-        if not self.missed[reason]:
-            log.warning("network %s: %s; going on without its drafts", self.name, first_line(error))
-        self.missed[reason] += drafts
+        self.missed.add(type(error).__name__, first_line(error), drafts)
 
     def _hear(self, request: DraftRequest) -> _Heard:
         """What is known of the request; a new one is told by those before."""

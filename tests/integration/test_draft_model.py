@@ -167,7 +167,7 @@ def test_a_text_that_cannot_be_made_takes_no_slot(monkeypatch: pytest.MonkeyPatc
             with pytest.raises(RuntimeError, match="no memory"):
                 drafter.propose(asked)
     assert all(len(tree) for tree in drafter.propose(asked))
-    assert not drafter.missed
+    assert not drafter.missed.by_reason
 
 
 def broken(*_: Any) -> Any:

@@ -189,7 +189,7 @@ def test_requests_beyond_its_slots_or_its_capacity_go_without_drafts() -> None:
         loop.step()
     assert third.generated == alone(target, long, settings)
     assert third.stats.missed["ResourceExhausted"] > 0
-    assert drafter.stats()["missed"] == drafter.missed.total() > 0
+    assert drafter.stats()["missed"] == drafter.missed.by_reason.total() > 0
 
 
 def test_a_long_prompt_is_read_in_parts() -> None:
@@ -217,7 +217,7 @@ def test_without_hidden_states_there_is_no_draft() -> None:
     assert len(drafter.propose([request])[0]) == 0
     drafter.follow(1, features_of(PROMPT, (2,))[:20])
     assert len(drafter.propose([request])[0]) == 0
-    assert drafter.missed["Unavailable"] == 2
+    assert drafter.missed.by_reason["Unavailable"] == 2
     drafter.follow(1, features_of(PROMPT, (2,))[20:29])
     assert len(drafter.propose([request])[0]) == 8
     drafter.close()

@@ -87,7 +87,7 @@ def test_a_tree_that_does_not_fit_the_cache_is_left_out() -> None:
     run = eager_decoder(target, drafter, max_nodes=4).generate(PROMPT, settings)
     list(run)
     assert run.tokens == alone(target, PROMPT, settings)
-    assert drafter.missed["ResourceExhausted"] > 0
+    assert drafter.missed.by_reason["ResourceExhausted"] > 0
     assert run.stats.missed["ResourceExhausted"] > 0
 
 

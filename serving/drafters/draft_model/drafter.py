@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +11,7 @@ from datastore.draft_tree import DraftTree, Source
 from serving.decoding.cost_measurement import measure
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import DraftRequest
+from serving.decoding.missed import Missed
 from serving.decoding.target import Target
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
@@ -21,8 +20,6 @@ from serving.drafters.neural.prospect import Prospect
 from serving.drafters.neural.text import Text
 from serving.drafters.neural.tree_bounds import TreeBounds
 from serving.drafters.neural.tree_model import TreeModel
-
-log = logging.getLogger(__name__)
 
 BOUNDS = TreeBounds(max_depth=16)
 """Of trees, where nothing else is said: a model that is right often is right far ahead."""
@@ -69,7 +66,7 @@ class DraftModelDrafter:
         self._free = list(range(slots))
         self._texts: dict[int, Text] = {}
         self._calls = 0
-        self.missed: Counter[str] = Counter()
+        self.missed = Missed(f"draft model {model.name}")
 
     def calibrate(self, confidence: ByClass[Confidence]) -> None:
         """See ``NetworkDrafter``."""
@@ -108,12 +105,11 @@ class DraftModelDrafter:
     def stats(self) -> dict[str, float]:
         counters: dict[str, float] = {
             "calls": self._calls,
-            "missed": self.missed.total(),
             "passes": self._trees.passes,
             "reading_seconds": self._trees.reading_seconds,
             "unread": self._prospect.refused,
         }
-        return counters | {f"missed {reason}": count for reason, count in self.missed.items()}
+        return counters | self.missed.stats()
 
     def close(self) -> None:
         for request_id in list(self._texts):
@@ -124,7 +120,7 @@ class DraftModelDrafter:
         text = self._texts.get(request.request_id)
         if text is None:
             if not self._free:
-                self._miss("ResourceExhausted", f"all {self._cache.slots} slots are taken")
+                self.missed.add("ResourceExhausted", f"all {self._cache.slots} slots are taken")
                 return None
             text = Text(request, self._free[-1], self._vocab_size, self._model.device)
             self._free.pop()  # only now: a text that cannot be made takes no slot
@@ -141,11 +137,6 @@ class DraftModelDrafter:
         if self._model.context_length is not None:
             limit = min(limit, self._model.context_length - deep)
         if len(tokens) > limit:
-            self._miss("ResourceExhausted", f"a text has {len(tokens)} tokens, and {limit} fit with a tree")
+            self.missed.add("ResourceExhausted", f"a text has {len(tokens)} tokens, and {limit} fit with a tree")
             return False
         return bool(tokens[-text.pending :].max() < self._model.vocab_size)
-
-    def _miss(self, reason: str, message: str) -> None:
-        if not self.missed[reason]:
-            log.warning("draft model %s: %s; going on without its drafts", self._model.name, message)
-        self.missed[reason] += 1

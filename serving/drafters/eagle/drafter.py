@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +13,7 @@ from datastore.draft_tree import DraftTree, Source
 from datastore.errors import InvalidArgument
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import DraftRequest
+from serving.decoding.missed import Missed
 from serving.decoding.target import PREFILL_CHUNK
 from serving.decoding.transfer import to_device
 from serving.decoding.tree_layout import TreeLayout, chain
@@ -27,8 +26,6 @@ from serving.drafters.eagle.follower import Follower
 from serving.drafters.eagle.model import EagleHead
 from serving.drafters.neural.pay import Pay
 from serving.drafters.neural.text import LEFT_OVER, Text, add_children
-
-log = logging.getLogger(__name__)
 
 Part = tuple[Follower, Text]
 """A request that is able to draft in this step."""
@@ -83,7 +80,7 @@ class EagleDrafter:
         self._confidence: ByClass[Confidence] = ByClass(Confidence)
         self._calls = self._passes = 0
         self._reading_seconds = 0.0
-        self.missed: Counter[str] = Counter()
+        self.missed = Missed("EAGLE head")
 
     def calibrate(self, confidence: ByClass[Confidence]) -> None:
         """See ``NetworkDrafter``."""
@@ -126,9 +123,9 @@ class EagleDrafter:
             self._free.append(follower.slot)
 
     def stats(self) -> dict[str, float]:
-        counters: dict[str, float] = {"calls": self._calls, "missed": self.missed.total(), "passes": self._passes}
+        counters: dict[str, float] = {"calls": self._calls, "passes": self._passes}
         counters["reading_seconds"] = self._reading_seconds
-        return counters | {f"missed {reason}": count for reason, count in self.missed.items()}
+        return counters | self.missed.stats()
 
     def close(self) -> None:
         for request_id in list(self._followers):
@@ -139,13 +136,13 @@ class EagleDrafter:
         follower, size = self._followers.get(request.request_id), len(request.tokens)
         if follower is None or size < 2 or (follower.followed < size - 1 and follower.slot >= 0):
             come = 0 if follower is None else follower.followed
-            self._miss("Unavailable", f"hidden states of {come} tokens have come, of {size - 1} are needed")
+            self.missed.add("Unavailable", f"hidden states of {come} tokens have come, of {size - 1} are needed")
             return None
         if follower.slot < 0:
-            self._miss("ResourceExhausted", f"all {self._cache.slots} slots are taken")
+            self.missed.add("ResourceExhausted", f"all {self._cache.slots} slots are taken")
             return None
         if follower.lost or size > self._most:
-            self._miss("ResourceExhausted", f"a text has {size} tokens, and {self._most} fit with a tree")
+            self.missed.add("ResourceExhausted", f"a text has {size} tokens, and {self._most} fit with a tree")
             return None
         read = int(self._cache.lengths[follower.slot])
         if follower.text is None:
@@ -260,8 +257,3 @@ class EagleDrafter:
 
     def _contexts(self, parts: Sequence[Part]) -> npt.NDArray[np.int64]:
         return self._cache.lengths[[follower.slot for follower, _ in parts]]
-
-    def _miss(self, reason: str, message: str) -> None:
-        if not self.missed[reason]:
-            log.warning("EAGLE head: %s; going on without its drafts", message)
-        self.missed[reason] += 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +12,7 @@ from serving.decoding.cost_measurement import measure
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import DraftRequest
 from serving.decoding.kv_cache import KVCache
+from serving.decoding.missed import Missed
 from serving.decoding.target import Target
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
@@ -21,8 +20,6 @@ from serving.drafters.neural.pay import Pay
 from serving.drafters.neural.text import Text
 from serving.drafters.neural.tree_bounds import TreeBounds
 from serving.drafters.neural.tree_model import TreeModel
-
-log = logging.getLogger(__name__)
 
 
 class EarlyExitDrafter:
@@ -42,7 +39,7 @@ class EarlyExitDrafter:
         self._trees: TreeModel | None = None
         self._texts: dict[int, Text] = {}
         self._calls = 0
-        self.missed: Counter[str] = Counter()
+        self.missed = Missed("early exit")
 
     def attach(self, cache: KVCache) -> None:
         """See ``CacheDrafter``."""
@@ -77,8 +74,8 @@ class EarlyExitDrafter:
 
     def stats(self) -> dict[str, float]:
         passes = 0 if self._trees is None else self._trees.passes
-        counters: dict[str, float] = {"calls": self._calls, "missed": self.missed.total(), "passes": passes}
-        return counters | {f"missed {reason}": count for reason, count in self.missed.items()}
+        counters: dict[str, float] = {"calls": self._calls, "passes": passes}
+        return counters | self.missed.stats()
 
     def close(self) -> None:
         self._texts.clear()
@@ -94,12 +91,8 @@ class EarlyExitDrafter:
     def _fits(self, text: Text, cache: KVCache) -> bool:
         needed = len(text.request.tokens) + self._bounds.max_depth * self._bounds.width
         if needed > cache.capacity:
-            if not self.missed["ResourceExhausted"]:
-                log.warning(
-                    "early exit: a request needs %d cache rows with a tree, and has %d; going on without its drafts",
-                    needed,
-                    cache.capacity,
-                )
-            self.missed["ResourceExhausted"] += 1
+            self.missed.add(
+                "ResourceExhausted", f"a request needs {needed} cache rows with a tree, and has {cache.capacity}"
+            )
             return False
         return True

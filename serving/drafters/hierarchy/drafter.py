@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,6 +10,7 @@ import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree, Source
 from serving.decoding.drafter import DraftRequest, Proposal
+from serving.decoding.missed import Missed, missed_by_reason, missed_stats
 from serving.drafters.hierarchy.model_level import ModelLevel
 from serving.drafters.hierarchy.passes import Passes
 from serving.drafters.hierarchy.recursion import Recursion, StackedLevel
@@ -20,8 +19,6 @@ from serving.drafters.hierarchy.text import Belief, Text
 from serving.drafters.hierarchy.thrift import Thrift
 from serving.drafters.neural.prospect import Prospect
 from serving.drafters.neural.text import LEFT_OVER
-
-log = logging.getLogger(__name__)
 
 
 class HierarchyDrafter:
@@ -65,7 +62,7 @@ class HierarchyDrafter:
         self._texts: dict[int, Text] = {}
         self._calls = 0
         self._reading_seconds = 0.0
-        self.missed: Counter[str] = Counter()
+        self.missed = Missed("hierarchy")
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
         self._calls += 1
@@ -96,21 +93,16 @@ class HierarchyDrafter:
 
     def stats(self) -> dict[str, float]:
         """The usual counters, and of each level that is a model its passes and the rows that they read."""
-        missed = self.missed.copy()
-        for source in self._sources:
-            for key, count in source.stats().items():
-                if key.startswith("missed "):
-                    missed[key.removeprefix("missed ")] += int(count)
+        missed = sum((missed_by_reason(source.stats()) for source in self._sources), self.missed.by_reason)
         counters: dict[str, float] = {
             "calls": self._calls,
-            "missed": missed.total(),
             "passes": sum(level.passes for level in self._models),
             "reading_seconds": self._reading_seconds,
             "unread": self._prospect.refused,
         }
         for level in self._models:
             counters |= {f"{level.name}: passes": level.passes, f"{level.name}: rows": level.rows}
-        return counters | {f"missed {reason}": count for reason, count in missed.items()}
+        return counters | missed_stats(missed)
 
     def close(self) -> None:
         for request_id in list(self._texts):
@@ -123,7 +115,7 @@ class HierarchyDrafter:
         text = self._texts.get(request.request_id)
         if text is None:
             if not self._free:
-                self._miss("ResourceExhausted", f"all {self._slots} slots are taken")
+                self.missed.add("ResourceExhausted", f"all {self._slots} slots are taken")
                 return None
             text = self._texts[request.request_id] = self._recursion.new_text(self._free.pop())
         written = len(request.tokens) - request.prompt_tokens
@@ -135,7 +127,7 @@ class HierarchyDrafter:
         tokens = text.request.tokens
         limit = min((level.limit for level in self._models), default=len(tokens) + text.room)
         if len(tokens) >= limit:
-            self._miss(
+            self.missed.add(
                 "ResourceExhausted", f"a text has {len(tokens)} tokens, and a level reads {limit - 1} with a draft"
             )
             return False
@@ -172,8 +164,3 @@ class HierarchyDrafter:
         seconds = time.perf_counter() - begin
         rounds = sum(text.rounds or 1 for text in texts)
         self._thrift.learn_rounds(rounds, sum(len(text.handed) for text in texts), seconds)
-
-    def _miss(self, reason: str, message: str) -> None:
-        if not self.missed[reason]:
-            log.warning("hierarchy: %s; going on without its drafts", message)
-        self.missed[reason] += 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +11,7 @@ import torch
 from datastore.draft_tree import DraftTree
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import DraftRequest, Proposal
+from serving.decoding.missed import Missed
 from serving.decoding.target import Target
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
@@ -20,8 +19,6 @@ from serving.drafters.redrafter.config import BeamConfig
 from serving.drafters.redrafter.model import RedrafterHead
 from serving.drafters.redrafter.steps import Steps, measure_steps
 from serving.drafters.redrafter.text import Read, Text
-
-log = logging.getLogger(__name__)
 
 
 class RedrafterDrafter:
@@ -52,7 +49,7 @@ class RedrafterDrafter:
         self._read: dict[int, Read] = {}
         self._texts: dict[int, Text] = {}
         self._calls = 0
-        self.missed: Counter[str] = Counter()
+        self.missed = Missed("redrafter")
 
     def calibrate(self, confidence: ByClass[Confidence]) -> None:
         """See ``NetworkDrafter``."""
@@ -81,8 +78,8 @@ class RedrafterDrafter:
         self._texts.pop(request_id, None)
 
     def stats(self) -> dict[str, float]:
-        counters: dict[str, float] = {"calls": self._calls, "missed": self.missed.total(), "passes": self._steps.count}
-        return counters | {f"missed {reason}": count for reason, count in self.missed.items()}
+        counters: dict[str, float] = {"calls": self._calls, "passes": self._steps.count}
+        return counters | self.missed.stats()
 
     def close(self) -> None:
         self._read.clear()
@@ -92,7 +89,8 @@ class RedrafterDrafter:
         """The request's text, its last draft forgotten; None if the features of all its tokens but the last have not come."""
         read, text = self._read.get(request.request_id), self._texts.get(request.request_id)
         if read is None or read.tokens != len(request.tokens) - 1:
-            self._miss("NotFound", 0 if read is None else read.tokens, len(request.tokens) - 1)
+            come, size = 0 if read is None else read.tokens, len(request.tokens) - 1
+            self.missed.add("NotFound", f"features of {come} tokens have come, of {size}")
             if text is not None:
                 text.forget()
             return None
@@ -100,8 +98,3 @@ class RedrafterDrafter:
             text = self._texts[request.request_id] = Text(request, self._vocab_size, read.feature.device)
         text.begin(request, read.feature, self._config.length)
         return text
-
-    def _miss(self, reason: str, read: int, wanted: int) -> None:
-        if not self.missed[reason]:
-            log.warning("redrafter: features of %d tokens have come, of %d; going on without a draft", read, wanted)
-        self.missed[reason] += 1

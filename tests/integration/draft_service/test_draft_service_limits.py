@@ -124,7 +124,7 @@ def test_more_contexts_than_a_call_takes_are_asked_in_several(
             assert sum(len(tree) for trees in found for tree in trees) > requests
             for trees, others in zip(found, expected, strict=True):
                 assert [tree.tokens.tolist() for tree in trees] == [tree.tokens.tolist() for tree in others]
-    assert drafter.missed.total() == 0
+    assert drafter.missed.by_reason.total() == 0
 
 
 def test_too_much_at_once_is_refused(brute: BruteForceRetriever) -> None:
