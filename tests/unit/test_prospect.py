@@ -34,14 +34,15 @@ def test_what_drafts_save_is_that_of_the_best_chain() -> None:
 
 
 def test_a_prompt_is_read_for_an_answer_that_can_win_the_time_back() -> None:
-    """At a saving of three tenths, twenty tokens are a minute's worth; 500 tokens take 51 seconds to read."""
+    """At a saving of three tenths, thirty tokens are 87 seconds' worth; 500 tokens take 51 seconds, half as much is for doubt."""
     prospect = Prospect(Pay(ROW_SECONDS), 1)
-    assert prospect.repays(request(20), 500, 1)
+    assert prospect.repays(request(30), 500, 1)
+    assert not prospect.repays(request(20, number=6), 500, 1)
     assert not prospect.repays(request(10, number=5), 500, 1)
     assert not prospect.repays(request(20, written=12, number=2), 500, 1)  # of which most is written
     assert prospect.repays(request(10, number=3), 100, 1)
     assert prospect.repays(request(10, token_seconds=0.0, number=4), 500, 1)  # nobody knows
-    assert prospect.refused == 2
+    assert prospect.refused == 3
 
 
 def test_answers_end_before_their_limit() -> None:

@@ -14,6 +14,8 @@ from serving.drafters.together import together
 _PRIOR_TOKENS = 128.0
 _STRENGTH = 4.0
 _DECAY = 0.95
+_MARGIN = 1.5
+"""Times what reading takes that drafts must save: which steps they pay in is known afterwards, and reading is paid for before."""
 _RETRY = 20
 """After so many refusals a text is read all the same, so that a wrong opinion does not last for ever."""
 
@@ -89,7 +91,7 @@ class Prospect:
         left = min(request.settings.max_new_tokens, self.answer_tokens) - written
         context = float(len(request.tokens))
         saved = left * self._pay.saving(self._depth, request.token_seconds, requests, context, request.already)
-        if saved * request.token_seconds >= self._pay.reading_seconds(unread):
+        if saved * request.token_seconds >= _MARGIN * self._pay.reading_seconds(unread):
             return True
         if request.request_id in self._unread:
             return False
