@@ -9,7 +9,7 @@ NATIVE := $(shell find csrc -name '*.cc' -o -name '*.h' 2>/dev/null) CMakeLists.
 demo: .venv/ready
 	.venv/bin/python -m demo $(DEMO_ARGS)
 
-# The files in their order: those of a few long tests, which would else come last, are not left to one process.
+# In file order: xdist would run files of few tests last, and those are the long ones.
 TEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 test: .venv/ready
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest $(TEST_ARGS)

@@ -15,7 +15,8 @@ MAX_TOKENS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Tokens of context to match at most and at least, and tokens to draft in depth; each 1..4096.
+    """Tokens of context to match at most and at least, and tokens to draft in depth (``copy_depth`` from the request's
+    own text); each 1..4096.
 
     Raises:
         InvalidArgument: a value is no whole number or out of its range, or ``min_match`` above ``max_match``.
@@ -25,16 +26,16 @@ class Limits:
     min_match: int = DEFAULT_MIN_MATCH
     max_depth: int = DEFAULT_MAX_DEPTH
 
-    @property
-    def copy_depth(self) -> int:
-        """Tokens to draft in depth from the request's own text: who copies some of it mostly goes on."""
-        return min(2 * self.max_depth, MAX_TOKENS)
-
     def __post_init__(self) -> None:
         for name in ("max_match", "min_match", "max_depth"):
             whole_within(name, getattr(self, name), 1, MAX_TOKENS)
         if self.min_match > self.max_match:
             raise InvalidArgument(f"min_match is {self.min_match}; it must not be above max_match, {self.max_match}")
+
+    @property
+    def copy_depth(self) -> int:
+        """Tokens to draft in depth from the request's own text: who copies some of it mostly goes on."""
+        return min(2 * self.max_depth, MAX_TOKENS)
 
     def require_served(self) -> None:
         """Nothing, if a draft service can answer, whose drafts are not as deep as all others; else raises InvalidArgument."""

@@ -1,4 +1,4 @@
-"""What a command line names of drafting networks, looked at before anything is loaded."""
+"""What drafting networks are made of, looked at before anything is loaded."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class ModelSources:
     recycle: bool = False
 
     def kinds(self) -> list[str]:
-        """The names of the drafters that will be made. Raises as ``kind_of``, NotFound if the draft model is a folder that does
-        not exist, and InvalidArgument if two have one name."""
+        """The names of the drafters that will be made. Raises as ``kind_of`` and ``find_folder``, and
+        InvalidArgument if two have one name."""
         if self.draft_model is not None:
             find_folder(self.draft_model)
         alone = self.alone()

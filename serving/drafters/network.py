@@ -63,7 +63,7 @@ class _Heard:
     """How far retrieval alone got in a request's steps."""
 
     prompt: Ids
-    outlook: Outlook
+    outlook: Outlook = Outlook()
     steps: int = 0
     tokens: int = 0
     expected: float = 0.0
@@ -254,8 +254,9 @@ class Network:
         """What is known of the request; a new one is told by those before."""
         heard = self._heard.get(request.request_id)
         if heard is None:
-            prompt = request.tokens[: request.prompt_tokens]
-            heard = self._heard[request.request_id] = _Heard(prompt, self._precedents.of(prompt))
+            heard = self._heard[request.request_id] = _Heard(request.tokens[: request.prompt_tokens])
+        if not heard.outlook.others:  # until a request has ended
+            heard.outlook = self._precedents.of(heard.prompt)
         return heard
 
     def _reading_seconds(self) -> float:
@@ -274,5 +275,6 @@ class Network:
     def close(self) -> None:
         self._drafts.clear()
         self._heard.clear()
+        self._precedents.clear()
         with self._own_fault():
             self.drafter.close()

@@ -18,15 +18,18 @@ _NOTHING = (0,) * 8
 """A request in which retrieval brought nothing, as there are always some."""
 _HALF = 2.0
 """Tokens in which two prompts are alike less than two others are, that halve what the one request tells of the other."""
-_ENDING = 64
-"""Tokens of an ending that are compared."""
+_MOST = 16
+"""Of such tokens no more count, or a text that all ask about would outweigh how far retrieval gets in a request itself."""
+_BEGINNING, _ENDING = 4096, 64
+"""Tokens of beginnings and endings that are compared."""
 
 Steps = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Precedent:
-    prompt: Ids
+    begin: Ids
+    end: Ids  # from the last token on backwards
     brought: Steps
 
 
@@ -37,26 +40,29 @@ class Precedents:
     def __init__(self) -> None:
         self._known: deque[_Precedent] = deque(maxlen=_REQUESTS)
 
-    def __len__(self) -> int:
-        return len(self._known)
-
     def add(self, prompt: Ids, brought: Sequence[int]) -> None:
         """Retrieval ``brought`` so many tokens in each step of a request with this ``prompt``, int32[n], which is copied."""
-        self._known.append(_Precedent(prompt.copy(), tuple(brought)))
+        begin, end = _ends(prompt)
+        self._known.append(_Precedent(begin.copy(), end.copy(), tuple(brought)))
 
     def of(self, prompt: Ids) -> Outlook:
         """What those known now tell of a request with this ``prompt``, int32[n]."""
         if not self._known:
             return Outlook()
-        alike = np.array([_alike(prompt, each.prompt) for each in self._known])
-        telling = np.append(alike, alike.min()) * math.log(2) / _HALF
+        begin, end = _ends(prompt)
+        alike = np.array([_common(begin, each.begin) + _common(end, each.end) for each in self._known])
+        telling = np.maximum(np.append(alike, alike.min()) - alike.max(), -_MOST) * math.log(2) / _HALF
         return Outlook((*(each.brought for each in self._known), _NOTHING), tuple(telling.tolist()))
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._known.clear()
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What may come of a request: what retrieval brought others, step by step, and the logarithm of how much each of them tells;
-    nothing where none is known."""
+    """What may come of a request: what retrieval brought others, step by step, and at last one in which it brought nothing; and the
+    logarithm of how much each of them tells. Nothing where none is known."""
 
     others: tuple[Steps, ...] = ()
     telling: tuple[float, ...] = ()
@@ -78,9 +84,9 @@ class Outlook:
         return (*own, *steps[np.searchsorted(weights.cumsum(), wanted)].tolist())
 
 
-def _alike(one: Ids, other: Ids) -> int:
-    """In how many tokens two prompts begin and end alike."""
-    return _common(one, other) + _common(one[: -_ENDING - 1 : -1], other[: -_ENDING - 1 : -1])
+def _ends(prompt: Ids) -> tuple[Ids, Ids]:
+    """Its beginning, and its ending from the last token on backwards."""
+    return prompt[:_BEGINNING], prompt[: -_ENDING - 1 : -1]
 
 
 def _common(one: Ids, other: Ids) -> int:

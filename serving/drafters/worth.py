@@ -17,7 +17,7 @@ _STRENGTH, _LEAN = 3.0, 4.0
 unlucky draft of a good network ended its use."""
 _DECAY = 0.99
 _LATEST = 0.1
-"""How much the latest draft's time counts."""
+"""How much the latest draft's time counts at least."""
 _VERIFICATION = 0.15
 """Tokens' time that it takes to verify what was drafted, or as much as drafting it took if that is less."""
 _RETRY, _DEAR_RETRY = 50, 200
@@ -99,7 +99,7 @@ class Worth:
         return Verdict(pays, retried, promised, gain, cost)
 
     def learn_cost(self, seconds: float) -> None:
-        """A request's share of what drafting took. The first ones count alike: one long draft had made all after it look dear."""
+        """A request's share of what drafting took. The first ten count alike: one long draft had made all after it look dear."""
         self._costs += 1
         self._seconds += max(_LATEST, 1 / self._costs) * (seconds - self._seconds)
 

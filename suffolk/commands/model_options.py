@@ -238,9 +238,16 @@ def silence_transformers() -> None:
     messages.set_verbosity_error()
 
 
+def require_models(args: argparse.Namespace) -> None:
+    """Raises NotFound if --model or --draft-model is a path, and no model's. Comes before torch is loaded, which takes seconds."""
+    for name in (args.model, getattr(args, "draft_model", None)):
+        if name is not None:
+            find_folder(name)
+
+
 def load_target(args: argparse.Namespace, cache_tokens: int, accelerate: bool = True) -> Target:
     """The model of ``--model``, quietly; ``accelerate`` as in ``Target.wrap``. Raises as ``Target.load``."""
-    find_folder(args.model)  # before torch is loaded, which takes seconds
+    require_models(args)
     import torch
 
     from serving.decoding.target import Target

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from build_index.report import count
 from datastore.errors import InvalidArgument, PermissionDenied
-from serving.decoding.model_folder import find_folder
 from serving.drafters.hierarchy.levels import Levels
 from serving.drafters.hierarchy.plan import Plan, fastest, plans_by_size
 from serving.drafters.hierarchy.rates_file import to_json
 from serving.drafters.hierarchy.stack_spec import DRAFT_MODEL, RETRIEVAL, StackLevel, name_stack, read_stack
-from suffolk.commands.model_options import load_target, opened_stores, require_threads
+from suffolk.commands.model_options import load_target, opened_stores, require_models, require_threads
 from suffolk.commands.plan_report import milliseconds, plan_lines
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class Outcome:
 
 def plan_measured(args: argparse.Namespace) -> int:
     """Measure, plan, run, print; returns the exit code."""
-    find_folder(args.model)  # before torch is loaded
+    require_models(args)
     from serving.drafters.hierarchy.load import Stacks
     from serving.drafters.limits import Limits
 

@@ -20,11 +20,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datastore.errors import InvalidArgument
-from serving.decoding.model_folder import find_folder
 from serving.drafters.training.head_options import HEAD_OPTIONS, option_lines, require_known
 from serving.drafters.training.options import Regeneration, TrainOptions
 from suffolk.commands.filled import filled, filled_path
-from suffolk.commands.model_options import add_device_options, load_target, require_threads, silence_transformers
+from suffolk.commands.model_options import (
+    add_device_options,
+    load_target,
+    require_models,
+    require_threads,
+    silence_transformers,
+)
 
 if TYPE_CHECKING:
     from serving.decoding.target import Target
@@ -72,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     if options.head in HEAD_OPTIONS:
         require_known(options.head, options.head_options)
     require_threads(args)
-    find_folder(args.model)  # before torch is loaded
+    require_models(args)
 
     from serving.drafters.training.heads import head_maker
     from serving.drafters.training.progress import show_progress

@@ -22,9 +22,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from datastore.errors import InvalidArgument
-from serving.decoding.model_folder import find_folder
 from suffolk.commands.filled import filled, filled_path
-from suffolk.commands.model_options import add_device_options, load_target, require_threads
+from suffolk.commands.model_options import add_device_options, load_target, require_models, require_threads
 from suffolk.commands.output_file import require_folder
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"--rounds is {args.rounds}; it must be 1 or more")
     require_folder("--output", args.output)
     require_threads(args)
-    find_folder(args.model)  # and only now torch is loaded
+    require_models(args)
 
     from serving.decoding.byte_linear import compress
     from serving.decoding.cost_measurement import SIZES, grid, time_points

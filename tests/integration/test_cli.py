@@ -178,6 +178,10 @@ def test_what_no_model_could_be_used_with_is_refused_before_torch_is_loaded(word
         (["worker", "--costs", "/nowhere/costs"], "costs /nowhere/costs: cannot be read"),
         (["tune", "--slots", "0"], "--slots is 0"),
         (
+            ["plan", "--measure", "--prompts", "x", "--draft-model", "/nowhere/small"],
+            "model folder /nowhere/small does",
+        ),
+        (
             ["train", "eagle", "--corpus", "/nowhere/text", "--output", "/nowhere/new"],
             "corpus /nowhere/text: no such file or folder",
         ),

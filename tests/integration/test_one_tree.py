@@ -165,6 +165,30 @@ def test_requests_that_go_otherwise_do_not_tell_what_retrieval_brings() -> None:
     assert asked[-1].already == (10,) * 16
 
 
+def test_requests_with_prompts_alike_tell_what_retrieval_brings() -> None:
+    """Functions were completed by copying the prompt, and each prompt was read by a draft model in vain."""
+    asked: list[DraftRequest] = []
+    flat = tree([1], [-1], [0.9])
+    network = Network(MadeUpDrafter(lambda request: (asked.append(request), flat)[1]), ByClass(Confidence))
+    retrieved = tree(list(range(1, 11)), list(range(-1, 9)), [0.9] * 10)
+    prompts = {"complete": np.arange(30, dtype=np.int32), "explain": np.arange(100, 130, dtype=np.int32)}
+
+    def step(number: int, kind: str, said: list[int]) -> None:
+        tokens = np.append(prompts[kind], np.int32(number))
+        network.add([DraftRequest(number, tokens, 16, prompt_tokens=30, token_seconds=1.0)], [retrieved])
+        network.observe(number, np.array(said, np.int32))
+
+    for number, (kind, said) in enumerate([("complete", [*range(1, 11), 0]), ("explain", [9])]):
+        for _ in range(5):
+            step(number, kind, said)
+        network.release(number)
+    asked.clear()
+    step(2, "complete", [9])
+    step(3, "explain", [9])
+    assert np.mean(asked[0].already) > 5 > 1 > np.mean(asked[1].already)
+    network.close()
+
+
 class Booked(EveryNode):
     """Keeps the offers of all steps."""
 

@@ -47,14 +47,17 @@ def test_prompt_lookup_drafts_what_followed_earlier_in_a_growing_request(seed: i
             (n for n in range(4, 0, -1) if any(at < size for _, at in oracle.occurrences([context], context[-n:]))), 0
         )
         following = [
-            context[at : at + LIMITS.copy_depth]
-            for _, at in oracle.occurrences([context], context[size - length :])
-            if at < size
+            context[at : at + 6] for _, at in oracle.occurrences([context], context[size - length :]) if at < size
         ]
         expected = {tuple(each[:depth]) for each in following for depth in range(1, len(each) + 1)} if length else set()
         assert paths(draft) == expected
         assert np.all(np.diff(draft.scores) <= 0)
         assert set(draft.sources.tolist()) <= {2}
+
+
+def test_the_request_s_own_text_is_copied_twice_as_deep_as_others() -> None:
+    assert Limits(max_depth=10).copy_depth == 20
+    assert Limits(max_depth=4096).copy_depth == 4096
 
 
 def test_prompt_lookup_forgets_what_was_rolled_back_and_released() -> None:

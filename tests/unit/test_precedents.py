@@ -48,6 +48,16 @@ def test_a_prompt_that_ends_otherwise_is_of_another_kind() -> None:
     assert mean(precedents.of(prompt(COMPLETE, 51, end=(70,))).steps(())) < 4
 
 
+def test_a_text_that_all_ask_about_does_not_outweigh_a_request_s_own_steps() -> None:
+    """Answers that copied a long document would else have kept a draft model out of one that did not."""
+    document, precedents = [*range(1000, 1500)], Precedents()
+    precedents.add(prompt(ASK, 1), OWN)
+    precedents.add(prompt(document, 2), COPY)
+    outlook = precedents.of(prompt(document, 3))
+    assert mean(outlook.steps(())) > 6
+    assert mean(outlook.steps((0,) * 6)) < 1.5
+
+
 def test_its_own_steps_tell_more_than_others() -> None:
     precedents = Precedents()
     for number in range(3):
@@ -72,7 +82,9 @@ def test_only_the_last_requests_are_remembered() -> None:
     precedents = Precedents()
     for number in range(100):
         precedents.add(prompt(ASK, number), OWN)
-    assert len(precedents) == 32
+    assert len(precedents.of(prompt(ASK, 1)).others) == 33  # and one in which retrieval brought nothing
+    precedents.clear()
+    assert not precedents.of(prompt(ASK, 1)).others
 
 
 def test_what_is_remembered_does_not_change_with_what_was_given() -> None:

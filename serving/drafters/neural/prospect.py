@@ -84,7 +84,7 @@ class Prospect:
         return number in self._read
 
     def _wins(self, request: DraftRequest, unread: int, requests: int) -> bool:
-        """Whether reading should win its time back, or is to be tried again."""
+        """Whether reading should win its time back by a margin, or is to be tried again."""
         if not request.token_seconds:
             return True
         written = len(request.tokens) - request.prompt_tokens
