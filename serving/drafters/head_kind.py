@@ -32,7 +32,7 @@ def kind_of(folder: Path) -> str:
         raise NotFound(
             f"head {folder}: config.json cannot be read ({error.strerror}); name a trained head's folder"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Corruption(f"{path} is no JSON: {error}; fetch or train the head again") from error
     if not isinstance(config, dict):
         raise Corruption(f"{path} is no JSON object; fetch or train the head again")
