@@ -51,6 +51,7 @@ def read_options(args: argparse.Namespace) -> OneTreeOptions:
         useless=args.useless,
         unrelated=args.unrelated,
         excluded=frozenset() if args.exclude is None else read_excluded(args.exclude),
+        counted=args.counted,
     )
 
 
@@ -104,6 +105,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--drafters", metavar="LIST", help="separated by commas (default: all that can run)")
     add("--useless", action="store_true", help="compare one tree with itself with useless sources")
     add("--unrelated", metavar="STORE", help="with --useless: a datastore that has nothing to do with the prompts")
+    counted = "by the costs of passes, let draft models take what was measured of theirs before, not what they take now"
+    add("--counted", action="store_true", help=f"{counted}: two runs agree; not for trained heads")
     add("--dtype", default="auto", help="auto, float32, bfloat16, float16 or float64 (default: as stored)")
     add("--device", default="auto", help="auto, cpu, cuda, cuda:1 ... (default: %(default)s)")
     add("--threads", type=int, metavar="N", help="CPU threads (default: torch's choice)")

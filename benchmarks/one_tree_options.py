@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.compared_drafters import compared_names, useless_names
+from benchmarks.counted_time import require_counted
 from benchmarks.decoding_options import DecodingOptions
 from benchmarks.report import plain
 from datastore.errors import InvalidArgument
@@ -31,6 +32,7 @@ class OneTreeOptions:
         useless: whether one tree is compared with itself with useless sources instead.
         unrelated: with ``useless``: a datastore that has nothing to do with the prompts; None for none.
         excluded: names of prompts that are left out.
+        counted: whether, in the part planned, networks take what their passes were measured to cost, not what they take now.
     """
 
     decoding: DecodingOptions
@@ -42,6 +44,7 @@ class OneTreeOptions:
     useless: bool = False
     unrelated: str | None = None
     excluded: frozenset[str] = frozenset()
+    counted: bool = False
 
     def __post_init__(self) -> None:
         for nodes in self.nodes:
@@ -54,6 +57,8 @@ class OneTreeOptions:
             raise InvalidArgument(f"--parts and --temperature need one value or more; parts are {', '.join(PARTS)}")
         if self.unrelated is not None and not self.useless:
             raise InvalidArgument("--unrelated is for --useless; leave it out, or add --useless")
+        if self.counted:
+            require_counted(self.decoding.models.kinds())
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks.along_recordings import AlongRecordings
 from benchmarks.compared_drafters import Sources, make_compared
+from benchmarks.counted_time import CountedTime
 from benchmarks.decoding import WARM_UP_TOKENS, compare, run_way
 from benchmarks.decoding_options import LIMITS, PLAIN
 from benchmarks.decoding_setup import encode_prompts, load_target, opened_datastore
@@ -62,13 +63,19 @@ class _Bench:
         networks = load_models(self.target, self.options.decoding.models, 1, capacity, stores, LIMITS)
         sources = Sources(self.target.vocab_size, self.store, self.unrelated, networks)
         reads_cache = any(isinstance(network, CacheDrafter) for network in networks)
-        return _Drafters(make_compared(self.options.names, sources), reads_cache)
+        counted = CountedTime(networks) if self.options.counted else None
+        return _Drafters(make_compared(self.options.names, sources), reads_cache, counted)
 
 
 @dataclass(frozen=True, slots=True)
 class _Drafters:
     by_name: dict[str, Drafter]
     reads_cache: bool
+    counted: CountedTime | None = None
+
+    def clock(self) -> contextlib.AbstractContextManager[None]:
+        """By which drafters are timed while it lasts."""
+        return contextlib.nullcontext() if self.counted is None else self.counted.running()
 
     def close(self) -> None:
         for drafter in self.by_name.values():
@@ -135,7 +142,8 @@ def _run_replay(bench: _Bench, temperature: float, part: str, nodes: int) -> Non
     with contextlib.closing(bench.drafters(nodes)) as drafters:
         along = AlongRecordings(bench.target, drafters.by_name, nodes, bench.longest, costs, drafters.reads_cache)
         for place in asked:
-            found = along.replay(recordings[place])
+            with drafters.clock():
+                found = along.replay(recordings[place])
             log.add(keys[place] | {"drafters": found})
             lengths = ", ".join(f"{name} {each['tokens'] / each['passes']:.2f}" for name, each in found.items())
             say(left.done(f"{keys[place]['group']} {keys[place]['prompt']}: {lengths or 'one token'}"))

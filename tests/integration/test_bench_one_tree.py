@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks import fit_noise, fit_priors, one_tree, overlap
 from benchmarks.one_tree_summary import MEAN
+from serving.decoding.byte_linear import compress
 from serving.decoding.cost_model import CostModel
 from serving.decoding.cost_store import CostKey, CostStore, save_costs
 from serving.decoding.target import Target
@@ -24,8 +25,10 @@ TEXTS = [f"what number {number} says is said again: number {number} says what is
 def _known_costs(folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is measured, and nothing depends on what this machine has in its cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    for name in ("model", "small"):
-        key = CostKey.of(Target.load(str(folder / name)))
+    drafting = Target.load(str(folder / "small"))
+    compress(drafting.model)
+    for target in (Target.load(str(folder / "model")), Target.load(str(folder / "small")), drafting):
+        key = CostKey.of(target)
         save_costs(CostModel([1, 64], [1.0, 2.0]), key, CostStore().path(key))
 
 
@@ -113,6 +116,19 @@ def test_useless_sources_are_compared_with_none(folder: Path, tmp_path: Path) ->
     [part] = run(folder, tmp_path, *options)["results"]["summary"]["planned"]
     assert set(part["loss"]["all"]) == {"hybrid + useless network", "hybrid + unrelated datastore"}
     assert all(0 < left < 2 for left in part["loss"]["all"].values())
+
+
+def test_counted_time_is_that_of_passes_alone(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--draft-model", str(folder / "small"), "--recycle", "--parts", "planned", "--counted")
+    once, again = (run(folder, tmp_path / name, *options)["results"]["summary"]["planned"] for name in ("a", "b"))
+    assert once == again  # to the last digit: no clock of the machine
+    table = once[0]["table"]["all"]
+    assert 0 < table["draft-model"]["seconds"] != table["hybrid"]["seconds"]
+    for each in table.values():  # passes cost 1 to 2 seconds, whatever they take here
+        assert each["passes"] <= each["seconds"] <= 2 * each["passes"] + 2 * each["tokens"] * 16
+    common = ["--model", str(folder / "model"), "--prompts", str(folder / "a.prompts.jsonl"), "--counted"]
+    assert one_tree.main([*common, "--exit-layers", "1", "--output", str(tmp_path / "c")]) == 2
+    assert "the time of early-exit is not counted" in capsys.readouterr().err
 
 
 def test_recorded_answers_fit_priors(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

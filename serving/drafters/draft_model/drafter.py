@@ -28,7 +28,12 @@ _SHARE = 0.8
 
 
 class DraftModelDrafter:
-    """Trees from a smaller model with a cache of its own (``tree_model.py``), in which accepted nodes stay. Not thread-safe."""
+    """Trees from a smaller model with a cache of its own (``tree_model.py``), in which accepted nodes stay. Not thread-safe.
+
+    Attributes:
+        model: the draft model.
+        missed: drafts that it did not make.
+    """
 
     name = "draft-model"
     added = 3.0
@@ -55,7 +60,7 @@ class DraftModelDrafter:
         Raises:
             ResourceExhausted: no memory for the cache.
         """
-        self._model = model
+        self.model = model
         self._vocab_size = min(vocab_size, model.vocab_size)
         self._bounds = bounds or BOUNDS
         cache = model.new_cache(slots, capacity)
@@ -122,7 +127,7 @@ class DraftModelDrafter:
             if not self._free:
                 self.missed.add("ResourceExhausted", f"all {self._cache.slots} slots are taken")
                 return None
-            text = Text(request, self._free[-1], self._vocab_size, self._model.device)
+            text = Text(request, self._free[-1], self._vocab_size, self.model.device)
             self._free.pop()  # only now: a text that cannot be made takes no slot
             self._texts[request.request_id] = text
         cached = min(int(self._cache.lengths[text.slot]), len(request.tokens) - 1)
@@ -134,9 +139,9 @@ class DraftModelDrafter:
         tokens = text.request.tokens
         deep = self._bounds.max_depth
         limit = self._cache.capacity - deep * self._bounds.width
-        if self._model.context_length is not None:
-            limit = min(limit, self._model.context_length - deep)
+        if self.model.context_length is not None:
+            limit = min(limit, self.model.context_length - deep)
         if len(tokens) > limit:
             self.missed.add("ResourceExhausted", f"a text has {len(tokens)} tokens, and {limit} fit with a tree")
             return False
-        return bool(tokens[-text.pending :].max() < self._model.vocab_size)
+        return bool(tokens[-text.pending :].max() < self.model.vocab_size)

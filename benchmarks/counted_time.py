@@ -1,0 +1,63 @@
+"""A clock that stands still but for draft models' passes, which take what was measured of them before: no machine's noise is in
+it, and two drafters can be compared to a percent."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+from unittest.mock import patch
+
+from datastore.errors import InvalidArgument
+from serving.decoding.cost_store import find_costs
+from serving.decoding.drafter import Drafter
+from serving.decoding.kv_cache import KVCache
+from serving.decoding.pass_result import PassResult
+from serving.decoding.target import Target
+from serving.decoding.tree_layout import TreeLayout
+from serving.drafters.draft_model.drafter import DraftModelDrafter
+from serving.drafters.token_recycling import TokenRecyclingDrafter
+
+COUNTED = (DraftModelDrafter.name, TokenRecyclingDrafter.name)
+"""Networks whose time can be counted: draft models, and one that takes next to none."""
+
+
+class CountedTime:
+    """Seconds that draft models should have taken so far. Not thread-safe."""
+
+    def __init__(self, networks: Sequence[Drafter]) -> None:
+        """Looks up what passes of the draft models among ``networks`` cost: as ``suffolk tune --as-draft-model`` stored it, or by a
+        quick look of seconds. Raises InvalidArgument if there are others that take time."""
+        require_counted([network.name for network in networks])
+        models = [network.model for network in networks if isinstance(network, DraftModelDrafter)]
+        self._costs = {id(model): find_costs(model, 1).costs for model in models}
+        self._seconds = 0.0
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """While it lasts this is ``time.perf_counter``, by which drafters and planner book what they cost; texts are searched and
+        trees merged in no time."""
+        forward = Target.forward
+
+        def counted(
+            model: Target, cache: KVCache, slots: Sequence[int], layouts: Sequence[TreeLayout], *more: Any
+        ) -> PassResult:
+            found = forward(model, cache, slots, layouts, *more)
+            costs = self._costs.get(id(model))
+            if costs is not None:
+                rows, context = sum(map(len, layouts)), float(cache.lengths[list(slots)].mean())
+                self._seconds += costs.time(rows, len(slots), context)
+            return found
+
+        with patch.object(Target, "forward", counted), patch.object(time, "perf_counter", lambda: self._seconds):
+            yield
+
+
+def require_counted(networks: Sequence[str]) -> None:
+    """Raises InvalidArgument if one of ``networks`` takes time that is not that of a draft model's passes."""
+    for name in networks:
+        if name not in COUNTED:
+            raise InvalidArgument(
+                f"--counted: the time of {name} is not counted, only that of {' and '.join(COUNTED)}; leave one out"
+            )
