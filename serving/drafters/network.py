@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -20,11 +19,11 @@ from serving.decoding.faults import FOREIGN_FAULTS, first_line
 from serving.decoding.missed import Missed
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
+from serving.drafters.heard import Heard
 from serving.drafters.merge import NAMED
-from serving.drafters.precedents import Outlook, Precedents
+from serving.drafters.precedents import Precedents
 from serving.drafters.promises import Promises
 from serving.drafters.reach import reach
-from serving.drafters.retrieved import Ids
 from serving.drafters.tree_chances import within_one
 from serving.drafters.trusted import learn_trust, trusted
 from serving.drafters.worth import Verdict, Worth
@@ -46,49 +45,12 @@ ANY_TOKEN = 2**31 - 1
 """A size of the vocabulary that refuses no token."""
 _ADDED = 1.0
 """Tokens that a network adds where nothing is retrieved, until more is known."""
-_BELIEF = 1.0
-"""Tokens' worth of belief in the promises of what is retrieved for a new text."""
 _LISTEN = 6
 """Steps of a first request before its networks are asked: how far retrieval gets by itself is worth knowing before a prompt is
 read, and an answer that copies it begins with words of its own. In the first steps of later ones others tell. Not where a draft may
 take any time."""
-_REMEMBERED = 64
-"""Steps of a request of which it is known what retrieval brought."""
 _TOLD = 3
 """Steps of a request that tell something of others."""
-
-
-@dataclass(slots=True)
-class _Heard:
-    """How far retrieval alone got in a request's steps."""
-
-    prompt: Ids
-    outlook: Outlook = Outlook()
-    steps: int = 0
-    tokens: int = 0
-    expected: float = 0.0
-    brought: deque[int] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
-    retrieved: DraftTree = field(default_factory=DraftTree.empty)
-    raw: float = 0.0  # tokens that what is retrieved now promises
-    promised: float = 0.0  # and as far as such promises are kept in all texts
-
-    @property
-    def promise(self) -> float:
-        """Tokens that what is retrieved promises now, as far as such promises were kept in all texts and in this one."""
-        kept = (self.tokens + _BELIEF) / (self.expected + _BELIEF)
-        return min(1.0, kept) * self.promised
-
-    @property
-    def already(self) -> tuple[int, ...]:
-        """What retrieval brings, step by step: see ``DraftRequest.already``."""
-        return self.outlook.steps(self.brought)
-
-    def learn(self, tokens: npt.NDArray[np.int32]) -> None:
-        """The target's ``tokens`` came."""
-        self.steps += 1
-        self.expected += self.promised
-        self.brought.append(min(len(tokens) - 1, reach(self.retrieved, tokens)))
-        self.tokens += self.brought[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +84,7 @@ class Network:
         self._read_seconds = 0.0
         self._worth = Worth(getattr(drafter, "added", _ADDED))  # it need not know
         self._promises = Promises()
-        self._heard: dict[int, _Heard] = {}
+        self._heard: dict[int, Heard] = {}
         self._precedents = Precedents()
         self.verdicts: dict[int, Verdict] = {}
         self._drafts: dict[int, _Draft] = {}
@@ -250,11 +212,11 @@ class Network:
     def _miss(self, error: BaseException, drafts: int) -> None:
         self.missed.add(type(error).__name__, first_line(error), drafts)
 
-    def _hear(self, request: DraftRequest) -> _Heard:
+    def _hear(self, request: DraftRequest) -> Heard:
         """What is known of the request; a new one is told by those before."""
         heard = self._heard.get(request.request_id)
         if heard is None:
-            heard = self._heard[request.request_id] = _Heard(request.tokens[: request.prompt_tokens])
+            heard = self._heard[request.request_id] = Heard(request.tokens[: request.prompt_tokens])
         if not heard.outlook.others:  # until a request has ended
             heard.outlook = self._precedents.of(heard.prompt)
         return heard

@@ -22,9 +22,10 @@ from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.draft_model.drafter import DraftModelDrafter
 from serving.drafters.hybrid import HybridDrafter
 from serving.drafters.merge import merge as merge_trees
-from serving.drafters.network import Network, reach
+from serving.drafters.network import Network
 from serving.drafters.neural.tree_bounds import TreeBounds
 from serving.drafters.prompt_lookup import PromptLookupDrafter
+from serving.drafters.reach import reach
 from tests import eagle_heads
 from tests.brute_force import BruteForceRetriever
 from tests.drafters import Free, MadeUpDrafter, alone, eager_decoder, eager_loop, tree
