@@ -16,7 +16,7 @@ NOTES = (
     "M: tokens a pass of the model behind the prompt's. At equal numbers of nodes every step drafts and every node is verified, "
     "along the model's own recorded answers; a drafter may have fewer nodes than it is allowed",
     "speed by the costs of passes: along the same answers, with the production planner; passes take what the cost model says, "
-    "drafts what they took: no clock's noise but theirs",
+    "drafts what they took, or if counted what draft models' passes were measured to take before: no clock's noise but theirs",
     "tokens/s: of all tokens behind the first, as the planner sizes trees in service, plain decoding and all drafters in turn, "
     "prompt by prompt, in rotating order; identical: token for token what plain decoding gives",
     f"{MEAN}: each set of prompts counts the same; {ALL}: all prompts together",
