@@ -57,6 +57,8 @@ class OneTreeOptions:
             raise InvalidArgument(f"--parts and --temperature need one value or more; parts are {', '.join(PARTS)}")
         if self.unrelated is not None and not self.useless:
             raise InvalidArgument("--unrelated is for --useless; leave it out, or add --useless")
+        if self.counted and "planned" not in self.parts:
+            raise InvalidArgument("--counted is for the part planned; leave it out, or name that among --parts")
         if self.counted:
             require_counted(self.decoding.models.kinds())
 

@@ -129,6 +129,8 @@ def test_counted_time_is_that_of_passes_alone(folder: Path, tmp_path: Path, caps
     common = ["--model", str(folder / "model"), "--prompts", str(folder / "a.prompts.jsonl"), "--counted"]
     assert one_tree.main([*common, "--exit-layers", "1", "--output", str(tmp_path / "c")]) == 2
     assert "the time of early-exit is not counted" in capsys.readouterr().err
+    assert one_tree.main([*common, "--parts", "nodes", "--output", str(tmp_path / "c")]) == 2
+    assert "--counted is for the part planned" in capsys.readouterr().err
 
 
 def test_recorded_answers_fit_priors(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
