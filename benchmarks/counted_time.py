@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
-from datastore.errors import InvalidArgument
-from serving.decoding.cost_store import find_costs
+from datastore.errors import InvalidArgument, NotFound
+from serving.decoding.cost_model import CostModel
+from serving.decoding.cost_store import CostKey, CostStore
 from serving.decoding.drafter import Drafter
 from serving.decoding.kv_cache import KVCache
 from serving.decoding.pass_result import PassResult
@@ -27,11 +28,9 @@ class CountedTime:
     """Seconds that draft models should have taken so far. Not thread-safe."""
 
     def __init__(self, networks: Sequence[Drafter]) -> None:
-        """Looks up what passes of the draft models among ``networks`` cost: as ``suffolk tune --as-draft-model`` stored it, or by a
-        quick look of seconds. Raises InvalidArgument if there are others that take time."""
-        require_counted([network.name for network in networks])
+        """For the draft models among ``networks``, all of ``COUNTED``. Raises NotFound if what their passes cost is not stored."""
         models = [network.model for network in networks if isinstance(network, DraftModelDrafter)]
-        self._costs = {id(model): find_costs(model, 1).costs for model in models}
+        self._costs = {id(model): _stored(model) for model in models}
         self._seconds = 0.0
 
     @contextlib.contextmanager
@@ -59,5 +58,15 @@ def require_counted(networks: Sequence[str]) -> None:
     for name in networks:
         if name not in COUNTED:
             raise InvalidArgument(
-                f"--counted: the time of {name} is not counted, only that of {' and '.join(COUNTED)}; leave one out"
+                f"--counted: the time of {name} is not counted, only that of {' and '.join(COUNTED)}; leave out {name} or --counted"
             )
+
+
+def _stored(model: Target) -> CostModel:
+    costs = CostStore().find(CostKey.of(model))
+    if costs is None:
+        raise NotFound(
+            f"--counted: what passes of {model.name} cost is not stored; "
+            f"run 'suffolk tune --model {model.name} --as-draft-model' first"
+        )
+    return costs

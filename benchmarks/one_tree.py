@@ -105,10 +105,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--drafters", metavar="LIST", help="separated by commas (default: all that can run)")
     add("--useless", action="store_true", help="compare one tree with itself with useless sources")
     add("--unrelated", metavar="STORE", help="with --useless: a datastore that has nothing to do with the prompts")
-    counted = (
-        "by the costs of passes: draft models take what 'suffolk tune --as-draft-model' stored, not what they take now"
-    )
-    add("--counted", action="store_true", help=f"{counted}; not for heads and exits")
+    counted = "in the part planned, draft models' passes take what 'suffolk tune --as-draft-model' stored, other drafting no time"
+    add("--counted", action="store_true", help=f"{counted}; not with --head, --exit-layers or --levels")
     add("--dtype", default="auto", help="auto, float32, bfloat16, float16 or float64 (default: as stored)")
     add("--device", default="auto", help="auto, cpu, cuda, cuda:1 ... (default: %(default)s)")
     add("--threads", type=int, metavar="N", help="CPU threads (default: torch's choice)")

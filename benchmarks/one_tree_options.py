@@ -32,7 +32,7 @@ class OneTreeOptions:
         useless: whether one tree is compared with itself with useless sources instead.
         unrelated: with ``useless``: a datastore that has nothing to do with the prompts; None for none.
         excluded: names of prompts that are left out.
-        counted: whether, in the part planned, networks take what their passes were measured to cost, not what they take now.
+        counted: whether, in the part planned, draft models take what their passes were measured to cost before.
     """
 
     decoding: DecodingOptions

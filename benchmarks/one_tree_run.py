@@ -57,14 +57,14 @@ class _Bench:
             ignore_eos=decoding.ignore_eos,
         )
 
-    def drafters(self, nodes: int) -> _Drafters:
-        """Fresh ones, which have learned nothing, for trees of so many nodes."""
+    def drafters(self, nodes: int, counted: bool = False) -> _Drafters:
+        """Fresh ones, which have learned nothing, for trees of so many nodes. ``counted``: timed by what passes should take."""
         capacity, stores = self.longest + nodes + SPARE, [] if self.store is None else [self.store]
         networks = load_models(self.target, self.options.decoding.models, 1, capacity, stores, LIMITS)
         sources = Sources(self.target.vocab_size, self.store, self.unrelated, networks)
         reads_cache = any(isinstance(network, CacheDrafter) for network in networks)
-        counted = CountedTime(networks) if self.options.counted else None
-        return _Drafters(make_compared(self.options.names, sources), reads_cache, counted)
+        clock = CountedTime(networks) if counted else None
+        return _Drafters(make_compared(self.options.names, sources), reads_cache, clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,8 @@ def _run_replay(bench: _Bench, temperature: float, part: str, nodes: int) -> Non
     recordings = recorded_answers(path, bench.target, options.decoding.model, bench.prompts, settings, say)
     costs = find_costs(bench.target, 1, options.decoding.costs).costs if part == "planned" else None
     left = TimeLeft(f"{part}, temperature {temperature:g}, {nodes} nodes", len(asked))
-    with contextlib.closing(bench.drafters(nodes)) as drafters:
+    counted = options.counted and part == "planned"
+    with contextlib.closing(bench.drafters(nodes, counted)) as drafters:
         along = AlongRecordings(bench.target, drafters.by_name, nodes, bench.longest, costs, drafters.reads_cache)
         for place in asked:
             with drafters.clock():
