@@ -92,7 +92,7 @@ def test_a_draft_that_is_sure_goes_sixteen_tokens_ahead() -> None:
 def test_each_token_is_read_once(temperature: float) -> None:
     """Accepted nodes keep their rows: a draft reads what is new and what it drafts itself, nothing twice."""
     drafter, read = draft_model(noisy_copy(0.02), TreeBounds(max_depth=4, width=1, children=1)), []
-    model = drafter._model
+    model = drafter.model
     forward = Target.forward
 
     def spy(self: Target, cache: Any, slots: Sequence[int], layouts: Sequence[TreeLayout], *rest: Any) -> PassResult:
