@@ -58,7 +58,7 @@ def make_encoder() -> Encoder:
 ENCODER = make_encoder()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(TEXT)
 def test_the_fast_path_gives_the_ids_of_hugging_face(text: str) -> None:
     encoded = ENCODER.encode([text], seed=0)
@@ -70,7 +70,7 @@ def tokenize_with(text: str) -> list[int]:
     return ENCODER.encode_exactly([text])[0]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(max_size=200))
 def test_any_bytes_become_text_that_can_be_tokenized(data: bytes) -> None:
     found = parse_documents(Texts((("a", data),)), OPTIONS)
@@ -79,7 +79,7 @@ def test_any_bytes_become_text_that_can_be_tokenized(data: bytes) -> None:
     found.texts[0].encode()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     ids=st.lists(st.integers(0, 9), max_size=60),
     rows=st.lists(st.integers(0, 60), max_size=6),
@@ -103,7 +103,7 @@ def test_token_runs_are_split_like_lists(ids: list[int], rows: list[int], end: i
     assert encoded.sources == [f"a@{start}" for start, _ in expected]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(sizes=st.lists(st.integers(0, 700_000), min_size=1, max_size=8), data=st.data())
 def test_reading_on_after_any_block_gives_the_rest(sizes: list[int], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -105,7 +105,7 @@ def test_the_output_does_not_depend_on_the_drafter(name: str, law: SamplingSetti
         assert drafted.stats.missed["InvalidArgument"] + drafted.stats.missed["Unavailable"] > 0
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(
     prompt=st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=30),
     name=st.sampled_from(NAMES),

@@ -95,7 +95,7 @@ def answers(store: Datastore, contexts: list[list[int]]) -> list[Any]:
     return said
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     SEGMENTS,
     st.lists(DELETIONS, min_size=1, max_size=4),

@@ -52,13 +52,13 @@ def deletions(draw: st.DrawFn) -> tuple[list[Documents], list[list[int]]]:
 
 @pytest.mark.parametrize("width", [2, 3])
 @given(corpus=deletions(), query=queries(), deletion_pieces=st.sampled_from([1, 2, 3]))
-@settings(deadline=None, max_examples=250)
+@settings(max_examples=250)
 def test_answers_equal_the_oracle_without_the_deleted_documents(width, corpus, query, deletion_pieces):
     compare_with_oracle(width, corpus, query, deletion_pieces)
 
 
 @given(corpus=deletions(), query=queries())
-@settings(deadline=None, max_examples=2)  # the first-token table of such a vocabulary alone has 64 MB
+@settings(max_examples=2)  # the first-token table of such a vocabulary alone has 64 MB
 def test_four_byte_tokens_equal_the_oracle(corpus, query):
     compare_with_oracle(4, corpus, query, deletion_pieces=1)
 

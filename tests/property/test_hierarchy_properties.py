@@ -15,7 +15,7 @@ from serving.drafters.hierarchy.search import search
 from tests.hierarchy_oracle import hierarchies, objective, real_seconds, some_levels
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(some_levels(), st.integers(1, 4))
 def test_the_search_finds_what_brute_force_finds(levels: Levels, depth: int) -> None:
     least: dict[int, float] = {}
@@ -28,7 +28,7 @@ def test_the_search_finds_what_brute_force_finds(levels: Levels, depth: int) -> 
     assert min(least.values()) == pytest.approx(min(each.objective for each in found.values()), rel=1e-9)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(some_levels(), st.data())
 def test_the_exact_law_is_that_of_the_chain_of_buffers(levels: Levels, data: st.DataObject) -> None:
     chosen, lengths = data.draw(st.sampled_from(list(hierarchies(levels, 3))))
@@ -38,7 +38,7 @@ def test_the_exact_law_is_that_of_the_chain_of_buffers(levels: Levels, data: st.
     assert prediction.tokens == pytest.approx(tokens, rel=1e-9)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(some_levels(), st.integers(1, 8))
 def test_surplus_tokens_only_help_where_they_cost_nothing_to_verify(levels: Levels, depth: int) -> None:
     flat = tuple(
@@ -51,7 +51,7 @@ def test_surplus_tokens_only_help_where_they_cost_nothing_to_verify(levels: Leve
             assert plan.seconds == pytest.approx(plan.objective, rel=1e-9)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(some_levels(), st.integers(1, 8))
 def test_no_plan_promises_more_time_than_the_target_alone(levels: Levels, depth: int) -> None:
     plan = best_plan(levels, depth)

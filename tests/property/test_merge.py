@@ -60,7 +60,7 @@ def compare_with_sorting(
     order_depth=st.sampled_from([1, 3, 4, 5, 7, 8, 9, 16, 64, 1000]),
     threads=st.sampled_from([1, 3]),
 )
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_merging_equals_sorting(width, corpus, order_depth, threads):
     top = VOCAB_SIZES[width] - 1
     parts = [[[top - token for token in document] for document in part] for part in corpus[0]]
@@ -69,7 +69,7 @@ def test_merging_equals_sorting(width, corpus, order_depth, threads):
 
 
 @given(corpus=deletions())
-@settings(deadline=None, max_examples=2)  # the first-token table of such a vocabulary alone has 64 MB
+@settings(max_examples=2)  # the first-token table of such a vocabulary alone has 64 MB
 def test_four_byte_tokens_merge_too(corpus):
     with tempfile.TemporaryDirectory() as folder:
         compare_with_sorting(Path(folder), corpus[0], corpus[1], VOCAB_SIZES[4], 64, 1)

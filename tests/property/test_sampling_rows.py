@@ -111,7 +111,7 @@ def in_transformers(law: SamplingSettings, prompt_length: int, text: npt.NDArray
     return scores[0]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(steps(), laws)
 def test_every_row_is_processed_as_by_transformers(step: Step, law: SamplingSettings) -> None:
     found = Sampler(law, VOCAB, CPU).probabilities(step.logits, step.contexts)
@@ -125,7 +125,7 @@ def test_every_row_is_processed_as_by_transformers(step: Step, law: SamplingSett
             assert found[row, drawn[row]] > 0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(steps(), laws)
 def test_a_row_is_drawn_as_the_committed_text_of_its_path(step: Step, law: SamplingSettings) -> None:
     """The text cannot depend on drafts: the draw at a node is that of plain decoding, whose counts grew token by token."""
@@ -140,7 +140,7 @@ def test_a_row_is_drawn_as_the_committed_text_of_its_path(step: Step, law: Sampl
         assert alone.tolist() == [drawn[row]]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(steps(), laws)
 def test_a_law_is_the_same_at_every_temperature_that_only_scales_it(step: Step, law: SamplingSettings) -> None:
     """Penalties and bans also act when greedy: the greedy token is the likeliest that any temperature leaves."""

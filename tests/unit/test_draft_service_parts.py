@@ -213,7 +213,7 @@ def test_trees_survive_the_wire() -> None:
     assert wire.unpack_trees([], [], 16, VOCABULARY) == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_hostile_trees_are_refused_or_sound(data: st.DataObject) -> None:
     def tree() -> draft_pb2.DraftTree:
