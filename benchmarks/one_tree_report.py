@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.compared_drafters import HYBRID
@@ -51,10 +52,11 @@ def one_tree_lines(summary: dict[str, Any]) -> list[str]:
 
 
 def one_tree_panels(summary: dict[str, Any]) -> list[Panel]:
-    """A chart for each table: the sets, a bar for each drafter."""
+    """A chart for each table, the sets beside each other, a bar for each drafter. Of M at several numbers of nodes: how it grows
+    with them, and the table of the largest."""
     charts = [
         (f"M at {part['nodes']} nodes, temperature {part['temperature']:g}", "tokens a pass", "M", part["table"])
-        for part in summary["nodes"]
+        for part in _largest(summary["nodes"])
     ]
     charts += [
         (f"by costs, temperature {part['temperature']:g}", "times plain decoding", "speed_up", part["table"])
@@ -69,14 +71,45 @@ def one_tree_panels(summary: dict[str, Any]) -> list[Panel]:
         )
         for part in summary["service"]
     ]
-    return [Panel(title, unit, *_bars(table, field)) for title, unit, field, table in charts]
+    return _growth(summary["nodes"]) + [
+        Panel(title, unit, *_bars(table, field)) for title, unit, field, table in charts
+    ]
+
+
+def _by_temperature(parts: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Those of each temperature, smallest trees first."""
+    temperatures = dict.fromkeys(part["temperature"] for part in parts)
+    alike = [[part for part in parts if part["temperature"] == temperature] for temperature in temperatures]
+    return [sorted(each, key=lambda part: part["nodes"]) for each in alike]
+
+
+def _largest(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [each[-1] for each in _by_temperature(parts)]
+
+
+def _growth(parts: Sequence[dict[str, Any]]) -> list[Panel]:
+    """M of all prompts by the number of nodes, where there are several."""
+    panels = []
+    for each in _by_temperature(parts):
+        if len(each) > 1:
+            rows = [_whole(part["table"]) for part in each]
+            series = {name: [row[name]["M"] for row in rows] for name in rows[0] if name != PLAIN}
+            labels = [f"{part['nodes']} nodes" for part in each]
+            panels.append(Panel(f"M, {ALL}, temperature {each[0]['temperature']:g}", "tokens a pass", labels, series))
+    return panels
 
 
 def _bars(table: dict[str, Any], field: str) -> tuple[list[str], dict[str, list[float | None]]]:
-    groups = [group for group in table if group != ALL]
+    groups = list(table)
     names = [name for name in table[groups[0]] if name != PLAIN]
     labels = [group.replace(", ", ",\n") for group in groups]
     return labels, {name: [table[group][name][field] for group in groups] for name in names}
+
+
+def _whole(table: dict[str, Any]) -> dict[str, Any]:
+    """The row of all prompts; with one set, its own."""
+    row: dict[str, Any] = table[ALL] if ALL in table else next(iter(table.values()))
+    return row
 
 
 def _matrix(table: dict[str, Any], field: str) -> str:
@@ -107,10 +140,9 @@ def _source_lines(table: dict[str, Any]) -> list[str]:
 
 
 def _same_lines(table: dict[str, Any]) -> list[str]:
-    whole = table[ALL] if ALL in table else next(iter(table.values()))
     return [
         f"  {name}: texts as plain {each['identical']} of {each['runs']}"
         + (f", largest gap {each['largest_near_tie_gap']:.2g}" if each["largest_near_tie_gap"] is not None else "")
-        for name, each in whole.items()
+        for name, each in _whole(table).items()
         if name != PLAIN
     ]

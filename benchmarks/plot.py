@@ -15,6 +15,9 @@ COLOURS = (
     "#00a3c4", "#d69e2e", "#68d391", "#d53f8c", "#744210", "#1a202c",
 )  # fmt: skip
 
+_ROOM = 18
+"""Bars whose values have room beside each other."""
+
 
 @dataclass(frozen=True, slots=True)
 class Panel:
@@ -66,12 +69,13 @@ def write_plot(path: Path, title: str, panels: Sequence[Panel]) -> None:
 
 def _draw(axis: Any, panel: Panel) -> None:
     width = 0.8 / max(1, len(panel.series))
+    crowded = len(panel.series) * len(panel.labels) > _ROOM
     for number, (name, values) in enumerate(panel.series.items()):
         places = [place + (number - (len(panel.series) - 1) / 2) * width for place in range(len(values))]
         drawn = [(place, value) for place, value in zip(places, values, strict=True) if value is not None]
         colour = COLOURS[number % len(COLOURS)]
         bars = axis.bar([place for place, _ in drawn], [value for _, value in drawn], width, label=name, color=colour)
-        axis.bar_label(bars, fmt=_label, fontsize=7)
+        axis.bar_label(bars, fmt=_label, fontsize=7, rotation=90 if crowded else 0, padding=2)
     axis.set_xticks(range(len(panel.labels)), panel.labels, fontsize=8)
     axis.set_title(panel.title, fontsize=10)
     axis.set_ylabel(panel.unit)
@@ -80,7 +84,8 @@ def _draw(axis: Any, panel: Panel) -> None:
     axis.margins(y=0.12)
     axis.spines[["top", "right"]].set_visible(False)
     if len(panel.series) > 1:
-        axis.legend(fontsize=8, frameon=False)
+        below = -0.09 - 0.035 * max(label.count("\n") for label in panel.labels)  # where no bar is
+        axis.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, below), ncols=4)
 
 
 def _label(value: float) -> str:
