@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.command import add_seed, command_parser, run_command
-from benchmarks.decoding_options import DecodingOptions
-from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastore, require_drafters
+from benchmarks.decoding_options import DecodingOptions, given
+from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastores, require_drafters
 from benchmarks.folder import write_json
 from benchmarks.machine import describe_machine
 from benchmarks.prompts import STYLES, Prompt, load_prompts
@@ -70,18 +70,18 @@ def _run(args: argparse.Namespace) -> int:
     found = (*(("datastore",) if args.datastore else ()), *models.kinds())
     names = ("prompt-lookup", *found, *(("hybrid",) if found else ()))
     options = DecodingOptions(
-        args.model, tuple(args.prompts), args.datastore, models, names, style=args.style, limit=args.limit,
+        args.model, tuple(args.prompts), given(args.datastore), models, names, style=args.style, limit=args.limit,
         max_new_tokens=args.max_new_tokens, dtype=args.dtype, seed=args.seed,
     )  # fmt: skip
     settings = SamplingSettings(args.max_new_tokens, args.temperature, seed=args.seed)
     results: dict[str, Any] = {"machine": describe_machine(), "commit": commit(), "command": sys.argv}
-    with opened_datastore(options) as retriever:
-        require_drafters(options, retriever)
+    with opened_datastores(options) as retrievers:
+        require_drafters(options, retrievers)
         target = load_target(options)
         prompts, _ = encode_prompts(target, load_prompts(args.prompts, args.style, args.limit, args.seed), options)
         capacity = max(len(ids) for _, ids in prompts) + args.max_new_tokens + max(args.nodes) + SPARE
         for nodes in args.nodes:
-            drafters = make_drafters(options, target, retriever, 1, capacity)
+            drafters = make_drafters(options, target, retrievers, 1, capacity)
             results[str(nodes)] = measure_acceptance(target, drafters, prompts, settings, nodes, capacity)
     rows = [
         [name, nodes, each["mean_generated_length"], each["nodes_a_pass"], *each["right_to_depth"], each["identical"]]

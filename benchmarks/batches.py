@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from benchmarks.decoding_options import PLAIN, DecodingOptions
-from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastore, require_drafters
+from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastores, require_drafters
 from benchmarks.prompts import load_prompts
 from datastore.errors import InvalidArgument
 from serving.decoding.cost_store import find_costs
@@ -58,8 +58,8 @@ def measure_batches(
     if not sizes or min(sizes) < 1:
         raise InvalidArgument(f"batch sizes {list(sizes)}; they must be 1 or more")
     prompts = load_prompts(options.prompts, options.style, options.limit, options.seed)
-    with opened_datastore(options) as retriever:
-        require_drafters(options, retriever)  # refuse what is missing before a model is loaded
+    with opened_datastores(options) as retrievers:
+        require_drafters(options, retrievers)  # refuse what is missing before a model is loaded
         target = load_target(options)
         encoded, skipped = encode_prompts(target, prompts, options)
         settings = SamplingSettings(
@@ -71,7 +71,7 @@ def measure_batches(
         )
         capacity = max(len(ids) for _, ids in encoded) + options.max_new_tokens + rows_behind(options.max_nodes)
         texts = [encoded[number % len(encoded)][1] for number in range(max(len(encoded), 2 * max(sizes)))]
-        drafters = make_drafters(options, target, retriever, max(sizes), capacity)
+        drafters = make_drafters(options, target, retrievers, max(sizes), capacity)
         found = find_costs(target, max(sizes), options.costs)
         with Engine(target, drafters, found.costs, slots=max(sizes), capacity=capacity, queue=0) as engine:
             cache_bytes = engine.cache_bytes

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.bandwidth import measure_bandwidth
 from benchmarks.decoding_options import CONTROL, PLAIN, DecodingOptions
-from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastore, require_drafters
+from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastores, require_drafters
 from benchmarks.decoding_summary import summarize
 from benchmarks.prompts import Prompt, load_prompts
 from benchmarks.transformers_decoding import TransformersModel
@@ -34,20 +34,20 @@ def measure_decoding(options: DecodingOptions, report: Callable[[str], None] = l
         NotFound, Unsupported: the model, datastore or prompts are missing or do not fit together.
     """
     prompts = load_prompts(options.prompts, options.style, options.limit, options.seed)
-    with opened_datastore(options) as retriever:
-        require_drafters(options, retriever)  # refuse what is missing before a model is loaded
+    with opened_datastores(options) as retrievers:
+        require_drafters(options, retrievers)  # refuse what is missing before a model is loaded
         target = load_target(options)
-        return measure_target(target, retriever, prompts, options, report)
+        return measure_target(target, retrievers, prompts, options, report)
 
 
 def measure_target(
     target: Target,
-    retriever: Retriever | None,
+    retrievers: list[Retriever],
     prompts: list[Prompt],
     options: DecodingOptions,
     report: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
-    """As ``measure_decoding``, with a target and a retriever at hand."""
+    """As ``measure_decoding``, with a target and retrievers at hand."""
     encoded, skipped = encode_prompts(target, prompts, options)
     settings = SamplingSettings(
         max_new_tokens=options.max_new_tokens,
@@ -62,7 +62,7 @@ def measure_target(
     rival = TransformersModel(options.model, target, options.assistant) if options.transformers else None
     longest = max(len(ids) for _, ids in encoded)
     capacity = longest + options.max_new_tokens + rows_behind(options.max_nodes)
-    drafters = make_drafters(options, target, retriever, 1, capacity)
+    drafters = make_drafters(options, target, retrievers, 1, capacity)
     with (
         opened_recorder(options.record, options.model, target) as recorder,
         Engine(target, drafters, costs, slots=1, capacity=capacity, queue=0) as engine,

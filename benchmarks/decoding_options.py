@@ -23,7 +23,7 @@ class DecodingOptions:
     Attributes:
         model: folder or hub name of the target.
         prompts: .jsonl files, or folders of them.
-        datastore: folder or URL, for the drafters that need one.
+        datastores: folders or URLs, for the drafters that need one or more.
         drafters: names of serving.drafters.choose, or useless; each is compared with plain decoding.
         slowed_ms: milliseconds that every call for drafts is made to take longer; 0..60,000.
         style: chat, prefill or both, for rows that have a prefill.
@@ -43,7 +43,7 @@ class DecodingOptions:
 
     model: str
     prompts: tuple[Path, ...]
-    datastore: str | None = None
+    datastores: tuple[str, ...] = ()
     models: ModelSources = ModelSources()
     drafters: tuple[str, ...] = ("prompt-lookup", "datastore", "hybrid")
     slowed_ms: float = 0.0
@@ -80,3 +80,8 @@ class DecodingOptions:
         """Plain decoding, again if asked for, then every drafter."""
         control = (CONTROL,) if self.control else ()
         return (PLAIN, *control, *(name for name in self.drafters if name != PLAIN))
+
+
+def given(datastore: str | None) -> tuple[str, ...]:
+    """The datastore of a benchmark that takes one at most."""
+    return () if datastore is None else (datastore,)

@@ -26,21 +26,21 @@ from serving.drafters.load import load_models
 from serving.transport.url import is_url
 
 
-def require_drafters(options: DecodingOptions, retriever: Retriever | None) -> None:
+def require_drafters(options: DecodingOptions, retrievers: list[Retriever]) -> None:
     """Nothing, unless a drafter's name is unknown, or it needs a datastore or a network: then InvalidArgument."""
     kinds = options.models.kinds()
     for name in options.drafters:
         if name != USELESS and name not in kinds and not (name == "hybrid" and kinds):
-            make_drafter(name, 1, [] if retriever is None else [retriever], LIMITS)
+            make_drafter(name, 1, retrievers, LIMITS)
 
 
 def make_drafters(
-    options: DecodingOptions, target: Target, retriever: Retriever | None, slots: int, capacity: int
+    options: DecodingOptions, target: Target, retrievers: list[Retriever], slots: int, capacity: int
 ) -> dict[str, Drafter]:
     """The drafters to be measured, by name, for an engine of that many ``slots`` and ``capacity``.
 
     Raises InvalidArgument as ``require_drafters``, and as ``load_models``."""
-    retrievers, vocab_size = [] if retriever is None else [retriever], target.vocab_size
+    vocab_size = target.vocab_size
     models = load_models(target, options.models, slots, capacity, retrievers, LIMITS)
     made: dict[str, Drafter | None] = {
         name: UselessDrafter(vocab_size)
@@ -56,18 +56,15 @@ def make_drafters(
 
 
 @contextlib.contextmanager
-def opened_datastore(options: DecodingOptions) -> Iterator[Retriever | None]:
-    """The datastore, found to fit the model; None if none was given."""
-    if options.datastore is None:
-        yield None
-        return
-    name = options.datastore
-    retriever: Retriever = connect(name) if is_url(name) else open_datastore(name, "warm")
-    try:
-        require_match(retriever, name, LIMITS, options.model, fingerprint(load_tokenizer(options.model)))
-        yield retriever
-    finally:
-        retriever.close()
+def opened_datastores(options: DecodingOptions) -> Iterator[list[Retriever]]:
+    """The datastores, found to fit the model; closed at the end."""
+    with contextlib.ExitStack() as stack:
+        retrievers: list[Retriever] = []
+        for name in options.datastores:
+            retrievers.append(connect(name) if is_url(name) else open_datastore(name, "warm"))
+            stack.callback(retrievers[-1].close)
+            require_match(retrievers[-1], name, LIMITS, options.model, fingerprint(load_tokenizer(options.model)))
+        yield retrievers
 
 
 def load_target(options: DecodingOptions) -> Target:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.command import add_seed, command_parser, run_command
 from benchmarks.compared_drafters import HYBRID, singles
-from benchmarks.decoding_options import DecodingOptions
+from benchmarks.decoding_options import DecodingOptions, given
 from benchmarks.one_tree_options import PARTS, OneTreeOptions
 from benchmarks.one_tree_report import NOTES, PACKAGES, one_tree_lines, one_tree_panels
 from benchmarks.one_tree_run import run_one_tree
@@ -37,9 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def read_options(args: argparse.Namespace) -> OneTreeOptions:
     """What the command line asks for."""
     decoding = DecodingOptions(
-        model=args.model, prompts=tuple(args.prompts), datastore=args.datastore, models=read_model_sources(args), drafters=(),
-        style=args.style, limit=args.limit, max_new_tokens=args.max_new_tokens, ignore_eos=args.ignore_eos, seed=args.seed,
-        max_nodes=args.max_nodes, dtype=args.dtype, device=args.device, threads=args.threads, costs=args.costs,
+        model=args.model, prompts=tuple(args.prompts), datastores=given(args.datastore), models=read_model_sources(args),
+        drafters=(), style=args.style, limit=args.limit, max_new_tokens=args.max_new_tokens, ignore_eos=args.ignore_eos,
+        seed=args.seed, max_nodes=args.max_nodes, dtype=args.dtype, device=args.device, threads=args.threads, costs=args.costs,
     )  # fmt: skip
     return OneTreeOptions(
         decoding=decoding,
@@ -64,7 +64,7 @@ def _run(args: argparse.Namespace) -> int:
         print("interrupted; the same command goes on from here", file=sys.stderr)
         return 130
     decoding = options.decoding
-    alone = singles(decoding.models.kinds(), decoding.datastore is not None)
+    alone = singles(decoding.models.kinds(), bool(decoding.datastores))
     summary = summarize(log.rows, alone)
     results = {**facts, "runs": log.runs, "singles": alone, "summary": summary}
     settings = options.settings() | {

@@ -69,7 +69,7 @@ class OneTreeOptions:
             return self.drafters
         if self.useless:
             return tuple(useless_names(self.unrelated is not None))
-        return tuple(compared_names(self.decoding.models.kinds(), self.decoding.datastore is not None))
+        return tuple(compared_names(self.decoding.models.kinds(), bool(self.decoding.datastores)))
 
     def settings(self) -> dict[str, Any]:
         """What rows depend on besides what they name, as plain values: two runs with equal ones may be joined."""

@@ -13,7 +13,7 @@ from benchmarks.compared_drafters import Sources, make_compared
 from benchmarks.counted_time import CountedTime
 from benchmarks.decoding import WARM_UP_TOKENS, compare, run_way
 from benchmarks.decoding_options import LIMITS, PLAIN
-from benchmarks.decoding_setup import encode_prompts, load_target, opened_datastore
+from benchmarks.decoding_setup import encode_prompts, load_target, opened_datastores
 from benchmarks.one_tree_options import OneTreeOptions
 from benchmarks.prompts import Prompt, load_prompts, require_named
 from benchmarks.recorded_answers import recorded_answers
@@ -92,14 +92,14 @@ def run_one_tree(options: OneTreeOptions) -> tuple[RunLog, dict[str, Any]]:
     decoding.models.kinds()
     require_named(options.excluded, decoding.prompts)
     log = RunLog(options.output / "rows.jsonl", options.settings())
-    with opened_datastore(decoding) as store, _unrelated(options) as unrelated:
+    with opened_datastores(decoding) as stores, _unrelated(options) as unrelated:
         target = load_target(decoding)
         found = load_prompts(decoding.prompts, decoding.style, decoding.limit, decoding.seed)
         kept = [prompt for prompt in found if prompt.name not in options.excluded]
         if not kept:
             raise InvalidArgument("--exclude leaves no prompt; give others")
         prompts, skipped = encode_prompts(target, kept, decoding)
-        bench = _Bench(options, target, store, unrelated, in_turn(prompts), log)
+        bench = _Bench(options, target, stores[0] if stores else None, unrelated, in_turn(prompts), log)
         for temperature in options.temperatures:
             for part, nodes in _replayed(options):
                 _run_replay(bench, temperature, part, nodes)

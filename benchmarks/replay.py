@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.command import add_seed, command_parser, run_command
-from benchmarks.decoding_options import DecodingOptions
-from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastore, require_drafters
+from benchmarks.decoding_options import DecodingOptions, given
+from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastores, require_drafters
 from benchmarks.folder import write_json
 from benchmarks.machine import describe_machine
 from benchmarks.prompts import STYLES, Prompt, load_prompts
@@ -100,17 +100,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> int:
     names = ("prompt-lookup", *(("datastore", "hybrid") if args.datastore else ()), "useless")
     options = DecodingOptions(
-        args.model, tuple(args.prompts), args.datastore, drafters=names, style=args.style, limit=args.limit,
+        args.model, tuple(args.prompts), given(args.datastore), drafters=names, style=args.style, limit=args.limit,
         max_new_tokens=args.max_new_tokens, dtype=args.dtype, seed=args.seed,
     )  # fmt: skip
     results: dict[str, Any] = {"machine": describe_machine(), "met": {}}
-    with opened_datastore(options) as retriever:
-        require_drafters(options, retriever)
+    with opened_datastores(options) as retrievers:
+        require_drafters(options, retrievers)
         target = load_target(options)
         prompts, _ = encode_prompts(target, load_prompts(args.prompts, args.style, args.limit, args.seed), options)
         answers, costs = record(target, prompts, args.max_new_tokens), find_costs(target, 1).costs
         for met, count in (("for the first time", len(answers)), ("again and again", 1)):
-            made = [make_drafters(options, target, retriever, 1, 1) for _ in range(count)]
+            made = [make_drafters(options, target, retrievers, 1, 1) for _ in range(count)]
             results["met"][met] = {
                 name: replay(answers, [each[name] for each in made], costs, args.noise, args.seed) for name in names
             }

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         options = DecodingOptions(
             model=model,
             prompts=(PROMPTS,),
-            datastore=url,
+            datastores=(url,),
             drafters=DRAFTERS,
             limit=args.prompts,
             max_new_tokens=args.max_new_tokens,

@@ -7,17 +7,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from datastore.errors import InvalidArgument
+from serving.decoding.cost_grid import SIZES, Point
 from serving.decoding.cost_model import CostModel, Sample
 from serving.decoding.kv_cache import KVCache, SlabLayer
 from serving.decoding.passes import Passes
 from serving.decoding.target import Target
 from serving.decoding.tree_layout import chain
 
-SIZES = (1, 2, 4, 8, 16, 17, 32, 33, 64)
-"""Rows that are tried. Tiles of 16 or 32 make a pass of one row more cost much more, which lines between powers of two hide."""
-MAX_ROWS = 256
-"""Rows of the largest pass that is measured; beyond it the last slope goes on."""
 _CONTEXT = 128
 _LONG_CONTEXT = 1024
 _MAX_QUICK_SLOTS = 16
@@ -26,9 +22,6 @@ _PATIENCE = 4
 """A quick look may take this many times its budget for two rounds: a single pass on a busy machine says little."""
 _NEEDED = 3
 _WARM_UPS = 6
-
-Point = tuple[int, int, int]
-"""Rows per request, requests, context."""
 
 
 def measure(target: Target, slots: int = 1, budget: float = _QUICK_SECONDS, passes: str = "auto") -> CostModel:
@@ -45,32 +38,6 @@ def measure(target: Target, slots: int = 1, budget: float = _QUICK_SECONDS, pass
     if (long := min(_LONG_CONTEXT, limit - sizes[-1])) >= 2 * context:
         points[3:3] = [(1, 1, long), (sizes[len(sizes) // 2], 1, long)]
     return CostModel.fit(time_points(target, points, budget=budget, passes=passes))
-
-
-def grid(contexts: Sequence[int], slots: int, limit: int | None) -> list[Point]:
-    """The points of ``suffolk tune``: batches 1, 2, 4 ... slots, with 1..64 rows a request, behind each of ``contexts``.
-
-    Raises:
-        InvalidArgument: ``slots`` is not 1..MAX_ROWS, or a context is below 1 or leaves no room for the rows in ``limit`` tokens.
-    """
-    if not 1 <= slots <= MAX_ROWS:
-        raise InvalidArgument(f"slots is {slots}; it must be between 1 and {MAX_ROWS}")
-    for context in contexts:
-        if context < 1:
-            raise InvalidArgument(f"--contexts: {context} cannot be measured; each must be 1 or more")
-        if limit is not None and context + SIZES[-1] > limit:
-            raise InvalidArgument(
-                f"--contexts: {context} cannot be measured: the model takes {limit} tokens, {SIZES[-1]} of them for the rows; give "
-                f"{limit - SIZES[-1]} at most"
-            )
-    batches = sorted({min(2**power, slots) for power in range(slots.bit_length() + 1)})
-    return [
-        (size, batch, context)
-        for context in sorted(set(contexts))
-        for batch in batches
-        for size in SIZES
-        if size * batch <= MAX_ROWS
-    ]
 
 
 def time_points(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -67,6 +68,12 @@ class DraftRequest:
     def most_named(self) -> int:
         """The most nodes that may be returned."""
         return max(self.max_nodes, self.named_nodes)
+
+
+def mean_worth(requests: Iterable[DraftRequest]) -> float:
+    """The mean of what a drafted token saves ``requests``, one or more (``DraftRequest.worth_seconds``): a pass that they share
+    pays for all of them or for none."""
+    return fmean(request.worth_seconds for request in requests)
 
 
 @dataclass(frozen=True, slots=True)

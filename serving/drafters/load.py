@@ -48,7 +48,7 @@ def load_models(
     stacked: list[Drafter] = []
     if sources.levels is not None:
         parts = [folder for folder in sources.heads if folder not in alone.heads]
-        stacks = Stacks(target, sources.draft_model, parts, retrievers, limits, sources.dtype)
+        stacks = Stacks(target, sources.draft_model, parts, retrievers, limits, sources.dtype, calibration)
         stacked = [stacks.drafter(sources.levels, slots, capacity)]
     recycling: list[Drafter] = [TokenRecyclingDrafter(limits, calibration)] if sources.recycle else []
     return [*_load_alone(target, alone, slots, capacity, calibration), *stacked, *recycling]

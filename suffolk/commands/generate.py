@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from datastore.errors import InvalidArgument, NotFound
+from datastore.errors import InvalidArgument
 from datastore.retriever import Retriever
 from serving.decoding.prompt import read_prompt
 from serving.decoding.settings import SamplingSettings
@@ -33,7 +31,7 @@ from suffolk.commands.model_options import (
     require_costs,
     require_threads,
 )
-from suffolk.commands.output_file import require_folder
+from suffolk.commands.output_file import require_folder, write_json
 from suffolk.commands.record_option import opened_recorder, require_record
 
 if TYPE_CHECKING:
@@ -208,7 +206,7 @@ def _finish(args: argparse.Namespace, report: dict[str, Any]) -> int:
     report["verification"] = args.verification
     print("\n".join(report_lines(report)), file=sys.stderr)
     if args.stats_json is not None:
-        _write_json(args.stats_json, report)
+        write_json(args.stats_json, report)
     return 0
 
 
@@ -264,12 +262,3 @@ def _bad_words(target: Target, texts: list[str]) -> tuple[tuple[int, ...], ...]:
     forms = [form for text in texts for form in (text.strip(), " " + text.strip())]
     encoded = [tuple(target.tokenizer(form, add_special_tokens=False)["input_ids"]) for form in forms]
     return tuple(dict.fromkeys(encoded))
-
-
-def _write_json(path: Path, report: dict[str, Any]) -> None:
-    try:
-        path.write_text(json.dumps(report, indent=2) + "\n")
-    except OSError as error:
-        raise NotFound(
-            f"--stats-json {path}: cannot be written ({error.strerror}); name a file in a folder that exists"
-        ) from error

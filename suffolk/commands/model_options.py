@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,14 +47,7 @@ def add_draft_options(group: argparse._ArgumentGroup) -> None:
 
 def add_retrieval_options(group: argparse._ArgumentGroup) -> None:
     """The datastores, how far drafts from texts reach, and how long a service may take for them."""
-    group.add_argument(
-        "--datastore",
-        type=filled,
-        action="append",
-        default=[],
-        metavar="STORE",
-        help="folder of a datastore, or grpc://HOST:PORT/NAME; may be repeated: all are asked",
-    )
+    add_datastore_option(group)
     group.add_argument(
         "--deadline-ms", type=float, help="time a remote draft may take (default: the URL's, else the client's)"
     )
@@ -66,6 +58,18 @@ def add_retrieval_options(group: argparse._ArgumentGroup) -> None:
         type=int,
         default=10,
         help="depth of drafts, in tokens; of what the request's own text repeats twice that (default: %(default)s)",
+    )
+
+
+def add_datastore_option(group: argparse._ActionsContainer) -> None:
+    """The datastores."""
+    group.add_argument(
+        "--datastore",
+        type=filled,
+        action="append",
+        default=[],
+        metavar="STORE",
+        help="folder of a datastore, or grpc://HOST:PORT/NAME; may be repeated: all are asked",
     )
 
 
@@ -125,7 +129,7 @@ def names_models(args: argparse.Namespace) -> bool:
     return args.recycle or any(each not in (None, []) for each in named)
 
 
-def add_device_options(group: argparse._ArgumentGroup) -> None:
+def add_device_options(group: argparse._ActionsContainer) -> None:
     """Where and how the model runs."""
     dtypes = ("auto", "float32", "bfloat16", "float16", "float64")
     group.add_argument("--dtype", choices=dtypes, default="auto", help="auto: as stored (default: %(default)s)")
@@ -178,7 +182,7 @@ def kept_calibration(path: Path | None) -> Iterator[Calibration]:
     from serving.drafters.calibration.calibration_file import read_calibration, write_calibration
 
     require_folder("--calibration", path)
-    if path is not None and not (os.access(path.absolute().parent, os.W_OK) and (path.is_file() or not path.exists())):
+    if path is not None and path.exists() and not path.is_file():
         raise PermissionDenied(f"--calibration {path}: cannot be written; name a file in a folder of yours")
     calibration = read_calibration(path) if path is not None and path.exists() else Calibration()
     try:
@@ -248,12 +252,12 @@ def require_models(args: argparse.Namespace) -> None:
 def load_target(args: argparse.Namespace, cache_tokens: int, accelerate: bool = True) -> Target:
     """The model of ``--model``, quietly; ``accelerate`` as in ``Target.wrap``. Raises as ``Target.load``."""
     require_models(args)
+    require_threads(args)
     import torch
 
     from serving.decoding.target import Target
 
     silence_transformers()
-    require_threads(args)
     if args.threads is not None:
         torch.set_num_threads(args.threads)
     return Target.load(args.model, args.dtype, args.device, cache_tokens, accelerate)

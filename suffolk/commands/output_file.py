@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
-from datastore.errors import InvalidArgument, NotFound
+from datastore.errors import InvalidArgument, NotFound, PermissionDenied
+from datastore.manifest import write_atomically
 
 
 def require_folder(option: str, file: Path | None) -> None:
-    """Nothing, if ``file`` is None, or can be a file in a folder that is there.
+    """Nothing, if ``file`` is None, or can be a file in a folder that is there and may be written to.
 
     Raises:
-        NotFound, InvalidArgument: there is no such folder, or it is a folder itself; both name the ``option``.
+        NotFound, InvalidArgument, PermissionDenied: it cannot; all name the ``option``.
     """
-    if file is None:
+    if file is None or _is_device(file):
         return
     if file.is_dir():
         raise InvalidArgument(f"{option} {file} is a folder; name a file")
-    if not file.absolute().parent.is_dir():
+    folder = file.absolute().parent
+    if not folder.is_dir():
         raise NotFound(f"{option} {file}: there is no such folder; name a file in a folder that exists")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionDenied(f"{option} {file}: cannot be written; name a file in a folder of yours")
+
+
+def write_json(file: Path, document: object) -> None:
+    """Write ``document`` as JSON, whole or not at all; what a link leads to is replaced, not the link. Raises as
+    ``write_atomically``."""
+    content = json.dumps(document, indent=2) + "\n"
+    if _is_device(file):
+        file.write_text(content)
+    else:
+        write_atomically(file.resolve(), content.encode())
+
+
+def _is_device(file: Path) -> bool:
+    """Whether it is a terminal, a pipe or the like, which nothing can take the place of."""
+    return file.exists() and not file.is_file() and not file.is_dir()

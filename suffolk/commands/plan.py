@@ -12,7 +12,8 @@ FILE is JSON with
 
   levels      from the bottom to the top, the target last: "name", and "seconds" of a pass: a number, or a list whose entry d is a
               pass that verifies d drafted tokens (entry 0: one token's plain decoding). "retrieval": true is for a datastore, which
-              drafts at the bottom alone, for the "seconds" of one call; "found", optional: entry j, that it finds just j tokens
+              drafts at the bottom alone, for the "seconds" of one call; "found", optional: entry j, that it finds j tokens, the
+              last entry, so many or more
   acceptance  a row for each level as drafter, with an entry for each level as verifier: how probably a drafted token is accepted,
               of a datastore one that it found, 0 to 1, or null where it is not known. Only entries behind the row's own level count
   runs        optional: where acceptances come in bursts, as those of retrieval do, "drafter", "verifier" and "probabilities", whose
@@ -57,7 +58,7 @@ from serving.drafters.hierarchy.plan import DEPTH, fastest, plans_by_size
 from serving.drafters.hierarchy.rates_file import read_rates
 from serving.drafters.hierarchy.stack_spec import MOST_TOKENS
 from suffolk.commands.filled import filled, filled_path
-from suffolk.commands.model_options import add_device_options
+from suffolk.commands.model_options import add_datastore_option, add_device_options
 from suffolk.commands.output_file import require_folder
 from suffolk.commands.plan_report import plan_lines
 
@@ -66,7 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``suffolk plan``."""
     parser.add_argument("--rates", type=filled_path, metavar="FILE", help="costs and rates of the levels, as JSON")
     parser.add_argument(
-        "--depth", type=int, default=DEPTH, metavar="N", help="most tokens to ask of a level (default: %(default)s)"
+        "--depth",
+        type=int,
+        default=DEPTH,
+        metavar="N",
+        help="most tokens to ask of a level, 256 at most, with --measure 64 (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     _add_measuring_and_device(parser)
@@ -142,9 +147,7 @@ def _add_measuring(group: argparse._ArgumentGroup) -> None:
         metavar="FOLDER",
         help="a trained exit; may be repeated",
     )
-    group.add_argument(
-        "--datastore", type=filled, action="append", default=[], metavar="STORE", help="folder or URL; may be repeated"
-    )
+    add_datastore_option(group)
     group.add_argument(
         "--stack",
         type=filled,

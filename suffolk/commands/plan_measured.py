@@ -8,20 +8,24 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from benchmarks.prompts import encode_prompt, load_prompts
 from build_index.report import count
-from datastore.errors import InvalidArgument, PermissionDenied
+from serving.decoding.settings import SamplingSettings
 from serving.drafters.hierarchy.levels import Levels
 from serving.drafters.hierarchy.plan import Plan, fastest, plans_by_size
 from serving.drafters.hierarchy.rates_file import to_json
-from serving.drafters.hierarchy.stack_spec import DRAFT_MODEL, RETRIEVAL, StackLevel, name_stack, read_stack
+from serving.drafters.hierarchy.stack_spec import StackLevel, name_stack, read_stack
+from serving.drafters.limits import Limits
 from suffolk.commands.model_options import load_target, opened_stores, require_models, require_threads
+from suffolk.commands.output_file import write_json
+from suffolk.commands.plan_options import check_measuring, read_stacks, wanted_levels
 from suffolk.commands.plan_report import milliseconds, plan_lines
 
 if TYPE_CHECKING:
-    from serving.decoding.settings import SamplingSettings
     from serving.drafters.hierarchy.agreement import Ids
     from serving.drafters.hierarchy.load import Stacks
     from serving.drafters.hierarchy.measurement import Measurements
@@ -49,24 +53,25 @@ class Outcome:
 
 def plan_measured(args: argparse.Namespace) -> int:
     """Measure, plan, run, print; returns the exit code."""
-    require_models(args)
-    from serving.drafters.hierarchy.load import Stacks
-    from serving.drafters.limits import Limits
-
-    stacks_given = [read_stack(text) for text in args.stack]
-    settings = _settings(args)
-    wanted = _wanted(args, stacks_given)
-    limits = Limits()
     require_threads(args)
+    given = read_stacks(args)
+    check_measuring(args, given)
+    wanted = wanted_levels(args, given)
+    require_models(args)
+    settings = SamplingSettings(args.max_new_tokens, args.temperature, seed=args.seed, verification=args.verification)
+    texts = load_prompts(args.prompts, "chat", args.limit, args.seed)
+    from serving.drafters.hierarchy.load import Stacks  # loads torch, which takes seconds
+
+    limits = Limits()
     with opened_stores(args.datastore, None, limits, args.model) as stores:
         target = load_target(args, 4096)
-        prompts = _prompts(args, target)
+        prompts = [np.asarray(encode_prompt(each, target.tokenizer, args.model), np.int32) for each in texts]
         stacks = Stacks(target, args.draft_model, args.head, stores, limits, args.dtype)
-        found, plans, levels = _plan(args, stacks, target, wanted, prompts, settings, bool(stacks_given))
-        chosen = stacks_given or [read_stack(str(plan)) for plan in plans if len(plan.names) > 1]
+        found, plans, levels = _plan(args, stacks, target, wanted, prompts, settings, bool(given))
+        if args.save_rates is not None:
+            write_json(args.save_rates, to_json(levels))
+        chosen = given or [read_stack(str(plan)) for plan in plans if len(plan.names) > 1]
         outcomes, plain = _run(args, stacks, target, found, chosen, prompts, settings)
-    if args.save_rates is not None:
-        _save(args.save_rates, levels)
     _print(args, plans, outcomes, plain, len(prompts))
     return 0
 
@@ -101,8 +106,6 @@ def _run(
     settings: SamplingSettings,
 ) -> tuple[list[Outcome], Measured | None]:
     """Each of ``chosen`` for real, beside plain decoding."""
-    import numpy as np
-
     from serving.drafters.hierarchy.trial import PLAIN, Measured, Trial
 
     if not chosen:
@@ -176,49 +179,6 @@ def _line(each: Outcome, prompts: int, args: argparse.Namespace) -> str:
         f"  {milliseconds(each.predicted_seconds):>12} {each.predicted_speedup:>9.3f} {milliseconds(each.seconds):>12} "
         f"{each.speedup:>9.3f} {off:>+7.1%} {each.predicted_tokens:>7.2f} {each.tokens:>7.2f}  {each.stack}{told}{reading}"
     )
-
-
-def _settings(args: argparse.Namespace) -> SamplingSettings:
-    from serving.decoding.settings import SamplingSettings
-
-    if args.rounds < 1:
-        raise InvalidArgument(f"--rounds is {args.rounds}; it must be 1 or more")
-    return SamplingSettings(args.max_new_tokens, args.temperature, seed=args.seed, verification=args.verification)
-
-
-def _wanted(args: argparse.Namespace, given: Sequence[tuple[StackLevel, ...]]) -> list[tuple[str, float | None]]:
-    """The levels to measure: those of the given stacks; else all that can be made, each model at several temperatures."""
-    if given:
-        return list(dict.fromkeys((level.name, level.temperature) for stack in given for level in stack))
-    names = [name for name in RETRIEVAL if name != "datastore" or args.datastore]
-    models = [f"exit-{layers}" for layers in sorted(set(args.exit))]
-    models += [DRAFT_MODEL] if args.draft_model is not None else []
-    for name in models:
-        StackLevel(name, 1)  # refuse what is none
-    temperatures: list[float | None] = [None]
-    if args.temperature > 0:
-        temperatures += [0.0, args.temperature / 2]
-    return [(name, None) for name in names] + [(name, warmth) for name in models for warmth in temperatures]
-
-
-def _prompts(args: argparse.Namespace, target: Any) -> list[Ids]:
-    import numpy as np
-
-    from benchmarks.prompts import encode_prompt, load_prompts
-
-    if args.prompts is None:
-        raise InvalidArgument("--measure needs prompts; add --prompts FILE")
-    found = load_prompts(args.prompts, "chat", args.limit, args.seed)
-    return [np.asarray(encode_prompt(each, target.tokenizer, args.model), np.int32) for each in found]
-
-
-def _save(path: Path, levels: Levels) -> None:
-    try:
-        path.write_text(json.dumps(to_json(levels), indent=2) + "\n")
-    except OSError as error:
-        raise PermissionDenied(
-            f"--save-rates {path}: cannot be written ({error.strerror}); name another file"
-        ) from error
 
 
 def _say(line: str) -> None:

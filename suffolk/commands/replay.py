@@ -11,7 +11,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from datastore.tokenizer import fingerprint, load_tokenizer
 from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.choose import MODELS, NAMES, make_drafter, require_match
 from serving.transport.limits import MAX_NODES, check_range
+from suffolk.commands.drafter_names import drafter_names
 from suffolk.commands.filled import filled, filled_path
 from suffolk.commands.model_options import (
     DEFAULT_NODES,
@@ -37,6 +38,8 @@ from suffolk.commands.model_options import (
     open_store,
     read_limits,
     read_model_sources,
+    require_costs,
+    require_threads,
 )
 from suffolk.commands.output_file import require_folder
 
@@ -131,14 +134,12 @@ def run(args: argparse.Namespace) -> int:
     """Replay, print, write; returns the exit code."""
     from suffolk.commands.replay_report import head_lines, result_lines, results, write_results
 
-    limits, names = read_limits(args), _names(args)
-    _check(args)
+    limits, names = read_limits(args), drafter_names(args, NAMES[1:])
+    _check(args, names)
     require_folder("--json", args.json)
     recordings = _recordings(args)
-    if args.calibration is not None and len(names) * len(args.nodes) > 1:
-        raise InvalidArgument(
-            f"--calibration {args.calibration} is of one drafter; name one --drafter and one size of --nodes"
-        )
+    if args.costs not in (NO_COSTS, STORED):
+        require_costs(Path(args.costs))
     with (
         kept_calibration(args.calibration) as calibration,
         _opened(args.datastore, args.deadline_ms, limits, recordings) as stores,
@@ -169,24 +170,24 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _names(args: argparse.Namespace) -> list[str]:
-    """Who drafts, in the order of ``NAMES``. Raises InvalidArgument if what one needs is not named."""
-    kinds = read_model_sources(args).kinds() if names_models(args) else []
-    able = {"prompt-lookup", *kinds}
-    able |= {"datastore"} if args.datastore else set()
-    able |= {"hybrid"} if args.datastore or kinds else set()
-    for name in args.drafter or []:
-        if name not in able:
-            needed = MODELS.get(name, "--datastore PATH or grpc://HOST:PORT/NAME")
-            raise InvalidArgument(f"--drafter {name} needs something to draft from; add {needed}")
-    if kinds and args.model is None:
-        raise InvalidArgument(f"drafter {kinds[0]} reads the model that was recorded; add --model MODEL")
-    return list(dict.fromkeys(args.drafter or [name for name in NAMES if name in able]))
-
-
-def _check(args: argparse.Namespace) -> None:
+def _check(args: argparse.Namespace, names: Sequence[str]) -> None:
+    """Raises InvalidArgument for what is out of its range or acts on nothing. Nothing is loaded for it."""
     for nodes in args.nodes:
         check_range("--nodes", nodes, 1, MAX_NODES)
+    require_threads(args)
+    if args.calibration is not None and len(names) * len(args.nodes) > 1:
+        raise InvalidArgument(
+            f"--calibration {args.calibration} is of one drafter; name one --drafter and one size of --nodes"
+        )
+    networks = read_model_sources(args).kinds() if names_models(args) else []
+    if networks and args.model is None:
+        raise InvalidArgument(f"drafter {networks[0]} reads the model that was recorded; add --model MODEL")
+    if networks and not {"hybrid", *networks} & set(names):
+        raise InvalidArgument(
+            f"{networks[0]} drafts for no --drafter that is named; leave it out, or name it or hybrid"
+        )
+    if args.model is None and (args.dtype, args.device, args.threads) != ("auto", "auto", None):
+        raise InvalidArgument("--dtype, --device and --threads are of --model; leave them out, or add it")
     if args.model is not None and not names_models(args) and args.costs != STORED:
         raise InvalidArgument(
             f"--model {args.model} is of no use without a network or --costs {STORED}; leave it out, or add --head, "
@@ -219,9 +220,7 @@ def _opened(
     names: Sequence[str], deadline_ms: float | None, limits: Limits, recordings: Sequence[Recording]
 ) -> Iterator[list[Retriever]]:
     """The datastores, found to fit the recordings; closed at the end."""
-    import contextlib
-
-    with contextlib.ExitStack() as stack:
+    with ExitStack() as stack:
         stores: list[Retriever] = []
         for name in names:
             store = open_store(name, deadline_ms)

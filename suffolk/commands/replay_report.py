@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.table import format_table
 from build_index.report import count
-from datastore.errors import PermissionDenied
 from datastore.version import __version__
 from serving.replay.recording import Recording
-from serving.replay.replayer import Replayed
 from serving.replay.summary import DEPTHS, summarize
+from suffolk.commands.output_file import write_json
+from suffolk.commands.printable import printable
+
+if TYPE_CHECKING:
+    from serving.replay.replayer import Replayed
 
 ALL = "all"
 
@@ -22,11 +24,11 @@ ALL = "all"
 def head_lines(paths: Sequence[Path], recordings: Sequence[Recording], costs: str) -> list[str]:
     """What is replayed, and what is to be known about it."""
     lines = [
-        f"replaying {count(len(recordings), 'text')} of {recordings[0].model or 'a model without a name'}, "
+        f"replaying {count(len(recordings), 'text')} of {printable(recordings[0].model) or 'a model without a name'}, "
         f"{sum(len(each.generated) for each in recordings):,} tokens behind {sum(len(each.prompt) for each in recordings):,} of "
         f"prompts, from {', '.join(map(str, paths))}",
         "recorded live: "
-        + ", ".join(f"{name} M {length:.2f}" for name, length in recorded_lengths(recordings).items()),
+        + ", ".join(f"{printable(name)} M {length:.2f}" for name, length in recorded_lengths(recordings).items()),
     ]
     if len({each.drafter for each in recordings}) > 1:
         lines.append(
@@ -70,7 +72,7 @@ def result_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     headers = ["drafter", "nodes", "group", "texts", "M", "nodes/pass", *depths, *(["speed-up"] if planned else [])]
     cells = [
         [
-            row["drafter"], row["nodes"], row["group"], row["texts"], f"{row['mean_generated_length']:.3f}",
+            row["drafter"], row["nodes"], printable(row["group"]), row["texts"], f"{row['mean_generated_length']:.3f}",
             row["nodes_a_pass"], *(f"{share:.0%}" for share in row["right_to_depth"]),
             *([f"{row['speed_up']:.2f}x"] if planned else []), _shares(row["accepted_by_source"]), row["missed"],
             row.get("replayed_tokens_per_second"),
@@ -90,7 +92,7 @@ def result_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
 def write_results(
     path: Path, args: argparse.Namespace, recordings: Sequence[Recording], costs: str, rows: list[dict[str, Any]]
 ) -> None:
-    """Raises PermissionDenied if ``path`` cannot be written."""
+    """Raises as ``write_json``."""
     document = {
         "version": __version__,
         "recordings": [str(each) for each in args.recordings],
@@ -101,10 +103,7 @@ def write_results(
         "recorded": recorded_lengths(recordings),
         "results": rows,
     }
-    try:
-        path.write_text(json.dumps(document, indent=1) + "\n")
-    except OSError as error:
-        raise PermissionDenied(f"--json {path}: cannot be written ({error.strerror}); name another file") from error
+    write_json(path, document)
 
 
 def _row(name: str, nodes: int, group: str, replayed: Sequence[Replayed], planned: bool) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Measure what passes of a model cost on this device, and keep it: decoding then needs no quick look, and plans better.
 
-Times passes of 1 to 64 rows a request, for 1 to SLOTS requests, behind contexts of each length. 'suffolk generate', 'worker',
-'bench decode' and 'bench batch' take up what is stored for their model, device, dtype and number of threads. Run it while the
-machine does nothing else.
+Times passes of 1 to 64 rows a request, for 1 to SLOTS requests, up to 256 rows in all, behind contexts of each length. All that
+decodes (suffolk generate, worker, plan --measure, replay --costs stored, bench decode ...) takes up what is stored for its model,
+device, dtype and number of threads. Run it while the machine does nothing else.
 
 examples:
   suffolk tune --model MODEL_FOLDER
@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from datastore.errors import InvalidArgument
+from serving.decoding.cost_grid import SIZES, grid
 from suffolk.commands.filled import filled, filled_path
 from suffolk.commands.model_options import add_device_options, load_target, require_models, require_threads
 from suffolk.commands.output_file import require_folder
@@ -68,14 +69,14 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"--rounds is {args.rounds}; it must be 1 or more")
     require_folder("--output", args.output)
     require_threads(args)
+    largest = grid(contexts, args.slots, None)
     require_models(args)
 
     from serving.decoding.byte_linear import compress
-    from serving.decoding.cost_measurement import SIZES, grid, time_points
+    from serving.decoding.cost_measurement import time_points
     from serving.decoding.cost_model import CostModel
     from serving.decoding.cost_store import CostKey, CostStore, save_costs
 
-    largest = grid(contexts, args.slots, None)  # refuse what is wrong before a model is loaded
     target = load_target(args, max(batch * (size + context) for size, batch, context in largest))
     if args.as_draft_model:
         compress(target.model)
@@ -87,12 +88,12 @@ def run(args: argparse.Namespace) -> int:
         samples = time_points(target, points, args.rounds, report=report)
     costs = CostModel.fit(samples)
     path = args.output or CostStore().path(key)
-    save_costs(costs, key, path)
     result = _result(costs, samples)
-    if args.json:
-        print(json.dumps({"file": str(path), "slots": args.slots} | result))
-    else:
-        print("\n".join([*_lines(result), f"wrote {path}"]))
+    shown = json.dumps({"file": str(path), "slots": args.slots} | result) if args.json else "\n".join(_lines(result))
+    print(shown)  # first: it is not lost if the file cannot be written
+    save_costs(costs, key, path)
+    if not args.json:
+        print(f"wrote {path}")
     return 0
 
 

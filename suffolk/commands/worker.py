@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from datastore.errors import InvalidArgument, ResourceExhausted
-from serving.drafters.choose import MODELS, NAMES, READERS, make_drafter
+from serving.drafters.choose import NAMES, READERS, make_drafter
 from serving.drafters.neural.tree_bounds import rows_behind
 from serving.transport.limits import check_range
 from serving.transport.url import WORKER_PORT
+from suffolk.commands.drafter_names import drafter_names
 from suffolk.commands.filled import filled
 from suffolk.commands.model_options import (
     add_calibration_option,
@@ -153,17 +154,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _drafters(args: argparse.Namespace) -> list[str]:
     """Names of the drafters to load; InvalidArgument for one that cannot run."""
-    kinds = read_model_sources(args).kinds()
-    able = {"none", "prompt-lookup", *kinds}
-    able |= {"datastore"} if args.datastore else set()
-    able |= {"hybrid"} if args.datastore or kinds else set()
-    for name in args.drafter or []:
-        if name not in able:
-            needed = MODELS.get(name, "--datastore PATH or grpc://HOST:PORT/NAME")
-            raise InvalidArgument(
-                f"--drafter {name} needs a {'model' if name in MODELS else 'datastore'}; add {needed}"
-            )
-    names = list(dict.fromkeys(args.drafter or [name for name in NAMES if name in able]))
+    names, kinds = drafter_names(args, NAMES), read_model_sources(args).kinds()
     run = {*names, *kinds} if "hybrid" in names else {*names}
     readers = sorted(run.intersection(READERS))
     if args.passes == "compiled" and readers:

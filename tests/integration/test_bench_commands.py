@@ -199,9 +199,11 @@ def test_decode_compares_every_drafter_with_plain_decoding(folder: Path, model: 
     path = tmp_path / "decode.json"
     options = ["--max-new-tokens", "24", "--ignore-eos", "--control", "--rounds", "2", "--threads", "1"]
     options += ["--assistant", str(model), "--record", str(tmp_path / "texts.jsonl")]
-    command = ["decode", "--model", model, "--datastore", folder / "store", "--prompts", prompts, *options]
+    stores = ["--datastore", folder / "store"] * 2  # both are asked: the last one took the place of the first
+    command = ["decode", "--model", model, *stores, "--prompts", prompts, *options]
     shown = bench(*command, "--json", path)
     results = read_report(path)["results"]
+    assert read_report(path)["settings"]["datastores"] == [str(folder / "store")] * 2
     rivals = {"transformers", "transformers prompt-lookup", "transformers assisted"}
     ways = {"none", "none, again", "prompt-lookup", "datastore", "hybrid"} | rivals
     assert set(results["summary"]) == {"code, chat", "code, prefill", "free", "all"}
@@ -229,6 +231,13 @@ def test_decode_refuses_what_is_missing_before_loading(model: Path, tmp_path: Pa
     done = suffolk("bench", "decode", "--model", model, "--prompts", tmp_path / "p.jsonl", "--drafters", "datastore")
     assert done.returncode == 2
     assert "needs a datastore" in done.stderr
+
+
+def test_batch_refuses_what_only_decode_does(model: Path, tmp_path: Path) -> None:
+    """A recording was promised, and none was written."""
+    done = suffolk("bench", "batch", "--model", model, "--prompts", tmp_path, "--record", tmp_path / "r.jsonl")
+    assert done.returncode == 2
+    assert "--control and --record belong to 'suffolk bench decode'" in done.stderr
 
 
 def test_a_report_goes_into_a_folder_that_exists(model: Path, tmp_path: Path) -> None:

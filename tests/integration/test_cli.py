@@ -150,6 +150,26 @@ def test_client_refuses_ids_that_do_nothing_and_none_where_it_needs_them(capsys,
         (["generate", "--levels", "draft-model:4", "x"], "level draft-model needs a model (on the command line"),
         (["worker", "--threads", "0"], "--threads is 0"),
         (["tune", "--threads", "0"], "--threads is 0"),
+        (["tune", "--slots", "0"], "--slots is 0; it must be between 1 and 256"),
+        (["tune", "--contexts", "0"], "--contexts: 0 cannot be measured"),
+        (["plan", "--measure", "--prompts", "x", "--rounds", "0"], "--rounds is 0; it must be 1 or more"),
+        (
+            ["plan", "--measure", "--prompts", "x", "--max-new-tokens", "1"],
+            "--max-new-tokens is 1; it must be 2 or more",
+        ),
+        (["plan", "--measure", "--prompts", "x", "--exit", "0"], "level 'exit-0' is unknown"),
+        (
+            ["plan", "--measure", "--prompts", "x", "--stack", "datastore:3"],
+            "level datastore of --stack needs something",
+        ),
+        (
+            ["plan", "--measure", "--prompts", "x", "--stack", "exit-2:3", "--exit", "3"],
+            "--exit 3 is level exit-3, which no --stack has",
+        ),
+        (
+            ["plan", "--measure", "--prompts", "x", "--head", "/nowhere/head"],
+            "head /nowhere/head: config.json cannot be",
+        ),
         (["tune", "--output", "."], "--output . is a folder; name a file"),
         (["train", "eagle", "--corpus", "x", "--output", "y", "--head-option", "zz=1"], "head eagle has no option zz"),
         (["worker", "--slots", "0"], "--slots is 0"),
@@ -174,9 +194,29 @@ def test_what_no_model_could_be_used_with_is_refused_before_torch_is_loaded(word
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["/nowhere/day.jsonl"], "recording /nowhere/day.jsonl"),
+        (["x", "--threads", "2"], "--dtype, --device and --threads are of --model; leave them out, or add it"),
+        (["x", "--nodes", "4", "8", "--calibration", "c"], "--calibration c is of one drafter"),
+        (
+            ["x", "--drafter", "prompt-lookup", "--model", "m", "--exit-layers", "2"],
+            "early-exit drafts for no --drafter that is named",
+        ),
+    ],
+)
+def test_replay_refuses_before_torch_is_loaded(words, said):
+    """A mistyped path took six seconds, and options that nothing reads were taken without a word."""
+    code = "import sys; from suffolk.cli import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, "replay", *words], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "False"]
+    assert done.stderr.startswith(f"suffolk: {said}")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
         (["generate", "--costs", "/nowhere/costs", "x"], "costs /nowhere/costs: cannot be read"),
         (["worker", "--costs", "/nowhere/costs"], "costs /nowhere/costs: cannot be read"),
-        (["tune", "--slots", "0"], "--slots is 0"),
         (
             ["plan", "--measure", "--prompts", "x", "--draft-model", "/nowhere/small"],
             "model folder /nowhere/small does",

@@ -157,6 +157,14 @@ def test_words_that_a_draft_model_lacks_do_not_stop_it() -> None:
     assert found[0].tokens.tolist() == found[1].tokens.tolist() != []
 
 
+def test_a_text_with_a_token_that_it_lacks_goes_without_drafts_and_is_counted() -> None:
+    """Nobody was told why such a text got none."""
+    drafter = draft_model(tiny_model(vocab_size=80))
+    [tree] = drafter.propose([DraftRequest(1, np.asarray([1, 2, 85], np.int32), 8, 3)])
+    assert len(tree) == 0
+    assert drafter.stats()["missed Unsupported"] == 1
+
+
 def test_a_text_that_cannot_be_made_takes_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step of such a request lost a slot, until there was none left for anybody."""
     drafter = draft_model(slots=2)

@@ -15,6 +15,7 @@ from serving.decoding.drafter import DraftRequest, SampledChain, tree_of
 from serving.decoding.request import Request
 from serving.decoding.settings import MIN_TEMPERATURE, SamplingSettings
 from serving.decoding.target import Target
+from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.early_exit.head import ExitLayer, new_head
 from serving.drafters.early_exit.shallow import shallow
@@ -130,6 +131,25 @@ def test_a_source_that_is_gone_costs_its_drafts_alone() -> None:
     assert run.tokens == alone(target, PROMPT, settings)
     assert run.stats.accepted > 0
     assert drafter.stats()["missed InvalidArgument"] > 0
+
+
+def test_what_it_cannot_draft_for_is_counted_and_what_nobody_asked_for_is_not() -> None:
+    """A text with a token that a level lacks went without drafts unseen; a request for no nodes was a fault."""
+    lacking = HierarchyDrafter([level(noisy(0.02, vocab_size=80), 4)], VOCAB)
+    assert len(tree_of(lacking.propose([DraftRequest(1, np.asarray([1, 2, 85], np.int32), 8, 3)])[0])) == 0
+    assert lacking.stats()["missed Unsupported"] == 1
+    searched = HierarchyDrafter([lookup(VOCAB)], VOCAB)
+    assert len(tree_of(searched.propose([DraftRequest(1, np.asarray(PROMPT, np.int32), 0)])[0])) == 0
+    assert not [name for name, count in searched.stats().items() if name.startswith("missed") and count]
+
+
+def test_levels_that_retrieve_learn_what_is_kept() -> None:
+    """A hierarchy's calibration was its own, and forgotten with it."""
+    known = Calibration()
+    [source] = Stacks(Target.wrap(tiny_model()), calibration=known).sources("prompt-lookup")
+    source.scored([DraftRequest(1, np.asarray(PROMPT + PROMPT[:5], np.int32), 8)])
+    source.observe(1, np.asarray(PROMPT[5:8], np.int32))
+    assert any(each.reliability.any() for each in known.learned())
 
 
 def test_a_long_prompt_is_read_in_parts() -> None:

@@ -88,8 +88,11 @@ def test_every_network_gives_the_same_text(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--drafter", "draft-model"], "--drafter draft-model needs a model; add --draft-model MODEL"),
-        (["--drafter", "early-exit"], "--drafter early-exit needs a model; add --exit-layers N or --head FOLDER"),
+        (["--drafter", "draft-model"], "--drafter draft-model needs something to draft from; add --draft-model MODEL"),
+        (
+            ["--drafter", "early-exit"],
+            "--drafter early-exit needs something to draft from; add --exit-layers N or --head FOLDER",
+        ),
         (["--drafter", "prompt-lookup", "--exit-layers", "1"], "does not need what was given for early-exit"),
         (
             ["--exit-layers", "1", "--draft-model", "{small}", "--drafter", "early-exit"],
@@ -100,7 +103,7 @@ def test_every_network_gives_the_same_text(
             ["--exit-layers", "2"],
             "suffolk: --exit-layers is 2; it must be 1 or more, and fewer than the 2 of the model",
         ),
-        (["--drafter", "hierarchy"], "--drafter hierarchy needs a model; add --levels LEVELS"),
+        (["--drafter", "hierarchy"], "--drafter hierarchy needs something to draft from; add --levels LEVELS"),
         (["--levels", "draft-model:4"], "level draft-model needs a model (on the command line: --draft-model MODEL)"),
         (
             ["--levels", "exit-2:4"],
@@ -150,7 +153,7 @@ def test_a_worker_has_its_own_drafters(folders: dict[str, str], capsys: pytest.C
     assert generate("--worker", "grpc://127.0.0.1:1", "--draft-model", folders["small"], PROMPT) == 2
     assert "--worker grpc://127.0.0.1:1 has its own drafters" in capsys.readouterr().err
     assert main(["worker", "--model", folders["model"], "--drafter", "draft-model"]) == 2
-    assert "--drafter draft-model needs a model; add --draft-model MODEL" in capsys.readouterr().err
+    assert "--drafter draft-model needs something to draft from; add --draft-model MODEL" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["redrafter", "eagle"])

@@ -144,6 +144,16 @@ def test_reliability_is_the_distance_between_prediction_and_outcome() -> None:
     assert Reliability().error() == 0.0
 
 
+def test_more_outcomes_than_predictions_are_refused_however_few() -> None:
+    """A bar of next to no weight with an outcome was a thousand million times true, and drawn as long."""
+    state = Reliability().state()
+    state[10:30:10] = 1e-3, 1e-12
+    with pytest.raises(InvalidArgument, match="more outcomes than predictions"):
+        Reliability().restore(state)
+    state[10:30:10] = 1e-12, 1e-12
+    Reliability().restore(state)
+
+
 def test_what_is_no_probability_teaches_nothing() -> None:
     learners = ByClass(Confidence)
     learners[""].learn(np.array([float("nan")]), np.asarray(1), False, np.array([True]))

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from datastore.errors import InvalidArgument
-from serving.decoding.cost_measurement import grid, measure, time_points
+from serving.decoding.cost_grid import grid
+from serving.decoding.cost_measurement import measure, time_points
 from serving.decoding.cost_model import DRIFT_STEPS, CostModel, Sample
 from serving.decoding.target import Target
 from tests.tiny_models import tiny_model

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from serving.decoding.target import Target
 from serving.replay.read import read_recordings
 from serving.replay.recorder import Recorder
 from serving.replay.recording import COUNTS, Recording
+from serving.replay.summary import DEPTHS
+from suffolk.commands.replay_report import head_lines, result_lines
 from tests.tiny_models import VOCAB, tiny_model
 
 SETTINGS = SamplingSettings(
@@ -72,6 +74,23 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         for field in fields(Recording):
             assert np.array_equal(getattr(each, field.name), getattr(recording(), field.name)), field.name
         assert each.prompt.dtype == each.generated.dtype == np.int32
+
+
+def test_names_of_others_do_not_steer_the_terminal() -> None:
+    """A service records what its clients call their requests."""
+    odd = replace(recording(), model="m\x1b[2J", drafter="d\n", group="g\x07")
+    row = {
+        "drafter": "hybrid",
+        "nodes": 4,
+        "group": odd.group,
+        "texts": 1,
+        "mean_generated_length": 1.0,
+        "nodes_a_pass": 1.0,
+    }
+    row |= {"right_to_depth": [0.0] * DEPTHS, "accepted_by_source": {}, "missed": 0}
+    lines = [*head_lines([Path("a")], [odd], ""), *result_lines([row])]
+    assert all(line.replace("\n", "").isprintable() for line in lines)
+    assert "g\\x07" in "".join(lines)
 
 
 def broken(name: str, value: object) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from datastore.errors import InvalidArgument
 
 BINS = 10
 _ROUNDING = 1e-3
+_FADED = 1e-300
+"""What has faded so far is rounded more."""
 """Predictions come in single precision."""
 Floats = npt.NDArray[np.float64]
 
@@ -66,7 +68,7 @@ class Reliability:
         if state.shape != (3 * BINS,):
             raise InvalidArgument(f"reliability has {state.size} numbers; it must have {3 * BINS}")
         sums = state.reshape(3, BINS).copy()
-        if not bool(np.all(np.isfinite(sums) & (sums >= 0) & (sums[:2] <= sums[2] + _ROUNDING).all(0))):
+        if not bool(np.all(np.isfinite(sums) & (sums >= 0) & (sums[:2] <= sums[2] * (1 + _ROUNDING) + _FADED).all(0))):
             raise InvalidArgument(
                 "reliability has a number that is not finite, below 0, or more outcomes than predictions"
             )

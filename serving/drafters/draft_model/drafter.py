@@ -144,4 +144,8 @@ class DraftModelDrafter:
         if len(tokens) > limit:
             self.missed.add("ResourceExhausted", f"a text has {len(tokens)} tokens, and {limit} fit with a tree")
             return False
-        return bool(tokens[-text.pending :].max() < self.model.vocab_size)
+        highest = int(tokens[-text.pending :].max())
+        if highest >= self.model.vocab_size:
+            self.missed.add("Unsupported", f"a text has token {highest}, which {self.model.name} does not know")
+            return False
+        return True

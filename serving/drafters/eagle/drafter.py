@@ -12,7 +12,7 @@ import torch
 from datastore.draft_tree import DraftTree, Source
 from datastore.errors import InvalidArgument
 from serving.decoding.cost_model import CostModel
-from serving.decoding.drafter import DraftRequest
+from serving.decoding.drafter import DraftRequest, mean_worth
 from serving.decoding.missed import Missed
 from serving.decoding.target import PREFILL_CHUNK
 from serving.decoding.transfer import to_device
@@ -97,7 +97,8 @@ class EagleDrafter:
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         self._calls += 1
         parts = {request.request_id: part for request in requests if (part := self._begin(request)) is not None}
-        if parts and self._pay.begins(requests[0].worth_seconds, len(parts), self._contexts([*parts.values()])):
+        worth = mean_worth(text.request for _, text in parts.values()) if parts else 0.0
+        if parts and self._pay.begins(worth, len(parts), self._contexts([*parts.values()])):
             left = sum(text.request.most_seconds for _, text in parts.values())
             left -= self._seconds(len(parts), [*parts.values()])
             growing = self._read([*parts.values()])
@@ -197,7 +198,7 @@ class EagleDrafter:
         growing, contexts = [part for part, _ in chosen], self._contexts([part for part, _ in chosen])
         value = sum(float(text.tree.values[nodes].sum()) for (_, text), nodes in chosen)
         rows = sum(len(nodes) for _, nodes in chosen)
-        if not growing or not self._pay.pays(value, growing[0][1].request.worth_seconds, rows, contexts):
+        if not growing or not self._pay.pays(value, mean_worth(text.request for _, text in growing), rows, contexts):
             return [], left
         left -= self._seconds(rows, growing)
         if left < 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree, Source
-from serving.decoding.drafter import DraftRequest, Proposal
+from serving.decoding.drafter import DraftRequest, Proposal, mean_worth
 from serving.decoding.missed import Missed, missed_by_reason, missed_stats
 from serving.drafters.hierarchy.model_level import ModelLevel
 from serving.drafters.hierarchy.passes import Passes
@@ -125,14 +126,17 @@ class HierarchyDrafter:
 
     def _fits(self, text: Text) -> bool:
         tokens = text.request.tokens
-        limit = min((level.limit for level in self._models), default=len(tokens) + text.room)
+        limit = min((level.limit for level in self._models), default=math.inf)
         if len(tokens) >= limit:
             self.missed.add(
                 "ResourceExhausted", f"a text has {len(tokens)} tokens, and a level reads {limit - 1} with a draft"
             )
             return False
-        text.room = min(text.room, limit - len(tokens))
-        return text.room > 0 and (not self._models or bool(tokens.max() < self._recursion.common_vocab))
+        if self._models and (highest := int(tokens.max())) >= self._recursion.common_vocab:
+            self.missed.add("Unsupported", f"a text has token {highest}, which a level does not know")
+            return False
+        text.room = int(min(text.room, limit - len(tokens)))
+        return text.room > 0
 
     def _reads(self, text: Text, requests: int) -> bool:
         """Whether its levels read the text at all."""
@@ -155,7 +159,7 @@ class HierarchyDrafter:
         if not texts:
             return
         requests = [text.request for text in texts]
-        worth = float(np.mean([request.worth_seconds for request in requests]))
+        worth = mean_worth(requests)
         if self._thrifty and not self._thrift.begins(worth):
             return
         begin = time.perf_counter()

@@ -10,6 +10,7 @@ from datastore.retriever import Retriever
 from serving.decoding.cost_model import CostModel
 from serving.decoding.cost_store import find_costs
 from serving.decoding.target import Target
+from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.draft_model.load import require_same_tokens
 from serving.drafters.early_exit.config import ExitConfig, require_exit
@@ -37,16 +38,18 @@ class Stacks:
         retrievers: Sequence[Retriever] = (),
         limits: Limits | None = None,
         dtype: str = "auto",
+        calibration: Calibration | None = None,
     ) -> None:
         """``heads``: folders of trained exits, which take the place of the target's own output layer behind as many layers.
-        ``retrievers``: of a datastore level; their owner closes them. The others as in ``ModelSources``.
+        ``retrievers``: of a datastore level; their owner closes them. ``calibration``: what drafts of texts have been worth. The
+        others as in ``ModelSources``.
 
         Raises:
             InvalidArgument: two of ``heads`` are behind as many layers. NotFound, Corruption: as ``ExitConfig.load``.
         """
         self._target, self._draft_model, self._dtype = target, draft_model, dtype
         self._exits = _by_layers(heads)
-        self._retrievers, self._limits = list(retrievers), limits
+        self._retrievers, self._limits, self._calibration = list(retrievers), limits, calibration
         self._models: dict[str, Target] = {}
         self._costs: dict[tuple[str, int], CostModel] = {}
 
@@ -91,10 +94,10 @@ class Stacks:
             raise InvalidArgument(f"level {name} is no source of text; name one of {', '.join(RETRIEVAL)}")
         vocab_size = self._target.vocab_size
         if name == PromptLookupDrafter.name:
-            return [PromptLookupDrafter(vocab_size, self._limits)]
+            return [PromptLookupDrafter(vocab_size, self._limits, self._calibration)]
         if not self._retrievers:
             raise InvalidArgument(f"level {name} needs a datastore (on the command line: --datastore STORE)")
-        return [DatastoreDrafter(each, vocab_size, self._limits) for each in self._retrievers]
+        return [DatastoreDrafter(each, vocab_size, self._limits, self._calibration) for each in self._retrievers]
 
     def _load(self, level: StackLevel) -> Target:
         if level.is_retrieval:

@@ -16,10 +16,10 @@ from serving.drafters.hierarchy.law import Prediction, predict
 from serving.drafters.hierarchy.level import Level, RunLaw
 from serving.drafters.hierarchy.levels import Levels
 from serving.drafters.hierarchy.load import Stacks
-from serving.drafters.hierarchy.pass_seconds import time_lookups, time_passes
+from serving.drafters.hierarchy.pass_seconds import SIZES, time_lookups, time_passes
 from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from serving.drafters.hierarchy.run_laws import Starts, mean_acceptance, run_law
-from serving.drafters.hierarchy.stack_spec import RETRIEVAL, TARGET, StackLevel, level_name, require_stack
+from serving.drafters.hierarchy.stack_spec import RETRIEVAL, TARGET, StackLevel, exit_layers, level_name, require_stack
 from serving.drafters.hierarchy.trial import PLAIN, Trial
 
 Report = Callable[[str], None]
@@ -46,9 +46,9 @@ class Measurements:
     depth: int
 
     def levels(self) -> Levels:
-        """All levels for a plan, models in the order of what a pass costs; two of one model are never neighbours."""
-        order = np.argsort([float(cost[0]) for cost in self.costs[:-1]], kind="stable").tolist()
-        return self._levels(list(self.sources), [*order, len(self.voices) - 1])
+        """All levels for a plan, so that any plan is a stack (``require_stack``): models in the order of what a pass costs,
+        exits as their layers rise, and a model's voices beside each other, as these are never neighbours in a plan."""
+        return self._levels(list(self.sources), [*self._by_cost(), len(self.voices) - 1])
 
     def predict(self, stack: Sequence[StackLevel]) -> Prediction:
         """What decoding with ``stack`` should cost. Raises InvalidArgument if it is no stack, or a level was not measured."""
@@ -60,6 +60,18 @@ class Measurements:
         voices = [place for name in names for place, voice in enumerate(self.voices) if voice.name == name]
         levels = self._levels([name for name in names if name in self.sources], [*voices, len(self.voices) - 1])
         return predict(levels, range(len(names) + 1), [level.tokens for level in stack])
+
+    def _by_cost(self) -> list[int]:
+        """The voices but the target's, by number."""
+        models = [voice.name.partition("@")[0] for voice in self.voices[:-1]]
+        seconds: dict[str, float] = {}
+        for model, cost in zip(models, self.costs, strict=False):
+            seconds[model] = min(float(cost[0]), seconds.get(model, np.inf))
+        layers = {model: exit_layers(model) or 0 for model in seconds}
+        slowest = 0.0
+        for model in sorted(filter(layers.get, layers), key=layers.__getitem__):
+            slowest = seconds[model] = max(slowest, seconds[model])
+        return sorted(range(len(models)), key=lambda each: (seconds[models[each]], layers[models[each]], models[each]))
 
     def _levels(self, sources: list[str], order: list[int]) -> Levels:
         """Those of ``sources`` and of the voices of these numbers."""
@@ -104,7 +116,7 @@ def measure_levels(
     prompts: Sequence[Ids],
     settings: SamplingSettings,
     depth: int,
-    report: Report = lambda line: None,
+    report: Report,
 ) -> Measurements:
     """Measure the levels ``wanted`` (name and temperature, as in ``StackLevel``) for ``target``, on its own answers.
 
@@ -114,13 +126,15 @@ def measure_levels(
         report: is told a line now and then.
 
     Raises:
-        As ``Stacks.drafter`` and ``Request``; InvalidArgument if no answer has two tokens.
+        As ``Stacks.drafter`` and ``Request``; InvalidArgument if no answer has two tokens, or a level cannot read a prompt with its
+        answer.
     """
     sources = [RetrievalLevel(name, stacks.sources(name), depth) for name, _ in wanted if name in RETRIEVAL]
     voices = [
         Voice(level_name(name, warmth), stacks.model(name), warmth) for name, warmth in wanted if name not in RETRIEVAL
     ]
     voices.append(Voice(TARGET, target))
+    _require_room(voices, max(map(len, prompts)) + settings.max_new_tokens + SIZES[-1] + 1)
     report(f"answering {len(prompts)} prompts by plain decoding")
     texts, besides = write(target, prompts, settings)
     report("timing the passes of " + ", ".join(voice.name for voice in voices))
@@ -133,6 +147,17 @@ def measure_levels(
         agreements.append(agree(text, voices, sources, depth))
     names = tuple(source.name for source in sources)
     return Measurements(tuple(voices), names, tuple(costs), tuple(lookups), tuple(agreements), depth)
+
+
+def _require_room(voices: Sequence[Voice], tokens: int) -> None:
+    """Raises InvalidArgument for a model that does not read so many ``tokens``."""
+    for voice in voices:
+        room = voice.model.context_length
+        if room is not None and tokens > room:
+            raise InvalidArgument(
+                f"level {voice.name} reads {room} tokens, and the longest prompt takes {tokens} with its answer and a draft; give "
+                "shorter prompts, or lower --max-new-tokens"
+            )
 
 
 def write(target: Target, prompts: Sequence[Ids], settings: SamplingSettings) -> tuple[list[WrittenText], float]:

@@ -42,7 +42,7 @@ def read_rates(path: Path) -> Levels:
 
 
 def from_json(values: object) -> Levels:
-    """The inverse of ``to_json``; ``runs`` and ``retrieval`` may be left out.
+    """The inverse of ``to_json``; ``runs``, ``retrieval`` and ``found`` may be left out.
 
     Raises:
         InvalidArgument: a key is missing or unknown, or a value is not as in ``Levels``, ``Level`` and ``RunLaw``.
@@ -60,8 +60,8 @@ def from_json(values: object) -> Levels:
 
 
 def to_json(levels: Levels) -> dict[str, Any]:
-    """``levels`` ready for JSON: ``levels`` (``name``, ``seconds``, ``retrieval``), ``acceptance`` (rows of numbers and null) and
-    ``runs`` (``drafter``, ``verifier``, ``probabilities``)."""
+    """``levels`` ready for JSON: ``levels`` (``name``, ``seconds``, ``retrieval``, ``found``), ``acceptance`` (rows of numbers and
+    null) and ``runs`` (``drafter``, ``verifier``, ``probabilities``)."""
     return asdict(levels)
 
 

@@ -60,12 +60,17 @@ class StackLevel:
 
     @property
     def exit_layers(self) -> int | None:
-        """How many of the target's layers it is; None if it is none."""
-        found = _EXIT.fullmatch(self.name)
-        return None if found is None else int(found[1])
+        """See ``exit_layers``."""
+        return exit_layers(self.name)
 
     def __str__(self) -> str:
         return f"{level_name(self.name, self.temperature)}:{self.tokens}"
+
+
+def exit_layers(name: str) -> int | None:
+    """How many of the target's layers the level of this name is; None if it is none."""
+    found = _EXIT.fullmatch(name)
+    return None if found is None else int(found[1])
 
 
 def level_name(name: str, temperature: float | None) -> str:

@@ -98,7 +98,7 @@ class Trial:
         prompts: Sequence[Ids],
         settings: SamplingSettings,
         rounds: int,
-        report: Callable[[int, int], None] = lambda done, total: None,
+        report: Callable[[int, int], None],
     ) -> dict[str, list[list[Run]]]:
         """For each of ``ways`` its rounds, each with a run of each prompt; the ways take turns at each prompt."""
         found: dict[str, list[list[Run]]] = {way: [] for way in ways}

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from serving.decoding.drafter import mean_worth
 from serving.decoding.kv_cache import KVCache
 from serving.decoding.target import PREFILL_CHUNK, Target
 from serving.decoding.tree_layout import TreeLayout, chain
@@ -56,7 +57,9 @@ class TreeModel:
 
     def grow(self, texts: Sequence[Text]) -> None:
         """Grow the tree of each of ``texts`` that can be read to its end now, if that pays."""
-        if texts and self._pay.begins(texts[0].request.worth_seconds, len(texts), self._contexts(texts)):
+        if not texts:
+            return
+        if self._pay.begins(mean_worth(text.request for text in texts), len(texts), self._contexts(texts)):
             most = sum(text.request.most_seconds for text in texts) - self._seconds(len(texts), texts)
             growing = self._read(texts)
             for _ in range(self._bounds.max_depth - 1):
@@ -99,7 +102,8 @@ class TreeModel:
         values = np.concatenate([text.tree.values[nodes] for text, nodes in zip(texts, leaves, strict=True)])
         if not len(values):
             return [], 0
-        worth = self._pay.choose(values, texts[0].request.worth_seconds, self._contexts(texts), most_seconds)
+        saved = mean_worth(text.request for text in texts)
+        worth = self._pay.choose(values, saved, self._contexts(texts), most_seconds)
         parts = np.split(worth, np.cumsum([len(nodes) for nodes in leaves])[:-1])
         kept = [(text, nodes[part]) for text, nodes, part in zip(texts, leaves, parts, strict=True) if part.any()]
         growing, chosen = [text for text, _ in kept], [nodes for _, nodes in kept]

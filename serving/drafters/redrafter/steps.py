@@ -11,6 +11,7 @@ import torch
 
 from datastore.draft_tree import Source
 from serving.decoding.cost_model import CostModel
+from serving.decoding.drafter import mean_worth
 from serving.drafters.calibration.by_class import COMMON, ByClass
 from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.calibration.evidence import evidence, learn_evidence
@@ -45,7 +46,9 @@ class Steps:
     @torch.inference_mode()
     def draft(self, texts: Sequence[Text]) -> None:
         """Draft behind each of ``texts`` if that pays: a tree, or a chain where that is how it is verified."""
-        if not texts or not self._pay.begins(texts[0].request.worth_seconds, len(texts), _contexts(len(texts))):
+        if not texts:
+            return
+        if not self._pay.begins(mean_worth(text.request for text in texts), len(texts), _contexts(len(texts))):
             return
         searched = [text for text in texts if not text.is_chain]
         drawn = [text for text in texts if text.is_chain]
@@ -147,7 +150,7 @@ class Steps:
         return self._pay.costs.time(rows, rows, 0.0)
 
     def _pays(self, texts: Sequence[Text], value: float, rows: int) -> bool:
-        return self._pay.pays(value, texts[0].request.worth_seconds, rows, _contexts(len(texts)))
+        return self._pay.pays(value, mean_worth(text.request for text in texts), rows, _contexts(len(texts)))
 
     def _learn_cost(self, rows: int, begin: float) -> None:
         self.count += 1

@@ -39,9 +39,9 @@ def run(args: argparse.Namespace) -> int:
 
     require_plots()
     options = decode.read_options(args)
-    if options.transformers or options.control:
+    if options.transformers or options.control or options.record is not None:
         raise InvalidArgument(
-            "--transformers, --assistant and --control belong to 'suffolk bench decode'; leave them out"
+            "--transformers, --assistant, --control and --record belong to 'suffolk bench decode'; leave them out"
         )
     results = measure_batches(options, args.batches, lambda line: print(line, file=sys.stderr, flush=True))
     report = Report("batch", args.seed, plain(options) | {"batches": args.batches}, results, NOTES, PACKAGES)

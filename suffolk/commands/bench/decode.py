@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suffolk.commands.filled import filled, filled_path
-from suffolk.commands.model_options import add_model_drafters, read_model_sources
+from suffolk.commands.model_options import (
+    add_datastore_option,
+    add_device_options,
+    add_model_drafters,
+    read_model_sources,
+)
 from suffolk.commands.record_option import add_record_option, require_record
 
 if TYPE_CHECKING:
@@ -32,9 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prompts", required=True, nargs="+", type=filled_path, metavar="PATH", help=".jsonl files, or folders of them"
     )
-    parser.add_argument(
-        "--datastore", type=filled, metavar="STORE", help="folder of a datastore, or grpc://HOST:PORT/NAME"
-    )
+    add_datastore_option(parser)
     add_model_drafters(parser)
     parser.add_argument(
         "--drafters",
@@ -69,18 +71,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="1: no limit (default: %(default)s)")
     parser.add_argument("--ignore-eos", action="store_true", help="do not end at the model's end-of-text tokens")
     parser.add_argument("--max-nodes", type=int, default=64, metavar="N", help="largest tree (default: %(default)s)")
-    parser.add_argument(
-        "--dtype", default="auto", help="auto, float32, bfloat16, float16 or float64 (default: as stored)"
-    )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 ... (default: %(default)s)")
+    add_device_options(parser)
     parser.add_argument(
         "--costs",
-        type=Path,
+        type=filled_path,
         metavar="FILE",
         help="what 'suffolk tune' measured (default: what it stored, or a quick look)",
     )
     add_record_option(parser)
-    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: torch's choice)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -109,7 +107,7 @@ def read_options(args: argparse.Namespace) -> DecodingOptions:
     return DecodingOptions(
         model=args.model,
         prompts=tuple(args.prompts),
-        datastore=args.datastore,
+        datastores=tuple(args.datastore),
         models=models,
         drafters=tuple(part for part in (args.drafters or possible).split(",") if part),
         slowed_ms=args.slowed,

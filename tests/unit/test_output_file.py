@@ -1,0 +1,42 @@
+"""Files that commands write at their end."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from datastore.errors import PermissionDenied
+from suffolk.commands.output_file import require_folder, write_json
+
+
+def test_what_was_there_stays_until_all_is_written(tmp_path: Path) -> None:
+    """A document that cannot be written left half a file."""
+    file = tmp_path / "out.json"
+    write_json(file, {"a": 1})
+    with pytest.raises(TypeError):
+        write_json(file, {"b": object()})
+    assert json.loads(file.read_text()) == {"a": 1}
+    assert [*tmp_path.iterdir()] == [file]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    write_json(tmp_path / "link", 1)
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_text() == "1\n"
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    require_folder("--json", Path(os.devnull))
+    write_json(Path(os.devnull), 1)
+    assert Path(os.devnull).is_char_device()
+
+
+def test_a_folder_that_takes_no_file_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Minutes of measuring were lost with it at the end."""
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # who runs as root may write everywhere
+    with pytest.raises(PermissionDenied, match="--json .*out: cannot be written; name a file in a folder of yours"):
+        require_folder("--json", tmp_path / "out")
