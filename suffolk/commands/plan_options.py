@@ -39,14 +39,14 @@ def check_measuring(args: argparse.Namespace, stacks: Sequence[Stack]) -> None:
     if not stacks:
         return
     used = list(dict.fromkeys(level.name for stack in stacks for level in stack))
-    for level, option in named:
-        if level not in used:
-            raise InvalidArgument(f"{option} is level {level}, which no --stack has; leave it out, or name it there")
     needed = {DRAFT_MODEL: "--draft-model MODEL", "datastore": "--datastore STORE"}
     there = {level for level, _ in named}
     for level in used:
         if level in needed and level not in there:
             raise InvalidArgument(f"level {level} of --stack needs something to draft from; add {needed[level]}")
+    for level, option in named:
+        if level not in used:
+            raise InvalidArgument(f"{option} is level {level}, which no --stack has; leave it out, or name it there")
 
 
 def wanted_levels(args: argparse.Namespace, stacks: Sequence[Stack]) -> list[tuple[str, float | None]]:

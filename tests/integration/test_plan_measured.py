@@ -66,9 +66,9 @@ def test_given_stacks_are_predicted_and_measured(folders: dict[str, str], capsys
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--stack", "datastore:3"], "level datastore needs a datastore (on the command line: --datastore STORE)"),
+        (["--stack", "datastore:3"], "level datastore of --stack needs something to draft from; add --datastore STORE"),
         (
-            ["--stack", "exit-3:3"],
+            ["--stack", "exit-3:3 > draft-model:3"],
             "layers of level exit-3 is 3; it must be 1 or more, and fewer than the 3 of the model",
         ),
         (["--exit", "0"], "level 'exit-0' is unknown"),
