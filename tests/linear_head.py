@@ -26,6 +26,8 @@ class LinearHead(torch.nn.Module):
     Options: ``dropout`` (in training), and ``breaks_at``, the training batch from which on the loss is no number.
     """
 
+    ahead = 2
+
     def __init__(self, target: Target, options: Mapping[str, Any]) -> None:
         super().__init__()
         if unknown := sorted(options.keys() - {"dropout", "breaks_at"}):

@@ -21,7 +21,8 @@ from serving.drafters.training.conversation import render, render_question
 from serving.drafters.training.corpus import AHEAD, cut, make_corpus
 from serving.drafters.training.documents import Document, encode_row, is_held_out, key_of
 from serving.drafters.training.feature_cache import FeatureCache
-from serving.drafters.training.head import Batch, HeadLoss
+from serving.drafters.training.head import Batch, HeadLoss, TrainableHead
+from serving.drafters.training.heads import HEADS
 from serving.drafters.training.options import Regeneration, TrainOptions
 from serving.drafters.training.order import batches_of
 from serving.drafters.training.rows import Row, describe_files, read_rows, reading_options
@@ -57,6 +58,15 @@ def target(template: str = PLAIN, eos: bool = True) -> Target:
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = template
     return Target.wrap(model, tokenizer, "tiny", accelerate=False)
+
+
+def head_and_batch(kind: str) -> tuple[TrainableHead, Batch]:
+    """A new head that is being trained, and a batch of random text in which all tokens count."""
+    torch.manual_seed(0)
+    model = Target.wrap(tiny_model())
+    tokens = torch.randint(0, model.vocab_size, (3, 12))
+    features = torch.randn(3, 12, 1, 32, dtype=model.dtype)
+    return HEADS[kind](model, {}), Batch(tokens, torch.ones_like(tokens, dtype=torch.bool), features)
 
 
 def counted_text(model: Target, document: Document) -> list[str]:
@@ -337,12 +347,40 @@ def test_a_thinned_batch_begins_a_share_of_the_drafts_whose_first_token_counts()
     batch = Batch(torch.zeros(8, 1000, dtype=torch.int64), counted, torch.zeros(8, 1000, 1, 4))
     assert batch.starts.all()
     torch.manual_seed(0)
-    first, second = batch.thin(0.25).starts, batch.thin(0.25).starts
+    first, second = batch.thin(0.25, 2).starts, batch.thin(0.25, 2).starts
     assert not (first[:, :-2] & ~counted[:, 2:]).any()
     assert not first[:, -2:].any()
     assert 0.22 < float(first.sum() / counted[:, 2:].sum()) < 0.28
     assert not torch.equal(first, second)
-    assert torch.equal(batch.thin(1.0).starts[:, :-2], counted[:, 2:])
+    assert torch.equal(batch.thin(1.0, 2).starts[:, :-2], counted[:, 2:])
+    assert torch.equal(batch.thin(1.0, 1).starts[:, :-1], counted[:, 1:])
+
+
+def test_where_nothing_counts_a_batch_is_not_thinned() -> None:
+    counted = torch.tensor([[True, True, False, False]])
+    batch = Batch(torch.zeros(1, 4, dtype=torch.int64), counted, torch.zeros(1, 4, 1, 4))
+    assert batch.thin(0.5, 2).starts.all()
+
+
+@pytest.mark.parametrize("kind", ["early-exit", "redrafter", "eagle"])
+def test_however_small_the_share_one_draft_is_trained(kind: str) -> None:
+    """A batch in which none was drawn had a loss without a gradient, or one that was no number, and ended the run."""
+    head, batch = head_and_batch(kind)
+    found = head.losses(batch.thin(1e-9, head.ahead))
+    assert found.seen[0] == 1
+    torch.autograd.backward(found.loss)
+    grown = [each.grad for each in head.parameters() if each.grad is not None]
+    assert grown
+    assert all(bool(each.isfinite().all()) for each in grown)
+
+
+@pytest.mark.parametrize("kind", ["early-exit", "redrafter", "eagle"])
+def test_the_last_token_of_an_answer_is_trained_by_a_share_of_the_drafts_too(kind: str) -> None:
+    """Exits, which predict the next token, were only begun where the one behind it counts: they never learned to end a text."""
+    head, batch = head_and_batch(kind)
+    counted = torch.zeros_like(batch.counted)
+    counted[:, -1] = True
+    assert head.losses(replace(batch, counted=counted).thin(1.0, head.ahead)).seen[0] == len(counted)
 
 
 def test_a_tally_weighs_batches_by_what_they_count() -> None:

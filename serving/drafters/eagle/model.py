@@ -37,6 +37,7 @@ class EagleHead(torch.nn.Module):
         noise: in training, uniform noise of this width is added to the target's hidden states (0.2, from -0.1 to 0.1).
     """
 
+    ahead = 2
     d2t: torch.Tensor
     embed_tokens: torch.Tensor | None
 

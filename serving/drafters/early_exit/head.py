@@ -25,6 +25,8 @@ class ExitHead(nn.Module):
     """x + W2 SiLU(W1 norm(x)) of the hidden states behind some layer; begins as the identity. Trained as in
     ``TrainableHead``."""
 
+    ahead = 1
+
     def __init__(self, target: Target, config: ExitConfig) -> None:
         """Raises Unsupported if the target has other layers, another hidden size or vocabulary, or if more than a norm and a
         linear layer follows its layers."""

@@ -41,6 +41,8 @@ class RedrafterHead(torch.nn.Module):
     In evaluation any number of threads may use it; training is for one.
     """
 
+    ahead = 2
+
     def __init__(
         self,
         config: RedrafterConfig,

@@ -33,11 +33,12 @@ class Batch:
         """``begun``, written out: bool[windows, n]."""
         return torch.ones_like(self.counted) if self.begun is None else self.begun
 
-    def thin(self, share: float) -> Batch:
-        """The batch with only that share of its drafts, drawn at random from those whose first token counts: the token behind the
-        one that follows the hidden state."""
-        first = torch.nn.functional.pad(self.counted[:, 2:], (0, 2))
-        return replace(self, begun=first & (torch.rand(first.shape, device=first.device) < share))
+    def thin(self, share: float, ahead: int) -> Batch:
+        """The batch with only that share of its drafts, and at least one, drawn at random from those whose first token counts:
+        ``ahead`` tokens behind the hidden state. Where none counts, all of them."""
+        first = torch.nn.functional.pad(self.counted[:, ahead:], (0, ahead))
+        lots = torch.rand(first.shape, device=first.device).masked_fill(~first, torch.inf)
+        return replace(self, begun=lots <= lots.min().clamp(min=share))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,11 @@ class TrainableHead(Protocol):
     @property
     def layers(self) -> tuple[int, ...]:
         """Whose hidden states of the target it reads, as in ``FeatureDrafter``; an attribute will do."""
+        ...
+
+    @property
+    def ahead(self) -> int:
+        """How many tokens behind a hidden state its draft begins: 2 if the head is told the token between, else 1."""
         ...
 
     def start(self, batches: Iterator[Batch]) -> None:

@@ -128,12 +128,12 @@ class Trainer:
         begin = time.monotonic()
         self._optimizer.zero_grad()
         tally, tokens = Tally(), 0
-        options, windows = self._options, self._corpus.training
+        options, windows, share = self._options, self._corpus.training, self._options.draft_share
         for numbers in batches_of(self.step, len(windows), options.batch, options.accumulate, options.seed):
             if interrupts.wanted:
                 return False
             batch = self._source.batch(numbers)
-            found = self._head.losses(batch if options.draft_share == 1 else batch.thin(options.draft_share))
+            found = self._head.losses(batch if share == 1 else batch.thin(share, self._head.ahead))
             tally.add(found)
             self._require_finite("loss", tally.loss)
             (found.loss * (float(found.seen[0]) * self._scale)).backward()  # type: ignore[no-untyped-call]
