@@ -15,6 +15,8 @@ from serving.decoding.drafter import DraftRequest, FeatureDrafter
 from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
+from serving.drafters.calibration.by_class import COMMON, ByClass
+from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.eagle.config import EagleTreeConfig
 from serving.drafters.eagle.costs import measure_head
 from serving.drafters.eagle.drafter import EagleDrafter
@@ -168,6 +170,7 @@ def test_at_a_temperature_the_head_shares_the_target_s_noise() -> None:
 
 
 def test_requests_beyond_its_slots_or_its_capacity_go_without_drafts() -> None:
+    """And teach nothing: a text that had outgrown its slot was held against its last tree in every further step."""
     settings, target = SamplingSettings(20), tiny_target()
     drafter = drafter_of(trained_head(), slots=1, capacity=90, tree=EagleTreeConfig(top_k=2, depth=4, nodes=8))
     loop = eager_loop(target, {"eagle": drafter}, slots=2)
@@ -189,6 +192,18 @@ def test_requests_beyond_its_slots_or_its_capacity_go_without_drafts() -> None:
         loop.step()
     assert third.generated == alone(target, long, settings)
     assert third.stats.missed["ResourceExhausted"] > 0
+    known: ByClass[Confidence] = ByClass(Confidence)
+    drafter.calibrate(known)
+    fourth = Request(4, target, long[:75], settings, "eagle", 8)  # outgrows the slot while it is decoded
+    loop.join(fourth)
+    while loop.running:
+        missed, learned = drafter.stats()["missed"], known[COMMON].state()
+        loop.step()
+        if drafter.stats()["missed"] > missed:
+            assert np.array_equal(known[COMMON].state(), learned)
+    assert fourth.generated == alone(target, long[:75], settings)
+    assert fourth.stats.missed["ResourceExhausted"] > 1
+    assert learned.any()
     assert drafter.stats()["missed"] == drafter.missed.by_reason.total() > 0
 
 

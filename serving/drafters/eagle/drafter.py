@@ -135,6 +135,8 @@ class EagleDrafter:
     def _begin(self, request: DraftRequest) -> Part | None:
         """The request with its last tree forgotten; None if it cannot have a draft."""
         follower, size = self._followers.get(request.request_id), len(request.tokens)
+        if follower is not None and follower.text is not None:
+            follower.text.forget()
         if follower is None or size < 2 or (follower.followed < size - 1 and follower.slot >= 0):
             come = 0 if follower is None else follower.followed
             self.missed.add("Unavailable", f"hidden states of {come} tokens have come, of {size - 1} are needed")

@@ -27,7 +27,7 @@ class Text:
     Attributes:
         request: as of the last ``begin``; ``slot``: its place in the cache.
         pending: tokens that the drafter has not read.
-        tree: grown since the last ``begin``.
+        tree: grown since the last ``begin`` or ``forget``.
         sampled: whether the target draws at a temperature above 0.
     """
 
@@ -42,6 +42,10 @@ class Text:
         """A new step: ``cached`` of the request's tokens are read."""
         self.request = request
         self.pending = len(request.tokens) - cached
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop the tree of the step before."""
         self.tree = GrowingTree()
         self._own = np.empty(0, np.float64)
         self._drafted: list[int] = []  # the nodes with rows, in order
