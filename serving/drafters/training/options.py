@@ -10,6 +10,7 @@ from typing import Any
 
 from datastore.errors import InvalidArgument
 from serving.decoding.checks import number, whole_within
+from serving.decoding.settings import SamplingSettings
 
 MAX_SEED = 2**63 - 1
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
@@ -53,7 +54,7 @@ class Regeneration:
     """How the target writes the answers that a head learns from, in place of the corpus's own.
 
     Attributes:
-        temperature: 0 (greedy), or up to 100.
+        temperature: as in ``SamplingSettings``.
         max_new_tokens: of an answer; 1..2^20. An answer also ends where the window does.
         prompt_tokens: of a plain text, how many of its first tokens are the prompt; 1..2^20.
         slots: answers written at once; 1..1024.
@@ -68,8 +69,7 @@ class Regeneration:
     slots: int = 8
 
     def __post_init__(self) -> None:
-        if not 0.0 <= number("temperature", self.temperature) <= 100.0:
-            raise InvalidArgument(f"temperature is {self.temperature}; it must be between 0 (greedy) and 100")
+        SamplingSettings(temperature=self.temperature)  # refuses what the answers cannot be drawn at
         for name, most in (("max_new_tokens", 1 << 20), ("prompt_tokens", 1 << 20), ("slots", 1024)):
             whole_within(name, getattr(self, name), 1, most)
 
