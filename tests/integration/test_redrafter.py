@@ -192,7 +192,7 @@ def test_without_features_there_is_no_draft(target: Target) -> None:
     assert len(tree_of(drafter.propose([asked])[0])) == 0
     follow(drafter, PROMPT[:-1])  # one too few
     assert len(tree_of(drafter.propose([asked])[0])) == 0
-    assert drafter.stats()["missed NotFound"] == 2
+    assert drafter.stats()["missed Unavailable"] == 2
     drafter.release(1)
     assert len(tree_behind(drafter, PROMPT)) > 0
     assert drafter.stats()["missed"] == 2

@@ -90,7 +90,7 @@ class RedrafterDrafter:
         read, text = self._read.get(request.request_id), self._texts.get(request.request_id)
         if read is None or read.tokens != len(request.tokens) - 1:
             come, size = 0 if read is None else read.tokens, len(request.tokens) - 1
-            self.missed.add("NotFound", f"features of {come} tokens have come, of {size}")
+            self.missed.add("Unavailable", f"hidden states of {come} tokens have come, of {size} are needed")
             if text is not None:
                 text.forget()
             return None
