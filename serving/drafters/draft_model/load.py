@@ -7,16 +7,10 @@ from serving.decoding.byte_linear import compress
 from serving.decoding.cost_store import find_costs
 from serving.decoding.target import Target
 from serving.drafters.draft_model.drafter import DraftModelDrafter
-from serving.drafters.neural.tree_bounds import TreeBounds
 
 
 def load_draft_model(
-    name: str,
-    target: Target,
-    slots: int = 8,
-    capacity: int = 4096,
-    bounds: TreeBounds | None = None,
-    dtype: str = "auto",
+    name: str, target: Target, slots: int = 8, capacity: int = 4096, dtype: str = "auto"
 ) -> DraftModelDrafter:
     """Load a smaller model of the target's family as its drafter, on the target's device. What its passes cost is what
     ``suffolk tune`` stored for it, or a quick look of seconds.
@@ -27,7 +21,7 @@ def load_draft_model(
     model = Target.load(name, dtype, str(target.device), capacity)
     require_same_tokens(model, target)
     compress(model.model)
-    return DraftModelDrafter(model, target.vocab_size, slots, capacity, bounds, find_costs(model, slots).costs)
+    return DraftModelDrafter(model, target.vocab_size, slots, capacity, costs=find_costs(model, slots).costs)
 
 
 def require_same_tokens(model: Target, target: Target) -> None:

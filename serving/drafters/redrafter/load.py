@@ -14,7 +14,7 @@ from serving.decoding.target import Target
 from serving.drafters.neural.canary import check_fit
 from serving.drafters.neural.head_folder import naming
 from serving.drafters.redrafter.checkpoint import read_checkpoint
-from serving.drafters.redrafter.config import BeamConfig, LossConfig
+from serving.drafters.redrafter.config import BeamConfig
 from serving.drafters.redrafter.drafter import RedrafterDrafter
 from serving.drafters.redrafter.model import RedrafterHead
 
@@ -41,10 +41,8 @@ def load_redrafter(
     return RedrafterDrafter(head, target, slots, config, costs)
 
 
-def load_head(
-    folder: str | Path, target: Target, dtype: torch.dtype | None = None, loss: LossConfig | None = None
-) -> RedrafterHead:
-    """Load a head, to be trained further; ``dtype`` and ``loss`` as in ``RedrafterHead``.
+def load_head(folder: str | Path, target: Target) -> RedrafterHead:
+    """The head in ``folder``.
 
     Raises:
         NotFound: no such folder or file.
@@ -55,7 +53,7 @@ def load_head(
     path = expand(folder)
     with naming(path), memory_guard(f"head {path}"):
         checkpoint = read_checkpoint(path)
-        head = RedrafterHead(checkpoint.config, target, dtype, loss)
+        head = RedrafterHead(checkpoint.config, target)
         head.load_state_dict(checkpoint.fit(head.state_dict()))
     return head
 

@@ -64,7 +64,7 @@ _PROBED_TOKENS = 128
 def head_maker(name: str) -> HeadMaker:
     """How a head of that name is made. Raises InvalidArgument: there is none of that name."""
     if name not in HEADS:
-        raise InvalidArgument(f"head {name!r} is unknown; use {', '.join(sorted(HEADS)) or 'none: there are none yet'}")
+        raise InvalidArgument(f"head {name!r} is unknown; use {', '.join(sorted(HEADS))}")
     return HEADS[name]
 
 
