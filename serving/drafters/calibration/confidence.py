@@ -14,6 +14,8 @@ from serving.drafters.calibration.reliability import Reliability
 
 Floats = npt.NDArray[np.float64]
 
+CHAIN_PRIOR = 0.6
+"""A drawn token's chance until more is known, the same for all tokens: a chain's scores must not tell which were drawn."""
 _EDGES = np.array([0.003, 0.01, 0.03, 0.07, 0.15, 0.25, 0.4, 0.55, 0.7, 0.82, 0.9, 0.95, 0.98, 0.995])
 _DEPTHS = np.array([2, 3, 5])
 _STRENGTH = 20.0

@@ -7,13 +7,10 @@ import numpy.typing as npt
 
 from datastore.draft_tree import DraftTree, Source
 from serving.decoding.drafter import DraftRequest, Proposal, SampledChain
-from serving.drafters.calibration.confidence import Confidence
+from serving.drafters.calibration.confidence import CHAIN_PRIOR, Confidence
 from serving.drafters.hierarchy.drawing import FreshUniforms, Samplers
 from serving.drafters.hierarchy.handed import NOTHING, Floats, Handed
 from serving.drafters.hierarchy.thrift import Thrift
-
-_CHAIN_PRIOR = 0.6
-"""A drawn token's chance until more is known, the same for all tokens: a chain's scores must not tell which were drawn."""
 
 
 class Text:
@@ -105,7 +102,7 @@ class Belief:
 
     @staticmethod
     def _own(text: Text, handed: Handed) -> Floats:
-        return np.full(len(handed), _CHAIN_PRIOR) if text.is_drawn else handed.own
+        return np.full(len(handed), CHAIN_PRIOR) if text.is_drawn else handed.own
 
 
 def _along(chances: Floats) -> Floats:

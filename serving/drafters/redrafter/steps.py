@@ -13,7 +13,7 @@ from datastore.draft_tree import Source
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import mean_worth
 from serving.drafters.calibration.by_class import COMMON, ByClass
-from serving.drafters.calibration.confidence import Confidence
+from serving.drafters.calibration.confidence import CHAIN_PRIOR, Confidence
 from serving.drafters.calibration.evidence import evidence, learn_evidence
 from serving.drafters.neural.pay import Pay
 from serving.drafters.redrafter.beams import PAD, BeamSearch, pack, take
@@ -21,8 +21,6 @@ from serving.drafters.redrafter.config import BeamConfig
 from serving.drafters.redrafter.model import RedrafterHead
 from serving.drafters.redrafter.text import Floats, Text
 
-_CHAIN_PRIOR = 0.6
-"""A drawn token's chance until more is known, the same for all tokens: a chain's scores must not tell which were drawn."""
 _ROUNDS = 5
 
 
@@ -59,7 +57,7 @@ class Steps:
 
     def learn(self, text: Text, tokens: npt.NDArray[np.int32]) -> None:
         """The target's ``tokens`` followed the last draft: what of it was right."""
-        own = np.full(len(text.tree), _CHAIN_PRIOR) if text.is_chain else text.own
+        own = np.full(len(text.tree), CHAIN_PRIOR) if text.is_chain else text.own
         found = list(evidence(text.tree.tokens, text.tree.parents, own, tokens))
         for _, _, taken in found:
             self._pay.learn(bool(taken[0]))
@@ -130,7 +128,7 @@ class Steps:
 
     def _chain_chances(self) -> Floats:
         """float64[length], by depth alone."""
-        own = np.full(self._config.length, _CHAIN_PRIOR)
+        own = np.full(self._config.length, CHAIN_PRIOR)
         return np.minimum(self._chains[COMMON].chances(own, np.arange(1, len(own) + 1), True), 1.0)
 
     def _ended(self, text: Text, token: int) -> bool:
