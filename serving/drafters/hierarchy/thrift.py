@@ -7,13 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from serving.decoding.cost_model import CostModel
+from serving.drafters.neural.pay import PRIOR, STRENGTH
 from serving.drafters.neural.prospect import share_saved
+from serving.drafters.neural.refusals import Refusals
 
-_STRENGTH = 10.0
-_PRIOR = 0.6
 _DECAY = 0.98
-_RETRY = 100
-"""After so many refusals a draft is begun all the same, so that a wrong opinion does not last for ever."""
 
 
 class Thrift:
@@ -30,20 +28,16 @@ class Thrift:
         self._costs = costs
         self._seconds = self._tokens = self._rounds = 0.0
         self._accepted = self._handed = 0.0
-        self._refused = 0
+        self._refusals = Refusals()
 
     @property
     def share(self) -> float:
         """Of the tokens that the target looked at, those that it accepted; the last that it looks at is the first it refuses."""
-        return (self._accepted + _STRENGTH * _PRIOR) / (self._handed + _STRENGTH)
+        return (self._accepted + STRENGTH * PRIOR) / (self._handed + STRENGTH)
 
     def begins(self, worth_seconds: float) -> bool:
         """Whether to begin a draft where an accepted token saves ``worth_seconds`` (0: not known), a request's mean; counts."""
-        if self.pays(1.0, worth_seconds) or self._refused >= _RETRY:
-            self._refused = 0
-            return True
-        self._refused += 1
-        return False
+        return self._refusals.begins(self.pays(1.0, worth_seconds))
 
     def pays(self, value: float, worth_seconds: float) -> bool:
         """Whether one more round is worth its time behind tokens that are all accepted with chance ``value``."""

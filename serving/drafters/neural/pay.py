@@ -10,12 +10,13 @@ import numpy.typing as npt
 
 from serving.decoding.cost_model import CostModel
 from serving.drafters.neural.prospect import share_saved
+from serving.drafters.neural.refusals import Refusals
 
-_PRIOR = 0.6
-_STRENGTH = 10.0
+PRIOR = 0.6
+"""The share of its tokens that the target takes, until more is known of a drafter."""
+STRENGTH = 10.0
+"""Tokens that this is worth."""
 _DECAY = 0.995
-_RETRY = 100
-"""After so many refusals a draft is begun all the same, so that a wrong opinion does not last for ever."""
 
 
 class Pay:
@@ -25,17 +26,17 @@ class Pay:
     learned; it is worth that many tokens' time in plain decoding.
     """
 
-    def __init__(self, costs: CostModel, share: float = _PRIOR) -> None:
+    def __init__(self, costs: CostModel, share: float = PRIOR) -> None:
         """``share``: what ``share`` is taken to be until more is known."""
         self.costs = costs
         self._prior = share
         self._hits, self._seen = 0.0, 0.0
-        self._refused = 0
+        self._refusals = Refusals()
 
     @property
     def share(self) -> float:
         """Of best candidates, how many the target took of late."""
-        return (self._hits + _STRENGTH * self._prior) / (self._seen + _STRENGTH)
+        return (self._hits + STRENGTH * self._prior) / (self._seen + STRENGTH)
 
     def pays(self, value: float, token_seconds: float, rows: int, contexts: npt.NDArray[np.int64]) -> bool:
         """Whether a pass of ``rows`` rows for requests with ``contexts`` cached tokens is worth its time; yes if a token's seconds
@@ -68,11 +69,7 @@ class Pay:
 
     def begins(self, token_seconds: float, rows: int, contexts: npt.NDArray[np.int64]) -> bool:
         """Whether to begin a draft, by its first pass, behind the texts themselves; now and then yes in any case."""
-        if self.pays(len(contexts), token_seconds, rows, contexts) or self._refused >= _RETRY:
-            self._refused = 0
-            return True
-        self._refused += 1
-        return False
+        return self._refusals.begins(self.pays(len(contexts), token_seconds, rows, contexts))
 
     def saving(
         self, depth: int, token_seconds: float, requests: int, context: float, already: Sequence[int] = ()
