@@ -9,11 +9,10 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from datastore.errors import Corruption, NotFound, Unsupported
+from serving.drafters.eagle.config import FORMAT as EAGLE
 from serving.drafters.early_exit.config import KIND as EARLY_EXIT
 from serving.drafters.redrafter.config import APPLE_TYPE
 from serving.drafters.redrafter.config import FORMAT as REDRAFTER
-
-EAGLE = "eagle"
 
 
 def kind_of(folder: Path) -> str:

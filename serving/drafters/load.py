@@ -11,12 +11,13 @@ from serving.decoding.drafter import Drafter
 from serving.decoding.target import Target
 from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.draft_model.load import load_draft_model
+from serving.drafters.eagle.config import FORMAT as EAGLE
 from serving.drafters.eagle.load import load_eagle
 from serving.drafters.early_exit.config import require_exit
 from serving.drafters.early_exit.drafter import EarlyExitDrafter
 from serving.drafters.early_exit.load import load_exit
 from serving.drafters.early_exit.shallow import shallow
-from serving.drafters.head_kind import EAGLE, kind_of
+from serving.drafters.head_kind import kind_of
 from serving.drafters.hierarchy.load import Stacks
 from serving.drafters.limits import Limits
 from serving.drafters.model_sources import ModelSources

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from serving.drafters.draft_model.drafter import DraftModelDrafter
+from serving.drafters.eagle.config import FORMAT as EAGLE
 from serving.drafters.eagle.drafter import EagleDrafter
-from serving.drafters.head_kind import EAGLE
 from serving.drafters.hierarchy.drafter import HierarchyDrafter
 from serving.drafters.hierarchy.stack_spec import DRAFT_MODEL
 from serving.drafters.model_sources import HIERARCHY, RECYCLING
