@@ -91,12 +91,6 @@ def test_a_tree_that_does_not_fit_the_cache_is_left_out() -> None:
     assert run.stats.missed["ResourceExhausted"] > 0
 
 
-@pytest.mark.parametrize("layers", [0, 3])
-def test_layers_that_it_has_not_are_refused(layers: int) -> None:
-    with pytest.raises(InvalidArgument, match=f"layers is {layers}; it must be between 1 and 2"):
-        shallow(Target.wrap(tiny_model()), layers)
-
-
 def test_a_trained_exit_is_better_than_the_shared_head_and_comes_back_from_its_folder(tmp_path: Path) -> None:
     """Trained for a few steps on what the target says itself; the folder's exit drafts the same trees."""
     target = Target.wrap(tiny_model())

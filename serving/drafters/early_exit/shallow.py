@@ -9,23 +9,21 @@ from typing import Any
 
 from torch import nn
 
-from datastore.errors import InvalidArgument, Unsupported
+from datastore.errors import Unsupported
 from serving.decoding.target import Target
 
 
 def shallow(target: Target, layers: int, wrap: Callable[[nn.Module], nn.Module] | None = None) -> Target:
     """``target`` without the layers behind the first ``layers``: its final norm and output layer read what leaves the last of them.
 
-    ``wrap``: makes the last of them another module, with the same arguments.
+    ``layers``: some of the target's or all (``require_exit``). ``wrap``: makes the last of them another module, with the same
+    arguments.
 
     Weights, configuration and attention are the target's own; its cache serves both: what the first layers cache is the same. A
     cache made for it holds those layers alone.
 
-    Raises:
-        InvalidArgument: ``layers`` is not 1..layers of the target.
-        Unsupported: the model does not keep its layers in one list.
+    Raises Unsupported: the model does not keep its layers in one list.
     """
-    require_layers(target, layers)
     model = parent = _copy(target.model)
     *names, last = find_layers(target).split(".")
     for name in names:
@@ -38,12 +36,6 @@ def shallow(target: Target, layers: int, wrap: Callable[[nn.Module], nn.Module] 
     return replace(
         target, name=f"{target.name}, {layers} layers", model=model, shapes=target.shapes[:layers], compiled=[]
     )
-
-
-def require_layers(target: Target, layers: int) -> None:
-    """Raises InvalidArgument if the target has not so many."""
-    if not 1 <= layers <= target.layers:
-        raise InvalidArgument(f"layers is {layers}; it must be between 1 and {target.layers}, the model's")
 
 
 def find_layers(target: Target) -> str:
