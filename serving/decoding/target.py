@@ -153,6 +153,11 @@ class Target:
         """How many layers it has; layer 0 of hidden states is the embedding, the last is what the output layer reads."""
         return int(self.model.config.get_text_config(decoder=True).num_hidden_layers)
 
+    @property
+    def hidden_size(self) -> int:
+        """The width of its hidden states."""
+        return int(self.model.config.get_text_config(decoder=True).hidden_size)
+
     def new_cache(self, slots: int, capacity: int) -> KVCache:
         """An empty cache for ``slots`` requests of ``capacity`` tokens each, rows of rejected nodes included.
 

@@ -78,7 +78,7 @@ class ExitHead(nn.Module):
 def new_head(target: Target, layers: int, width: int) -> ExitHead:
     """An exit to be trained behind the first ``layers`` of the target's, with a layer of ``width``. Raises InvalidArgument if they
     are none or all; else as ``ExitHead``."""
-    return ExitHead(target, ExitConfig(layers, width, target.layers, _hidden_size(target), target.vocab_size))
+    return ExitHead(target, ExitConfig(layers, width, target.layers, target.hidden_size, target.vocab_size))
 
 
 class ExitLayer(nn.Module):
@@ -101,16 +101,12 @@ class ExitLayer(nn.Module):
 
 def _require_fit(config: ExitConfig, target: Target) -> None:
     wanted = (config.target_layers, config.hidden_size, config.vocab_size)
-    found = (target.layers, _hidden_size(target), target.vocab_size)
+    found = (target.layers, target.hidden_size, target.vocab_size)
     if wanted != found:
         raise Unsupported(
             f"the exit is for a model of {wanted[0]} layers, hidden size {wanted[1]} and {wanted[2]} tokens; model {target.name} "
             f"has {found[0]}, {found[1]} and {found[2]}; use a head that was trained for this model"
         )
-
-
-def _hidden_size(target: Target) -> int:
-    return int(target.model.config.get_text_config(decoder=True).hidden_size)
 
 
 def _final_norm(target: Target) -> nn.Module:

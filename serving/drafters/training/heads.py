@@ -24,9 +24,8 @@ def make_exit(target: Target, options: Mapping[str, Any]) -> TrainableHead:
     from serving.drafters.early_exit.head import new_head
 
     require_known("early-exit", options)
-    hidden = int(target.model.config.get_text_config(decoder=True).hidden_size)
     middle = max(1, target.layers // 2)
-    return new_head(target, options.get("layers", middle), options.get("width", hidden))
+    return new_head(target, options.get("layers", middle), options.get("width", target.hidden_size))
 
 
 def make_redrafter(target: Target, options: Mapping[str, Any]) -> TrainableHead:
@@ -37,7 +36,7 @@ def make_redrafter(target: Target, options: Mapping[str, Any]) -> TrainableHead:
 
     shape = ("exit_dim", "blocks", "initial_state", "output", "recurrent")
     require_known("redrafter", options)
-    hidden = int(target.model.config.get_text_config(decoder=True).hidden_size)
+    hidden = target.hidden_size
     chosen: dict[str, Any] = {"exit_dim": 2 * hidden, "output": "target"} | {
         name: options[name] for name in shape if name in options
     }
@@ -70,11 +69,11 @@ def head_maker(name: str) -> HeadMaker:
 
 def draft_depth(head: TrainableHead, target: Target) -> int:
     """How many tokens ahead ``head`` drafts, as its losses on a batch of zeros have it."""
-    width = target.model.config.get_text_config(decoder=True).hidden_size
+    shape = 1, _PROBED_TOKENS
     batch = Batch(
-        torch.zeros((1, _PROBED_TOKENS), dtype=torch.int64, device=target.device),
-        torch.ones((1, _PROBED_TOKENS), dtype=torch.bool, device=target.device),
-        torch.zeros((1, _PROBED_TOKENS, len(head.layers), width), dtype=target.dtype, device=target.device),
+        torch.zeros(shape, dtype=torch.int64, device=target.device),
+        torch.ones(shape, dtype=torch.bool, device=target.device),
+        torch.zeros((*shape, len(head.layers), target.hidden_size), dtype=target.dtype, device=target.device),
     )
     with torch.no_grad(), evaluation_mode(head):
         return len(head.losses(batch).seen)
