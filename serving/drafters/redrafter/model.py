@@ -130,7 +130,7 @@ class RedrafterHead(torch.nn.Module):
         """See ``start.py``."""
         start_linear(self, batches, self.loss.tokens)
 
-    def embedding_size(self) -> float:
+    def embedding_spread(self) -> float:
         """Standard deviation of the target's embedding, over a part of the vocabulary."""
         return max(float(self._target[0].weight[:4096].float().std()), 1e-6)
 

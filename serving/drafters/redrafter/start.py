@@ -45,7 +45,7 @@ def start_linear(head: RedrafterHead, batches: Iterator[Batch], depth: int) -> N
 
 def _scale_states(head: RedrafterHead) -> None:
     width = head.config.hidden_size**0.5
-    torch.nn.init.normal_(head.token_to_state.weight, 0.0, 1 / (head.embedding_size() * width))
+    torch.nn.init.normal_(head.token_to_state.weight, 0.0, 1 / (head.embedding_spread() * width))
     torch.nn.init.normal_(head.state_to_state.weight, 0.0, _MEMORY / width)
 
 
