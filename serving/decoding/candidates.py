@@ -56,7 +56,7 @@ def choose(logits: torch.Tensor, settings: SamplingSettings) -> Candidates:
     wide = ((last >= outer) & (last > -torch.inf)).flatten()  # the last token seen is one to keep, so there may be more
     if values.shape[-1] == vocab_size or not bool(wide.any()):
         values = values.masked_fill_(values < floor, -torch.inf)
-        kept = int((values > -torch.inf).sum(-1).max())
+        kept = max(1, int((values > -torch.inf).sum(-1).max()))  # of logits that are no numbers too
         return Candidates(values[:, :kept], tokens[:, :kept])
     values = _sorted(logits[wide]).to(torch.float64).div_(settings.temperature)
     floor[wide] = _floors(values, None if total is None else total[wide], top_k, settings)[1]

@@ -129,8 +129,8 @@ class Engine:
 
     @property
     def alive(self) -> bool:
-        """False once the engine has died or is closed."""
-        return not self._ended.is_set()
+        """False once the engine has died or is closed, and in a forked child, where its thread is not."""
+        return not self._ended.is_set() and self._thread.is_alive()
 
     @property
     def death(self) -> SuffolkError | None:
@@ -222,6 +222,8 @@ class Engine:
             raise Unavailable(f"the engine has died ({self._death}); start it again")
         if self._closing:
             raise Unavailable("the engine is closed")
+        if not self._thread.is_alive():
+            raise Unavailable("the engine's thread is not in this process, which was forked; make an engine here")
 
     def _cancel(self, generation: Generation) -> None:
         with self._changed:

@@ -12,8 +12,8 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 from datastore.draft_tree import DraftTree
 from datastore.errors import Unsupported
 from serving.decoding.kv_cache import LayerShape, Shapes
-from serving.decoding.tree_attention import NAME
-from serving.decoding.tree_layout import lay_out
+from serving.decoding.tree_attention import NAME, Rows, Terms
+from serving.decoding.tree_layout import chain, lay_out
 
 if TYPE_CHECKING:
     from serving.decoding.target import Target
@@ -116,6 +116,7 @@ def check_tree_attention(target: Target, expected: Branches) -> None:
         worst = _difference(target, expected)
     except (Unsupported, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
         raise Unsupported(f"model {target.name}: it does not take tree attention ({_first_line(error)})") from error
+    _require_windows(target)
     limit = _TOLERANCE.get(target.dtype, _LOW_PRECISION_TOLERANCE) + _NOISE_FACTOR * expected.noise
     if not worst <= limit:
         raise Unsupported(
@@ -145,6 +146,39 @@ def _difference(target: Target, expected: Branches) -> float:
             found = torch.cat([found, after])
         worst = max(worst, _error(found, logits[: len(found)]))
     return worst
+
+
+class _Noting:
+    """Rows that note how far back each layer looks."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self.windows: dict[int, int | None] = {}
+
+    def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
+        self.windows[terms.layer] = terms.window
+        return self._rows.attend(query, key, value, terms)
+
+
+def _require_windows(target: Target) -> None:
+    """Raises Unsupported where a layer looks back a window, and tells it by its mask alone, which ours is not: the small tree is
+    shorter than windows are."""
+    cache = target.new_cache(1, 1)
+    packed, rows = target.place(cache, [0], [chain(np.zeros(1, np.int64))])
+    noting = _Noting(rows)
+    with torch.inference_mode():
+        target.model(
+            input_ids=packed[0][None],
+            position_ids=packed[1][None],
+            past_key_values=cache.layers,
+            use_cache=True,
+            suffolk_rows=noting,
+        )
+    for layer, shape in enumerate(target.shapes):
+        if shape is not None and shape.window is not None and noting.windows.get(layer, shape.window) is None:
+            raise Unsupported(
+                f"model {target.name}: layer {layer} looks back {shape.window} tokens and does not tell its attention so"
+            )
 
 
 def _tokens(vocab: int) -> tuple[Any, Any, Any]:

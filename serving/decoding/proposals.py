@@ -193,7 +193,7 @@ class Proposals:
         asked = [_asked(request, token_seconds, seconds) for request, seconds in zip(requests, most, strict=True)]
         try:
             before = missed_by_reason(drafter.stats())
-            proposals = drafter.propose(asked)
+            proposals = list(drafter.propose(asked))
             missed = missed_by_reason(drafter.stats()) - before
             if len(proposals) != len(requests):
                 raise InvalidArgument(f"{len(proposals)} trees came for {len(requests)} requests")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +14,15 @@ import numpy.typing as npt
 import torch
 
 from datastore.draft_tree import DraftTree
-from datastore.errors import InvalidArgument, ResourceExhausted, SuffolkError
+from datastore.errors import Internal, InvalidArgument, ResourceExhausted, SuffolkError
 from datastore.retriever import MAX_NODES
 from serving.decoding.cost_measurement import measure
 from serving.decoding.cost_model import CostModel
 from serving.decoding.draft_counts import places
 from serving.decoding.drafter import Drafter, Proposal, SampledChain, tree_of
+from serving.decoding.faults import FOREIGN_FAULTS, first_line
 from serving.decoding.memory import memory_guard
+from serving.decoding.pass_result import PassResult
 from serving.decoding.passes import Passes, require_states
 from serving.decoding.planner import Offer, Planner
 from serving.decoding.proposals import Answer, Proposals
@@ -28,6 +31,8 @@ from serving.decoding.stats import LoopStats
 from serving.decoding.target import PREFILL_CHUNK, Target
 from serving.decoding.tree_layout import TreeLayout, chain, cut, lay_out
 from serving.decoding.verify_step import Outcome, verify
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -160,16 +165,12 @@ class StepLoop:
         clock = _Clock()
         turns = self._turns(clock)
         clock.lap("draft")
+        try:
+            read, rows, outcomes = self._read(turns, clock)
+        except ResourceExhausted as error:  # by the drafts, perhaps, and these must fail nobody
+            turns = self._without_drafts(turns, error)
+            read, rows, outcomes = self._read(turns, clock)
         slots = [turn.request.slot for turn in turns]
-        layouts, wanted = [turn.layout for turn in turns], [turn.wanted for turn in turns]
-        self._passes.prepare(slots, layouts, wanted)
-        clock.lap("other")
-        read = self._passes.forward(slots, layouts, wanted)
-        self.target.synchronize()
-        clock.lap("forward")
-        rows = self._split(turns, read.logits)
-        outcomes = self._verify(turns, rows)
-        clock.lap("verify")
         kept = [_kept(turn, outcomes.get(turn.request.number)) for turn in turns]
         self.cache.keep(slots, kept)
         clock.lap("compact")
@@ -179,8 +180,7 @@ class StepLoop:
         for turn in turns:
             outcome = outcomes.get(turn.request.number)
             if outcome is not None:
-                answer = self._commit(turn, outcome) if isinstance(outcome, Outcome) else outcome
-                answers.append((turn.request, answer))
+                answers.append((turn.request, self._answer(turn, outcome)))
         self._tell(turns, outcomes, rows)
         self._learn(turns, clock)
         clock.lap("other")
@@ -191,6 +191,39 @@ class StepLoop:
             elif answer.finish:
                 self.leave(request)
         return answers
+
+    def _read(
+        self, turns: Sequence[_Turn], clock: _Clock
+    ) -> tuple[PassResult, dict[int, torch.Tensor], dict[int, Outcome | SuffolkError]]:
+        """The pass, the logits of each request that wants some, by its number, and its outcome. Until the cache keeps its rows it
+        can be made again. Raises ResourceExhausted."""
+        slots = [turn.request.slot for turn in turns]
+        layouts, wanted = [turn.layout for turn in turns], [turn.wanted for turn in turns]
+        with memory_guard(f"model {self.target.name}, {len(turns)} requests"):
+            self._passes.prepare(slots, layouts, wanted)
+            clock.lap("other")
+            read = self._passes.forward(slots, layouts, wanted)
+            self.target.synchronize()
+            clock.lap("forward")
+            rows = self._split(turns, read.logits)
+            outcomes = self._verify(turns, rows)
+            clock.lap("verify")
+        return read, rows, outcomes
+
+    @staticmethod
+    def _without_drafts(turns: Sequence[_Turn], error: ResourceExhausted) -> list[_Turn]:
+        """The same step of plain decoding; its drafts are missed. Raises ``error`` if it has none."""
+        if not any(len(tree_of(turn.proposal)) for turn in turns):
+            raise error
+        log.warning("%s; going on without the drafts of this step", error)
+        plain = []
+        for turn in turns:
+            if len(tree_of(turn.proposal)):
+                turn.request.stats.missed[type(error).__name__] += 1
+                layout = lay_out(int(turn.layout.tokens[0]), DraftTree.empty())
+                turn = _Turn(turn.request, layout, 1, DraftTree.empty(), None)
+            plain.append(turn)
+        return plain
 
     def _turns(self, clock: _Clock) -> list[_Turn]:
         """What each request brings to this pass: rows of its prompt, or its last token and a tree behind it."""
@@ -295,6 +328,17 @@ class StepLoop:
         drawing = [turn for turn in turns if turn.request.number in rows]
         requests, proposals = [turn.request for turn in drawing], [turn.proposal for turn in drawing]
         return dict(zip(rows, verify(requests, proposals, list(rows.values())), strict=True))
+
+    def _answer(self, turn: _Turn, outcome: Outcome | SuffolkError) -> Step | SuffolkError:
+        """What the request gets. A tokenizer that cannot write its tokens fails it alone."""
+        if isinstance(outcome, SuffolkError):
+            return outcome
+        try:
+            return self._commit(turn, outcome)
+        except FOREIGN_FAULTS as error:
+            log.exception("request %d: what was drawn cannot be written", turn.request.number)
+            turn.request.stats.finish = ""
+            return Internal(f"what was drawn cannot be written: {first_line(error)}")
 
     def _commit(self, turn: _Turn, outcome: Outcome) -> Step:
         request, tree = turn.request, tree_of(turn.proposal)

@@ -130,7 +130,7 @@ class Target:
             model=model,
             tokenizer=tokenizer,
             vocab_size=probe.vocab_size(model),
-            context_length=getattr(config, "max_position_embeddings", None),
+            context_length=_context_length(config),
             eos_ids=_eos_ids(model),
             shapes=shapes,
             split_from=_split_from(model, shapes)
@@ -239,13 +239,27 @@ class Target:
 def read_context_length(name: str) -> int | None:
     """The ``context_length`` of the model of that name, of which only the config is read. Raises as ``Target.load``."""
     config = _from_pretrained(AutoConfig, name, **_source(name))
-    return getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+    return _context_length(config.get_text_config(decoder=True))
 
 
 def read_vocab_size(name: str) -> int:
     """The ids that the model of that name knows, of which only the config is read. Raises as ``Target.load``."""
     config = _from_pretrained(AutoConfig, name, **_source(name))
     return int(config.get_text_config(decoder=True).vocab_size)
+
+
+def _context_length(config: Any) -> int | None:
+    """The tokens that the model takes. Of ``longrope`` those that its short frequencies are for: its longest row says which ones a
+    pass takes, so that drafts and other requests would change the text."""
+    longest: int | None = getattr(config, "max_position_embeddings", None)
+    ropes = getattr(config, "rope_parameters", None) or {}
+    for rope in [ropes] if "rope_type" in ropes else ropes.values():
+        if isinstance(rope, dict) and rope.get("rope_type") == "longrope":
+            short = rope.get("original_max_position_embeddings") or getattr(
+                config, "original_max_position_embeddings", None
+            )
+            longest = short if longest is None else min(longest, short or longest)
+    return longest
 
 
 def _split_from(model: Any, shapes: Shapes) -> float:

@@ -99,7 +99,9 @@ def _reject(request: Request, chain: SampledChain, rows: torch.Tensor, drawn: np
             log.warning("drafter %s: %s; going on without its draft", request.drafter, first_line(error))
         request.stats.missed[reason] += 1
         return _outcome(request, chain, rows, drawn, np.empty(0, np.int64), int(drawn[0]))
-    return _outcome(request, chain, rows, drawn, np.arange(verdict.accepted), verdict.token)
+    dead = np.flatnonzero(drawn[: verdict.accepted] == NO_TOKEN)  # where no token is allowed none is accepted
+    accepted = int(dead[0]) if len(dead) else verdict.accepted
+    return _outcome(request, chain, rows, drawn, np.arange(accepted), verdict.token)
 
 
 def _outcome(
