@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -44,14 +45,15 @@ def _guard(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMet
         except DecodeError:
             return _Malformed()
 
-    def guarded(answer: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        def call(request: Any, context: grpc.ServicerContext) -> Any:
+    def guarded(answer: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(answer)  # with its attributes: gRPC's health service asks by one to hold no thread
+        def call(request: Any, context: grpc.ServicerContext, *more: Any) -> Any:
             if isinstance(request, _Malformed):
                 context.abort(
                     grpc.StatusCode.INVALID_ARGUMENT,
                     f"{method}: the request is no message of that method; encode it by the service's .proto",
                 )
-            return answer(request, context)
+            return answer(request, context, *more)
 
         return call
 

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import numpy as np
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from datastore.errors import (
     InvalidArgument,
@@ -19,6 +20,7 @@ from serving.draft_service.server import DraftServer
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.limits import Limits
 from serving.proto import draft_pb2, draft_pb2_grpc
+from serving.transport.grpc_server import SPARE_THREADS
 from tests.brute_force import BruteForceRetriever
 from tests.draft_server import DOCUMENTS, VOCABULARY, check_health, connected, serving
 from tests.waiting import HANG, until
@@ -71,6 +73,24 @@ def test_a_request_that_is_no_message_is_refused(
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "the request is no message of that method" in caught.value.details()
     assert caplog.records == []
+
+
+def test_who_watches_health_holds_no_thread(brute: BruteForceRetriever) -> None:
+    """Each held one for as long as it watched, and a server with as many watchers as threads answered nobody."""
+    with (
+        serving({"wiki": brute}, max_concurrent=1) as server,
+        connected(server) as remote,
+        grpc.insecure_channel(str(server.listening[0])) as channel,
+    ):
+        health = health_pb2_grpc.HealthStub(channel)
+        watches = [health.Watch(health_pb2.HealthCheckRequest(), timeout=HANG) for _ in range(SPARE_THREADS + 2)]
+        for watch in watches:
+            assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        assert len(remote.draft(DOCUMENTS[0][:5])) > 0
+        server.turn_unready()
+        for watch in watches:
+            assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
+            watch.cancel()
 
 
 def test_limits_admit_what_is_within(stub: draft_pb2_grpc.DraftServiceStub, brute: BruteForceRetriever) -> None:
