@@ -99,7 +99,15 @@ def _contexts(fields: dict[str, Any]) -> list[npt.NDArray[np.int32]]:
     if not isinstance(contexts, list) or not all(isinstance(context, list) for context in contexts):
         raise InvalidArgument("contexts: give a list of lists of token ids")
     limits.check_batch(len(contexts))
-    return [to_tokens(context, f"contexts[{place}]") for place, context in enumerate(contexts)]
+    return [_context(place, context) for place, context in enumerate(contexts)]
+
+
+def _context(place: int, ids: list[Any]) -> npt.NDArray[np.int32]:
+    limits.check_context(place, len(ids))
+    for token in ids:  # before numpy: beside one long text every number and every "" takes the room of that text
+        if type(token) is not int:
+            raise InvalidArgument(f"contexts[{place}] has a {type(token).__name__} in it; give a flat list of integers")
+    return to_tokens(ids, f"contexts[{place}]")
 
 
 def _budgets(fields: dict[str, Any], size: int) -> list[int]:

@@ -6,6 +6,7 @@ import http.client
 import json
 import re
 import socket
+import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
@@ -87,8 +88,8 @@ def test_info_leaves_out_where_the_files_are(server: DraftServer) -> None:
         (b"[1]", "body: a JSON list; give an object with the keys contexts, datastore, max_match"),
         ({}, "contexts: give a list of lists of token ids"),
         ({"contexts": [1]}, "contexts: give a list of lists of token ids"),
-        ({"contexts": [["a"]]}, "contexts[0] is a 1-dimensional array of <U1; give a flat list of integers"),
-        ({"contexts": [[True]]}, "contexts[0] is a 1-dimensional array of bool"),
+        ({"contexts": [["a"]]}, "contexts[0] has a str in it; give a flat list of integers"),
+        ({"contexts": [[True]]}, "contexts[0] has a bool in it"),
         ({"contexts": [[1 << 40]]}, "contexts[0] has a token id beyond 32 bits"),
         ({"contexts": [[40]]}, "token id 40 is not in the vocabulary of 40"),
         ({"contexts": [[]] * 257}, "queries: the batch has 257; the limit is 256; split it"),
@@ -109,6 +110,22 @@ def test_limits(body: Any, text: str, server: DraftServer) -> None:
     status, _, reply = ask(server, "POST", "/v1/draft", body)
     assert (status, reply["error"]["code"]) == (400, "INVALID_ARGUMENT")
     assert text in reply["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(4097, "queries[0].context has 4097 tokens"), (4096, "contexts[0] has a str in it")]
+)
+def test_a_context_takes_no_room_before_it_is_checked(size: int, text: str, server: DraftServer) -> None:
+    """Numpy gave every element the room of the longest: 0.9 MB of texts became an array of 18 GB."""
+    tracemalloc.start()
+    try:
+        status, _, reply = ask(server, "POST", "/v1/draft", {"contexts": [["x" * 20_000, *[""] * (size - 1)]]})
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert status == 400
+    assert text in reply["error"]["message"]
+    assert peak < 10 << 20  # it was 4 * 20_000 * size bytes
 
 
 def test_other_datastore_is_not_found(server: DraftServer) -> None:
