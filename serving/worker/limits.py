@@ -44,9 +44,12 @@ def check_prompt(size: int) -> None:
         raise InvalidArgument(f"token_ids has {size} tokens; the limit is {MAX_PROMPT}; shorten the prompt")
 
 
+def check_messages(count: int) -> None:
+    if not 1 <= count <= MAX_MESSAGES:
+        raise InvalidArgument(f"chat.messages: there are {count}; give 1 to {MAX_MESSAGES}")
+
+
 def check_chat(roles: Sequence[str], characters: int) -> None:
-    if not 1 <= len(roles) <= MAX_MESSAGES:
-        raise InvalidArgument(f"chat.messages: there are {len(roles)}; give 1 to {MAX_MESSAGES}")
     for place, role in enumerate(roles):
         check_name(f"chat.messages[{place}].role", role)
     check_text("chat", characters)
@@ -69,11 +72,13 @@ def check_stops(stops: Sequence[str]) -> None:
             raise InvalidArgument(f"sampling.stop[{place}] has {len(stop)} characters; the limit is {MAX_STOP}")
 
 
-def check_bad_words(sizes: Sequence[int]) -> None:
-    if len(sizes) > MAX_BAD_WORDS:
-        raise InvalidArgument(f"sampling.bad_words: there are {len(sizes)}; the limit is {MAX_BAD_WORDS}")
-    for place, size in enumerate(sizes):
-        check_range(f"sampling.bad_words[{place}]: the number of tokens", size, 1, MAX_BAD_WORD)
+def check_bad_words(count: int) -> None:
+    if count > MAX_BAD_WORDS:
+        raise InvalidArgument(f"sampling.bad_words: there are {count}; the limit is {MAX_BAD_WORDS}")
+
+
+def check_bad_word(field: str, size: int) -> None:
+    check_range(f"{field}: the number of tokens", size, 1, MAX_BAD_WORD)
 
 
 def check_nodes(max_nodes: int, most: int) -> None:

@@ -145,14 +145,19 @@ class Service:
             limits.check_text("text", len(request.text))
             return encode_text(self.engine.target, request.text)
         if kind == "chat":
-            messages = [(message.role, message.content) for message in request.chat.messages]
-            limits.check_chat([role for role, _ in messages], sum(len(content) for _, content in messages))
-            return encode_chat(self.engine.target, messages)
+            return encode_chat(self.engine.target, _messages(request.chat))
         if kind == "token_ids":
             tokens = unpack_tokens(request.token_ids, "token_ids")
             limits.check_prompt(len(tokens))
             return tokens
         raise InvalidArgument("prompt: there is none; give one of text, chat and token_ids")
+
+
+def _messages(chat: decode_pb2.Chat) -> list[tuple[str, str]]:
+    limits.check_messages(len(chat.messages))  # before anything is made of each: a request holds millions
+    messages = [(message.role, message.content) for message in chat.messages]
+    limits.check_chat([role for role, _ in messages], sum(len(content) for _, content in messages))
+    return messages
 
 
 def _reply(step: Step, generation: Generation) -> Reply:

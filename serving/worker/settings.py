@@ -25,9 +25,14 @@ class Field:
 
 
 def _read_words(words: Sequence[bytes]) -> tuple[tuple[int, ...], ...]:
-    arrays = [unpack_tokens(word, f"sampling.bad_words[{place}]") for place, word in enumerate(words)]
-    limits.check_bad_words([len(array) for array in arrays])
-    return tuple(tuple(array.tolist()) for array in arrays)
+    limits.check_bad_words(len(words))  # before anything is made of each: a request holds millions
+    return tuple(_read_word(f"sampling.bad_words[{place}]", word) for place, word in enumerate(words))
+
+
+def _read_word(field: str, word: bytes) -> tuple[int, ...]:
+    tokens = unpack_tokens(word, field)
+    limits.check_bad_word(field, len(tokens))
+    return tuple(tokens.tolist())
 
 
 def _write_words(words: Sequence[Sequence[int]]) -> list[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -270,6 +271,27 @@ def test_what_cannot_be_done_is_refused(
     with pytest.raises(grpc.RpcError) as caught:
         list(stub.Generate(request_, timeout=HANG))
     assert (caught.value.code(), text in caught.value.details()) == (code, True), caught.value.details()
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (REQUEST(chat=CHAT(messages=[decode_pb2.ChatMessage()] * 200_000)), "chat.messages: there are 200000"),
+        (asking(bad_words=[b""] * 200_000), "sampling.bad_words: there are 200000"),
+    ],
+)
+def test_what_is_too_many_is_counted_before_it_is_read(
+    request_: decode_pb2.GenerateRequest, text: str, server: WorkerServer
+) -> None:
+    """A request of 8 MB became millions of objects before their number was looked at."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidArgument, match=text):
+            next(server.service.generate(request_, lambda hang_up: True))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20
 
 
 def test_every_setting_is_served_and_arrives() -> None:
