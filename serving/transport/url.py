@@ -84,6 +84,8 @@ def _options(url: str, parts: SplitResult) -> dict[str, str]:
     for key in options:
         if key not in known:
             raise InvalidArgument(f"{url}: unknown option {key!r}; {parts.scheme}:// knows {', '.join(known)}")
+        if not options[key]:  # as where a shell's variable has no value
+            raise InvalidArgument(f"{url}: {key} is empty; give it a value or leave it out")
     if ("cert" in options) != ("key" in options):
         raise InvalidArgument(f"{url}: cert and key belong together; give both or neither")
     return options

@@ -9,7 +9,7 @@ from pathlib import Path
 def filled(text: str) -> str:
     """``text``. Raises ArgumentTypeError if it is empty, as it is where a shell's variable has no value."""
     if not text.strip():
-        raise argparse.ArgumentTypeError("it is empty; give a name or a folder")
+        raise argparse.ArgumentTypeError("it is empty; give a name or a path")
     return text
 
 

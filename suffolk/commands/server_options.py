@@ -8,6 +8,7 @@ from typing import Any
 from datastore.errors import InvalidArgument
 from serving.transport.endpoint import parse_endpoint
 from serving.transport.tls import TlsFiles
+from suffolk.commands.filled import filled
 
 
 def add_server_options(parser: argparse.ArgumentParser, port: int, pages: str, grace: float) -> None:
@@ -37,10 +38,13 @@ def add_server_options(parser: argparse.ArgumentParser, port: int, pages: str, g
         metavar="SECONDS",
         help="for requests in flight when stopping (default: %(default)s)",
     )
-    parser.add_argument("--tls-cert", metavar="FILE", help="PEM certificate: encrypt gRPC over TCP")
-    parser.add_argument("--tls-key", metavar="FILE", help="PEM private key of --tls-cert")
+    parser.add_argument("--tls-cert", type=filled, metavar="FILE", help="PEM certificate: encrypt gRPC over TCP")
+    parser.add_argument("--tls-key", type=filled, metavar="FILE", help="PEM private key of --tls-cert")
     parser.add_argument(
-        "--tls-client-ca", metavar="FILE", help="PEM authority that clients' certificates must come from (mTLS)"
+        "--tls-client-ca",
+        type=filled,
+        metavar="FILE",
+        help="PEM authority that clients' certificates must come from (mTLS)",
     )
     parser.add_argument(
         "--insecure", action="store_true", help="allow plaintext on addresses that other machines can reach"

@@ -136,7 +136,7 @@ def test_names_that_are_empty_are_refused(command: list[str], option: str, capsy
         main([*command, option, ""])
     assert stop.value.code == 2
     error = capsys.readouterr().err
-    assert f"argument {option}: it is empty; give a name or a folder" in error
+    assert f"argument {option}: it is empty; give a name or a path" in error
     assert error.count("\n") == 1
 
 
