@@ -47,7 +47,7 @@ def connect(url: str, deadline: float | None = None) -> RemoteDatastore:
 
     Raises:
         InvalidArgument: not such a URL, or it names no datastore and the server has several.
-        NotFound: the server has no datastore of that name, or a TLS file is missing.
+        NotFound: the server has no datastore of that name, or a TLS file is missing. PermissionDenied: it may not be read.
         Unavailable, DeadlineExceeded: nobody answers.
     """
     parts = parse_url(url)

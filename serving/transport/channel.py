@@ -14,7 +14,7 @@ _HOUR = 3_600_000
 def open_channel(
     url: ServiceUrl, max_request_bytes: int, max_reply_bytes: int, silence: float | None = None
 ) -> grpc.Channel:
-    """A channel that connects when it is used. Raises NotFound or InvalidArgument for the URL's TLS files.
+    """A channel that connects when it is used. Raises NotFound, PermissionDenied or InvalidArgument for the URL's TLS files.
 
     ``silence``: seconds after which a connection whose other end confirms nothing is given up for a new one; None: the system's
     choice. After a cut of the network of some length the system's own next attempt may be as far away again.

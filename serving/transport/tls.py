@@ -8,7 +8,7 @@ from pathlib import Path
 
 import grpc
 
-from datastore.errors import InvalidArgument, NotFound
+from datastore.errors import InvalidArgument, NotFound, PermissionDenied
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class TlsFiles:
 
 
 def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:
-    """Raises NotFound for a missing file, InvalidArgument for one that is no certificate or key, or not a pair."""
+    """Raises NotFound for a missing file, PermissionDenied for one that may not be read, InvalidArgument for one that is no
+    certificate or key, or not a pair."""
     _check(files)
     chain = [(_read(files.key), _read(files.cert))]
     authority = _read(files.ca) if files.ca else None
@@ -44,24 +45,24 @@ def channel_credentials(files: TlsFiles) -> grpc.ChannelCredentials:
 
 def _check(files: TlsFiles) -> None:
     """gRPC takes any bytes and fails at the first handshake; OpenSSL says now what is wrong."""
+    for path in (files.cert, files.key, files.ca):
+        if path:
+            _read(path)  # of files that cannot be read OpenSSL does not say which
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        if files.cert:
+        if files.cert or files.key:
             context.load_cert_chain(files.cert, files.key)
         if files.ca:
             context.load_verify_locations(files.ca)
-    except FileNotFoundError:
-        for path in (files.cert, files.key, files.ca):
-            if path:
-                _read(path)
-        raise
-    except ssl.SSLError as error:
+    except OSError as error:  # ssl.SSLError, or the system's for the half of a pair that is not named
         names = ", ".join(name for name in (files.cert, files.key, files.ca) if name)
-        raise InvalidArgument(f"{names}: not a certificate and its key in PEM form: {error.reason or error}") from None
+        reason = getattr(error, "reason", None) or error
+        raise InvalidArgument(f"{names}: not a certificate and its key in PEM form: {reason}") from None
 
 
 def _read(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise NotFound(f"{path}: cannot read the TLS file: {error.strerror}") from None
+        kind = PermissionDenied if isinstance(error, PermissionError) else NotFound
+        raise kind(f"{path}: cannot read the TLS file: {error.strerror}") from None

@@ -31,7 +31,7 @@ def connect_worker(url: str) -> WorkerClient:
     """The worker at ``url``: grpc://HOST:PORT, grpcs://HOST:PORT?ca=FILE or grpc+unix:///PATH. It is dialled at the first call.
 
     Raises:
-        InvalidArgument: not such a URL. NotFound: a TLS file is missing.
+        InvalidArgument: not such a URL. NotFound, PermissionDenied: a TLS file cannot be read.
     """
     parts = parse_url(url, WORKER_PORT)
     if parts.name or parts.deadline is not None:

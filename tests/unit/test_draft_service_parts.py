@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import stat
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datastore.draft_tree import DraftTree
-from datastore.errors import ALL_ERRORS, InvalidArgument, NotFound, ResourceExhausted, SuffolkError
+from datastore.errors import ALL_ERRORS, InvalidArgument, NotFound, PermissionDenied, ResourceExhausted, SuffolkError
 from serving.draft_service import limits, wire
 from serving.draft_service.breaker import CircuitBreaker
 from serving.draft_service.fail_soft import FailSoft
@@ -24,7 +25,7 @@ from serving.transport.admission import Admission
 from serving.transport.endpoint import Endpoint, check_free, parse_endpoint
 from serving.transport.limits import MAX_ERROR_TEXT
 from serving.transport.status import TABLE, error_of, error_text, grpc_code, http_status
-from serving.transport.tls import TlsFiles, server_credentials
+from serving.transport.tls import TlsFiles, channel_credentials, server_credentials
 from serving.transport.tokens import pack_tokens, to_tokens, unpack_tokens
 from serving.transport.url import ServiceUrl, is_url, parse_url
 from suffolk.commands.serve import parse_stores
@@ -356,6 +357,21 @@ def test_bad_tls_files(tmp_path: Path) -> None:
     (tmp_path / "junk.pem").write_text("junk")
     with pytest.raises(InvalidArgument, match="junk.pem: not a certificate and its key in PEM form"):
         server_credentials(TlsFiles(f"{tmp_path}/junk.pem", f"{tmp_path}/junk.pem"))
+    with pytest.raises(InvalidArgument, match="junk.pem: not a certificate and its key in PEM form"):
+        channel_credentials(TlsFiles(key=f"{tmp_path}/junk.pem"))  # gRPC aborts the process for half a pair
+    with pytest.raises(NotFound, match=f"{tmp_path}: cannot read the TLS file: Is a directory"):
+        channel_credentials(TlsFiles(f"{tmp_path}/junk.pem", str(tmp_path)))
+
+
+def test_a_key_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenSSL's own PermissionError names no file, and was a traceback in place of a line."""
+
+    def refuse(path: Path) -> bytes:  # who runs as root may read everything
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(PermissionDenied, match="key.pem: cannot read the TLS file: Permission denied"):
+        channel_credentials(TlsFiles(ca=f"{tmp_path}/key.pem"))
 
 
 def test_store_names(tmp_path: Path) -> None:
