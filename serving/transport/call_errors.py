@@ -31,7 +31,7 @@ UNREACHED = (
 """Parts of gRPC's own text about a connection that never was, and what we say of it."""
 PLAINTEXT_CLOSED = "it closed the connection at once; if it speaks TLS, write grpcs://HOST:PORT?ca=FILE"
 TLS_CLOSED = "it closed the connection at once; if it wants a certificate of its callers, add cert=FILE and key=FILE"
-CLOSED = ("Socket closed", "Connection reset", "Broken pipe", "GOAWAY")
+CLOSED = ("Socket closed", "Connection reset", "Broken pipe", "GOAWAY", "Stream removed")
 LOST = "the connection broke off; see whether the {server} still runs, and try again"
 HUNG_UP = "the {server} ended the call: it is stopping, or its replies were not read for long; try again"
 OTHER_SERVICE = "what listens there is no {server}, nor of this version; correct the port"

@@ -9,7 +9,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from serving.transport.limits import MAX_METADATA_BYTES
+from serving.transport.limits import MAX_METADATA_BYTES, PING_SECONDS
 from serving.transport.malformed import RefuseMalformed
 
 SPARE_THREADS = 8
@@ -34,6 +34,7 @@ def build_grpc_server(
         ("grpc.max_receive_message_length", max_request_bytes),
         ("grpc.max_send_message_length", max_reply_bytes),
         ("grpc.max_metadata_size", MAX_METADATA_BYTES),
+        ("grpc.http2.min_ping_interval_without_data_ms", round(500 * PING_SECONDS)),  # half: pings may come early
     )
     server = grpc.server(
         pool, interceptors=[RefuseMalformed()], options=options, maximum_concurrent_rpcs=places + BACKLOG

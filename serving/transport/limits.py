@@ -14,6 +14,8 @@ MAX_THREADS = 1024
 """CPU threads of a model."""
 MAX_METADATA_BYTES = 8 << 10
 """Size of the headers of one call."""
+PING_SECONDS = 20.0
+"""Between the pings of a client; a server hangs up on one that pings far more often."""
 MAX_ERROR_TEXT = 1024
 """Characters of an error's message on the wire, so that it always fits into the trailers."""
 

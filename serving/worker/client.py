@@ -17,7 +17,7 @@ from serving.decoding.stats import GenerationStats
 from serving.proto import decode_pb2, decode_pb2_grpc
 from serving.transport.call_errors import call_error
 from serving.transport.channel import open_channel
-from serving.transport.limits import MAX_NODES
+from serving.transport.limits import MAX_NODES, PING_SECONDS
 from serving.transport.url import WORKER_PORT, describe_url, parse_url
 from serving.worker import limits
 from serving.worker.settings import pack_settings
@@ -25,6 +25,8 @@ from serving.worker.wire import Reply, pack_prompt, unpack_reply
 
 INFO_DEADLINE = 5.0
 """Seconds for facts."""
+_SILENCE = 10.0
+"""Seconds without a sign of life on the connection, while one is due, before the worker counts as lost."""
 
 
 def connect_worker(url: str) -> WorkerClient:
@@ -36,7 +38,8 @@ def connect_worker(url: str) -> WorkerClient:
     parts = parse_url(url, WORKER_PORT)
     if parts.name or parts.deadline is not None:
         raise InvalidArgument(f"{url}: a worker's URL has neither a name nor deadline_ms; leave them out")
-    return WorkerClient(url, open_channel(parts, limits.MAX_REQUEST_BYTES, limits.MAX_REPLY_BYTES))
+    channel = open_channel(parts, limits.MAX_REQUEST_BYTES, limits.MAX_REPLY_BYTES, _SILENCE, PING_SECONDS)
+    return WorkerClient(url, channel)
 
 
 class WorkerClient:
