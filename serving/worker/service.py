@@ -155,6 +155,9 @@ class Service:
 
 def _messages(chat: decode_pb2.Chat) -> list[tuple[str, str]]:
     limits.check_messages(len(chat.messages))  # before anything is made of each: a request holds millions
+    require_known(chat, "chat")
+    for place, message in enumerate(chat.messages):
+        require_known(message, f"chat.messages[{place}]")
     messages = [(message.role, message.content) for message in chat.messages]
     limits.check_chat([role for role, _ in messages], sum(len(content) for _, content in messages))
     return messages

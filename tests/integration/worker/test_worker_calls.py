@@ -263,6 +263,16 @@ def asking(**fields: Any) -> decode_pb2.GenerateRequest:
             UNIMPLEMENTED,
             "sampling: field number 99 is unknown to this worker",
         ),
+        (
+            REQUEST(chat=CHAT.FromString(CHAT(messages=[message("u")]).SerializeToString() + NEWER)),
+            UNIMPLEMENTED,
+            "chat: field number 99 is unknown to this worker",
+        ),
+        (
+            REQUEST(chat=CHAT(messages=[message("u"), decode_pb2.ChatMessage.FromString(NEWER)])),
+            UNIMPLEMENTED,
+            "chat.messages[1]: field number 99 is unknown to this worker",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_refused(
