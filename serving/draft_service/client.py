@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -24,6 +23,8 @@ from serving.draft_service.breaker import CircuitBreaker
 from serving.proto import draft_pb2, draft_pb2_grpc
 from serving.transport.call_errors import call_error
 from serving.transport.channel import open_channel
+from serving.transport.facts import read_facts
+from serving.transport.limits import check_deadline
 from serving.transport.tokens import pack_tokens, to_tokens
 from serving.transport.url import ServiceUrl, describe_url, parse_url
 
@@ -53,8 +54,7 @@ def connect(url: str, deadline: float | None = None) -> RemoteDatastore:
     parts = parse_url(url)
     if deadline is None:
         deadline = parts.deadline or DEFAULT_DEADLINE
-    if not 0 < deadline <= MAX_DEADLINE:
-        raise InvalidArgument(f"deadline is {deadline:g} s; it must be above 0 and at most {MAX_DEADLINE:g}")
+    check_deadline(deadline, MAX_DEADLINE)
     store = RemoteDatastore(url, parts, deadline, CircuitBreaker())
     try:
         store.refresh()
@@ -169,7 +169,7 @@ class RemoteDatastore:
             raise NotFound(f"{self.url}: the server has no datastore")
         found = reply.datastores[0]
         self._name, self._vocab_size = found.name, found.vocab_size
-        return {**_facts(self.url, found.facts_json), "url": self.url}
+        return {**read_facts(self.url, "draft service", found.facts_json), "url": self.url}
 
     def close(self) -> None:
         """Hang up; later calls raise Unavailable."""
@@ -270,13 +270,3 @@ def _matches(reply: draft_pb2.LookupReply, size: int, max_match: int) -> list[Ma
         if match.length > max_match or (match.length == 0) != (match.count == 0):
             raise InvalidArgument(f"matches[{place}]: length {match.length} and count {match.count} cannot be")
     return matches
-
-
-def _facts(url: str, text: str) -> dict[str, Any]:
-    try:
-        facts = json.loads(text)
-    except (ValueError, RecursionError):
-        facts = None
-    if not isinstance(facts, dict):
-        raise Internal(f"{url}: the draft service sent facts that are no JSON object")
-    return facts

@@ -23,3 +23,8 @@ MAX_ERROR_TEXT = 1024
 def check_range(field: str, value: int, low: int, high: int) -> None:
     if not low <= value <= high:
         raise InvalidArgument(f"{field} is {value}; it must be in {low}..{high}")
+
+
+def check_deadline(seconds: float, most: float) -> None:
+    if not 0 < seconds <= most:
+        raise InvalidArgument(f"deadline is {seconds:g} s; it must be above 0 and at most {most:g}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +16,8 @@ from serving.decoding.stats import GenerationStats
 from serving.proto import decode_pb2, decode_pb2_grpc
 from serving.transport.call_errors import call_error
 from serving.transport.channel import open_channel
-from serving.transport.limits import MAX_NODES, PING_SECONDS
+from serving.transport.facts import read_facts
+from serving.transport.limits import MAX_NODES, PING_SECONDS, check_deadline
 from serving.transport.url import WORKER_PORT, describe_url, parse_url
 from serving.worker import limits
 from serving.worker.settings import pack_settings
@@ -25,6 +25,8 @@ from serving.worker.wire import Reply, pack_prompt, unpack_reply
 
 INFO_DEADLINE = 5.0
 """Seconds for facts."""
+MAX_DEADLINE = 86_400.0
+"""Seconds for a text; without a deadline it may take any time."""
 _SILENCE = 10.0
 """Seconds without a sign of life on the connection, while one is due, before the worker counts as lost."""
 
@@ -66,7 +68,7 @@ class WorkerClient:
             settings: None for greedy decoding of up to 256 tokens.
             drafter: empty for the worker's default, "none" for plain decoding.
             max_nodes: largest draft tree; None for the worker's.
-            deadline: seconds until the worker gives up; None for as long as it takes.
+            deadline: seconds until the worker gives up, above 0 and at most MAX_DEADLINE; None for as long as it takes.
             request_class: what kind of request it is; see ``Engine.generate``.
 
         Raises:
@@ -81,7 +83,9 @@ class WorkerClient:
             max_nodes = whole_number("max_nodes", max_nodes)
             limits.check_nodes(max_nodes, MAX_NODES)
             request.max_nodes = max_nodes
-        deadline = None if deadline is None else number("deadline", deadline)
+        if deadline is not None:
+            deadline = number("deadline", deadline)
+            check_deadline(deadline, MAX_DEADLINE)
         try:
             return RemoteGeneration(self.url, self._stub.Generate(request, timeout=deadline))
         except ValueError as error:  # what gRPC says of a closed channel
@@ -91,7 +95,7 @@ class WorkerClient:
         """Facts about the worker, and under "stats" what it has done so far.
 
         Raises:
-            Unavailable, DeadlineExceeded: nobody answers.
+            Unavailable, DeadlineExceeded: nobody answers. Internal: the numbers it sends are damaged.
         """
         try:
             reply = self._stub.GetInfo(decode_pb2.GetWorkerInfoRequest(), timeout=INFO_DEADLINE)
@@ -102,7 +106,7 @@ class WorkerClient:
             raise Unavailable(f"{self.url}: {error}; connect again") from None
         facts = {field.name: getattr(reply, field.name) for field in reply.DESCRIPTOR.fields}
         facts["drafters"] = list(reply.drafters)
-        facts["stats"] = json.loads(facts.pop("stats_json"))
+        facts["stats"] = read_facts(self.url, "worker", facts.pop("stats_json"))
         return facts
 
     def close(self) -> None:

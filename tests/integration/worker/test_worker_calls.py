@@ -15,6 +15,7 @@ import pytest
 
 from datastore.errors import (
     DeadlineExceeded,
+    Internal,
     InvalidArgument,
     ResourceExhausted,
     Unavailable,
@@ -365,9 +366,22 @@ def test_a_client_says_what_is_wrong_by_itself(server: WorkerServer, client: Wor
     for wrong in ({"settings": {}}, {"drafter": None}, {"max_nodes": "4"}, {"deadline": "soon"}):
         with pytest.raises(InvalidArgument, match=next(iter(wrong))):
             client.generate(PROMPT, **wrong)  # type: ignore[arg-type]
+    for seconds in (0, -1.0, float("nan"), float("inf"), 1e300):
+        with pytest.raises(InvalidArgument, match=r"deadline is .* s; it must be above 0 and at most 86400"):
+            client.generate(PROMPT, deadline=seconds)
     client.close()
     with pytest.raises(Unavailable, match="Channel closed!; connect again"):
         client.generate(PROMPT)
+
+
+@pytest.mark.parametrize("text", ["[1]", "{", "[" * 100_000])
+def test_a_worker_s_numbers_that_are_damaged_are_its_fault(
+    text: str, server: WorkerServer, client: WorkerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were a JSONDecodeError, of which no caller knows, or no dictionary."""
+    monkeypatch.setattr(server.service, "info", lambda: decode_pb2.GetWorkerInfoReply(stats_json=text))
+    with pytest.raises(Internal, match="the worker sent facts that are no JSON object"):
+        client.info()
 
 
 def test_the_client_needs_no_torch() -> None:
