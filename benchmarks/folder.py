@@ -30,8 +30,8 @@ def write_json(found: Any, path: Path) -> None:
         ResourceExhausted: it cannot be written.
     """
     make_folder(path.parent)
-    with writing(path):
-        path.write_text(json.dumps(found, indent=1) + "\n")
+    with whole_file(path) as file:
+        file.write_text(json.dumps(found, indent=1) + "\n")
 
 
 @contextlib.contextmanager
@@ -50,16 +50,21 @@ def new_folder(within: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A name beside ``path`` to write to, which becomes ``path`` at the end: what was cut off never stands there.
+    """A name beside ``path`` to write to, which becomes ``path`` at the end: what was cut off never stands there, and what stood
+    there is lost only to what is whole.
 
     Raises:
         ResourceExhausted: it cannot be written.
     """
-    unfinished = path.with_name(f"{path.name}.unfinished")
+    target = path.resolve()  # a link stays one
+    unfinished = target.with_name(f"{target.name}.unfinished")
     with writing(path):
+        if target.exists() and not target.is_file():  # a terminal or the like, which nothing can take the place of
+            yield target
+            return
         try:
             yield unfinished
-            unfinished.replace(path)
+            unfinished.replace(target)
         finally:
             with contextlib.suppress(OSError):
                 unfinished.unlink()

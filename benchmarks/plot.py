@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.folder import make_folder, writing
+from benchmarks.folder import make_folder, whole_file
 from benchmarks.provenance import missing
 
 COLOURS = (
@@ -63,8 +63,8 @@ def write_plot(path: Path, title: str, panels: Sequence[Panel]) -> None:
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
     make_folder(path.parent)
-    with writing(path):
-        figure.savefig(path, dpi=130, format="png")
+    with whole_file(path) as file:
+        figure.savefig(file, dpi=130, format="png")
 
 
 def _draw(axis: Any, panel: Panel) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datastore.errors import InvalidArgument
+from serving.draft_service.limits import MAX_BATCH, MAX_BATCH_NODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +60,8 @@ class RetrievalOptions:
             raise InvalidArgument("context is 1; it must be 2 or more")
         if any(size < 1 for size in self.batches):
             raise InvalidArgument(f"batches are {self.batches}; each must be 1 or more")
+        most = min(MAX_BATCH, MAX_BATCH_NODES // self.max_nodes)
+        if self.grpc and any(size > most for size in self.batches):
+            raise InvalidArgument(
+                f"batches are {self.batches}; through gRPC, with {self.max_nodes} nodes a draft, each must be {most} or less"
+            )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -262,6 +263,48 @@ def test_report_into_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ResourceExhausted, match="cannot be written"):
         write_report(Report("x", 0, {}, {}), tmp_path / "file" / "report.json")
+
+
+def test_results_stay_when_the_disk_is_full(tmp_path: Path) -> None:
+    """Those of an earlier run were cut off before the new ones were written, and both were lost."""
+    pytest.importorskip("matplotlib")
+    report, plot = tmp_path / "report.json", tmp_path / "plot.png"
+    panels = [Panel("speed", "s", ["a"], {"x": [1.0]})]
+    write_report(Report("first", 0, {}, {}), report)
+    write_plot(plot, "first", panels)
+    before = report.read_bytes(), plot.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(ResourceExhausted, match="report.json cannot be written"):
+            write_report(Report("second", 0, {}, {}), report)
+        with pytest.raises(ResourceExhausted, match="plot.png cannot be written"):
+            write_plot(plot, "second", panels)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (report.read_bytes(), plot.read_bytes()) == before
+    assert sorted(tmp_path.iterdir()) == [plot, report]
+
+
+def test_a_report_takes_the_place_of_no_link_and_no_pipe(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    write_report(Report("x", 0, {}, {}), tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert json.loads((tmp_path / "file").read_text())["benchmark"] == "x"
+    os.mkfifo(tmp_path / "pipe")
+    with open(os.open(tmp_path / "pipe", os.O_RDWR), "rb") as pipe:
+        write_report(Report("x", 0, {}, {}), tmp_path / "pipe")
+        assert pipe.readline() == b"{\n"
+    assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize(("batches", "max_nodes", "most"), [((1, 257), 64, 256), ((129,), 1024, 128)])
+def test_batches_that_no_service_takes_are_refused_at_once(batches: tuple[int, ...], max_nodes: int, most: int) -> None:
+    """They were when all else had been measured, and it was lost."""
+    settings = {"batches": batches, "max_nodes": max_nodes}
+    RetrievalOptions(Path("store"), Path("work"), **settings)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match=f"through gRPC, with {max_nodes} nodes a draft, each must be {most} or"):
+        RetrievalOptions(Path("store"), Path("work"), grpc=True, **settings)  # type: ignore[arg-type]
 
 
 def test_plot_is_a_png(tmp_path: Path) -> None:
