@@ -20,6 +20,9 @@ from serving.draft_service.service import Service
 from serving.transport.http_server import Handler, HttpServer
 from serving.transport.status import error_text, grpc_code, http_status
 
+_DIGITS = 18
+"""Of a length that is looked at; ``int`` raises for thousands."""
+
 
 class DraftHttpServer(HttpServer):
     """Answers from ``service``."""
@@ -50,10 +53,10 @@ class DraftHandler(Handler):
             self._refuse(HTTPStatus.NOT_FOUND)
         elif not (length.isascii() and length.isdigit()):
             self._refuse(HTTPStatus.LENGTH_REQUIRED)
-        elif int(length) > limits.MAX_REQUEST_BYTES:
+        elif len(length) > _DIGITS or int(length) > limits.MAX_REQUEST_BYTES:
             self._refuse(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"the body has {length} bytes; the limit is {limits.MAX_REQUEST_BYTES}",
+                f"the body has more than {limits.MAX_REQUEST_BYTES} bytes, the limit; split it into several calls",
             )
         else:
             self._call(method, self.rfile.read(int(length)))
