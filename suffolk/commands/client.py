@@ -9,7 +9,11 @@ from datastore import retriever
 from datastore.errors import InvalidArgument
 from serving.draft_service.client import connect
 from serving.draft_service.http_calls import tree_json
+from serving.transport.url import parse_url
 from suffolk.commands.filled import filled
+
+DEADLINE = 5.0
+"""Seconds for a lookup or draft, where neither an option nor the URL says: nobody decodes meanwhile."""
 
 EPILOG = """info prints the datastore's facts; lookup how much of the context's end occurs, and how often; draft what follows it,
 as a tree.
@@ -56,7 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="largest draft, in tokens (default: %(default)s)",
     )
     parser.add_argument(
-        "--deadline", type=float, default=5.0, metavar="SECONDS", help="for a lookup or draft (default: %(default)s)"
+        "--deadline",
+        type=float,
+        metavar="SECONDS",
+        help=f"for a lookup or draft (default: deadline_ms of the URL, else {DEADLINE:g} s)",
     )
 
 
@@ -69,7 +76,10 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidArgument(
             f"{args.action} needs a context; give its token ids, for example: {args.action} 464 3139 286"
         )
-    store = connect(args.url, args.deadline)
+    deadline = args.deadline
+    if deadline is None:
+        deadline = parse_url(args.url).deadline or DEADLINE
+    store = connect(args.url, deadline)
     try:
         if args.action == "info":
             answer = store.info()

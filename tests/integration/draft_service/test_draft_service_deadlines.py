@@ -19,6 +19,8 @@ from serving.draft_service.fail_soft import FailSoft
 from serving.draft_service.grpc_server import Servicer
 from serving.draft_service.server import DraftServer
 from serving.proto import draft_pb2
+from suffolk.cli import main
+from suffolk.commands import client
 from tests.brute_force import BruteForceRetriever, assert_same_tree
 from tests.draft_server import connected, serving
 from tests.waiting import HANG, until
@@ -67,6 +69,26 @@ def test_deadlines_of_a_client(server: DraftServer) -> None:
         store.close()
     with pytest.raises(InvalidArgument, match="deadline is 0 s; it must be above 0 and at most 3600"):
         connect(url, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "shown"),
+    [([], "?deadline_ms=70", 70), (["--deadline", "0.06"], "?deadline_ms=70", 60), ([], "", 80)],
+)
+def test_the_command_takes_the_deadline_of_its_url(
+    words: list[str],
+    asked: str,
+    shown: int,
+    server: DraftServer,
+    brute: BruteForceRetriever,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The option's own default was always passed on, so that the URL's deadline meant nothing."""
+    monkeypatch.setattr(client, "DEADLINE", 0.08)
+    brute.gate.clear()
+    assert main(["client", f"grpc://{server.listening[0]}{asked}", "lookup", "1", *words]) == 2
+    assert f"no answer within {shown} ms, the deadline" in capsys.readouterr().err
 
 
 def test_a_connection_that_nobody_confirms_is_given_up_in_a_second(server: DraftServer) -> None:
