@@ -149,7 +149,10 @@ def test_bad_input_is_one_line_and_exit_2(model: Path, store: Path, tmp_path: Pa
             ),
             (("--model", str(model), "--http", f"127.0.0.1:{port}"), f"--http: 127.0.0.1:{port} is in use"),
             (("--model", str(tmp_path / "none")), "does not exist; name a folder"),
-            (("--model", str(model), "--drafter", "hybrid"), "--drafter hybrid needs a datastore; add --datastore"),
+            (
+                ("--model", str(model), "--drafter", "hybrid"),
+                "--drafter hybrid needs something to draft from; add --datastore",
+            ),
             (("--model", str(model), "--datastore", str(tmp_path)), str(tmp_path)),
             (("--model", str(model), "--slots", "0"), "--slots is 0; it must be in 1..1024"),
             (
