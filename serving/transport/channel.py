@@ -32,16 +32,8 @@ def open_channel(
         ("grpc.keepalive_timeout_ms", round(1000 * silence)),  # TCP_USER_TIMEOUT too, which gRPC sets where it may ping
     ]
     if ping is not None:
-        options += [
-            (
-                "grpc.http2.max_pings_without_data",
-                0,
-            ),  # else the third ping of a call that only listens waits for a minute,
-            (
-                "grpc.http2.ping_timeout_ms",
-                round(1000 * silence),
-            ),  # and so does one behind a ping that measures the line
-        ]
+        # else the third ping of a call that only listens waits for a minute, and so does one behind a ping that measures the line
+        options += [("grpc.http2.max_pings_without_data", 0), ("grpc.http2.ping_timeout_ms", round(1000 * silence))]
     if not url.tls:
         return grpc.insecure_channel(url.target, options)
     return grpc.secure_channel(url.target, channel_credentials(TlsFiles(url.cert, url.key, url.ca)), options)
