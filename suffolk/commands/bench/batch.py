@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from datastore.errors import InvalidArgument
 from suffolk.commands.bench import decode
 
 EXAMPLES = (
@@ -29,20 +30,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print, write; returns the exit code."""
+    if args.transformers or args.assistant is not None or args.control or args.record is not None:
+        raise InvalidArgument(
+            "--transformers, --assistant, --control and --record belong to 'suffolk bench decode'; leave them out"
+        )
     from benchmarks.batches import measure_batches
     from benchmarks.batches_report import NOTES, batch_lines, batch_panels
     from benchmarks.decoding_report import PACKAGES
     from benchmarks.plot import require_plots
     from benchmarks.report import Report, plain
-    from datastore.errors import InvalidArgument
     from suffolk.commands.bench.outcome import finish
 
     require_plots()
     options = decode.read_options(args)
-    if options.transformers or options.control or options.record is not None:
-        raise InvalidArgument(
-            "--transformers, --assistant, --control and --record belong to 'suffolk bench decode'; leave them out"
-        )
     results = measure_batches(options, args.batches, lambda line: print(line, file=sys.stderr, flush=True))
     report = Report("batch", args.seed, plain(options) | {"batches": args.batches}, results, NOTES, PACKAGES)
     return finish(args, report, batch_lines(results), batch_panels(results))
