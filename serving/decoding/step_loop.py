@@ -6,7 +6,6 @@ import heapq
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import torch
 from datastore.draft_tree import DraftTree
 from datastore.errors import Internal, InvalidArgument, ResourceExhausted, SuffolkError
 from datastore.retriever import MAX_NODES
+from serving.decoding.clock import Clock
 from serving.decoding.cost_measurement import measure
 from serving.decoding.cost_model import CostModel
 from serving.decoding.draft_counts import places
@@ -29,26 +29,11 @@ from serving.decoding.proposals import Answer, Proposals
 from serving.decoding.request import Request, Step
 from serving.decoding.stats import LoopStats
 from serving.decoding.target import PREFILL_CHUNK, Target
-from serving.decoding.tree_layout import TreeLayout, chain, cut, lay_out
+from serving.decoding.tree_layout import chain, cut, lay_out
+from serving.decoding.turn import Turn
 from serving.decoding.verify_step import Outcome, verify
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Turn:
-    """One request's part of a step."""
-
-    request: Request
-    layout: TreeLayout
-    wanted: int
-    proposal: Proposal
-    offer: Offer | None
-
-    @property
-    def reading(self) -> bool:
-        """Whether the request still reads its prompt."""
-        return not self.wanted
 
 
 class StepLoop:
@@ -162,7 +147,7 @@ class StepLoop:
             return self._step()
 
     def _step(self) -> list[tuple[Request, Step | SuffolkError]]:
-        clock = _Clock()
+        clock = Clock()
         turns = self._turns(clock)
         clock.lap("draft")
         try:
@@ -171,7 +156,7 @@ class StepLoop:
             turns = self._without_drafts(turns, error)
             read, rows, outcomes = self._read(turns, clock)
         slots = [turn.request.slot for turn in turns]
-        kept = [_kept(turn, outcomes.get(turn.request.number)) for turn in turns]
+        kept = [turn.kept(outcomes.get(turn.request.number)) for turn in turns]
         self.cache.keep(slots, kept)
         clock.lap("compact")
         if read.features is not None:
@@ -193,7 +178,7 @@ class StepLoop:
         return answers
 
     def _read(
-        self, turns: Sequence[_Turn], clock: _Clock
+        self, turns: Sequence[Turn], clock: Clock
     ) -> tuple[PassResult, dict[int, torch.Tensor], dict[int, Outcome | SuffolkError]]:
         """The pass, the logits of each request that wants some, by its number, and its outcome. Until the cache keeps its rows it
         can be made again. Raises ResourceExhausted."""
@@ -211,23 +196,19 @@ class StepLoop:
         return read, rows, outcomes
 
     @staticmethod
-    def _without_drafts(turns: Sequence[_Turn], error: ResourceExhausted) -> list[_Turn]:
+    def _without_drafts(turns: Sequence[Turn], error: ResourceExhausted) -> list[Turn]:
         """The same step of plain decoding; its drafts are missed. Raises ``error`` if it has none."""
-        if not any(len(tree_of(turn.proposal)) for turn in turns):
+        if not any(turn.has_draft for turn in turns):
             raise error
         log.warning("%s; going on without the drafts of this step", error)
-        plain = []
         for turn in turns:
-            if len(tree_of(turn.proposal)):
+            if turn.has_draft:
                 turn.request.stats.missed[type(error).__name__] += 1
-                layout = lay_out(int(turn.layout.tokens[0]), DraftTree.empty())
-                turn = _Turn(turn.request, layout, 1, DraftTree.empty(), None)
-            plain.append(turn)
-        return plain
+        return [turn.without_draft() for turn in turns]
 
-    def _turns(self, clock: _Clock) -> list[_Turn]:
+    def _turns(self, clock: Clock) -> list[Turn]:
         """What each request brings to this pass: rows of its prompt, or its last token and a tree behind it."""
-        turns: list[_Turn] = []
+        turns: list[Turn] = []
         decoding: list[Request] = []
         budget = PREFILL_CHUNK
         for request in self._running:
@@ -239,12 +220,12 @@ class StepLoop:
                 size = min(pending, budget)
                 budget -= size
                 rows = request.tokens[cached : cached + size].astype(np.int64)
-                turns.append(_Turn(request, chain(rows), int(size == pending), DraftTree.empty(), None))
+                turns.append(Turn(request, chain(rows), int(size == pending), DraftTree.empty(), None))
                 self.stats.prompt_tokens += size
         reading_rows = sum(len(turn.layout) for turn in turns)
         return [*self._proposed(decoding, reading_rows, clock), *turns]
 
-    def _proposed(self, decoding: list[Request], reading_rows: int, clock: _Clock) -> list[_Turn]:
+    def _proposed(self, decoding: list[Request], reading_rows: int, clock: Clock) -> list[Turn]:
         asking = [
             request for request in decoding if request.ledger is not None and request.room > 0
             and request.ledger.should_propose()
@@ -277,7 +258,7 @@ class StepLoop:
                 for stats in (request.stats, self.stats):
                     stats.drafted.verified.update(nodes)
             layout = lay_out(int(request.tokens[request.length - 1]), tree_of(proposal))
-            turns.append(_Turn(request, layout, len(layout), proposal, offer))
+            turns.append(Turn(request, layout, len(layout), proposal, offer))
         self._foresee(turns)
         return turns
 
@@ -299,7 +280,7 @@ class StepLoop:
             offer.verified = len(draft.tree)
         return offer
 
-    def _foresee(self, turns: Sequence[_Turn]) -> None:
+    def _foresee(self, turns: Sequence[Turn]) -> None:
         """Let drafters prepare the next step while the pass of this one runs; it is part of what their drafts cost."""
         begin = time.perf_counter()
         proposed = [turn for turn in turns if turn.offer is not None]
@@ -316,20 +297,20 @@ class StepLoop:
         return self.planner.costs.time(len(requests), len(requests), self._context(requests)) / len(requests)
 
     @staticmethod
-    def _split(turns: Sequence[_Turn], logits: torch.Tensor) -> dict[int, torch.Tensor]:
+    def _split(turns: Sequence[Turn], logits: torch.Tensor) -> dict[int, torch.Tensor]:
         """The rows of each request that got logits, by its number."""
         drawing = [turn for turn in turns if not turn.reading]
         rows = torch.split(logits, [turn.wanted for turn in drawing]) if drawing else ()
         return {turn.request.number: each for turn, each in zip(drawing, rows, strict=True)}
 
     @staticmethod
-    def _verify(turns: Sequence[_Turn], rows: Mapping[int, torch.Tensor]) -> dict[int, Outcome | SuffolkError]:
+    def _verify(turns: Sequence[Turn], rows: Mapping[int, torch.Tensor]) -> dict[int, Outcome | SuffolkError]:
         """The outcome of each request that got logits, by its number."""
         drawing = [turn for turn in turns if turn.request.number in rows]
         requests, proposals = [turn.request for turn in drawing], [turn.proposal for turn in drawing]
         return dict(zip(rows, verify(requests, proposals, list(rows.values())), strict=True))
 
-    def _answer(self, turn: _Turn, outcome: Outcome | SuffolkError) -> Step | SuffolkError:
+    def _answer(self, turn: Turn, outcome: Outcome | SuffolkError) -> Step | SuffolkError:
         """What the request gets. A tokenizer that cannot write its tokens fails it alone."""
         if isinstance(outcome, SuffolkError):
             return outcome
@@ -340,7 +321,7 @@ class StepLoop:
             turn.request.stats.finish = ""
             return Internal(f"what was drawn cannot be written: {first_line(error)}")
 
-    def _commit(self, turn: _Turn, outcome: Outcome) -> Step:
+    def _commit(self, turn: Turn, outcome: Outcome) -> Step:
         request, tree = turn.request, tree_of(turn.proposal)
         before = request.length
         tokens = [*tree.tokens[outcome.path].tolist(), outcome.token]
@@ -358,7 +339,7 @@ class StepLoop:
 
     def _tell(
         self,
-        turns: Sequence[_Turn],
+        turns: Sequence[Turn],
         outcomes: Mapping[int, Outcome | SuffolkError],
         rows: Mapping[int, torch.Tensor],
     ) -> None:
@@ -380,7 +361,7 @@ class StepLoop:
             if turn.offer is not None and self._proposals.learns(turn.request):
                 turn.offer.seconds += seconds
 
-    def _hand_over(self, turns: Sequence[_Turn], kept: Sequence[npt.NDArray[np.int64]], features: torch.Tensor) -> None:
+    def _hand_over(self, turns: Sequence[Turn], kept: Sequence[npt.NDArray[np.int64]], features: torch.Tensor) -> None:
         """Give the hidden states of the rows that the cache has kept to the requests' drafters."""
         begin = 0
         for turn, rows in zip(turns, kept, strict=True):
@@ -389,7 +370,7 @@ class StepLoop:
                 self._proposals.follow(turn.request, features[places])
             begin += len(turn.layout)
 
-    def _learn(self, turns: Sequence[_Turn], clock: _Clock) -> None:
+    def _learn(self, turns: Sequence[Turn], clock: Clock) -> None:
         decoding = [turn.request for turn in turns if turn.request.stats.steps]
         if self.planner is None or not decoding:
             return
@@ -403,7 +384,7 @@ class StepLoop:
         """Cached tokens of ``requests`` in the mean."""
         return float(np.mean(self.cache.lengths[[request.slot for request in requests]])) if requests else 0.0
 
-    def _book(self, turns: Sequence[_Turn], clock: _Clock) -> None:
+    def _book(self, turns: Sequence[Turn], clock: Clock) -> None:
         self.stats.add_step(len(turns), sum(len(turn.layout) for turn in turns), clock.seconds)
         for turn in turns:
             if turn.request.stats.steps:
@@ -421,22 +402,3 @@ def _cut(proposal: Proposal, depth: int) -> Proposal:
     if isinstance(proposal, DraftTree):
         return cut(proposal, depth)
     return SampledChain(cut(proposal.tree, depth), proposal.law[:depth])
-
-
-def _kept(turn: _Turn, outcome: Outcome | SuffolkError | None) -> npt.NDArray[np.int64]:
-    """The rows to keep: a prompt's, or the last token's and the accepted nodes'."""
-    if isinstance(outcome, Outcome) and len(outcome.path):
-        return np.concatenate([[0], outcome.path + 1])
-    return np.arange(1 if len(tree_of(turn.proposal)) else len(turn.layout))
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, part: str) -> None:
-        """Books the time since the last lap under ``part``, with what is there already."""
-        now = time.perf_counter()
-        self.seconds[part] = self.seconds.get(part, 0.0) + now - self._last
-        self._last = now

@@ -1,0 +1,54 @@
+"""One request's part of a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.draft_tree import DraftTree
+from datastore.errors import SuffolkError
+from serving.decoding.drafter import Proposal, tree_of
+from serving.decoding.planner import Offer
+from serving.decoding.request import Request
+from serving.decoding.tree_layout import TreeLayout, lay_out
+from serving.decoding.verify_step import Outcome
+
+
+@dataclass(slots=True)
+class Turn:
+    """What a request brings to a pass: rows of its prompt, or its last token and a tree behind it.
+
+    Attributes:
+        layout: its rows; ``wanted``: of how many of the last it wants the logits, 0 while it reads its prompt.
+        proposal: the drafts among the rows; ``offer``: what the planner chose them from, None if nobody was asked.
+    """
+
+    request: Request
+    layout: TreeLayout
+    wanted: int
+    proposal: Proposal
+    offer: Offer | None
+
+    @property
+    def reading(self) -> bool:
+        """Whether the request still reads its prompt."""
+        return not self.wanted
+
+    @property
+    def has_draft(self) -> bool:
+        return len(tree_of(self.proposal)) > 0
+
+    def without_draft(self) -> Turn:
+        """The same in plain decoding; itself if that is what it is."""
+        if not self.has_draft:
+            return self
+        plain = DraftTree.empty()
+        return Turn(self.request, lay_out(int(self.layout.tokens[0]), plain), 1, plain, None)
+
+    def kept(self, outcome: Outcome | SuffolkError | None) -> npt.NDArray[np.int64]:
+        """The rows to keep: a prompt's, or the last token's and the accepted nodes'."""
+        if isinstance(outcome, Outcome) and len(outcome.path):
+            return np.concatenate([[0], outcome.path + 1])
+        return np.arange(1 if self.has_draft else len(self.layout))
