@@ -14,7 +14,6 @@ from typing import Any
 from benchmarks.command import add_seed, command_parser, run_command
 from benchmarks.decoding_options import DecodingOptions, given
 from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastores, require_drafters
-from benchmarks.folder import write_json
 from benchmarks.machine import describe_machine
 from benchmarks.prompts import STYLES, Prompt, load_prompts
 from benchmarks.provenance import commit
@@ -30,6 +29,7 @@ from serving.decoding.target import Target
 from serving.replay.recorded_states import SPARE
 from serving.replay.summary import DEPTHS, summarize
 from suffolk.commands.model_options import add_model_drafters, read_model_sources
+from suffolk.commands.output_file import write_json
 
 
 def measure_acceptance(
@@ -91,7 +91,7 @@ def _run(args: argparse.Namespace) -> int:
     depths = [f"right to {depth}" for depth in range(1, DEPTHS + 1)]
     print(format_table(["drafter", "nodes", "M", "nodes a pass", *depths, "as plain"], rows))
     if args.json:
-        write_json(results, args.json)
+        write_json(args.json, results)
     return 0
 
 

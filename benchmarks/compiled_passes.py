@@ -18,13 +18,13 @@ import torch
 from torch._dynamo.utils import counters
 
 from benchmarks.command import check_timing, command_parser, run_command
-from benchmarks.folder import write_json
 from benchmarks.machine import describe_machine
 from benchmarks.table import format_table
 from serving.decoding.kv_cache import KVCache
 from serving.decoding.passes import Passes
 from serving.decoding.target import DTYPES, Target
 from serving.decoding.tree_layout import TreeLayout, chain
+from suffolk.commands.output_file import write_json
 
 EXAMPLES = (
     "--model MODEL --threads 1",
@@ -115,7 +115,7 @@ def _run(options: argparse.Namespace) -> int:
         results[title] = measure_passes(Target.load(options.model, dtype, "cpu"), options)
         _show(title, results[title])
     if options.json:
-        write_json(results, options.json)
+        write_json(options.json, results)
     return 0
 
 

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from benchmarks.command import add_evidence, command_parser, run_command
 from benchmarks.decoding_options import LIMITS
-from benchmarks.folder import write_json
 from benchmarks.logistic_fit import Floats, fit_logistic, log_loss, probabilities
 from benchmarks.machine import describe_machine
 from benchmarks.prior_evidence import TERMS, Evidence, gather, join
@@ -34,6 +33,7 @@ from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.drafters.scoring_drafter import ScoringDrafter
 from serving.replay.read import read_recordings
 from serving.replay.recording import Recording
+from suffolk.commands.output_file import write_json
 
 SHIPPED = {"prompt-lookup": PROMPT_PRIOR, "datastore": DATASTORE_PRIOR}
 RIDGE = 1.0
@@ -127,7 +127,7 @@ def _run(args: argparse.Namespace) -> int:
     )
     if args.json:
         facts = {"command": sys.argv, "commit": commit(), "machine": describe_machine(), "answers": len(recordings)}
-        write_json(facts | {"sources": results}, args.json)
+        write_json(args.json, facts | {"sources": results})
     return 0
 
 

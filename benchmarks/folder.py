@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from datastore.errors import ResourceExhausted
 
@@ -21,17 +19,6 @@ def make_folder(path: Path) -> Path:
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
     return path
-
-
-def write_json(found: Any, path: Path) -> None:
-    """Write ``found`` as JSON; makes the folder.
-
-    Raises:
-        ResourceExhausted: it cannot be written.
-    """
-    make_folder(path.parent)
-    with whole_file(path) as file:
-        file.write_text(json.dumps(found, indent=1) + "\n")
 
 
 @contextlib.contextmanager

@@ -15,7 +15,6 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from benchmarks.command import command_parser, run_command
-from benchmarks.folder import write_json
 from benchmarks.machine import describe_machine
 from benchmarks.prompts import messages_of, read_rows, row_name
 from benchmarks.provenance import commit
@@ -23,6 +22,7 @@ from benchmarks.table import format_table
 from datastore.datastore import Datastore, open_datastore
 from datastore.errors import InvalidArgument
 from datastore.tokenizer import load_tokenizer
+from suffolk.commands.output_file import write_json
 
 WINDOW, SHARE, LONGEST = 13, 0.5, 50
 ANSWERS = ("canonical_solution", "solution", "answer", "reference", "reference_answer", "test")
@@ -131,7 +131,7 @@ def _run(args: argparse.Namespace) -> int:
         report = {"command": sys.argv, "commit": commit(), "machine": describe_machine(), "datastore": facts}
         limits = {"window": WINDOW, "share": args.share, "longest": args.longest}
         texts = [asdict(each) | {"share": each.share, "flagged": each in marked} for each in found]
-        write_json(report | {"limits": limits, "texts": texts}, args.json)
+        write_json(args.json, report | {"limits": limits, "texts": texts})
     return 0
 
 

@@ -18,7 +18,6 @@ import numpy as np
 from benchmarks.command import add_seed, command_parser, run_command
 from benchmarks.decoding_options import DecodingOptions, given
 from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastores, require_drafters
-from benchmarks.folder import write_json
 from benchmarks.machine import describe_machine
 from benchmarks.prompts import STYLES, Prompt, load_prompts
 from benchmarks.table import format_table
@@ -30,6 +29,7 @@ from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.replay.recording import Recording
 from serving.replay.replayer import Replayed, Replayer
+from suffolk.commands.output_file import write_json
 
 MAX_NODES = 64
 DRAFT_SECONDS = 0.0005
@@ -122,7 +122,7 @@ def _run(args: argparse.Namespace) -> int:
     ]
     print(format_table(["drafter", "prompts", "speed-up", "median", "least", "M"], rows))
     if args.json:
-        write_json(results, args.json)
+        write_json(args.json, results)
     return 0
 
 

@@ -9,9 +9,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from benchmarks.folder import write_json
+from benchmarks.folder import make_folder
 from benchmarks.machine import describe_machine
 from benchmarks.provenance import commit, package_versions
+from suffolk.commands.output_file import write_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +57,9 @@ def plain(options: Any) -> dict[str, Any]:
 
 
 def write_report(report: Report, path: Path) -> None:
-    """Write ``report`` as JSON; makes the folder.
-
-    Raises:
-        ResourceExhausted: it cannot be written.
-    """
-    write_json(report.to_dict(), path)
+    """Write ``report`` as JSON; makes the folder. Raises PermissionDenied, ResourceExhausted: it cannot be written."""
+    make_folder(path.parent)
+    write_json(path, report.to_dict())
 
 
 def _plain(value: Any) -> Any:

@@ -18,13 +18,13 @@ import torch.nn.functional as F
 from transformers import AutoModelForCausalLM
 
 from benchmarks.command import check_timing, command_parser, run_command
-from benchmarks.folder import write_json
 from benchmarks.machine import describe_machine
 from benchmarks.table import format_table
 from datastore.errors import InvalidArgument
 from serving.decoding.byte_linear import compress, round_weights
 from serving.decoding.row_linear import MOST_ROWS, RowLinear, accelerate, row_linear
 from serving.decoding.target import DTYPES, read_vocab_size
+from suffolk.commands.output_file import write_json
 
 EXAMPLES = (
     "--threads 1",
@@ -133,7 +133,7 @@ def _run(options: argparse.Namespace) -> int:
             results["milliseconds"][title] = found
             _show(title, found, options.show)
     if options.json:
-        write_json(results, options.json)
+        write_json(options.json, results)
     return 0
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 
 from benchmarks.command import check_timing, command_parser, run_command
-from benchmarks.folder import write_json
 from benchmarks.machine import describe_machine
 from benchmarks.table import format_table
 from datastore.errors import Unsupported
 from serving.decoding.kv_cache import LayerShape
 from serving.decoding.split_attention import attention_ways, measure_split, time_in_turn
 from serving.decoding.target import DTYPES
+from suffolk.commands.output_file import write_json
 
 EXAMPLES = (
     "--threads 1",
@@ -44,7 +44,7 @@ def _run(options: argparse.Namespace) -> int:
             results["layers"] += found
             _show(name, dtype, found, options)
     if options.json:
-        write_json(results, options.json)
+        write_json(options.json, results)
     return 0
 
 
