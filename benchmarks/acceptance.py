@@ -19,7 +19,6 @@ from benchmarks.prompts import STYLES, Prompt, load_prompts
 from benchmarks.provenance import commit
 from benchmarks.table import format_table
 from datastore.errors import SuffolkError
-from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import Drafter
 from serving.decoding.every_node import EveryNode
 from serving.decoding.request import Request
@@ -44,8 +43,7 @@ def measure_acceptance(
     found: dict[str, Any] = {}
     texts: dict[str, list[list[int]]] = {}
     for name in ("", *drafters):
-        loop = StepLoop(target, drafters, CostModel([1], [1.0]), 1, capacity)
-        loop.planner = EveryNode()
+        loop = StepLoop(target, drafters, EveryNode(), 1, capacity)
         requests = [Request(number, target, ids, settings, name, nodes) for number, (_, ids) in enumerate(prompts, 1)]
         for request in requests:
             loop.join(request)

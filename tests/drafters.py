@@ -12,6 +12,7 @@ from datastore.errors import Unavailable
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import Drafter, DraftRequest
 from serving.decoding.every_node import EveryNode
+from serving.decoding.planner import Offer
 from serving.decoding.request import Request, Step
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.step_loop import StepLoop, rows_needed
@@ -58,9 +59,18 @@ def eager_loop(
     target: Target, drafters: Mapping[str, Drafter], slots: int = 1, capacity: int = 700, passes: str = "auto"
 ) -> StepLoop:
     """A loop that drafts in every step and verifies every node."""
-    loop = StepLoop(target, drafters, CostModel([1], [1.0]), slots, capacity, passes)
-    loop.planner = EveryNode()
-    return loop
+    return StepLoop(target, drafters, EveryNode(), slots, capacity, passes)
+
+
+class Booked(EveryNode):
+    """Keeps the offers of all steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offers: list[Offer] = []
+
+    def record(self, offers: Sequence[Offer], requests: int, rows: int, context: float, seconds: float | None) -> None:
+        self.offers += offers
 
 
 class EagerDecoder:

@@ -12,25 +12,23 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from datastore.draft_tree import DraftTree
 from datastore.errors import Internal, InvalidArgument, ResourceExhausted, SuffolkError
 from datastore.retriever import MAX_NODES
 from serving.decoding.clock import Clock
 from serving.decoding.cost_measurement import measure
 from serving.decoding.cost_model import CostModel
-from serving.decoding.draft_counts import places
-from serving.decoding.drafter import Drafter, Proposal, SampledChain, tree_of
+from serving.decoding.drafter import Drafter, tree_of
 from serving.decoding.faults import FOREIGN_FAULTS, first_line
 from serving.decoding.memory import memory_guard
 from serving.decoding.pass_result import PassResult
 from serving.decoding.passes import Passes, require_states
-from serving.decoding.planner import Offer, Planner
-from serving.decoding.proposals import Answer, Proposals
+from serving.decoding.planner import Planner
+from serving.decoding.proposals import Proposals
 from serving.decoding.request import Request, Step
 from serving.decoding.stats import LoopStats
-from serving.decoding.target import PREFILL_CHUNK, Target
-from serving.decoding.tree_layout import chain, cut, lay_out
+from serving.decoding.target import Target
 from serving.decoding.turn import Turn
+from serving.decoding.turns import Turns
 from serving.decoding.verify_step import Outcome, verify
 
 log = logging.getLogger(__name__)
@@ -43,7 +41,7 @@ class StepLoop:
         self,
         target: Target,
         drafters: Mapping[str, Drafter] | None = None,
-        costs: CostModel | None = None,
+        costs: CostModel | Planner | None = None,
         slots: int = 1,
         capacity: int = 4096,
         passes: str = "auto",
@@ -52,7 +50,8 @@ class StepLoop:
 
         Args:
             drafters: by name; requests choose. The loop calls them from one thread and leaves them open.
-            costs: the target's costs as measured, which are left as they are; None to measure them now if there are drafters.
+            costs: the target's costs as measured, which are left as they are; None to measure them now if there are drafters; or
+                who is to size trees in place of the ``Planner`` of these costs.
             slots: requests at once, 1..1024.
             capacity: tokens of a request, prompt and rejected nodes included.
             passes: auto, packed, captured or compiled (``passes.py``).
@@ -73,7 +72,8 @@ class StepLoop:
         require_states(target, passes, self._proposals.layers)
         if drafters and costs is None:
             costs = measure(target, slots, passes=passes)
-        self.planner = None if costs is None else Planner(costs.copy())  # it corrects its own
+        self._planner = Planner(costs.copy()) if isinstance(costs, CostModel) else costs  # it corrects its own
+        self._turns = Turns(self.cache, self._proposals, self._planner, self.stats)
         self._passes = Passes(target, self.cache, passes, self._proposals.layers)
         self._names = frozenset(drafters or {})
         self._running: list[Request] = []
@@ -91,7 +91,7 @@ class StepLoop:
     @property
     def drifts(self) -> int:
         """How often real steps took so much longer or shorter than measured that all costs were scaled."""
-        return 0 if self.planner is None else self.planner.costs.drifts
+        return 0 if self._planner is None else self._planner.costs.drifts
 
     def require_room(self, request: Request) -> None:
         """Raises InvalidArgument if ``request`` names no drafter of this loop, ResourceExhausted if no slot is that large."""
@@ -114,8 +114,8 @@ class StepLoop:
             raise ResourceExhausted(f"all {self.cache.slots} slots are taken; wait until one is free")
         request.slot = heapq.heappop(self._free)
         self.cache.clear(request.slot)
-        if request.drafter and self.planner is not None:
-            request.ledger = self.planner.open(request.drafter, bool(self._proposals.network_sources[request.drafter]))
+        if request.drafter and self._planner is not None:
+            request.ledger = self._planner.open(request.drafter, bool(self._proposals.network_sources[request.drafter]))
         self._running.append(request)
 
     def leave(self, request: Request, finish: str = "cancelled") -> None:
@@ -148,7 +148,7 @@ class StepLoop:
 
     def _step(self) -> list[tuple[Request, Step | SuffolkError]]:
         clock = Clock()
-        turns = self._turns(clock)
+        turns = self._turns.take(self._running, clock)
         clock.lap("draft")
         try:
             read, rows, outcomes = self._read(turns, clock)
@@ -205,96 +205,6 @@ class StepLoop:
             if turn.has_draft:
                 turn.request.stats.missed[type(error).__name__] += 1
         return [turn.without_draft() for turn in turns]
-
-    def _turns(self, clock: Clock) -> list[Turn]:
-        """What each request brings to this pass: rows of its prompt, or its last token and a tree behind it."""
-        turns: list[Turn] = []
-        decoding: list[Request] = []
-        budget = PREFILL_CHUNK
-        for request in self._running:
-            cached = int(self.cache.lengths[request.slot])
-            pending = request.length - cached
-            if pending == 1 and request.length > request.stats.prompt_tokens:
-                decoding.append(request)
-            elif budget:
-                size = min(pending, budget)
-                budget -= size
-                rows = request.tokens[cached : cached + size].astype(np.int64)
-                turns.append(Turn(request, chain(rows), int(size == pending), DraftTree.empty(), None))
-                self.stats.prompt_tokens += size
-        reading_rows = sum(len(turn.layout) for turn in turns)
-        return [*self._proposed(decoding, reading_rows, clock), *turns]
-
-    def _proposed(self, decoding: list[Request], reading_rows: int, clock: Clock) -> list[Turn]:
-        asking = [
-            request for request in decoding if request.ledger is not None and request.room > 0
-            and request.ledger.should_propose()
-        ]  # fmt: skip
-        clock.lap("draft")
-        stakes = [self.planner.draft_stake(each.ledger) for each in asking if each.ledger and self.planner]
-        answers = self._proposals.ask(asking, self._token_seconds(decoding), stakes)
-        clock.lap("wait")
-        offers: dict[int, Offer] = {}
-        drafts: dict[int, Proposal] = {}
-        for request, answer in zip(asking, answers, strict=True):
-            assert request.ledger is not None
-            drafts[request.number] = _cut(answer.proposal, request.room)
-            offers[request.number] = self._offer(request, drafts[request.number], answer)
-            nodes = places(tree_of(answer.proposal))
-            for stats in (request.stats, self.stats):
-                stats.proposals += 1
-                stats.drafted.proposed.update(nodes)
-        if self.planner is not None:
-            rows = len(decoding) + reading_rows + sum(offer.verified for offer in offers.values())
-            self.planner.choose(list(offers.values()), len(decoding), rows, self._context(decoding))
-        turns = []
-        for request in decoding:
-            offer = offers.get(request.number)
-            proposal: Proposal = DraftTree.empty()
-            if offer is not None:
-                draft = drafts[request.number]
-                proposal = draft.head(offer.verified) if isinstance(draft, DraftTree) else draft
-                nodes = places(tree_of(proposal))
-                for stats in (request.stats, self.stats):
-                    stats.drafted.verified.update(nodes)
-            layout = lay_out(int(request.tokens[request.length - 1]), tree_of(proposal))
-            turns.append(Turn(request, layout, len(layout), proposal, offer))
-        self._foresee(turns)
-        return turns
-
-    def _offer(self, request: Request, draft: Proposal, answer: Answer) -> Offer:
-        """What the planner may choose from: of a sampled chain nothing, because choosing by its tokens would change the law."""
-        assert request.ledger is not None
-        offer = Offer(
-            request.drafter,
-            request.ledger,
-            np.empty(0, np.float32),
-            answer.seconds,
-            network_seconds=answer.network_seconds,
-            reading=answer.reading,
-            of_networks=tree_of(draft).of_only(self._proposals.network_sources[request.drafter]),
-        )
-        if isinstance(draft, DraftTree):
-            offer.scores = draft.scores
-        else:
-            offer.verified = len(draft.tree)
-        return offer
-
-    def _foresee(self, turns: Sequence[Turn]) -> None:
-        """Let drafters prepare the next step while the pass of this one runs; it is part of what their drafts cost."""
-        begin = time.perf_counter()
-        proposed = [turn for turn in turns if turn.offer is not None]
-        self._proposals.foresee([turn.request for turn in proposed], [tree_of(turn.proposal) for turn in proposed])
-        seconds = time.perf_counter() - begin
-        for turn in proposed:
-            assert turn.offer is not None
-            turn.offer.seconds += seconds / len(proposed)
-
-    def _token_seconds(self, requests: Sequence[Request]) -> float:
-        """What a token costs in a plain pass for ``requests``."""
-        if self.planner is None or not requests:
-            return 0.0
-        return self.planner.costs.time(len(requests), len(requests), self._context(requests)) / len(requests)
 
     @staticmethod
     def _split(turns: Sequence[Turn], logits: torch.Tensor) -> dict[int, torch.Tensor]:
@@ -372,17 +282,13 @@ class StepLoop:
 
     def _learn(self, turns: Sequence[Turn], clock: Clock) -> None:
         decoding = [turn.request for turn in turns if turn.request.stats.steps]
-        if self.planner is None or not decoding:
+        if self._planner is None or not decoding:
             return
         offers = [turn.offer for turn in turns if turn.offer is not None]
         rows = sum(len(turn.layout) for turn in turns)
         seconds = sum(clock.seconds[part] for part in ("forward", "verify", "compact"))
         alone = len(decoding) == len(turns)
-        self.planner.record(offers, len(decoding), rows, self._context(decoding), seconds if alone else None)
-
-    def _context(self, requests: Sequence[Request]) -> float:
-        """Cached tokens of ``requests`` in the mean."""
-        return float(np.mean(self.cache.lengths[[request.slot for request in requests]])) if requests else 0.0
+        self._planner.record(offers, len(decoding), rows, self._turns.context(decoding), seconds if alone else None)
 
     def _book(self, turns: Sequence[Turn], clock: Clock) -> None:
         self.stats.add_step(len(turns), sum(len(turn.layout) for turn in turns), clock.seconds)
@@ -396,9 +302,3 @@ class StepLoop:
 def rows_needed(request: Request) -> int:
     """Cache rows that a request may take: its tokens, and the nodes of its largest tree."""
     return len(request.tokens) + (request.max_nodes if request.drafter else 0)
-
-
-def _cut(proposal: Proposal, depth: int) -> Proposal:
-    if isinstance(proposal, DraftTree):
-        return cut(proposal, depth)
-    return SampledChain(cut(proposal.tree, depth), proposal.law[:depth])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +10,9 @@ import pytest
 
 from datastore.draft_tree import DraftTree, Source
 from serving.decoding.drafter import DraftRequest
-from serving.decoding.every_node import EveryNode
-from serving.decoding.planner import Offer
 from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
+from serving.decoding.step_loop import StepLoop
 from serving.decoding.target import Target
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
@@ -28,7 +26,7 @@ from serving.drafters.prompt_lookup import PromptLookupDrafter
 from serving.drafters.reach import reach
 from tests import eagle_heads
 from tests.brute_force import BruteForceRetriever
-from tests.drafters import Free, MadeUpDrafter, alone, eager_decoder, eager_loop, tree
+from tests.drafters import Booked, Free, MadeUpDrafter, alone, eager_decoder, tree
 from tests.drafting_oracle import merge, nodes
 from tests.tiny_models import VOCAB, tiny_model
 
@@ -190,24 +188,13 @@ def test_requests_with_prompts_alike_tell_what_retrieval_brings() -> None:
     network.close()
 
 
-class Booked(EveryNode):
-    """Keeps the offers of all steps."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.offers: list[Offer] = []
-
-    def record(self, offers: Sequence[Offer], requests: int, rows: int, context: float, seconds: float | None) -> None:
-        self.offers += offers
-
-
 def test_what_networks_take_and_bring_is_booked_apart() -> None:
     target = Target.wrap(tiny_model())
     settings = SamplingSettings(40, ignore_eos=True)
     answer = alone(target, PROMPT, settings)
     drafter = HybridDrafter([store_of([[*PROMPT, *answer[:10]]])], [draft_model(target)])
-    loop = eager_loop(target, {"hybrid": drafter})
-    loop.planner = planner = Booked()
+    planner = Booked()
+    loop = StepLoop(target, {"hybrid": drafter}, planner, 1, 700)
     request = Request(1, target, PROMPT, settings, "hybrid", 16)
     loop.join(request)
     while loop.running:

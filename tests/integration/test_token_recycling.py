@@ -15,9 +15,9 @@ from datastore.draft_tree import DraftTree, Source
 from datastore.errors import InvalidArgument
 from serving.decoding.drafter import DraftRequest, Said
 from serving.decoding.generation import Generation
-from serving.decoding.planner import Offer
 from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
+from serving.decoding.step_loop import StepLoop
 from serving.decoding.target import Target
 from serving.drafters.calibration.calibration import Calibration
 from serving.drafters.choose import make_drafter
@@ -30,7 +30,7 @@ from serving.replay.recorded_states import RecordedStates
 from serving.replay.recording import Recording
 from serving.replay.replayer import Replayer
 from suffolk.cli import main
-from tests.drafters import MadeUpDrafter, alone, eager_decoder, eager_loop, tree
+from tests.drafters import Booked, MadeUpDrafter, alone, eager_decoder, eager_loop, tree
 from tests.tiny_models import VOCAB, tiny_model
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
@@ -234,16 +234,10 @@ def test_what_learning_takes_is_a_part_of_what_drafts_cost() -> None:
             time.sleep(0.005)
 
     target, slow = Target.wrap(tiny_model()), Slow(lambda request: DraftTree.empty())
-    loop, booked = eager_loop(target, {"slow": slow}), list[float]()
-    planner = loop.planner
-    assert planner is not None
-
-    def record(offers: Sequence[Offer], *rest: object) -> None:
-        booked.extend(offer.seconds for offer in offers)
-
-    planner.record = record  # type: ignore[method-assign, assignment]
+    planner = Booked()
+    loop = StepLoop(target, {"slow": slow}, planner, 1, 700)
     loop.join(Request(1, target, [1, 2, 3], SamplingSettings(6, ignore_eos=True), "slow"))
     while loop.running:
         loop.step()
-    assert len(booked) == 4  # of six tokens the first needs no draft, and the last none
-    assert min(booked) >= 0.005
+    assert len(planner.offers) == 4  # of six tokens the first needs no draft, and the last none
+    assert min(offer.seconds for offer in planner.offers) >= 0.005

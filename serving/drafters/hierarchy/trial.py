@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from datastore.errors import SuffolkError
-from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import Drafter
 from serving.decoding.every_node import EveryNode
 from serving.decoding.request import Request
@@ -72,8 +71,7 @@ class Trial:
     def __init__(self, target: Target, drafters: Mapping[str, Drafter], capacity: int) -> None:
         """``capacity``: tokens of the longest prompt with its answer. Raises ResourceExhausted: no memory for the cache."""
         self._target, self._drafters = target, dict(drafters)
-        self._loop = StepLoop(target, drafters, CostModel([1], [1.0]), 1, capacity + _MOST_NODES)
-        self._loop.planner = EveryNode()
+        self._loop = StepLoop(target, drafters, EveryNode(), 1, capacity + _MOST_NODES)
         self._number = 0
 
     def run(self, way: str, prompt: Ids, settings: SamplingSettings) -> Run:
