@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from datastore import Datastore, open_datastore
@@ -49,6 +50,12 @@ def make_store(
         )
     publish(path, Manifest(1, tuple(entries), vocab_size, order_depth, tokenizer, "2026-01-01T00:00:00Z"))
     return open_datastore(path)
+
+
+def random_documents(count: int, size: int, seed: int, vocab_size: int) -> list[list[int]]:
+    """Each of fewer than ``size`` token ids and of one at least."""
+    chooser = np.random.default_rng(seed)
+    return [chooser.integers(0, vocab_size, int(chooser.integers(1, size))).tolist() for _ in range(count)]
 
 
 def make_word_store(path: Path) -> str:

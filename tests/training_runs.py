@@ -21,8 +21,18 @@ def load(model: str) -> Target:
     return Target.load(model, accelerate=False)
 
 
+def conversation(*contents: str) -> tuple[dict[str, str], ...]:
+    """A user's messages and an assistant's, in turn."""
+    return tuple({"role": ("user", "assistant")[number % 2], "content": text} for number, text in enumerate(contents))
+
+
 def train(chosen: TrainOptions, progress: TrainProgress | None = None, resume: bool = False) -> dict[str, Any]:
     return run.train(chosen, progress, resume, lambda options: load(options.model))
+
+
+def default_options(*corpora: Path | str, **more: Any) -> TrainOptions:
+    """Those of a run that is not made."""
+    return TrainOptions(head="linear", model="M", corpora=tuple(map(str, corpora)) or ("x",), output=Path("/o"), **more)
 
 
 def options(model: str, corpus: str, output: Path, **more: Any) -> TrainOptions:

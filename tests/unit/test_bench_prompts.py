@@ -150,3 +150,39 @@ def test_what_is_no_text_is_refused_with_its_line(tmp_path: Path) -> None:
         load_prompts([rubbish], "both", None, 0)
     with pytest.raises(InvalidArgument, match="line 2: byte 0xff is no UTF-8"):
         read_excluded(rubbish)
+
+
+def test_prompts_of_both_styles(tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": "question"}]
+    write_rows([{"id": "x", "set": "code", "messages": messages, "prefill": "def f("}], tmp_path / "b.jsonl")
+    write_rows([{"prompt": "once"}, {"text": "upon"}], tmp_path / "a.jsonl")
+    found = load_prompts([tmp_path], "both", None, 0)
+    assert [(each.name, each.group, each.text) for each in found] == [
+        ("a.jsonl:1", "a", "once"),
+        ("a.jsonl:2", "a", "upon"),
+        ("x", "code, chat", ""),
+        ("x", "code, prefill", "def f("),
+    ]
+    assert [each.group for each in load_prompts([tmp_path / "b.jsonl"], "prefill", None, 0)] == ["code, prefill"]
+
+
+def test_prompt_limit_picks_by_seed_and_keeps_the_order(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    write_rows([{"prompt": str(number)} for number in range(50)], path)
+    texts = [[int(each.text) for each in load_prompts([path], "chat", 5, seed)] for seed in (0, 0, 1)]
+    assert texts[0] == texts[1] == sorted(texts[0])
+    assert texts[0] != texts[2]
+    assert len(set(texts[0])) == 5
+
+
+def test_bad_prompts_are_named(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no .jsonl file"):
+        load_prompts([tmp_path], "chat", None, 0)
+    with pytest.raises(NotFound, match="missing.jsonl"):
+        load_prompts([tmp_path / "missing.jsonl"], "chat", None, 0)
+    write_rows([{"question": "x"}], tmp_path / "a.jsonl")
+    with pytest.raises(InvalidArgument, match="line 1: no 'messages' and no 'prompt'"):
+        load_prompts([tmp_path / "a.jsonl"], "chat", None, 0)
+    (tmp_path / "b.jsonl").write_text("\n{oops\n")
+    with pytest.raises(InvalidArgument, match="b.jsonl line 2"):
+        load_prompts([tmp_path / "b.jsonl"], "chat", None, 0)
