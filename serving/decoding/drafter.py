@@ -204,8 +204,8 @@ class LogitsDrafter(Drafter, Protocol):
     reads_logits: bool
 
     def learn_logits(self, said: Sequence[Said]) -> None:
-        """One for each of its requests that got tokens, in every step, also where nothing was proposed; booked to the step's
-        drafts."""
+        """One for each of its requests that got tokens and might have had drafts, also where nothing was proposed; booked to the
+        step's drafts."""
         ...
 
 

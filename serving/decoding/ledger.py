@@ -42,6 +42,11 @@ class Ledger:
         return max(1.0, self._came / self._took)
 
     @property
+    def rests(self) -> bool:
+        """Whether nothing may be drafted in this step; a request that was not asked yet does not rest."""
+        return not self._open
+
+    @property
     def may_pass(self) -> bool:
         """Whether a draft may take passes of the drafter's own in this step."""
         return self._networks is None or self.with_networks

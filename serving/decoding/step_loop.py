@@ -253,12 +253,14 @@ class StepLoop:
         outcomes: Mapping[int, Outcome | SuffolkError],
         rows: Mapping[int, torch.Tensor],
     ) -> None:
-        """Tell drafters that want it what the new tokens were drawn from; it is part of what drafts cost."""
+        """Tell drafters that want it what the new tokens were drawn from. It is part of what drafts cost, and therefore those that
+        may not draft do not learn either."""
         begin = time.perf_counter()
         requests, said = [], []
         for turn in turns:
             outcome = outcomes.get(turn.request.number)
-            if isinstance(outcome, Outcome) and self._proposals.learns(turn.request):
+            ledger = turn.request.ledger
+            if isinstance(outcome, Outcome) and ledger and not ledger.rests and self._proposals.learns(turn.request):
                 new = turn.offer.accepted + 1 if turn.offer is not None else 1
                 kept = torch.from_numpy(np.append(0, outcome.path + 1)[:new])
                 requests.append(turn.request)

@@ -52,8 +52,9 @@ class RecordedStates:
         self._cache.clear(_WHOLE)
         self._tokens, self._prompt, self._given, self._part = tokens, prompt, 0, None
 
-    def advance(self, request_id: int, length: int) -> None:
-        """The text has ``length`` tokens now, all but the last of which the target has read: in parts, when they are needed."""
+    def advance(self, request_id: int, length: int, learns: bool = True) -> None:
+        """The text has ``length`` tokens now, all but the last of which the target has read: in parts, when they are needed.
+        ``learns``: whether the drafter may be told what the new ones were drawn from."""
         while self._given < length - 1:
             if self._part is None or self._given == self._part.end:
                 self._part = self._read(self._given)
@@ -62,7 +63,7 @@ class RecordedStates:
             if self._reader is not None and part.result.features is not None:
                 self._reader.follow(request_id, part.result.features[begin - part.begin : end - part.begin])
             said = max(begin, self._prompt - 1)  # the first token of the answer is drawn behind the prompt's last
-            if self._learner is not None and said < end:
+            if self._learner is not None and learns and said < end:
                 logits = part.result.logits[said - part.end :][: end - said]
                 self._learner.learn_logits([Said(request_id, self._tokens[: end + 1], logits)])
             self._given = end

@@ -119,7 +119,7 @@ class Replayer:
             while text.length < len(text.tokens):
                 self._step(text)
             if self._states is not None:  # what the last step gave: later texts may profit
-                self._states.advance(text.number, text.length)
+                self._states.advance(text.number, text.length, not text.ledger.rests)
         finally:
             self.drafter.release(text.number)
             text.ledger.close()
@@ -129,7 +129,7 @@ class Replayer:
     def _step(self, text: _Text) -> None:
         stats, context = text.found.stats, text.length - 1
         if self._states is not None:
-            self._states.advance(text.number, text.length)
+            self._states.advance(text.number, text.length, not text.ledger.rests)
         offers, tree = self._draft(text, context)
         path = accepted(tree, text.tokens[text.length :])
         new = min(len(path) + 1, len(text.tokens) - text.length)

@@ -76,6 +76,22 @@ def test_every_token_of_an_answer_is_told_with_what_it_was_drawn_from(limit: int
     assert limit == 1 or len(learner.told) < limit, "some steps told of several tokens"
 
 
+def test_one_that_may_not_draft_does_not_learn() -> None:
+    """What it learned in steps without drafts was booked to nobody, so that nothing ended it."""
+    target, settings = Target.wrap(tiny_model()), SamplingSettings(30, ignore_eos=True)
+    learner = Learner(lambda request: DraftTree.empty())
+    loop = eager_loop(target, {"learner": learner})
+    request = Request(1, target, PROMPT, settings, "learner")
+    loop.join(request)
+    for _ in range(10):
+        loop.step()
+    assert request.ledger is not None
+    request.ledger.book(-100.0)
+    while loop.running:
+        loop.step()
+    assert len(learner.told) == 10
+
+
 def test_a_learner_that_fails_costs_nothing_but_its_lesson() -> None:
     class Failing(Learner):
         def learn_logits(self, said: Sequence[Said]) -> None:
