@@ -18,6 +18,7 @@ from benchmarks.coupling_report import NOTES, PACKAGES, coupling_lines, coupling
 from benchmarks.plot import require_plots, write_plot
 from benchmarks.report import Report, plain, write_report
 from serving.decoding.keyed_noise import KeyedNoise
+from suffolk.commands.output_file import plot_beside
 
 TEMPERATURES = (0.3, 0.6, 1.0, 1.4)
 CHILDREN = (1, 2, 4, 8)
@@ -74,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> int:
     """Measure, print, write; returns the exit code."""
     require_plots()
+    plot = plot_beside(args.json, args.plot)
     options = CouplingOptions(
         args.contexts,
         args.draws,
@@ -87,7 +89,6 @@ def _run(args: argparse.Namespace) -> int:
     )
     results = measure_coupling(options)
     print("\n".join(coupling_lines(results)))
-    plot = args.plot or args.json.with_suffix(".png")
     write_report(Report("coupling", args.seed, plain(options), results, NOTES, PACKAGES), args.json)
     write_plot(plot, "acceptance at a node: noise shared with the target", coupling_panels(results))
     print(f"wrote {args.json} and {plot}")

@@ -30,6 +30,7 @@ def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], w
     runs = [run for run in group if run["drafter"] == way]
     speed_ups = [run["speed_up"] for run in runs if "speed_up" in run]
     seconds = _sum(runs, "decode_seconds")
+    rates = [run["tokens_per_second"] for run in runs if run["decode_seconds"]]  # of a single token there is none
     differing = [run for run in runs if not run["identical"]]
     by_source: Counter[str] = Counter()
     for run in runs:
@@ -39,12 +40,12 @@ def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], w
         "runs": len(runs),
         "tokens": _sum(runs, "tokens"),
         "tokens_per_second_total": _rate(runs),
-        "tokens_per_second_median": median(run["tokens_per_second"] for run in runs),
+        "tokens_per_second_median": median(rates) if rates else None,
         "speed_up_median": median(speed_ups) if speed_ups else None,
         "speed_up_least": min(speed_ups, default=None),
         "speed_up_total_time": _share(_rate(runs), _rate(plain)),
         "speed_up_with_prompt_pass": _share(_rate(runs, "prefill"), _rate(plain, "prefill")),
-        "mean_generated_length": 1.0 if not steps else (_sum(runs, "tokens") - len(runs)) / steps,
+        "mean_generated_length": 1.0 if not steps else _behind(runs) / steps,
         "accepted_by_source": dict(by_source),
         "nodes_verified_per_step": _share(_sum(runs, "nodes_verified"), steps),
         "milliseconds_a_step": {
@@ -59,9 +60,15 @@ def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], w
 
 
 def _rate(runs: Sequence[dict[str, Any]], *parts: str) -> float:
-    """Tokens behind the first per second of all runs together, the named further parts of the time included."""
+    """Tokens behind the prompt's pass per second of all runs together; with the named further parts of the time, all but the
+    first."""
     seconds = _sum(runs, "decode_seconds") + sum(run["seconds"][part] for run in runs for part in parts)
-    return _share(_sum(runs, "tokens") - len(runs), seconds) or 0.0
+    return _share(_sum(runs, "tokens") - len(runs) if parts else _behind(runs), seconds) or 0.0
+
+
+def _behind(runs: Sequence[dict[str, Any]]) -> int:
+    """Tokens of ``runs`` that did not come with their prompt's pass, which gives one, or says how many it gave."""
+    return sum(int(run["tokens"]) - int(run.get("first_tokens", 1)) for run in runs)
 
 
 def _sum(runs: Sequence[dict[str, Any]], name: str) -> Any:

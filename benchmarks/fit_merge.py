@@ -30,7 +30,7 @@ from serving.drafters.scoring_drafter import ScoringDrafter
 from serving.replay.read import read_recordings
 from serving.replay.recorded_states import SPARE
 from serving.replay.recording import Recording
-from serving.transport.limits import check_range
+from serving.transport.limits import MAX_THREADS, check_range
 from suffolk.commands.model_options import add_model_drafters, add_recycle_option, read_model_sources
 
 SOURCES = [*Source]
@@ -118,6 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    check_range("--threads", args.threads, 1, MAX_THREADS)
     recordings = [each for each in read_recordings(args.recording) if len(each.generated) > 1]
     if args.limit is not None:
         check_range("--limit", args.limit, 2, len(recordings) or 2)

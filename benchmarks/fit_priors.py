@@ -7,6 +7,7 @@ to tuning prompts (benchmarks.tuning_prompts, benchmarks.recorded_answers), neve
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -95,6 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if not 0 < args.ridge < math.inf:
+        raise InvalidArgument(f"--ridge is {args.ridge}; it must be a number above 0")
     recordings = [each for each in read_recordings(args.recording) if len(each.generated) > 1]
     if len(recordings) < 2:
         raise InvalidArgument("fewer than two answers of two tokens or more; record more")

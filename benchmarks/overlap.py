@@ -15,6 +15,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from benchmarks.command import command_parser, run_command
+from benchmarks.folder import whole_file
 from benchmarks.machine import describe_machine
 from benchmarks.prompts import messages_of, read_rows, row_name
 from benchmarks.provenance import commit
@@ -22,7 +23,7 @@ from benchmarks.table import format_table
 from datastore.datastore import Datastore, open_datastore
 from datastore.errors import InvalidArgument
 from datastore.tokenizer import load_tokenizer
-from suffolk.commands.output_file import write_json
+from suffolk.commands.output_file import require_folder, write_json
 
 WINDOW, SHARE, LONGEST = 13, 0.5, 50
 ANSWERS = ("canonical_solution", "solution", "answer", "reference", "reference_answer", "test")
@@ -110,6 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    require_folder("--drop", args.drop)
     with open_datastore(args.datastore) as store:
         tokenizer = args.tokenizer or store.tokenizer_path()
         if tokenizer is None:
@@ -126,7 +128,8 @@ def _run(args: argparse.Namespace) -> int:
         )
     print(f"flagged in all: {len(marked)} of {len(found)} texts (above {args.share:.0%}, or {args.longest} tokens)")
     if args.drop:
-        args.drop.write_text("".join(f"{name}\n" for name in sorted({each.name for each in marked})))
+        with whole_file(args.drop) as file:
+            file.write_text("".join(f"{name}\n" for name in sorted({each.name for each in marked})))
     if args.json:
         report = {"command": sys.argv, "commit": commit(), "machine": describe_machine(), "datastore": facts}
         limits = {"window": WINDOW, "share": args.share, "longest": args.longest}

@@ -21,6 +21,7 @@ from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters
 from benchmarks.machine import describe_machine
 from benchmarks.prompts import STYLES, Prompt, load_prompts
 from benchmarks.table import format_table
+from datastore.errors import InvalidArgument
 from serving.decoding.cost_model import CostModel
 from serving.decoding.cost_store import find_costs
 from serving.decoding.drafter import Drafter
@@ -79,12 +80,12 @@ def replay(
 ) -> dict[str, dict[str, float]]:
     """Each group's gain. One drafter learns from answer to answer, as in service; with as many as answers each meets a new one.
 
-    ``noise``: standard deviation of the log of a pass's time.
+    ``noise``: standard deviation of the log of a pass's time, whose mean stays what the costs say.
     """
     rng = np.random.default_rng(seed)
 
     def seconds(rows: int, context: float) -> float:
-        return costs.time(rows, 1, context) * float(rng.lognormal(0.0, noise))
+        return costs.time(rows, 1, context) * float(rng.lognormal(-(noise**2) / 2, noise))
 
     replayers = [Replayer(drafter, MAX_NODES, costs, None, seconds, DRAFT_SECONDS) for drafter in drafters]
     found: dict[str, Outcome] = {}
@@ -98,6 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if not 0 <= args.noise <= 1:
+        raise InvalidArgument(f"--noise is {args.noise}; it must be between 0 and 1")
     names = ("prompt-lookup", *(("datastore", "hybrid") if args.datastore else ()), "useless")
     options = DecodingOptions(
         args.model, tuple(args.prompts), given(args.datastore), drafters=names, style=args.style, limit=args.limit,

@@ -67,22 +67,28 @@ class TransformersModel:
             )
         end = time.perf_counter()
         tokens = output[0, len(prompt) :].tolist()
-        stats = GenerationStats(prompt_tokens=len(prompt), tokens=len(tokens), steps=watch.passes - 1)
+        first = watch.length - len(prompt)
+        stats = GenerationStats(prompt_tokens=len(prompt), tokens=1 + len(tokens) - first, steps=watch.passes - 1)
         stats.seconds["prefill"] = watch.first - begin
         stats.seconds["forward"] = end - watch.first
-        return tokens, stats.to_dict()
+        return tokens, stats.to_dict() | {"tokens": len(tokens), "first_tokens": first}
 
 
 class _FirstToken(StoppingCriteria):
-    """Never stops; counts the target's passes, each of which ends with a question whether to stop, and times the first."""
+    """Never stops; counts the target's passes, each of which ends with a question whether to stop, and times the first.
+
+    Attributes:
+        length: of the text behind the first pass: where drafts are verified beside the prompt, it gives several tokens.
+    """
 
     def __init__(self) -> None:
-        self.passes = 0
+        self.passes = self.length = 0
         self.first = 0.0
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
         self.passes += 1
         if self.passes == 1:
+            self.length = input_ids.shape[1]
             if input_ids.device.type == "cuda":
                 torch.cuda.synchronize(input_ids.device)
             self.first = time.perf_counter()

@@ -27,6 +27,23 @@ def require_folder(option: str, file: Path | None) -> None:
         raise PermissionDenied(f"{option} {file}: cannot be written; name a file in a folder of yours")
 
 
+def plot_beside(json_file: Path, plot: Path | None) -> Path:
+    """Where the plot of a measurement goes: ``plot``, or else beside ``json_file``; both can be written.
+
+    Raises:
+        InvalidArgument: they are one file, or ``json_file`` is none that a plot could stand beside.
+        NotFound, PermissionDenied: as ``require_folder``.
+    """
+    require_folder("--json", json_file)
+    if plot is None and _is_device(json_file):
+        raise InvalidArgument(f"--json {json_file} is no file; name one for the plot with --plot")
+    found = plot or json_file.with_suffix(".png")
+    require_folder("--plot", found)
+    if found.resolve() == json_file.resolve():
+        raise InvalidArgument(f"--json and the plot are one file, {found}; name another with --plot")
+    return found
+
+
 def write_json(file: Path, document: object) -> None:
     """Write ``document`` as JSON, whole or not at all; what a link leads to is replaced, not the link. Raises as
     ``write_atomically``."""

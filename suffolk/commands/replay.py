@@ -83,7 +83,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``suffolk replay``."""
     parser.epilog = EPILOG
     parser.add_argument(
-        "recordings", nargs="+", type=filled_path, metavar="RECORDING", help=".jsonl or .jsonl.zst file of recordings"
+        "recordings",
+        nargs="+",
+        type=filled_path,
+        metavar="RECORDING",
+        help=".jsonl file of recordings, or .jsonl.zst or .gz",
     )
     parser.add_argument(
         "--recorded-with",

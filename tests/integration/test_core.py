@@ -18,7 +18,7 @@ def test_the_core_and_what_fuzzing_found() -> None:
     tools = Path(sys.executable).parent
     cmake = shutil.which("cmake", path=f"{tools}:{os.environ['PATH']}")
     ctest = shutil.which("ctest", path=f"{tools}:{os.environ['PATH']}")
-    assert cmake is not None, "cmake is missing; pip install 'suffolk[dev]'"
+    assert cmake is not None, "cmake is missing; pip install '.[dev]'"
     assert ctest is not None
     build = HOME / "build" / "core"
     fast_to_build = ("-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O1")

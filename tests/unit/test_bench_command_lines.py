@@ -95,6 +95,26 @@ def test_a_mistake_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) ->
     assert line.startswith("error: ")
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("fit_merge", ("--threads", "0")),
+        ("fit_priors", ("--ridge", "nan")),
+        ("fit_priors", ("--ridge", "-1")),
+        ("overlap", ("--drop", "no-such-folder/x")),
+        ("replay", ("--noise", "-1")),
+        ("coupling", ("--json", "x.png")),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_at_the_start(
+    name: str, wrong: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Some ended in a traceback, some after all had been measured, and a plot once took the place of the results."""
+    assert importlib.import_module(f"benchmarks.{name}").main((*MISTAKES[name], *wrong)) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {wrong[0]} ")
+
+
 def ending(work: Callable[[argparse.Namespace], int]) -> int:
     return run_command(argparse.ArgumentParser(), work, [])
 

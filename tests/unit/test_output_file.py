@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from datastore.errors import PermissionDenied
-from suffolk.commands.output_file import require_folder, write_json
+from datastore.errors import InvalidArgument, PermissionDenied
+from suffolk.commands.output_file import plot_beside, require_folder, write_json
 
 
 def test_what_was_there_stays_until_all_is_written(tmp_path: Path) -> None:
@@ -33,6 +33,16 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     require_folder("--json", Path(os.devnull))
     write_json(Path(os.devnull), 1)
     assert Path(os.devnull).is_char_device()
+
+
+def test_a_plot_stands_beside_its_results_and_not_in_their_place(tmp_path: Path) -> None:
+    """One that did took what had been measured with it."""
+    assert plot_beside(tmp_path / "a.json", None) == tmp_path / "a.png"
+    assert plot_beside(Path(os.devnull), tmp_path / "b.png") == tmp_path / "b.png"
+    with pytest.raises(InvalidArgument, match="--json and the plot are one file"):
+        plot_beside(tmp_path / "a.png", None)
+    with pytest.raises(InvalidArgument, match="is no file; name one for the plot with --plot"):
+        plot_beside(Path(os.devnull), None)
 
 
 def test_a_folder_that_takes_no_file_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import importlib
 from pathlib import Path
 from types import ModuleType
 
-from suffolk.commands.output_file import require_folder
+from suffolk.commands.output_file import plot_beside
 
 EPILOG = """examples:
   suffolk bench retrieval STORE --against draftretriever --grpc --json retrieval.json
@@ -19,7 +19,7 @@ EPILOG = """examples:
   suffolk bench batch --model MODEL_FOLDER --datastore STORE --prompts prompts/ --json batch.json
   suffolk bench memory STORE --limits 1 0.5 0.2 --json memory.json
 
-'suffolk bench MEASUREMENT --help' shows its options. The extra packages: pip install 'suffolk[bench]'"""
+'suffolk bench MEASUREMENT --help' shows its options. The extra packages: pip install '.[bench]'"""
 
 MEASUREMENTS = {
     "retrieval": "latency of lookups and drafts, in-process and over gRPC",
@@ -54,8 +54,7 @@ def run(args: argparse.Namespace) -> int:
     from benchmarks.command import check_seed
 
     check_seed(args.seed)
-    require_folder("--json", args.json)
-    require_folder("--plot", args.plot)
+    args.plot = plot_beside(args.json, args.plot)
     return int(_module(args.measurement).run(args))
 
 

@@ -11,8 +11,7 @@ from benchmarks.report import Report, write_report
 def finish(args: argparse.Namespace, report: Report, lines: list[str], panels: list[Panel]) -> int:
     """Print the tables and write both files; returns the exit code."""
     print("\n".join(lines))
-    plot = args.plot or args.json.with_suffix(".png")
     write_report(report, args.json)
-    write_plot(plot, f"suffolk bench {report.benchmark}", panels)
-    print(f"wrote {args.json} and {plot}")
+    write_plot(args.plot, f"suffolk bench {report.benchmark}", panels)
+    print(f"wrote {args.json} and {args.plot}")
     return 0
