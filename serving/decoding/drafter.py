@@ -65,6 +65,11 @@ class DraftRequest:
         return self.token_seconds / self.rate
 
     @property
+    def room(self) -> int:
+        """How many drafted tokens in a row may still be accepted, 0 or more: the last of ``max_new_tokens`` is the target's."""
+        return max(0, self.settings.max_new_tokens - (len(self.tokens) - self.prompt_tokens) - 1)
+
+    @property
     def most_named(self) -> int:
         """The most nodes that may be returned."""
         return max(self.max_nodes, self.named_nodes)

@@ -210,11 +210,21 @@ def test_a_pass_that_failed_leaves_no_rows() -> None:
 def test_a_long_prompt_is_read_in_parts() -> None:
     target = Target.wrap(tiny_model(max_position_embeddings=2048))
     drafter = draft_model(tiny_model(max_position_embeddings=2048), capacity=2000)
-    request = DraftRequest(1, np.resize(np.asarray(PROMPT, np.int32), 1200), 8)
+    request = DraftRequest(1, np.resize(np.asarray(PROMPT, np.int32), 1200), 8, 1200)
     sizes = [len(drafter.propose([request])[0]) for _ in range(3)]
     assert sizes == [0, 0, 8]
     assert drafter.stats()["reading_seconds"] > 0
     assert target.context_length == 2048
+
+
+@pytest.mark.parametrize(("nodes", "written"), [(1, 0), (64, 253)])
+def test_a_tree_grows_no_further_than_it_can_be_verified(nodes: int, written: int) -> None:
+    """For one node, or near a text's end, it once took as many passes as for a whole tree."""
+    drafter = draft_model(bounds=TreeBounds(max_depth=12), capacity=400)
+    text = np.resize(np.asarray(PROMPT, np.int32), 20 + written)
+    [found] = drafter.propose([DraftRequest(1, text, nodes, 20)])
+    assert len(found) > 0
+    assert drafter.stats()["passes"] <= 2
 
 
 def test_a_dear_draft_model_is_not_asked() -> None:

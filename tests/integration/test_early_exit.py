@@ -63,6 +63,20 @@ def test_what_the_target_has_cached_serves_its_first_layers() -> None:
     assert torch.equal(found, first.prefill(PROMPT, target.new_cache(1, 64)))
 
 
+@pytest.mark.parametrize("family", ["gpt2", "opt"])
+def test_no_node_lies_beyond_the_context(family: str) -> None:
+    """A position without an embedding ended the draft on a CPU, and would end the process on a GPU."""
+    size = {"gpt2": "n_positions", "opt": "max_position_embeddings"}[family]
+    target = Target.wrap(tiny_model(family, **{size: 48}))
+    settings = SamplingSettings(100)
+    drafter = EarlyExitDrafter(shallow(target, 1), TreeBounds(max_depth=8), Free())
+    run = eager_decoder(target, drafter).generate(PROMPT, settings)
+    list(run)
+    assert run.tokens == alone(target, PROMPT, settings)
+    assert len(PROMPT) + len(run.tokens) == 48
+    assert not run.stats.missed
+
+
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("passes", ["packed", "captured"])
 def test_all_layers_are_always_right(temperature: float, passes: str) -> None:

@@ -191,11 +191,7 @@ class EagleDrafter:
     def _grow(self, parts: Sequence[Part], left: float) -> tuple[list[Part], float]:
         """One pass for the best nodes of all trees' last levels; the requests whose trees have grown, none where a pass does not
         pay or takes more than the ``left`` seconds, and what is left then."""
-        bounds = self._tree
-        chosen = [
-            (part, part[1].tree.best_leaves(bounds.top_k, bounds.depth, True, self._most_nodes(part[1].request)))
-            for part in parts
-        ]
+        chosen = [(part, self._best_leaves(part[1])) for part in parts]
         chosen = [(part, nodes) for part, nodes in chosen if len(nodes)]
         growing, contexts = [part for part, _ in chosen], self._contexts([part for part, _ in chosen])
         value = sum(float(text.tree.values[nodes].sum()) for (_, text), nodes in chosen)
@@ -250,6 +246,11 @@ class EagleDrafter:
 
     def _learn_cost(self, layouts: Sequence[TreeLayout], contexts: npt.NDArray[np.int64], seconds: float) -> None:
         self._pay.learn_cost(sum(len(layout) for layout in layouts), contexts, seconds)
+
+    def _best_leaves(self, text: Text) -> npt.NDArray[np.int64]:
+        """Which nodes of its tree's last level a pass should read."""
+        deepest = min(self._tree.depth, text.deepest)
+        return text.tree.best_leaves(self._tree.top_k, deepest, True, self._most_nodes(text.request))
 
     def _most_nodes(self, request: DraftRequest) -> int:
         return min(self._tree.nodes, request.max_nodes)

@@ -89,6 +89,8 @@ class EarlyExitDrafter:
         return text
 
     def _fits(self, text: Text, cache: KVCache) -> bool:
+        if self._model.context_length is not None:
+            text.deepest = min(text.deepest, self._model.context_length - len(text.request.tokens))
         needed = len(text.request.tokens) + self._bounds.max_depth * self._bounds.width
         if needed > cache.capacity:
             self.missed.add(

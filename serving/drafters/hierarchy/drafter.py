@@ -119,9 +119,7 @@ class HierarchyDrafter:
                 self.missed.add("ResourceExhausted", f"all {self._slots} slots are taken")
                 return None
             text = self._texts[request.request_id] = self._recursion.new_text(self._free.pop())
-        written = len(request.tokens) - request.prompt_tokens
-        room = max(0, min(request.max_nodes, request.settings.max_new_tokens - written - 1))
-        text.begin(request, room, self._belief, self._thrift if self._thrifty else None)
+        text.begin(request, min(request.max_nodes, request.room), self._belief, self._thrift if self._thrifty else None)
         return text
 
     def _fits(self, text: Text) -> bool:

@@ -26,6 +26,7 @@ class Text:
 
     Attributes:
         request: as of the last ``begin``; ``slot``: its place in the cache.
+        deepest: depth that its tree may have: below that no node can be accepted.
         pending: tokens that the drafter has not read.
         tree: grown since the last ``begin`` or ``forget``.
         sampled: whether the target draws at a temperature above 0.
@@ -40,7 +41,7 @@ class Text:
 
     def begin(self, request: DraftRequest, cached: int) -> None:
         """A new step: ``cached`` of the request's tokens are read."""
-        self.request = request
+        self.request, self.deepest = request, request.room
         self.pending = len(request.tokens) - cached
         self.forget()
 

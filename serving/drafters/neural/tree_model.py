@@ -98,7 +98,10 @@ class TreeModel:
         if not texts:
             return [], 0
         bounds = self._bounds
-        leaves = [text.tree.best_leaves(bounds.width, bounds.max_depth) for text in texts]
+        leaves = [
+            text.tree.best_leaves(bounds.width, min(bounds.max_depth, text.deepest), kept=text.request.max_nodes)
+            for text in texts
+        ]
         values = np.concatenate([text.tree.values[nodes] for text, nodes in zip(texts, leaves, strict=True)])
         if not len(values):
             return [], 0

@@ -50,8 +50,7 @@ class Text:
     def begin(self, request: DraftRequest, feature: torch.Tensor, length: int) -> None:
         """A new step, in which beams have up to ``length`` tokens."""
         self.request, self.feature = request, feature
-        left = request.settings.max_new_tokens - (len(request.tokens) - request.prompt_tokens) - 1
-        self.room = max(0, min(length, request.max_nodes, left))
+        self.room = max(0, min(length, request.max_nodes, request.room))
         self.forget()
 
     def forget(self) -> None:
