@@ -63,7 +63,7 @@ def record_complete(path: Path, inputs: Inputs) -> None:
 
 def is_complete(workspace: Workspace, settings: dict[str, Any], inputs: Inputs) -> bool:
     """Whether an earlier run with these settings and inputs had all its segments."""
-    records = _records(workspace.journal)
+    records = workspace.journal_lines()
     return (
         bool(records)
         and records[0].get("settings") == settings
@@ -76,7 +76,7 @@ def read_journal(workspace: Workspace, settings: dict[str, Any], inputs: Inputs)
 
     Segments count up to the first whose files have changed, so corpora may be added behind those that are done.
     """
-    records = _records(workspace.journal)
+    records = workspace.journal_lines()
     if not records:
         return None
     header, *rest = records
@@ -116,19 +116,6 @@ def _append(path: Path, record: dict[str, Any]) -> None:
 
 def _line(record: dict[str, Any]) -> bytes:
     return json.dumps(record).encode() + b"\n"
-
-
-def _records(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of the journal; a line torn by a crash ends it."""
-    records: list[dict[str, Any]] = []
-    if not path.is_file():
-        return records
-    for line in path.read_bytes().split(b"\n")[:-1]:
-        try:
-            records.append(json.loads(line))
-        except ValueError:
-            break
-    return records
 
 
 def _segment(record: dict[str, Any]) -> FinishedSegment:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from datastore.errors import InvalidArgument, PermissionDenied, ResourceExhausted, SuffolkError, Unavailable
+from datastore.errors import InvalidArgument, NotFound, PermissionDenied, ResourceExhausted, SuffolkError, Unavailable
 from datastore.failpoints import failpoint
 from datastore.manifest import (
     LOCK_NAME,
@@ -20,6 +22,7 @@ from datastore.manifest import (
     WriterLock,
     fsync_directory,
     publish,
+    read_manifest,
     tokenizer_name,
     write_atomically,
 )
@@ -75,19 +78,31 @@ class Workspace:
         for name in moved:
             os.rename(self.new_segment(name), self.store / SEGMENTS_NAME / name)
             failpoint("publish.moved")
-        fsync_directory(self.store / SEGMENTS_NAME)
         try:
             publish(self.store, manifest)
-        except SuffolkError:  # a full disk: the finished segments go back, for the next run to go on from
-            for name in moved:
-                os.rename(self.store / SEGMENTS_NAME / name, self.new_segment(name))
+        except SuffolkError:
+            if self.live_generation() != manifest.generation:  # else readers have it, and only its flush failed
+                for name in moved:  # a full disk: the finished segments go back, for the next run to go on from
+                    os.rename(self.store / SEGMENTS_NAME / name, self.new_segment(name))
             raise
+
+    def live_generation(self) -> int:
+        """The generation that is published; 0 if none is.
+
+        Raises:
+            Corruption, PermissionDenied, Unsupported: as ``read_manifest``.
+        """
+        try:
+            return read_manifest(self.store).generation
+        except NotFound:
+            return 0
 
     def finish(self, manifest: Manifest) -> None:
         """Remove what the published generation does not need: unlisted segments of builds, other tokenizers, the work folder.
 
         Readers that have an older generation open keep its segments.
         """
+        fsync_directory(self.store)  # until the new manifest's name is on the disk, a power cut may bring the old one back
         listed = {entry.name for entry in manifest.files()}
         if manifest.tokenizer is not None:
             listed.add(tokenizer_name(manifest.tokenizer))
@@ -105,15 +120,32 @@ class Workspace:
         Raises:
             Unavailable: one waits here; the message says what to do before ``afterwards``.
         """
-        if self.journal.exists() and self.holds_work():
+        if self.holds_work() and not self._is_published():
             raise Unavailable(
                 f"{self.folder} holds an interrupted build; finish it with the command that began it, or remove that folder "
                 f"to give it up, and {afterwards} then"
             )
 
     def holds_work(self) -> bool:
-        """Whether a finished segment waits here for the rest of its build."""
-        return any((self.folder / SEGMENTS_NAME).glob("*"))
+        """Whether the journal tells of a finished segment, which may lie here or be on its way to the published ones."""
+        return any("entry" in line for line in self.journal_lines())
+
+    def _is_published(self) -> bool:
+        """Whether the journal's build became a generation, and only tidying up is left of it."""
+        generation = self.journal_lines()[0].get("settings", {}).get("generation")
+        return generation is not None and int(generation) <= self.live_generation()
+
+    def journal_lines(self) -> list[dict[str, Any]]:
+        """The whole lines of the journal, none if there is none; a line torn by a crash ends it."""
+        lines: list[dict[str, Any]] = []
+        if not self.journal.is_file():
+            return lines
+        for line in self.journal.read_bytes().split(b"\n")[:-1]:
+            try:
+                lines.append(json.loads(line))
+            except ValueError:
+                break
+        return lines
 
 
 @contextmanager

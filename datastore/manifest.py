@@ -128,7 +128,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Replace ``path`` by ``content`` so that a crash leaves the old file or the new one.
 
     Raises:
-        ResourceExhausted: the disk is full.
+        ResourceExhausted: the disk is full; or the new file is there, and the disk does not take its name.
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
@@ -140,7 +140,6 @@ def write_atomically(path: Path, content: bytes) -> None:
         failpoint(f"{path.name}.written")
         os.replace(temporary, path)
         failpoint(f"{path.name}.renamed")
-        fsync_directory(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -149,15 +148,25 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise ResourceExhausted(
             f"{path} cannot be written: {error.strerror}; free disk space or choose another folder"
         ) from error
+    fsync_directory(path.parent)
 
 
 def fsync_directory(path: Path) -> None:
-    """Bring the names inside a folder to the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    """Bring the names inside a folder to the disk.
+
+    Raises:
+        ResourceExhausted: the disk does not take them; until it does, a power cut may bring old names back.
+    """
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise ResourceExhausted(
+            f"{path}: the names in it cannot be brought to the disk ({error.strerror}); check the disk, and run the command again"
+        ) from error
 
 
 class WriterLock:

@@ -176,7 +176,7 @@ def test_a_stopped_process_leaves_the_old_generation_or_the_new_one(tmp_path, en
 def test_an_interrupted_build_is_not_destroyed(tmp_path):
     store = make_store(tmp_path, 2)
     (store / "build/segments").mkdir(parents=True)
-    (store / "build/journal.jsonl").write_text("{}\n")
+    (store / "build/journal.jsonl").write_text('{"settings": {"generation": 3}}\n{"entry": {}}\n')
     (store / "build/segments/g000003-00000.segment").write_bytes(b"work of hours")
     before = files(store)
     with pytest.raises(Unavailable, match="interrupted build; finish it .* and compact then"):

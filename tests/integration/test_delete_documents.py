@@ -140,7 +140,7 @@ def test_an_interrupted_build_is_not_taken_for_done(tmp_path: Path) -> None:
     store = tmp_path / "store"
     make_store(store, [[[1, 2, 3]]], vocab_size=9).close()
     (store / "build/segments").mkdir(parents=True)
-    (store / "build/journal.jsonl").write_text("{}\n")
+    (store / "build/journal.jsonl").write_text('{"settings": {"generation": 2}}\n{"entry": {}}\n')
     (store / "build/segments/g000002-00000.segment").write_bytes(b"sorted")
     with pytest.raises(Unavailable, match="holds an interrupted build; finish it"):
         delete(store, ["segment 0 document 0"])
