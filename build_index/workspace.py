@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from datastore.segment import SegmentEntry
 
 BUILD_NAME = "build"
 OWN_NAMES = (LOCK_NAME, SEGMENTS_NAME, BUILD_NAME, f"{MANIFEST_NAME}.tmp", f"{TOKENIZER_PATTERN}*")
-"""What an unfinished build may have left in the folder of a datastore."""
+"""What an unfinished build may have left in the folder of a datastore, beside the lock."""
 JOURNAL_NAME = "journal.jsonl"
 SEGMENT_SUFFIX = ".segment"
 
@@ -102,7 +102,9 @@ class Workspace:
 
         Readers that have an older generation open keep its segments.
         """
-        fsync_directory(self.store)  # until the new manifest's name is on the disk, a power cut may bring the old one back
+        fsync_directory(
+            self.store
+        )  # until the new manifest's name is on the disk, a power cut may bring the old one back
         listed = {entry.name for entry in manifest.files()}
         if manifest.tokenizer is not None:
             listed.add(tokenizer_name(manifest.tokenizer))
@@ -161,18 +163,17 @@ def open_workspace(store: Path) -> Iterator[Workspace]:
     fresh = not (store / LOCK_NAME).exists()
     failpoint("workspace.made")
     _refuse_foreign(store)
-    try:
-        with WriterLock(store):
-            workspace = Workspace(store)
-            try:
-                yield workspace
-            except BaseException:
-                if workspace.folder.exists() and not workspace.holds_work():
-                    shutil.rmtree(workspace.folder, ignore_errors=True)
-                raise
-    finally:
-        if fresh:
-            _remove_empty(store, created)
+    with WriterLock(store):
+        workspace = Workspace(store)
+        try:
+            yield workspace
+        except BaseException:
+            if workspace.folder.exists() and not workspace.holds_work():
+                shutil.rmtree(workspace.folder, ignore_errors=True)
+            raise
+        finally:
+            if fresh:  # while the lock is held: who does not get it must leave all to who has it
+                _remove_empty(store, created)
 
 
 def disk_error(path: Path, error: OSError) -> SuffolkError:
@@ -202,7 +203,11 @@ def _refuse_foreign(store: Path) -> None:
     """Keep a datastore's files out of a folder of the user's that holds other things."""
     if not store.is_dir() or (store / MANIFEST_NAME).exists():
         return
-    foreign = sorted(path.name for path in store.iterdir() if not any(path.match(name) for name in OWN_NAMES))
+    paths = list(store.iterdir())
+    own = (
+        OWN_NAMES if store / LOCK_NAME in paths else ()
+    )  # a build makes its lock first: without it, nothing is a build's
+    foreign = sorted(path.name for path in paths if not any(path.match(name) for name in own))
     if foreign:
         raise InvalidArgument(f"output {store} holds {foreign[0]!r} and is no datastore; name a new or empty folder")
 
@@ -212,11 +217,11 @@ def _remove_empty(store: Path, created: Path | None) -> None:
     names = {entry.name for entry in store.iterdir()}
     if not names <= {LOCK_NAME, SEGMENTS_NAME} or any((store / SEGMENTS_NAME).glob("*")):
         return
-    if created is None:
-        (store / LOCK_NAME).unlink(missing_ok=True)
-        return
-    shutil.rmtree(store, ignore_errors=True)
-    for folder in store.parents:
-        if created not in (folder, *folder.parents):
+    if (store / SEGMENTS_NAME).exists():
+        (store / SEGMENTS_NAME).rmdir()
+    (store / LOCK_NAME).unlink(missing_ok=True)  # after all else, for it tells that the rest is ours
+    for folder in (store, *store.parents):
+        if created is None or created not in (folder, *folder.parents):
             return
-        folder.rmdir()
+        with suppress(OSError):  # another build may have begun there
+            folder.rmdir()

@@ -64,7 +64,9 @@ def test_a_generation_whose_flush_failed_can_be_opened(
     store = folder / "store"
     with monkeypatch.context() as patched:
         fail_flush(patched, store)
-        with pytest.raises(ResourceExhausted, match="names in it cannot be brought to the disk .*; check the disk, and run"):
+        with pytest.raises(
+            ResourceExhausted, match="names in it cannot be brought to the disk .*; check the disk, and run"
+        ):
             change(folder)
     for _ in range(2):
         assert read_manifest(store).generation == 3
@@ -115,7 +117,8 @@ def test_ctrl_c_while_publishing_keeps_the_finished_segments(
 
 
 @pytest.mark.parametrize(
-    "change", [lambda folder: delete(folder / "store", where=["source~*b.jsonl*"]), lambda folder: compact(folder / "store")]
+    "change",
+    [lambda folder: delete(folder / "store", where=["source~*b.jsonl*"]), lambda folder: compact(folder / "store")],
 )
 def test_a_build_stopped_while_publishing_is_waited_for(
     folder: Path, monkeypatch: pytest.MonkeyPatch, change: Change
