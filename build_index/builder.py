@@ -28,6 +28,8 @@ from datastore.manifest import Manifest, read_manifest
 
 INLINE_BYTES = 4 << 20
 """Corpora up to this size are tokenized in the builder itself: starting processes would take longer."""
+NAMED_CORPORA = 100
+"""How many of its corpora a build names in the manifest, which each build that is added makes longer."""
 
 
 def plan_build(options: BuildOptions) -> BuildPlan:
@@ -136,7 +138,8 @@ def _publish(workspace: Workspace, target: Target, options: BuildOptions, state:
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     counts = _totals(state.finished)
     facts = {
-        "corpora": list(options.corpora),
+        "corpora": list(options.corpora[:NAMED_CORPORA]),
+        "corpora_given": len(options.corpora),
         "built": now,
         "documents": counts.documents,
         "text_bytes": counts.text_bytes,

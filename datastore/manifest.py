@@ -112,7 +112,7 @@ def publish(store: Path, manifest: Manifest) -> None:
 
     Raises:
         InvalidArgument: a segment file is missing or has another size.
-        ResourceExhausted: the disk is full.
+        ResourceExhausted: the disk is full, or the manifest would be larger than readers allow.
     """
     for entry in manifest.files():
         path = store / SEGMENTS_NAME / entry.name
@@ -120,8 +120,14 @@ def publish(store: Path, manifest: Manifest) -> None:
             raise InvalidArgument(
                 f"{path} is missing or has not {entry.bytes} bytes; the manifest would name a segment that is not there"
             )
+    content = json.dumps({"format": FORMAT, **asdict(manifest)}, indent=1).encode()
+    if len(content) > MAX_MANIFEST_BYTES:  # which no reader would take
+        raise ResourceExhausted(
+            f"{store / MANIFEST_NAME} would have {len(content)} bytes, and may have {MAX_MANIFEST_BYTES}: make fewer segments "
+            "(larger --segment-tokens, or 'suffolk compact' before), or build another datastore"
+        )
     fsync_directory(store / SEGMENTS_NAME)
-    write_atomically(store / MANIFEST_NAME, json.dumps({"format": FORMAT, **asdict(manifest)}, indent=1).encode())
+    write_atomically(store / MANIFEST_NAME, content)
 
 
 def write_atomically(path: Path, content: bytes) -> None:

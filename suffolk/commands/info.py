@@ -72,4 +72,10 @@ def _settings(settings: dict[str, Any]) -> Iterator[str]:
         for each in value:
             corpora = each.get("corpora")
             names = ", ".join(map(str, corpora)) if isinstance(corpora, list) else "of unknown corpora"
+            if (
+                isinstance(corpora, list)
+                and isinstance(given := each.get("corpora_given"), int)
+                and given > len(corpora)
+            ):
+                names += f" and {given - len(corpora)} more"
             yield printable(f"  {each.get('built', 'unknown date')}: {names}")

@@ -41,6 +41,17 @@ def test_info_shows_each_build_on_a_line(capsys, tmp_path):
     assert "{" not in shown
 
 
+def test_a_build_names_some_of_its_corpora_and_how_many_there_were(capsys, tmp_path):
+    """Each build that was added wrote all its names into the manifest, until that was larger than readers allow."""
+    names = [str(tmp_path / f"{number:03}.npy") for number in range(103)]
+    for name in names:
+        np.save(name, np.arange(9))
+    assert main(["build", "--output", str(tmp_path / "store"), "--vocab-size", "9", *names]) == 0
+    capsys.readouterr()
+    assert main(["info", str(tmp_path / "store")]) == 0
+    assert f": {', '.join(names[:100])} and 3 more\n" in capsys.readouterr().out
+
+
 def test_verify_tells_sound_from_damaged(capsys, store_path):
     assert main(["verify", "--depth", "full", store_path]) == 0
     assert ": sound (full; generation 1, 2 segments," in capsys.readouterr().out

@@ -22,7 +22,7 @@ from datastore.documents import (
 )
 from datastore.draft_tree import source_bits, source_name
 from datastore.errors import Corruption, InvalidArgument, NotFound, ResourceExhausted, Unavailable, Unsupported
-from datastore.manifest import WriterLock, publish, read_manifest
+from datastore.manifest import MAX_MANIFEST_BYTES, WriterLock, publish, read_manifest
 from tests.stores import make_store
 
 
@@ -170,6 +170,21 @@ def test_publish_refuses_a_manifest_of_missing_segments(tmp_path):
     (tmp_path / "store/segments/000000.seg").unlink()
     with pytest.raises(InvalidArgument, match=r"000000\.seg is missing"):
         publish(tmp_path / "store", read_manifest(tmp_path / "store"))
+
+
+def test_publish_refuses_a_manifest_that_no_reader_would_take(tmp_path):
+    """It was published, and then called damaged by all who wanted to open it."""
+    make_store(tmp_path / "store", [[[1, 2]]], vocab_size=10).close()
+    manifest = read_manifest(tmp_path / "store")
+    room = MAX_MANIFEST_BYTES - len((tmp_path / "store/MANIFEST").read_bytes())
+    for note, fits in (("x" * (room - 50), True), ("x" * room, False)):
+        with (
+            contextlib.nullcontext()
+            if fits
+            else pytest.raises(ResourceExhausted, match="make fewer segments .*compact")
+        ):
+            publish(tmp_path / "store", replace(manifest, generation=2, settings={"note": note}))
+        assert read_manifest(tmp_path / "store").generation == 2
 
 
 def test_one_writer_at_a_time(tmp_path):

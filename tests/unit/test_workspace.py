@@ -27,6 +27,12 @@ def test_a_folder_that_no_build_began_in_is_left_alone(tmp_path: Path, name: str
     assert [path.name for path in (tmp_path / "project").iterdir()] == [name]
 
 
+def fail(store: Path) -> None:
+    with open_workspace(store) as workspace:
+        workspace.clear()
+        raise NotFound("the tokenizer is gone")
+
+
 @pytest.mark.parametrize("there", [False, True])
 def test_a_build_that_fails_at_once_leaves_what_it_found(tmp_path: Path, there: bool) -> None:
     """An empty folder kept its ``segments``, which without the lock are nobody's, and no build would have begun there again."""
@@ -34,9 +40,8 @@ def test_a_build_that_fails_at_once_leaves_what_it_found(tmp_path: Path, there: 
     if there:
         store.mkdir(parents=True)
     for _ in range(2):
-        with pytest.raises(NotFound), open_workspace(store) as workspace:
-            workspace.clear()
-            raise NotFound("the tokenizer is gone")
+        with pytest.raises(NotFound):
+            fail(store)
         assert list(tmp_path.iterdir()) == ([tmp_path / "new"] if there else [])
         assert not there or list(store.iterdir()) == []
 
