@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from kitoken import Kitoken
 from tokenizers import Tokenizer
 
+from datastore.errors import Unsupported
+
 CONTRACTION = re.compile(r"'(?<=[^\S ]')(?:[sdmt]|ll|ve|re)")
 """A contraction after whitespace other than a space. Pre-tokenizers of the GPT-2 kind split before it; Kitoken's rewriting
 of their pattern takes the whitespace and the quote together, so that the split falls behind the quote."""
@@ -68,11 +70,22 @@ class Encoder:
         return self._added.search(text) is not None or CONTRACTION.search(text) is not None
 
     def encode_exactly(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids that Hugging Face tokenizers give."""
+        """The ids that Hugging Face tokenizers give.
+
+        Raises:
+            Unsupported: the tokenizer has no ids for a text.
+        """
         ids: list[list[int]] = []
         for start in range(0, len(texts), HF_BATCH):
             batch = list(texts[start : start + HF_BATCH])
-            ids.extend(encoding.ids for encoding in self._exact.encode_batch_fast(batch, add_special_tokens=False))
+            try:
+                encodings = self._exact.encode_batch_fast(batch, add_special_tokens=False)
+            except Exception as error:  # the library raises bare Exception for everything
+                raise Unsupported(
+                    f"tokenizer: it cannot encode the corpus ({' '.join(str(error).split())[:160]}); give one that has an id "
+                    "for every text, such as an unknown token"
+                ) from error
+            ids.extend(encoding.ids for encoding in encodings)
         return ids
 
     def agree(self, texts: Sequence[str]) -> list[bool]:

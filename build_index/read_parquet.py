@@ -16,6 +16,7 @@ from datastore.errors import Corruption, InvalidArgument, Unsupported
 
 IDS_COLUMN = "input_ids"
 BATCH_ROWS = 256
+TEXT_TYPES = ("string", "large_string", "string_view")
 
 
 def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Texts | TokenRun, int]]:
@@ -24,7 +25,7 @@ def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Texts
     Raises:
         Unsupported: pyarrow is not installed.
         Corruption: the file is damaged.
-        InvalidArgument: neither column is there, or a value is missing or of the wrong type.
+        InvalidArgument: neither column is there, a value is missing or of the wrong type, or an id or metadata is no UTF-8.
     """
     try:
         import pyarrow
@@ -46,6 +47,11 @@ def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Texts
                 read = _texts if column == options.text_field else _token_run
                 row += batch.num_rows
                 yield read(batch, column, sources, metadata, file.path, row - batch.num_rows), file.size * row // total
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(
+            f"corpus {file.path}: {' or '.join(wanted[1:] or wanted)} holds text that is not UTF-8 ({error.reason}); correct it, or name "
+            "other columns with --id-field and --metadata"
+        ) from error
     except pyarrow.ArrowException as error:
         reason = " ".join(str(error).split())[:160]
         raise Corruption(
@@ -90,7 +96,7 @@ def _metadata(batch: Any, columns: list[str], options: BuildOptions) -> tuple[Me
 
 
 def _texts(batch: Any, column: str, sources: list[str], metadata: tuple[Metadata, ...], path: str, row: int) -> Texts:
-    texts = batch.column(column).to_pylist()
+    texts = _bytes(batch.column(column)).to_pylist()
     for offset, text in enumerate(texts):
         if not isinstance(text, (str, bytes)):
             raise InvalidArgument(
@@ -98,6 +104,13 @@ def _texts(batch: Any, column: str, sources: list[str], metadata: tuple[Metadata
                 "name the text column with --text-field"
             )
     return Texts(tuple(zip(sources, texts, strict=True)), metadata)
+
+
+def _bytes(column: Any) -> Any:
+    """Text as bytes, so that what is not UTF-8 is replaced and counted where texts are parsed; other columns as they are."""
+    if str(column.type).startswith("dictionary"):
+        column = column.dictionary_decode()
+    return column.cast("large_binary") if str(column.type) in TEXT_TYPES else column
 
 
 def _token_run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
 
 import numpy as np
@@ -21,16 +22,23 @@ def read_npy(file: InputFile, end_of_document: int | None) -> Iterator[tuple[Tok
     """
     try:
         ids = np.load(file.path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:  # numpy would advise to unpickle what it does not know
-        raise Corruption(
-            f"corpus {file.path}: not a whole .npy file of numbers; write it again with numpy.save, or leave it out"
-        ) from error
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:  # numpy would advise to unpickle what it does not know
+        raise _no_array(file) from error
+    if not isinstance(ids, np.ndarray):  # an archive of arrays, whatever its name
+        ids.close()
+        raise _no_array(file)
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
         raise InvalidArgument(
             f"corpus {file.path}: an array of {ids.dtype} with {ids.ndim} dimensions; token ids are a one-dimensional "
             "array of integers"
         )
     yield from _runs(file, ids, end_of_document)
+
+
+def _no_array(file: InputFile) -> Corruption:
+    return Corruption(
+        f"corpus {file.path}: not a whole .npy file of numbers; write it again with numpy.save, or leave it out"
+    )
 
 
 def read_bin(file: InputFile, width: str, end_of_document: int | None) -> Iterator[tuple[TokenRun, int]]:

@@ -26,7 +26,7 @@ from build_index.proof import Sample, load_fast, prove
 from build_index.reader import read_blocks
 from build_index.target import find_target
 from build_index.workspace import Workspace
-from datastore.errors import Corruption, InvalidArgument, NotFound, ResourceExhausted
+from datastore.errors import Corruption, InvalidArgument, NotFound, ResourceExhausted, Unsupported
 from datastore.manifest import Manifest
 from datastore.segment import SegmentEntry
 from tests.building import SPECIALS, make_texts, tokenize, tokenizer_json
@@ -275,6 +275,34 @@ def test_wrong_token_files_are_named(tmp_path: Path) -> None:
         blocks(tmp_path / "cut.npy")
 
 
+@pytest.mark.parametrize("content", [b"PK\x03\x04 no archive", None])
+def test_archives_are_no_token_files(tmp_path: Path, content: bytes | None) -> None:
+    """numpy opens them all the same, and what came out was an error of Python's."""
+    with (tmp_path / "a.npy").open("wb") as file:
+        np.savez(file, np.arange(4)) if content is None else file.write(content)
+    with pytest.raises(Corruption, match=r"a\.npy: not a whole \.npy file of numbers; write it again"):
+        blocks(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize(
+    "kind", [pyarrow.string(), pyarrow.large_string(), pyarrow.dictionary(pyarrow.int32(), pyarrow.string())]
+)
+def test_parquet_text_that_is_no_utf8_is_replaced_and_counted(tmp_path: Path, kind: pyarrow.DataType) -> None:
+    """It ended the build with an error of Python's, where JSON lines and text files go on."""
+    text = pyarrow.array([b"ok \xff\xfe end", "fin\u00e9".encode()]).cast(pyarrow.string(), safe=False)
+    text = text.dictionary_encode() if pyarrow.types.is_dictionary(kind) else text.cast(kind)
+    parquet.write_table(pyarrow.table({"text": text, "id": ["a", "b"]}), tmp_path / "a.parquet")
+    (block,) = blocks(tmp_path / "a.parquet", id_field="id")
+    found = parse_documents(block.payload, options("s"))
+    assert found.texts == ["ok \ufffd\ufffd end", "fin\u00e9"]
+    assert (found.replaced, found.text_bytes) == (2, 14)
+    for more in ({"id_field": "text"}, {"metadata": ("text",)}):
+        with pytest.raises(
+            InvalidArgument, match=r"a\.parquet: text holds text that is not UTF-8 .*; correct it, or name"
+        ):
+            blocks(tmp_path / "a.parquet", **more)
+
+
 def make_encoder() -> Encoder:
     tokenizer = Tokenizer.from_str(tokenizer_json())
     fast = load_fast(tokenizer)
@@ -321,6 +349,19 @@ def test_the_proof_passes_and_fails_for_good_reasons() -> None:
     unread = prove(words, sample, "auto")
     assert not unread.fast
     assert "fast" in unread.reason
+
+
+def test_a_tokenizer_without_an_id_for_a_word_is_refused() -> None:
+    """The tokenizer's own bare exception came out of the build."""
+    words = Tokenizer(models.WordLevel({"def": 0}))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    with pytest.raises(
+        Unsupported, match=r"it cannot encode the corpus \(.*\); give one that has an id for every text"
+    ):
+        prove(words, Sample(["def other"], 1.0), "auto")
+    encoder = BlockEncoder(EncodeSetup(options("a"), words.to_str(), False, 9))
+    with pytest.raises(Unsupported, match="it cannot encode the corpus"):
+        encoder.encode(Texts((("a", "def other"),)))
 
 
 def test_options_are_checked() -> None:
