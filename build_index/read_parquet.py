@@ -48,9 +48,10 @@ def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Texts
                 row += batch.num_rows
                 yield read(batch, column, sources, metadata, file.path, row - batch.num_rows), file.size * row // total
     except UnicodeDecodeError as error:
+        columns = " or ".join(wanted[1:] or wanted)
         raise InvalidArgument(
-            f"corpus {file.path}: {' or '.join(wanted[1:] or wanted)} holds text that is not UTF-8 ({error.reason}); correct it, or name "
-            "other columns with --id-field and --metadata"
+            f"corpus {file.path}: {columns} holds text that is not UTF-8 ({error.reason}); correct it, or name other columns "
+            "with --id-field and --metadata"
         ) from error
     except pyarrow.ArrowException as error:
         reason = " ".join(str(error).split())[:160]
