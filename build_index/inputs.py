@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 from build_index.options import BuildOptions
 from datastore.errors import InvalidArgument, NotFound
@@ -61,11 +62,11 @@ class Inputs:
 
 
 def find_inputs(options: BuildOptions) -> Inputs:
-    """Every file that the corpora name; folders are walked in the order of names, without hidden files.
+    """Every file that the corpora name; folders are walked in the order of names, without hidden files and linked folders.
 
     Raises:
         NotFound: a file or folder does not exist, or a pattern matches nothing.
-        InvalidArgument: no file is left to read, or an option acts on none of them.
+        InvalidArgument: a folder cannot be read, no file is left to read, or an option acts on none of them.
     """
     skipped: Counter[str] = Counter()
     files: list[InputFile] = []
@@ -131,11 +132,11 @@ def _expand_match(match: str, pattern: str, options: BuildOptions, skipped: Coun
 
 
 def _walk(folder: str, options: BuildOptions, skipped: Counter[str]) -> Iterator[str]:
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder, onerror=_refuse):
         skipped["hidden"] += sum(name.startswith(".") for name in (*folders, *names))
-        folders[:] = sorted(
-            name for name in folders if not name.startswith(".") and not _is_store(parent, name, options)
-        )
+        seen = sorted(name for name in folders if not name.startswith(".") and not _is_store(parent, name, options))
+        folders[:] = [name for name in seen if not os.path.islink(os.path.join(parent, name))]
+        skipped["linked folder (name it)"] += len(seen) - len(folders)  # links may lead round in circles
         for name in sorted(names):
             path = os.path.join(parent, name)
             if name.startswith("."):
@@ -148,6 +149,10 @@ def _walk(folder: str, options: BuildOptions, skipped: Counter[str]) -> Iterator
                 skipped["token arrays in a folder (name them, or give --end-of-document)"] += 1
             else:
                 yield path
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise read_error(error.filename, error) from error
 
 
 def _is_store(parent: str, name: str, options: BuildOptions) -> bool:

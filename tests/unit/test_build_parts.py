@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,38 @@ def test_folders_are_walked_in_order_without_hidden_files(tmp_path: Path) -> Non
     assert inputs.skipped["other extension"] == 1
     assert inputs.skipped["given twice"] == 1
     assert sum(count for reason, count in inputs.skipped.items() if "token arrays" in reason) == 1
+
+
+def test_linked_folders_are_counted_and_read_where_they_are_named(tmp_path: Path) -> None:
+    """They were left out without a word."""
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "corpus/a.txt").write_text("a")
+    (tmp_path / "elsewhere/b.txt").write_text("b")
+    (tmp_path / "corpus/linked").symlink_to(tmp_path / "elsewhere")
+    inputs = find_inputs(options(tmp_path / "corpus"))
+    assert [Path(file.path).name for file in inputs.files] == ["a.txt"]
+    assert inputs.skipped["linked folder (name it)"] == 1
+    named = find_inputs(options(tmp_path / "corpus", tmp_path / "corpus/linked"))
+    assert [Path(file.path).name for file in named.files] == ["a.txt", "b.txt"]
+
+
+def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was left out without a word."""
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / "locked").mkdir()
+    scan = os.scandir
+
+    def refuse(path: str) -> Any:  # who runs as root may read everything
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(
+        InvalidArgument, match=r"locked: cannot be read \(Permission denied\); check the file and its perm"
+    ):
+        find_inputs(options(tmp_path))
 
 
 def test_patterns_and_missing_inputs(tmp_path: Path) -> None:
