@@ -67,6 +67,8 @@ _SHARE = 0.25
 
 
 MAX_THREADS = 1024
+MAX_OCCURRENCES = (1 << 32) - 2
+"""As many as a segment may have tokens."""
 
 
 def open_datastore(path: str | Path, residency: str = "mmap", threads: int = 0) -> Datastore:
@@ -172,10 +174,13 @@ class Datastore:
         """Up to ``limit`` places where ``ids`` stands, each with ``context`` tokens behind it, spread evenly over all.
 
         Raises:
-            InvalidArgument: no ids, more than the order depth, or an id outside the vocabulary.
+            InvalidArgument: no ids, more than the order depth, an id outside the vocabulary, or a number below 0.
         """
         if not 1 <= len(ids) <= self._searcher().order_depth:
             raise InvalidArgument(f"a pattern of {len(ids)} tokens; it must have 1 to {self._searcher().order_depth}")
+        for name, value in (("limit", limit), ("context", context)):
+            if not 0 <= value <= MAX_OCCURRENCES:
+                raise InvalidArgument(f"{name} is {value}; it must be 0 to {MAX_OCCURRENCES}")
         found = self._live_locator().occurrences(ids, limit)
         return [self._occurrence(number, position, len(ids) + context) for number, position in found]
 
@@ -203,6 +208,7 @@ class Datastore:
 
     def read_document(self, segment: str, index: int) -> npt.NDArray[np.uint32]:
         """The tokens (uint32[n]) of document ``index`` of the live segment of that name, deleted or not."""
+        self._searcher()
         names = [entry.name for entry in self.manifest.segments]
         return _read_document(self._segments[names.index(segment)], index)
 
@@ -220,6 +226,7 @@ class Datastore:
         Raises:
             Corruption: a document table is damaged.
         """
+        self._searcher()
         for segment, entry in zip(self._deletions, self.manifest.deletions, strict=True):
             yield from _origins(segment, entry)
 
@@ -228,6 +235,7 @@ class Datastore:
 
         What is deleted is in ``deleted_tokens`` and ``deleted_documents``, not in ``tokens`` and ``documents``.
         """
+        self._searcher()
         manifest = self.manifest
         deleted_tokens = sum(entry.tokens for entry in manifest.deletions)
         deleted_documents = sum(entry.documents for entry in manifest.deletions)
@@ -266,6 +274,7 @@ class Datastore:
 
         None where the system does not tell: it does so only to the files' owner and to those who may write to them.
         """
+        self._searcher()
         sizes = [segment.resident_bytes() for segment in (*self._segments, *self._deletions)]
         known = [size for size in sizes if size is not None]
         return sum(known) if len(known) == len(sizes) else None
@@ -305,6 +314,7 @@ class Datastore:
         Raises:
             Corruption: names the file and the place.
         """
+        self._searcher()
         for segment, entry in zip((*self._segments, *self._deletions), self.manifest.files(), strict=True):
             report = None if progress is None else lambda share, name=entry.name: progress(name, share)
             segment.verify(depth, report)
@@ -313,7 +323,8 @@ class Datastore:
             self._verify_deletions()
 
     def close(self) -> None:
-        """Let go of the files; they are unmapped when no call uses them any more. Later calls raise Unavailable."""
+        """Let go of the files; they are unmapped when no call uses them any more. Later calls raise Unavailable, but for those
+        of the tokenizer, which is a file of its own."""
         self._native = self._locator = None
         self._segments = []
         self._deletions = []

@@ -96,6 +96,38 @@ def test_a_reader_keeps_the_generation_it_opened(tmp_path):
         old.lookup([1])
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda store: store.lookup([1]),
+        lambda store: store.draft([1]),
+        lambda store: store.occurrences([1]),
+        lambda store: list(store.documents()),
+        lambda store: list(store.origins()),
+        lambda store: store.read_document("000000.seg", 0),
+        lambda store: store.deleted(),
+        lambda store: list(store.deletion_origins()),
+        lambda store: store.info(),
+        lambda store: store.resident_bytes(),
+        lambda store: store.verify(),
+    ],
+)
+def test_a_closed_datastore_says_so(store, ask):
+    """Some calls raised errors of Python's, and others answered as an empty datastore would."""
+    store.close()
+    with pytest.raises(Unavailable, match="store is closed; open it again"):
+        ask(store)
+
+
+@pytest.mark.parametrize("bounds", [{"limit": -1}, {"limit": 2**64}, {"context": -1}])
+def test_bounds_of_occurrences_are_checked(store, bounds):
+    """Numbers below 0 came back as the binding's own error."""
+    ((name, value),) = bounds.items()
+    with pytest.raises(InvalidArgument, match=f"^{name} is {value}; it must be 0 to 4294967294$"):
+        store.occurrences([1, 2], **bounds)
+    assert [found.tokens.tolist() for found in store.occurrences([1, 2], 2**32 - 2, 0)] == [[1, 2], [1, 2]]
+
+
 def entry(name, tokens, documents):
     return {"name": name, "tokens": tokens, "documents": documents, "bytes": 1, "checksum": ""}
 
