@@ -102,9 +102,8 @@ class Workspace:
 
         Readers that have an older generation open keep its segments.
         """
-        fsync_directory(
-            self.store
-        )  # until the new manifest's name is on the disk, a power cut may bring the old one back
+        # until this is done, a power cut may bring the old manifest back, which needs its segments
+        fsync_directory(self.store)
         listed = {entry.name for entry in manifest.files()}
         if manifest.tokenizer is not None:
             listed.add(tokenizer_name(manifest.tokenizer))
@@ -204,9 +203,7 @@ def _refuse_foreign(store: Path) -> None:
     if not store.is_dir() or (store / MANIFEST_NAME).exists():
         return
     paths = list(store.iterdir())
-    own = (
-        OWN_NAMES if store / LOCK_NAME in paths else ()
-    )  # a build makes its lock first: without it, nothing is a build's
+    own = OWN_NAMES if store / LOCK_NAME in paths else ()  # a build makes its lock before all else
     foreign = sorted(path.name for path in paths if not any(path.match(name) for name in own))
     if foreign:
         raise InvalidArgument(f"output {store} holds {foreign[0]!r} and is no datastore; name a new or empty folder")
