@@ -5,12 +5,14 @@
 #include <deque>
 #include <functional>
 #include <future>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "core/kept_tokens.h"
+#include "core/parallel.h"
 #include "core/suffix_order.h"
 #include "core/suffixes.h"
 #include "core/tournament.h"
@@ -113,7 +115,7 @@ class Merger {
     std::uint64_t written = 0, done = 0, started = 0;
     for (const Slice& slice : slices) {
       for (; started < slices.size() && merging.size() < threads; ++started) {
-        merging.push_back(std::async(launch, [this, &next = slices[started]] { return merge_ranks(segments_, kept_, order_, next); }));
+        merging.push_back(start(launch, slices[started]));
       }
       while (merging.front().wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout) report(done);
       const std::vector<std::uint32_t> positions = merging.front().get();
@@ -132,6 +134,14 @@ class Merger {
     }
     file.end_section();
     return directory;
+  }
+
+  std::future<std::vector<std::uint32_t>> start(std::launch launch, const Slice& slice) const {
+    try {
+      return std::async(launch, [this, &slice] { return merge_ranks(segments_, kept_, order_, slice); });
+    } catch (const std::system_error& error) {
+      throw no_thread(error);
+    }
   }
 
   // Cuts all ranks at suffixes sampled regularly from every input: no slice has more than twice slice_suffixes, whatever the inputs.

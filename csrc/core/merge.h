@@ -29,10 +29,11 @@ struct MergeSettings {
 //   document_table  of the remaining documents; stored as it is
 //
 // The ranks are cut into slices at sampled suffixes; slices are merged by several threads and written in order.
-// Memory: 1/8 byte a token for the directory, 12 bytes a deleted document, some MiB a thread; the inputs stay mapped.
+// Memory beside the arguments: 1/8 byte a token for the directory, 12 bytes a deleted document, some MiB a thread; the inputs
+// stay mapped.
 // Reads the inputs once or twice; does not verify their checksums.
 // Throws kInvalidArgument (inputs that do not go together; documents that do not exist; nothing left; too many tokens),
-// kCorruption (an input is damaged, where merging shows it), kResourceExhausted (disk), and what `progress` throws.
+// kCorruption (an input is damaged, where merging shows it), kResourceExhausted (disk, threads), and what `progress` throws.
 SegmentSummary merge_segments(const std::string& path, std::span<const MergeInput> inputs, std::span<const std::byte> document_table,
                               const MergeSettings& settings, const Progress& progress);
 

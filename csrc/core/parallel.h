@@ -8,8 +8,12 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
+
+#include "core/error.h"
 
 namespace suffolk {
 
@@ -24,17 +28,30 @@ struct Work {
   std::atomic<bool> stop = false;
 };
 
+// What to throw where the system refuses a thread.
+inline Error no_thread(const std::system_error& error) {
+  return {Code::kResourceExhausted,
+          std::string("no further thread can be started: ") + error.what() + "; give fewer --threads, or raise the limit of processes (ulimit -u)"};
+}
+
 // Runs `run(thread)` for thread = 0..threads-1, each on its own thread, telling `progress` meanwhile. Returns when all have;
-// rethrows what one of them or `progress` threw.
+// rethrows what one of them or `progress` threw. All are there before one begins, so they may wait for each other; where one
+// cannot be started, none runs and kResourceExhausted is thrown.
 template <typename Run>
 void run_parallel(unsigned threads, Work& work, const Progress& progress, const Run& run) {
   std::mutex mutex;
   std::condition_variable finished;
   std::exception_ptr failure;
   unsigned running = threads;
+  bool complete = false;
   std::vector<std::jthread> pool;
-  for (unsigned thread = 0; thread < threads; ++thread) {
+  std::unique_lock lock(mutex);  // holds the threads back until all are there; let go, if one is not, before the others are joined
+  const auto begin = [&](unsigned thread) {
     pool.emplace_back([&, thread] {
+      {
+        const std::lock_guard wait(mutex);
+        if (!complete) return;
+      }
       std::exception_ptr thrown;
       try {
         run(thread);
@@ -42,13 +59,18 @@ void run_parallel(unsigned threads, Work& work, const Progress& progress, const 
         thrown = std::current_exception();
         work.stop = true;
       }
-      const std::lock_guard lock(mutex);
+      const std::lock_guard end(mutex);
       if (thrown && !failure) failure = thrown;
       --running;
       finished.notify_one();
     });
+  };
+  try {
+    for (unsigned thread = 0; thread < threads; ++thread) begin(thread);
+  } catch (const std::system_error& error) {
+    throw no_thread(error);
   }
-  std::unique_lock lock(mutex);
+  complete = true;
   do {
     if (!progress || work.stop) continue;
     lock.unlock();

@@ -26,7 +26,8 @@ inline constexpr std::uint64_t kMaxSortedTokens = 0x80000000;
 //
 // Memory beside the arguments: at most 1 byte per token (all threads together) and 4 MiB, 16 bytes per id and 4 more for each
 // thread.
-// Time: bounded by order_depth, however long the repeats. Throws kInvalidArgument for an id out of range (naming it).
+// Time: bounded by order_depth, however long the repeats. Throws kInvalidArgument for an id out of range (naming it), and
+// kResourceExhausted if a thread cannot be started.
 template <typename Token>  // uint16_t or uint32_t
 void sort_suffixes(std::span<const Token> tokens, std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads,
                    std::span<std::uint32_t> positions, std::span<std::uint32_t> first_ranks, const Progress& progress);
