@@ -73,7 +73,8 @@ class _Group:
 def compact(
     store: str | Path, segments: int = 1, threads: int = 0, progress: CompactProgress | None = None
 ) -> CompactReport:
-    """Merge the segments of ``store`` into at most ``segments``, or into as few as their limit of 2^32 - 2 tokens allows.
+    """Merge the segments of ``store`` into at most ``segments``, or into as few as can be where none that is merged may get
+    more than 1.9 billion tokens (``MAX_SEGMENT_TOKENS``).
 
     Neighbours are merged, the smallest first, and documents keep their order. Every answer stays what it was. All files are
     compared with their checksums before. A crash or Ctrl-C at any point leaves the old generation or the new one.
@@ -82,10 +83,11 @@ def compact(
         segments: 1 or more.
         threads: for merging; 0 takes every core.
 
-    Memory: 1/8 byte a token and some MiB a thread. Disk: the new segments beside the old ones.
+    Memory: 1/8 byte a token, twice the document table of the largest new segment, and some MiB a thread.
+    Disk: the new segments beside the old ones.
 
     Raises:
-        InvalidArgument: ``segments`` is below 1, or all documents are deleted.
+        InvalidArgument: ``segments`` is below 1, all documents are deleted, or a new segment's document table would be too large.
         NotFound, Corruption, Unsupported: as ``open_datastore``; a damaged file is named.
         Unavailable: another process writes to the datastore, or an interrupted build waits in it.
         ResourceExhausted: the disk is full.

@@ -308,8 +308,8 @@ class Datastore:
 
     def verify(self, depth: str = "checksums", progress: Callable[[str, float], None] | None = None) -> None:
         """Check every segment: ``headers`` (what opening does), ``checksums`` (reads all bytes once), ``full`` (the order too,
-        and that deletion segments hold the tokens of the documents that they name). At any depth, that the tokenizer is the one
-        that the datastore was built with.
+        that document tables can be read, and that deletion segments hold the tokens of the documents that they name).
+        At any depth, that the tokenizer is the one that the datastore was built with.
 
         Raises:
             Corruption: names the file and the place.
@@ -321,6 +321,8 @@ class Datastore:
         self.tokenizer()
         if depth == "full":
             self._verify_deletions()
+            for _ in self.origins():
+                pass  # reading is the check
 
     def close(self) -> None:
         """Let go of the files; they are unmapped when no call uses them any more. Later calls raise Unavailable, but for those

@@ -19,6 +19,8 @@ from datastore.errors import Corruption, InvalidArgument
 BLOCK_DOCUMENTS = 256
 MAX_BLOCK_BYTES = 1 << 24
 """A block may not unpack to more: what a reader allocates is bounded, whatever a damaged frame says."""
+MAX_TABLE_BYTES = (1 << 32) - 1
+"""Of all blocks: what their offsets can say."""
 MAX_SOURCE_CHARACTERS = 4096
 MAX_METADATA_BYTES = 1 << 14
 """Of one document, as JSON: with the longest sources, a block of such documents still keeps to its bound."""
@@ -66,12 +68,21 @@ class DocumentTableWriter:
             self.add(source, metadata)
 
     def finish(self) -> bytes:
-        """The table, for ``write_segment(documents=...)``."""
+        """The table, for ``write_segment(documents=...)``. Needs memory for a second copy of it.
+
+        Raises:
+            InvalidArgument: it would have more than 4 GiB.
+        """
         if self._pending:
             self._close_block()
-        offsets = np.zeros(len(self._blocks) + 1, "<u4")
-        np.cumsum([len(block) for block in self._blocks], out=offsets[1:])
-        return struct.pack("<II", len(self._blocks), BLOCK_DOCUMENTS) + offsets.tobytes() + b"".join(self._blocks)
+        offsets = np.cumsum([0, *(len(block) for block in self._blocks)], dtype=np.int64)
+        if offsets[-1] > MAX_TABLE_BYTES:
+            raise InvalidArgument(
+                f"what is known of a segment's documents takes {offsets[-1]} bytes; it may take {MAX_TABLE_BYTES}: keep fewer "
+                "fields (--metadata), build smaller segments (--segment-tokens), or compact into more of them (--segments)"
+            )
+        head = struct.pack("<II", len(self._blocks), BLOCK_DOCUMENTS) + offsets.astype("<u4").tobytes()
+        return b"".join([head, *self._blocks])
 
     def _close_block(self) -> None:
         self._blocks.append(self._compressor.compress(f"[{','.join(self._pending)}]".encode("utf-8", "replace")))
@@ -82,7 +93,7 @@ class DocumentTable:
     """Reads a table one block at a time. The bytes may be damaged. Thread-safe: it keeps no state."""
 
     def __init__(self, table: memoryview | bytes, path: str) -> None:
-        self._table = memoryview(table)
+        self._table = table  # itself: a view of a segment keeps the file mapped, a view of the view would not
         self._path = path
 
     def origin(self, document: int) -> Origin:

@@ -66,11 +66,11 @@ def write_segment(
         threads: 0 for as many as the machine has cores. The bytes written do not depend on it.
         progress: called with the share done (0..1) about ten times a second; may raise, which ends the work.
 
-    Memory: 5 bytes a token beside ``tokens``.
+    Memory: 5 bytes a token beside ``tokens`` and ``documents``.
 
     Raises:
         InvalidArgument: an id out of range (named), no tokens, a missing last separator, more than 2^31 tokens.
-        ResourceExhausted: the disk is full, or memory is.
+        ResourceExhausted: the disk is full, or memory is, or the system starts no more threads.
         KeyboardInterrupt: on Ctrl-C, soon.
     """
     digest = bytes(32) if fingerprint is None else bytes.fromhex(fingerprint)
@@ -98,12 +98,12 @@ def merge_segments(
         threads, progress: as for ``write_segment``.
 
     The bytes are those that ``write_segment`` writes for the remaining documents in order. Checksums of the inputs are not
-    compared: verify them first. Memory: 1/8 byte a token and some MiB a thread; the inputs are mapped.
+    compared: verify them first. Memory: 1/8 byte a token and some MiB a thread beside ``documents``; the inputs are mapped.
 
     Raises:
         InvalidArgument: the inputs do not go together, nothing is left, or too many tokens are.
         Corruption: an input is damaged, as far as merging shows it.
-        ResourceExhausted: the disk is full.
+        ResourceExhausted: the disk is full, or the system starts no more threads.
         KeyboardInterrupt: on Ctrl-C, soon.
     """
     segments = [_native.Segment(os.fspath(source)) for source in inputs]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import struct
+import weakref
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import zstandard
 
-from datastore import ContextIndex, DraftTree, open_datastore
+from datastore import ContextIndex, DraftTree, _native, open_datastore
 from datastore.documents import (
     BLOCK_DOCUMENTS,
     MAX_METADATA_BYTES,
@@ -22,7 +23,8 @@ from datastore.documents import (
 )
 from datastore.draft_tree import source_bits, source_name
 from datastore.errors import Corruption, InvalidArgument, NotFound, ResourceExhausted, Unavailable, Unsupported
-from datastore.manifest import MAX_MANIFEST_BYTES, WriterLock, publish, read_manifest
+from datastore.manifest import MAX_MANIFEST_BYTES, Manifest, WriterLock, publish, read_manifest
+from datastore.segment import separated, write_segment
 from tests.stores import make_store
 
 
@@ -293,6 +295,44 @@ def test_the_largest_entries_fit_into_a_block():
     for _ in range(BLOCK_DOCUMENTS):
         writer.add("\0" * MAX_SOURCE_CHARACTERS, {"x": "\0" * (MAX_METADATA_BYTES // 6 - 2)})
     assert len(list(DocumentTable(writer.finish(), "a.seg").origins(BLOCK_DOCUMENTS))) == BLOCK_DOCUMENTS
+
+
+def test_a_document_table_beyond_its_offsets_is_refused():
+    """Offsets of 32 bits would wrap silently, and the table could never be read again."""
+
+    class Large(bytes):
+        def __len__(self):
+            return 1 << 31
+
+    writer = DocumentTableWriter()
+    writer._blocks = [Large(), Large()]
+    with pytest.raises(InvalidArgument, match="takes 4294967296 bytes; it may take 4294967295: keep fewer fields"):
+        writer.finish()
+
+
+def test_a_document_table_keeps_its_segment_mapped(tmp_path):
+    """A view of the view that the segment gave let the file be unmapped, and reading then ended the process."""
+    make_store(tmp_path / "store", [[[1, 2]]], vocab_size=10).close()
+    segment = _native.Segment(str(tmp_path / "store/segments/000000.seg"))
+    table, alive = DocumentTable(segment.document_table(), "a"), weakref.ref(segment)
+    del segment
+    assert alive() is not None
+    assert table.origin(0).source == "segment 0 document 0"
+    del table
+    assert alive() is None
+
+
+def test_verify_full_reads_the_document_tables_of_live_segments(tmp_path):
+    """A table that was written wrongly has right checksums; nothing else that verify does would look at it."""
+    (tmp_path / "segments").mkdir()
+    written = write_segment(
+        tmp_path / "segments/a.seg", separated([[1, 2]], 10), vocab_size=10, documents=b"this is no table at all"
+    )
+    publish(tmp_path, Manifest(1, (written,), 10, 64, None, "2026-01-01T00:00:00Z"))
+    with open_datastore(tmp_path) as store:
+        store.verify("checksums")
+        with pytest.raises(Corruption, match=r"a\.seg: the document table is damaged"):
+            store.verify("full")
 
 
 def test_context_index_refuses_foreign_ids_whole():
