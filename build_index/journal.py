@@ -18,7 +18,7 @@ from datastore.failpoints import failpoint
 from datastore.manifest import write_atomically
 from datastore.segment import SegmentEntry
 
-JOURNAL_FORMAT = 1
+JOURNAL_FORMAT = 2
 """Raised whenever blocks are cut or tokenized otherwise than before, so that old work is not continued differently."""
 
 

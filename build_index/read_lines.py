@@ -14,9 +14,8 @@ from build_index.block import BLOCK_BYTES, MAX_LINE_BYTES, Lines
 from build_index.inputs import InputFile
 from datastore.errors import Corruption, InvalidArgument
 
-COMPRESSED_CHUNK = (
-    16 << 10
-)  # small, because what comes out of one chunk is held in memory and may be a thousand times larger
+COMPRESSED_CHUNK = 512
+"""Small, because what comes out of one chunk is held in memory and may be 32,000 times larger: 16 MiB."""
 MAX_WINDOW = 1 << 31
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from build_index.block import Texts, TokenRun
+from build_index.block import BLOCK_BYTES, Texts, TokenRun
 from build_index.documents import keep_metadata
 from build_index.inputs import InputFile
 from build_index.options import BuildOptions
@@ -21,6 +22,8 @@ TEXT_TYPES = ("string", "large_string", "string_view")
 
 def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Texts | TokenRun, int]]:
     """Batches of rows: texts if there is a tokenizer and a text column, else the lists of ids in ``input_ids``.
+
+    A batch has at most a megabyte of these, or is one row.
 
     Raises:
         Unsupported: pyarrow is not installed.
@@ -41,7 +44,8 @@ def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Texts
             wanted = [column, *([options.id_field] if options.id_field else []), *kept]
             row = 0
             total = max(1, table.metadata.num_rows)
-            for batch in table.iter_batches(batch_size=BATCH_ROWS, columns=list(dict.fromkeys(wanted))):
+            batches = table.iter_batches(batch_size=BATCH_ROWS, columns=list(dict.fromkeys(wanted)))
+            for batch in chain.from_iterable(_cut(batch, column) for batch in batches):
                 sources = _sources(batch, row, file.path, options.id_field)
                 metadata = _metadata(batch, kept, options)
                 read = _texts if column == options.text_field else _token_run
@@ -72,6 +76,16 @@ def _choose(schema: Any, path: str, options: BuildOptions) -> str:
         f"corpus {path}: no column '{options.text_field}' and no '{IDS_COLUMN}'; it has {_listing(names)}; "
         "name the text column with --text-field"
     )
+
+
+def _cut(batch: Any, column: str) -> Iterator[Any]:
+    """Halves, and halves of these, until what ``column`` holds has the size of a block: always the same pieces."""
+    if batch.num_rows < 2 or batch.column(column).nbytes <= BLOCK_BYTES:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from _cut(batch.slice(0, half), column)
+    yield from _cut(batch.slice(half), column)
 
 
 def _listing(names: set[str]) -> str:

@@ -158,6 +158,33 @@ def test_broken_streams_are_named(tmp_path: Path, ending: str, compress: Any) ->
             blocks(path)
 
 
+def test_a_small_stream_of_much_text_comes_in_blocks_of_bounded_size(tmp_path: Path) -> None:
+    """Two kilobytes of zstandard held 64 MiB, and gave them in one block."""
+    path = tmp_path / "a.jsonl.zst"
+    path.write_bytes(zstandard.compress(b"\n" * (64 << 20)))
+    sizes = [len(block.payload.data) for block in blocks(path)]
+    assert sum(sizes) == 64 << 20
+    assert max(sizes) <= BLOCK_BYTES + (16 << 20)
+
+
+def test_long_rows_come_in_blocks_of_bounded_size(tmp_path: Path) -> None:
+    """A batch of 256 long rows would be a block of a hundred megabytes, of which many are in memory at a time."""
+    texts = [f"{number} " * (50_000 if number % 3 else 1) for number in range(300)]
+    ids = [list(range(number * 1000)) for number in range(40)]
+    parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "a.parquet")
+    parquet.write_table(pyarrow.table({"input_ids": ids}), tmp_path / "b.parquet")
+    found = blocks(tmp_path / "a.parquet")
+    sizes = [sum(len(text) for _, text in block.payload.documents) for block in found]
+    named = [document for block in found for document in block.payload.documents]
+    assert max(sizes) <= BLOCK_BYTES
+    assert named == [(f"{tmp_path}/a.parquet:{row}", text) for row, text in enumerate(texts, 1)]
+    assert found[-1].bytes_read == (tmp_path / "a.parquet").stat().st_size
+    runs = [block.payload for block in blocks(tmp_path / "b.parquet", tokenizer=None)]
+    assert max(run.ids.nbytes for run in runs) <= BLOCK_BYTES
+    assert np.array_equal(np.concatenate([run.ids for run in runs]), np.concatenate(ids))
+    assert [source for run in runs for source in run.sources] == [f"{tmp_path}/b.parquet:{row}" for row in range(1, 41)]
+
+
 def test_fields_of_records_are_kept_as_metadata(tmp_path: Path) -> None:
     record = {"text": "one", "license": "mit", "repo": {"name": "a/b", "stars": 3}, "repo.fork": False, "none": None}
     fields = ("license", "repo.name", "repo.stars", "repo.fork", "none", "missing", "repo.name.deeper")
