@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 _UNLIMITED = 2**62
+_GROUPS = Path("/sys/fs/cgroup")
+_OWN_GROUP = Path("/proc/self/cgroup")
 
 
 def host_memory() -> int:
-    """Bytes that can still be allocated: what the kernel and our cgroup grant; 2**62 where neither is known."""
+    """Bytes that can still be allocated: what the kernel, our cgroup and those around it grant; 2**62 where neither is known."""
     return min(_host_available(), _cgroup_available())
 
 
@@ -23,7 +25,20 @@ def _host_available() -> int:
 
 
 def _cgroup_available() -> int:
-    group = Path("/sys/fs/cgroup")
+    own = _GROUPS / _own_name()
+    return min(_available_in(group) for group in (own, *own.parents) if group.is_relative_to(_GROUPS))
+
+
+def _own_name() -> str:
+    """Of our cgroup, below the root: of version 2, or the root, which a container's own is for itself."""
+    try:
+        lines = _OWN_GROUP.read_text().splitlines()
+    except OSError:
+        lines = []
+    return next((line[len("0::/") :] for line in lines if line.startswith("0::/")), "")
+
+
+def _available_in(group: Path) -> int:
     try:
         limit = (group / "memory.max").read_text().strip()
         if limit == "max":
