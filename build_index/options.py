@@ -28,8 +28,8 @@ class BuildOptions:
         tokenizer: a Hugging Face folder, a tokenizer.json or a hub name; None for corpora that are already tokenized (or,
             when appending, for the datastore's own tokenizer).
         mode: "new" refuses an existing datastore, "append" adds segments to it, "replace" publishes a new generation.
-        text_field, id_field: field of a JSON line or Parquet row; a dotted name goes into nested objects.
-        metadata: fields of a JSON line or Parquet row to keep with its document, named likewise.
+        text_field, id_field: field of a JSON line, where a dotted name goes into nested objects, or column of a Parquet file.
+        metadata: fields of a JSON line or Parquet row to keep with its document; in both a dotted name goes into nested objects.
         extensions: endings of the files to take from folders; empty takes every file that is text.
         token_format: width of the ids in ``.bin`` files; None takes the width that the vocabulary needs.
         end_of_document: the id that ends a document in tokenized corpora; None if documents are not marked.

@@ -69,6 +69,10 @@ class Searcher {
   std::vector<std::pair<std::uint32_t, std::uint64_t>> lookup(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match) const {
     QueryBounds bounds = query_bounds(max_match, min_match, 1, 1);
     // A lookup alone reads no continuation: it may use the whole order depth.
+    if (bounds.max_match > order_depth_) {
+      throw Error(Code::kInvalidArgument, "max_match is " + std::to_string(bounds.max_match) + ", above the order depth " + std::to_string(order_depth_) +
+                                              " of the datastore; lower it, or build with a larger --order-depth");
+    }
     check(bounds, order_depth_ + 1);
     const Contexts tails = context_tails(contexts, bounds);
     const py::gil_scoped_release release;

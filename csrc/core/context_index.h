@@ -26,7 +26,7 @@ class ContextIndex {
   void truncate(std::uint64_t size);
 
   // The draft tree of what followed the earlier occurrences of the longest suffix of the context that occurs before its own
-  // end. O(size) for the pass, and O(m log m) for m occurrences. Throws kInvalidArgument for bad bounds.
+  // end. O(size * max_match) for the pass, and O(m log m) for m occurrences. Throws kInvalidArgument for bad bounds.
   DraftTree draft(const QueryBounds& bounds) const;
 
  private:

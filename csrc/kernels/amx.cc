@@ -55,8 +55,8 @@ struct Panel {
 
   void fetch(std::size_t block, std::size_t outputs) const {
     const std::size_t blocks = inputs / kTileInputs, later = block + kAhead;
-    const BFloat16* from = later < blocks ? weights + later * kTileInputs : next + (later - blocks) * kTileInputs;
     if (later >= blocks && (next == nullptr || later - blocks >= blocks)) return;
+    const BFloat16* from = later < blocks ? weights + later * kTileInputs : next + (later - blocks) * kTileInputs;
     for (std::size_t o = 0; o < outputs; ++o) __builtin_prefetch(from + o * inputs);
   }
 };

@@ -73,7 +73,7 @@ def test_ids_may_come_as_any_integers(store):
 
 def test_a_lookup_may_use_the_whole_order_depth(store):
     assert store.lookup([1, 2], max_match=64) == (2, 2)
-    with pytest.raises(InvalidArgument, match="order depth"):
+    with pytest.raises(InvalidArgument, match="max_match is 65, above the order depth 64 of the datastore; lower it"):
         store.lookup([1, 2], max_match=65)
 
 
