@@ -11,6 +11,7 @@ ALLOWANCE = 0.01
 _CAP = 10.0
 _PURSE_CAP = 40.0
 _PURSE_FLOOR = -20.0
+"""For each open request: 16 that read their prompts at once may owe much, and all of it was spent."""
 _SHARED = 0.5
 _WEALTH = 20.0
 _CREDIT = 0.25
@@ -30,7 +31,8 @@ class Purse:
     It begins with a plain step's worth, gets its allowance for every step of a request and half of what requests earn,
     and bears the losses of those without savings; once it is empty they wait until a third of that has come again: bets are small
     by then. So drafts that never pay cost in the long run a hundredth of a step a step, at any number of requests and however short
-    they are. It stays within -20 and 40: an accident is not held against a drafter for ever. Not thread-safe.
+    they are. It holds 40 at most, and owes 20 at most for each request that is open: an accident is not held against a drafter for
+    ever. Not thread-safe.
 
     Attributes:
         allowance: tokens for a step of a request; line: tokens that a request may lose in a row while others earn.
@@ -43,11 +45,12 @@ class Purse:
         self.allowance, self.line = allowance, line
         self._backer = backer
         self._balance = _GRACE
+        self._requests = 0
         self.lends = True
 
     @property
     def balance(self) -> float:
-        """Tokens in it, -20..40."""
+        """Tokens in it, 40 at most; what is below 0 it owes."""
         return self._balance
 
     @property
@@ -56,12 +59,19 @@ class Purse:
         return self._balance > _WEALTH
 
     def open(self) -> Account:
-        """A new request's account."""
+        """A new request's account, which must be closed."""
+        self._requests += 1
         return Account(self)
+
+    def close(self, tokens: float) -> None:
+        """A request that brings ``tokens`` has ended."""
+        self.put(tokens)
+        self._requests -= 1
 
     def put(self, tokens: float) -> None:
         """Add ``tokens``, losses if negative."""
-        self._balance = min(_PURSE_CAP, max(_PURSE_FLOOR, self._balance + tokens))
+        floor = min(self._balance, _PURSE_FLOOR * max(1, self._requests))  # what many owed is not forgiven as they leave
+        self._balance = min(_PURSE_CAP, max(floor, self._balance + tokens))
         credit = _CREDIT * max(0.0, self._backer.balance) if self._backer is not None else 0.0
         self.lends = self._balance + credit > (0 if self.lends else _AGAIN)
 
@@ -89,7 +99,7 @@ class Account:
 
     @property
     def wealth(self) -> float:
-        """Tokens that its drafter has, -20..40."""
+        """Tokens that its drafter has, 40 at most."""
         return self._purse.balance
 
     def should_propose(self) -> bool:
@@ -127,5 +137,5 @@ class Account:
 
     def close(self) -> None:
         """The request has ended: its savings go to the purse, and so do its debts."""
-        self._purse.put(self.balance - self._debt)
+        self._purse.close(self.balance - self._debt)
         self.balance = self._debt = 0.0

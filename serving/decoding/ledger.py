@@ -63,7 +63,7 @@ class Ledger:
 
     @property
     def wealth(self) -> float:
-        """Tokens that its drafter has for this step, -20..40; of all accounts if none may draft."""
+        """Tokens that its drafter has for this step, 40 at most; of all accounts if none may draft."""
         return max(each.wealth for each in self._open or self._accounts)
 
     def should_propose(self) -> bool:
