@@ -70,7 +70,9 @@ class Purse:
 
     def put(self, tokens: float) -> None:
         """Add ``tokens``, losses if negative."""
-        floor = min(self._balance, _PURSE_FLOOR * max(1, self._requests))  # what many owed is not forgiven as they leave
+        floor = min(
+            self._balance, _PURSE_FLOOR * max(1, self._requests)
+        )  # what many owed is not forgiven as they leave
         self._balance = min(_PURSE_CAP, max(floor, self._balance + tokens))
         credit = _CREDIT * max(0.0, self._backer.balance) if self._backer is not None else 0.0
         self.lends = self._balance + credit > (0 if self.lends else _AGAIN)

@@ -146,15 +146,17 @@ class Proposals:
             except FOREIGN_FAULTS as error:
                 self._miss(name, [requests[at] for at in members], error)
 
-    def follow(self, request: Request, features: torch.Tensor) -> None:
-        """Give the request's drafter its part of ``features``, float[k, layers, width], of the next k tokens."""
+    def follow(self, request: Request, features: torch.Tensor, rows: npt.NDArray[np.int64]) -> None:
+        """Give the request's drafter its layers of ``rows`` of ``features``, float[n, layers, width], of its next tokens. There may
+        be no memory for them, which only the drafter misses."""
         columns = self._columns.get(request.drafter)
         if columns is None:
             return
         try:
             drafter = self._drafters[request.drafter]
             assert isinstance(drafter, FeatureDrafter)
-            drafter.follow(request.number, features if len(columns) == len(self.layers) else features[:, columns])
+            found = features[torch.from_numpy(rows).to(features.device)]
+            drafter.follow(request.number, found if len(columns) == len(self.layers) else found[:, columns])
         except FOREIGN_FAULTS as error:
             self._miss(request.drafter, [request], error)
 

@@ -278,8 +278,7 @@ class StepLoop:
         begin = 0
         for turn, rows in zip(turns, kept, strict=True):
             if turn.request.drafter:
-                places = torch.from_numpy(begin + rows).to(features.device)
-                self._proposals.follow(turn.request, features[places])
+                self._proposals.follow(turn.request, features, begin + rows)
             begin += len(turn.layout)
 
     def _learn(self, turns: Sequence[Turn], clock: Clock) -> None:

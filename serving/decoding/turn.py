@@ -41,11 +41,13 @@ class Turn:
         return len(tree_of(self.proposal)) > 0
 
     def without_draft(self) -> Turn:
-        """The same in plain decoding; itself if that is what it is."""
+        """The same in plain decoding; itself if that is what it is. Its drafter is still told what followed."""
         if not self.has_draft:
             return self
         plain = DraftTree.empty()
-        return Turn(self.request, lay_out(int(self.layout.tokens[0]), plain), 1, plain, None)
+        if self.offer is not None:
+            self.offer.verified, self.offer.promised = 0, 0.0
+        return Turn(self.request, lay_out(int(self.layout.tokens[0]), plain), 1, plain, self.offer)
 
     def kept(self, outcome: Outcome | SuffolkError | None) -> npt.NDArray[np.int64]:
         """The rows to keep: a prompt's, or the last token's and the accepted nodes'."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ class Sure:
 
     def __init__(self, text: Sequence[int], bare: bool = False) -> None:
         self._text, self._bare = np.asarray(text, np.int32), bare
+        self.observed = 0
 
     def propose(self, requests: Sequence[DraftRequest]) -> Any:
         [request] = requests
@@ -41,7 +43,8 @@ class Sure:
         )
         return tree if self._bare else [tree]
 
-    def observe(self, request_id: int, tokens: Any) -> None: ...
+    def observe(self, request_id: int, tokens: Any) -> None:
+        self.observed += len(tokens)
 
     def release(self, request_id: int) -> None: ...
 
@@ -61,10 +64,12 @@ def run(loop: Any, *requests: Request) -> dict[int, Any]:
 
 
 def test_memory_that_is_enough_without_drafts_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A draft tree that did not fit ended every request of the engine."""
+    """A draft tree that did not fit ended every request of the engine. Its drafter is told what came in its place: one that was not
+    took the tokens of a later step for those behind its old tree."""
     target, settings = Target.wrap(tiny_model()), SamplingSettings(20)
     expected = alone(target, PROMPT, settings)
-    loop = eager_loop(target, {"sure": Sure([*PROMPT, *expected])}, slots=2)
+    drafter = Sure([*PROMPT, *expected])
+    loop = eager_loop(target, {"sure": drafter}, slots=2)
     forward = loop._passes.forward
 
     def small(slots: Any, layouts: Any, wanted: Any) -> Any:
@@ -78,6 +83,40 @@ def test_memory_that_is_enough_without_drafts_is_enough(monkeypatch: pytest.Monk
     assert request.generated == expected
     assert request.stats.missed["ResourceExhausted"] > 0
     assert request.stats.accepted == 0
+    assert drafter.observed == request.stats.proposals
+
+
+class NoRoom(torch.Tensor):
+    """Hidden states of which no part can be copied."""
+
+    def __getitem__(self, rows: Any) -> Any:
+        raise torch.OutOfMemoryError("out of memory")
+
+
+class Reads(Sure):
+    """Wants hidden states."""
+
+    layers = (1,)
+
+    def follow(self, request_id: int, features: torch.Tensor) -> None: ...
+
+
+def test_hidden_states_that_do_not_fit_are_their_drafter_s_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were copied where nothing was caught, and ended every request of the engine."""
+    target, settings = Target.wrap(tiny_model()), SamplingSettings(8)
+    expected = alone(target, PROMPT, settings)
+    loop = eager_loop(target, {"reads": Reads([*PROMPT, *expected])})
+    forward = loop._passes.forward
+
+    def large(slots: Any, layouts: Any, wanted: Any) -> Any:
+        read = forward(slots, layouts, wanted)
+        return replace(read, features=read.features.as_subclass(NoRoom))
+
+    monkeypatch.setattr(loop._passes, "forward", large)
+    request = Request(1, target, PROMPT, settings, "reads", 8)
+    run(loop, request)
+    assert request.generated == expected
+    assert request.stats.missed["OutOfMemoryError"] > 0
 
 
 def test_a_tree_in_place_of_a_list_is_a_missed_draft() -> None:

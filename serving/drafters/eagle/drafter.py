@@ -92,7 +92,7 @@ class EagleDrafter:
             slot = self._free.pop() if self._free else -1
             follower = self._followers[request_id] = Follower(slot)
             follower.lost = slot < 0
-        follower.add(features, self._cache.capacity)
+        follower.add(features, self._most)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         self._calls += 1

@@ -27,7 +27,7 @@ class Follower:
         self._waiting: list[torch.Tensor] = []
 
     def add(self, features: torch.Tensor, capacity: int) -> None:
-        """Keep ``features`` float[k, layers, width] of the next k tokens, of up to ``capacity`` in all."""
+        """Keep ``features`` float[k, layers, width] of the next k tokens; of a text of more than ``capacity`` none are kept."""
         self.followed += len(features)
         if self.followed > capacity:
             self.lost = True
