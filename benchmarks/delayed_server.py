@@ -30,6 +30,10 @@ class DelayedRetriever:
     def name(self) -> str:
         return self._inner.name
 
+    @property
+    def vocab_size(self) -> int:
+        return self._inner.vocab_size
+
     def lookup(self, ids: Tokens, max_match: int = 16, min_match: int = 1) -> Match:
         return self._inner.lookup(ids, max_match, min_match)
 

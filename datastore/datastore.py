@@ -132,6 +132,11 @@ class Datastore:
         """See ``Retriever.name``."""
         return self.path.name
 
+    @property
+    def vocab_size(self) -> int:
+        """See ``Retriever.vocab_size``."""
+        return self.manifest.vocab_size
+
     def lookup(self, ids: Tokens, max_match: int = 16, min_match: int = 1) -> Match:
         """See ``Retriever.lookup``."""
         return self.lookup_batch([ids], max_match, min_match)[0]

@@ -40,6 +40,11 @@ class Retriever(Protocol):
         """What people call it: its folder's name, or that on its server."""
         ...
 
+    @property
+    def vocab_size(self) -> int:
+        """Its ids are below it; known without a call."""
+        ...
+
     def lookup(self, ids: Tokens, max_match: int = 16, min_match: int = 1) -> Match:
         """The longest suffix of ``ids`` (of min_match..max_match tokens) that occurs, with its exact count."""
         ...

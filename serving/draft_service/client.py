@@ -87,6 +87,11 @@ class RemoteDatastore:
         """See ``Retriever.name``."""
         return self._name
 
+    @property
+    def vocab_size(self) -> int:
+        """See ``Retriever.vocab_size``; as of the last ``refresh``."""
+        return self._vocab_size
+
     def lookup(self, ids: Tokens, max_match: int = DEFAULT_MAX_MATCH, min_match: int = DEFAULT_MIN_MATCH) -> Match:
         return self.lookup_batch([ids], max_match, min_match)[0]
 

@@ -45,6 +45,11 @@ class FailSoft:
         """See ``Retriever.name``."""
         return self.inner.name
 
+    @property
+    def vocab_size(self) -> int:
+        """See ``Retriever.vocab_size``."""
+        return self.inner.vocab_size
+
     def lookup(self, ids: Tokens, max_match: int = DEFAULT_MAX_MATCH, min_match: int = DEFAULT_MIN_MATCH) -> Match:
         return self.lookup_batch([ids], max_match, min_match)[0]
 

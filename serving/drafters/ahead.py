@@ -19,7 +19,7 @@ from serving.drafters.inquiry import Inquiry, LaterRetriever
 from serving.drafters.limits import Limits
 from serving.drafters.next_draft import likely_ends
 from serving.drafters.reach import reach
-from serving.drafters.retrieved import Ids, nodes_wanted
+from serving.drafters.retrieved import Ids, known_end, nodes_wanted
 from serving.drafters.worth import Worth
 
 _BREADTH = 8
@@ -74,6 +74,7 @@ class Ahead:
             for request, path in zip(requests, paths, strict=True):
                 if path is not None:
                     text = np.concatenate([request.tokens[-self._limits.max_match :], path])
+                    text = known_end(text, self._retriever.vocab_size)
                     contexts += [text[1 - length :] for length in lengths if length > 1]
         self._send(requests, contexts, _BREADTH, ahead=1)
 

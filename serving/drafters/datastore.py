@@ -21,7 +21,7 @@ from serving.drafters.calibration.calibrator import Prior
 from serving.drafters.distance import Distance
 from serving.drafters.inquiry import LaterRetriever
 from serving.drafters.limits import Limits
-from serving.drafters.retrieved import NO_TOKENS, Behind, Ids, Retrieved, nodes_wanted
+from serving.drafters.retrieved import NO_TOKENS, Behind, Ids, Retrieved, known_end, nodes_wanted
 from serving.drafters.scoring_drafter import propose_scored
 
 PRIOR = Prior(constant=-1.85, match=0.12, share=0.76, count=0.09, depth=0.14)
@@ -82,7 +82,8 @@ class DatastoreDrafter:
             not self._always_ahead and self._distance.waits(sum(each.token_seconds for each in requests))
         )
         lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # one call, if that goes
-        endings = [[request.tokens[-length:] for length in lengths] for request in requests]
+        ends = [self._end(request, NO_TOKENS) for request in requests]
+        endings = [[end[-length:] for length in lengths] for end in ends]
         found = []
         for request, trees in zip(requests, self._ask(requests, endings), strict=True):
             self._retrieved.begin(request)
@@ -94,11 +95,7 @@ class DatastoreDrafter:
         """See ``ScoringDrafter``; empty trees where ``scored`` could not be answered just before."""
         if self._lost:
             return [[DraftTree.empty()] * len(each) for each in paths]
-        most = self._limits.max_match
-        contexts = [
-            [np.concatenate([request.tokens[-most:], path])[-most:] for path in each]
-            for request, each in zip(requests, paths, strict=True)
-        ]
+        contexts = [[self._end(request, path) for path in each] for request, each in zip(requests, paths, strict=True)]
         return [
             self._accept(request, list(map(Behind, each, trees)))
             for request, each, trees in zip(requests, paths, self._ask(requests, contexts, again=True), strict=True)
@@ -127,6 +124,12 @@ class DatastoreDrafter:
 
     def close(self) -> None:
         self._retrieved.clear()
+
+    def _end(self, request: DraftRequest, path: Ids) -> Ids:
+        """What can be looked up of the text with ``path`` behind it: an id that only the target knows is refused, with the drafts
+        of all requests."""
+        most = self._limits.max_match
+        return known_end(np.concatenate([request.tokens[-most:], path])[-most:], self._retriever.vocab_size)
 
     def _ask(
         self, requests: Sequence[DraftRequest], contexts: list[list[Ids]], again: bool = False

@@ -25,6 +25,12 @@ def nodes_wanted(request: DraftRequest) -> int:
     return max(most, min(ENOUGH, BREADTH * most)) if knows_noise(request.settings) else most
 
 
+def known_end(ids: Ids, vocab_size: int) -> Ids:
+    """What stands behind the last of ``ids`` that a source of ``vocab_size`` ids does not know: no match of it reaches further."""
+    unknown = np.flatnonzero(ids >= vocab_size)
+    return ids[int(unknown[-1]) + 1 :] if len(unknown) else ids
+
+
 @dataclass(frozen=True, slots=True)
 class Behind:
     """``tree`` as its source found it for the text with ``path`` at the end."""

@@ -97,6 +97,22 @@ def test_datastore_drafts_are_the_oracles_for_the_longest_and_for_shorter_matche
     assert drafter.stats() == {"calls": 1, "missed": 0}
 
 
+def test_an_id_that_only_the_target_knows_hides_what_stands_before_it_and_no_other_request() -> None:
+    """A text whose last tokens held an id above the datastore's vocabulary had all requests' drafts refused."""
+    documents = [[1, 2, 3, 4, 1, 2, 5], [2, 3, 3, 0]]
+    drafter, fresh = (DatastoreDrafter(BruteForceRetriever(documents, VOCAB), VOCAB + 4, LIMITS) for _ in range(2))
+    strange = VOCAB + 3
+    texts = [[0, 1, 2], [1, strange, 2, 3], [1, 2, strange]]
+    drafts = drafter.propose([request(text, number) for number, text in enumerate(texts)])
+    for draft, known in zip(drafts[:2], ([0, 1, 2], [2, 3]), strict=True):
+        assert paths(draft) == paths(fresh.propose([request(known, 9)])[0]) != set()
+    assert len(drafts[2]) == 0
+    behind = [np.array(path, np.int32) for path in ([strange], [strange, 2], [3])]
+    ((none, two, three),) = drafter.behind([request(texts[0], 0)], [behind])
+    assert (len(none), paths(two), len(three) > 0) == (0, {(3,), (3, 3), (3, 4), (3, 3, 0), (3, 4, 1), (5,)}, True)
+    assert drafter.stats() == {"calls": 1, "missed": 0}
+
+
 class BadStore(BruteForceRetriever):
     """Fails or lies in ``draft_batch``."""
 

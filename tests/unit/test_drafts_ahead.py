@@ -92,6 +92,20 @@ def test_a_foreseen_draft_needs_no_call() -> None:
     assert early.stats() == {"foreseen": 1, "waited": 0, "late": 0}
 
 
+def test_drafts_are_foreseen_behind_an_id_that_only_the_target_knows() -> None:
+    """Such an id in one text had the calls ahead of all requests refused."""
+    store = LaterBruteForce([DOCUMENT], VOCAB)
+    drafter = DatastoreDrafter(store, VOCAB + 4, LIMITS, ahead=True)
+    texts = [[1, VOCAB, 2], [0, 1, 2]]
+    drafter.foresee([request(text, place) for place, text in enumerate(texts)], [DraftTree.empty()] * 2)
+    drafts = drafter.propose([request([*text, 3], place) for place, text in enumerate(texts)])
+    assert [len(each) > 0 for each in drafts] == [True, True]
+    assert drafter.stats()["foreseen"] == 2
+    drafter.foresee([request([1, 2], 0)], [tree([VOCAB], [-1], [0.9])])
+    assert not len(drafter.propose([request([1, 2, VOCAB], 0)])[0])
+    assert drafter.stats()["missed"] == 0
+
+
 def test_what_was_not_foreseen_is_asked_for_at_once() -> None:
     store = LaterBruteForce([DOCUMENT], VOCAB)
     early = ahead(store)

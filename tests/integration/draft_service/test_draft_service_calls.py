@@ -59,6 +59,7 @@ def test_remote_answers_as_local(transport: str, kind: str, store: Datastore, tm
         tokens = np.array(CONTEXTS[7], np.int32)
         assert remote.lookup(tokens) == local.lookup(tokens)
         assert_same_tree(remote.draft(tokens), local.draft(tokens))
+        assert (remote.name, remote.vocab_size) == ("wiki", local.vocab_size)
         assert remote.draft_batch([]) == []
         assert remote.lookup_batch([]) == []
         facts = {key: fact for key, fact in local.info().items() if key != "path"}
