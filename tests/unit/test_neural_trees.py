@@ -72,6 +72,15 @@ def test_leaves_are_taken_by_value_and_not_beyond_the_depth() -> None:
     assert tree.best_leaves(9, 2).tolist() == [0, 2]  # what is 2 deep stays without children
 
 
+def test_what_has_no_value_is_not_asked_behind() -> None:
+    """One value that was no number, of one text, kept a pass from being made for any."""
+    tree = GrowingTree()
+    tree.expand(np.array([ROOT]), np.array([[1, 2, 3]]), np.array([[0.2, 0.5, 0.3]]))
+    tree.expand(np.array([1]), np.array([[4, 5]]), np.array([[np.nan, np.nan]]))
+    assert tree.best_leaves(9, 5).tolist() == [0, 2]
+    assert tree.best_leaves(9, 5, deepest=True).tolist() == []
+
+
 def test_a_text_is_followed_as_far_as_there_are_nodes() -> None:
     tree = grown(3)
     deepest = int(np.argmax(tree.depths))

@@ -53,7 +53,8 @@ class HierarchyDrafter:
         self._models = [level for level in levels if isinstance(level, ModelLevel)]
         self._sources = [source for level in levels if isinstance(level, RetrievalLevel) for source in level.sources]
         self._recursion = Recursion(self._levels, vocab_size, eos_ids)
-        self._passes = Passes(self._levels, self._recursion)
+        self.missed = Missed("hierarchy")
+        self._passes = Passes(self._levels, self._recursion, self.missed)
         self._belief = Belief(searched=isinstance(levels[-1], RetrievalLevel))
         self._thrifty = thrifty
         self._thrift = Thrift([level.costs for level in self._models])
@@ -63,7 +64,6 @@ class HierarchyDrafter:
         self._texts: dict[int, Text] = {}
         self._calls = 0
         self._reading_seconds = 0.0
-        self.missed = Missed("hierarchy")
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
         self._calls += 1

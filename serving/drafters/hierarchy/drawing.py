@@ -19,7 +19,7 @@ from serving.decoding.sampler import Sampler
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.verification.rejection import verify_chain
 from serving.drafters.hierarchy.handed import Floats, Handed, Path
-from serving.drafters.neural.own_draws import contexts, own_sampler, scores
+from serving.drafters.neural.own_draws import laws, own_sampler, scores
 
 
 class FreshUniforms:
@@ -83,21 +83,21 @@ def resample(
 ) -> Handed:
     """Speculative sampling of ``draft`` by a level with these ``logits`` float[draft + 1, ids]; the laws are over ``vocab_size``.
 
-    Where the level allows no token behind a drafted one, its chain ends there.
+    Where the level allows no token behind a drafted one, its chain ends there. Raises InvalidArgument if a law is none.
     """
-    laws = sampler.probabilities(logits, contexts(request, _paths(path, draft.tokens)))
-    dead = laws.sum(-1) == 0
-    laws[dead, 0] = 1.0  # any law: what is drawn there is not handed up
-    if laws.shape[1] < vocab_size:
-        laws = torch.nn.functional.pad(laws, (0, vocab_size - laws.shape[1]))
+    own = laws(sampler, request, _paths(path, draft.tokens), logits)
+    dead = own.sum(-1) == 0
+    own[dead, 0] = 1.0  # any law: what is drawn there is not handed up
+    if own.shape[1] < vocab_size:
+        own = torch.nn.functional.pad(own, (0, vocab_size - own.shape[1]))
     coins, draws = uniforms.take(len(draft) + 1)
     law = draft.law if len(draft) else None
     verdict = verify_chain(
-        np.asarray(draft.tokens, np.int64), None if law is None else law.to(laws.device), laws, coins, draws
+        np.asarray(draft.tokens, np.int64), None if law is None else law.to(own.device), own, coins, draws
     )
     kept = verdict.accepted + (0 if bool(dead[verdict.accepted]) else 1)
     tokens = (*draft.tokens[: verdict.accepted], verdict.token)[:kept]
-    return Handed(tokens, _unknown(kept), laws[:kept])
+    return Handed(tokens, _unknown(kept), own[:kept])
 
 
 def _unknown(size: int) -> Floats:

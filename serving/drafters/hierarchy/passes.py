@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import torch
 
+from datastore.errors import SuffolkError
+from serving.decoding.missed import Missed
 from serving.drafters.hierarchy.handed import Answer, Ask
 from serving.drafters.hierarchy.model_level import ModelLevel
 from serving.drafters.hierarchy.recursion import Asking, Recursion, StackedLevel
@@ -17,8 +19,9 @@ from serving.drafters.hierarchy.text import Text
 class Passes:
     """Makes the passes that drafts need, the lowest level's first, so that those above wait for company. Not thread-safe."""
 
-    def __init__(self, levels: Sequence[StackedLevel], recursion: Recursion) -> None:
-        self._levels, self._recursion = levels, recursion
+    def __init__(self, levels: Sequence[StackedLevel], recursion: Recursion, missed: Missed) -> None:
+        """``missed``: counts what a text's own fault takes from it."""
+        self._levels, self._recursion, self._missed = levels, recursion, missed
 
     @torch.inference_mode()
     def draft(self, texts: Sequence[Text], most_seconds: float) -> None:
@@ -26,7 +29,7 @@ class Passes:
         made, and what there is by then is handed up."""
         waiting: list[tuple[Text, Asking, Ask]] = []
         for text in texts:
-            _go_on(waiting, text, self._recursion.draft(text), None)
+            self._go_on(waiting, text, self._recursion.draft(text), None)
         while waiting:
             at = min(ask.level for _, _, ask in waiting)
             group = [each for each in waiting if each[2].level == at]
@@ -51,15 +54,16 @@ class Passes:
         else:
             seconds = 0.0
         for (text, asking, _), answer in zip(group, answers, strict=True):
-            _go_on(waiting, text, asking, answer)
+            self._go_on(waiting, text, asking, answer)
         if isinstance(level, ModelLevel) and rows:
             level.learn_cost(slots, rows, time.perf_counter() - begin)
         return seconds
 
-
-def _go_on(waiting: list[tuple[Text, Asking, Ask]], text: Text, asking: Asking, answer: Answer) -> None:
-    """Let a recursion go on with ``answer``, None at its start, up to its next ask or its end."""
-    try:
-        waiting.append((text, asking, asking.send(answer)))
-    except StopIteration as end:
-        text.handed = end.value
+    def _go_on(self, waiting: list[tuple[Text, Asking, Ask]], text: Text, asking: Asking, answer: Answer) -> None:
+        """Let a recursion go on with ``answer``, None at its start, up to its next ask or its end."""
+        try:
+            waiting.append((text, asking, asking.send(answer)))
+        except StopIteration as end:
+            text.handed = end.value
+        except SuffolkError as error:  # laws that are none: they take this text's draft and no other's
+            self._missed.add(type(error).__name__, str(error))

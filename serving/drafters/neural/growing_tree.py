@@ -52,11 +52,12 @@ class GrowingTree:
 
     def best_leaves(self, count: int, max_depth: int, deepest: bool = False, kept: int | None = None) -> Ints:
         """int64[k], up to ``count`` nodes without children, above ``max_depth``, of the highest value; in order of their numbers.
+        None whose value is no number, of which one would decide for all texts of a pass.
 
         ``deepest``: of the last level alone, as in EAGLE-2. ``kept``: without those whose children cannot be among the best so many
         nodes, as no child is worth more than its parent.
         """
-        leaves = np.flatnonzero(~self.expanded & (self.depths < max_depth))
+        leaves = np.flatnonzero(~self.expanded & (self.depths < max_depth) & ~np.isnan(self.values))
         if deepest and len(leaves):
             leaves = leaves[self.depths[leaves] == self.depths.max()]
         if kept is not None and len(self) >= kept > 0:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from datastore.errors import SuffolkError
 from serving.decoding.drafter import DraftRequest
 from serving.decoding.row_contexts import RowContexts
 from serving.decoding.sampler import Sampler
@@ -39,7 +40,20 @@ def contexts(request: DraftRequest, paths: Paths) -> RowContexts:
 
 
 def scores(sampler: Sampler, request: DraftRequest, paths: Paths, logits: torch.Tensor) -> torch.Tensor:
-    """float[rows, vocab], what the draw behind each of ``paths`` would take the argmax of: ``logits`` processed, with its noise."""
+    """float[rows, vocab], what the draw behind each of ``paths`` would take the argmax of: ``logits`` processed, with its noise.
+    NaN where nothing can be drawn."""
     if sampler.is_plain_greedy:
         return logits.float()
-    return sampler.scores(logits, contexts(request, paths)).float()
+    try:
+        return sampler.scores(logits, contexts(request, paths)).float()
+    except SuffolkError:  # of this text alone: whoever checks its draft says so, and other texts have theirs
+        return torch.full_like(logits, torch.nan, dtype=torch.float32)
+
+
+def laws(sampler: Sampler, request: DraftRequest, paths: Paths, logits: torch.Tensor) -> torch.Tensor:
+    """float64[rows, vocab], the law of the draw behind each of ``paths``; all 0 where no token is allowed, and NaN as in
+    ``scores``."""
+    try:
+        return sampler.probabilities(logits, contexts(request, paths))
+    except SuffolkError:
+        return torch.full_like(logits, torch.nan, dtype=torch.float64)

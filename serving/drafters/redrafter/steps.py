@@ -79,7 +79,8 @@ class Steps:
             chances = self._chances(texts, own)
             self._learn_cost(logits.shape[0] * logits.shape[1], begin)
             left -= self._seconds(live.size)
-            going = bool(live.any()) and left >= 0 and self._pays(texts, float(chances.prod(2)[live].sum()), live.size)
+            value = float(np.nansum(chances.prod(2)[live]))  # what is no number says nothing of other texts
+            going = bool(live.any()) and left >= 0 and self._pays(texts, value, live.size)
         tokens, log_probs = search.explored()
         own = log_probs.exp().cpu().numpy()
         trees = pack(tokens.cpu(), torch.from_numpy(self._chances(texts, own)), Source.REDRAFTER)

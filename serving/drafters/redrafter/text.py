@@ -11,7 +11,7 @@ import torch
 from datastore.draft_tree import DraftTree, Source
 from serving.decoding.drafter import DraftRequest, Proposal, SampledChain
 from serving.decoding.verification.rejection import choose
-from serving.drafters.neural.own_draws import contexts, own_sampler, scores
+from serving.drafters.neural.own_draws import laws, own_sampler, scores
 from serving.drafters.redrafter.beams import Packed
 
 Floats = npt.NDArray[np.float64]
@@ -85,8 +85,7 @@ class Text:
         The uniform numbers are of a stream of the request's own, and each is used once, so that no draw of the target's, no coin,
         and no earlier draft tells anything of them.
         """
-        behind = contexts(self.request, [np.array(self.chain, np.int64)])
-        law = self._sampler.probabilities(logits, behind)[0]
+        law = laws(self._sampler, self.request, [np.array(self.chain, np.int64)], logits)[0]
         uniform = torch.rand((), dtype=torch.float64, generator=self._uniforms).to(law.device)
         if bool(law.sum() == 0):
             return None
