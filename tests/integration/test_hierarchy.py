@@ -160,6 +160,19 @@ def test_a_long_prompt_is_read_in_parts() -> None:
     assert drafter.stats()["reading_seconds"] > 0
 
 
+def test_a_step_reads_as_much_of_many_long_prompts_as_of_one() -> None:
+    """Each text had a whole part of its own in one step, for which all other requests waited."""
+    models = [level(Target.wrap(tiny_model(max_position_embeddings=2048)), 4, capacity=900) for _ in range(2)]
+    drafter = HierarchyDrafter(models, VOCAB, thrifty=False)
+    prompt = np.resize(np.asarray(PROMPT, np.int32), 800)
+    asked, rows, drafted = [DraftRequest(number, prompt, 8, 800) for number in range(4)], [0], []
+    for _ in range(8):
+        drafted.append(sum(len(tree_of(each)) > 0 for each in drafter.propose(asked)))
+        rows.append(models[0].rows)
+    assert drafted == [0, 1, 1, 2, 3, 3, 4, 4], "those that came first are read first"
+    assert np.diff(rows).max() <= 512 + 4 * 8
+
+
 def test_what_a_pass_took_is_learned_for_what_it_was_estimated_for() -> None:
     """Texts of several lengths, and one in the cache that is not in the pass."""
     costs = Watched()

@@ -52,10 +52,10 @@ class ModelLevel:
         """How many of ``tokens`` it has not read."""
         return len(tokens) - self._shared(slot, tokens)
 
-    def read(self, slot: int, tokens: Ids) -> int:
-        """Read a part of a prompt, up to ``PREFILL_CHUNK`` tokens and never the last token; how many are left of it."""
+    def read(self, slot: int, tokens: Ids, most: int = PREFILL_CHUNK) -> int:
+        """Read a part of a prompt, up to ``most`` tokens and never the last token; how many are left of it."""
         begin = self._shared(slot, tokens)
-        end = min(len(tokens) - 1, begin + PREFILL_CHUNK)
+        end = min(len(tokens) - 1, begin + most)
         self._forward([slot], [tokens[:end]], [begin], [1])
         self.model.synchronize()
         return len(tokens) - 1 - end
