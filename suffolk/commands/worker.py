@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ from suffolk.commands.record_option import add_record_option, opened_recorder, r
 from suffolk.commands.server_options import add_server_options, read_server_options
 
 if TYPE_CHECKING:
+    from serving.decoding.drafter import Drafter
     from serving.decoding.target import Target
     from serving.worker.service import Service
 
@@ -139,6 +141,7 @@ def run(args: argparse.Namespace) -> int:
 
         sources = read_model_sources(args)
         models = load_models(target, sources, args.slots, capacity, stores, limits, calibration)
+        _require_room(target, args.slots, capacity, models)
         made = {name: make_drafter(name, target.vocab_size, stores, limits, models, calibration) for name in names}
         drafters = {name: drafter for name, drafter in made.items() if drafter is not None}
         costs = find_costs(target, args.slots, args.costs, args.passes).costs if drafters else None
@@ -165,15 +168,18 @@ def _drafters(args: argparse.Namespace) -> list[str]:
     return names
 
 
-def _require_room(target: Target, slots: int, capacity: int) -> None:
-    """Raises ResourceExhausted if the cache would not fit: the system would kill the process later, without a word."""
+def _require_room(target: Target, slots: int, capacity: int, models: Sequence[Drafter] = ()) -> None:
+    """Raises ResourceExhausted if the cache would not fit beside those of ``models``: the system would kill the process later,
+    without a word."""
     from serving.decoding import memory
 
     needed = memory.cache_bytes(target.model.config, slots * capacity, target.dtype.itemsize)
+    if target.device.type == "cpu":  # where a cache takes its memory as texts fill it; elsewhere it is taken by now
+        needed += sum(getattr(model, "cache_bytes", 0) for model in models)
     available = memory.available_memory(target.device)
     if needed > available:
         raise ResourceExhausted(
-            f"--slots {slots} x --capacity {capacity}: the cache needs {needed / GIB:.2f} GiB, and {target.device.type} has "
+            f"--slots {slots} x --capacity {capacity}: the caches need {needed / GIB:.2f} GiB, and {target.device.type} has "
             f"{available / GIB:.2f} GiB available; lower one of them"
         )
 

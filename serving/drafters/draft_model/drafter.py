@@ -73,6 +73,11 @@ class DraftModelDrafter:
         self._calls = 0
         self.missed = Missed(f"draft model {model.name}")
 
+    @property
+    def cache_bytes(self) -> int:
+        """Memory of its cache."""
+        return self._cache.nbytes
+
     def calibrate(self, confidence: ByClass[Confidence]) -> None:
         """See ``NetworkDrafter``."""
         self._trees.confidence = confidence

@@ -18,7 +18,7 @@ def load_draft_model(
     ``slots`` and ``capacity``: the engine's, see ``DraftModelDrafter``. Raises as ``Target.load``, and Unsupported if its token
     ids do not mean what the target's do.
     """
-    model = Target.load(name, dtype, str(target.device), capacity)
+    model = Target.load(name, dtype, str(target.device), slots * capacity)
     require_same_tokens(model, target)
     compress(model.model)
     return DraftModelDrafter(model, target.vocab_size, slots, capacity, costs=find_costs(model, slots).costs)

@@ -37,6 +37,11 @@ class HeadCache:
             self._keys = torch.zeros(shape, dtype=dtype, device=device)
             self._values = torch.zeros(shape, dtype=dtype, device=device)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of keys and values."""
+        return self._keys.nbytes + self._values.nbytes
+
     def place(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> tuple[torch.Tensor, Attend]:
         """Where the rows of the next pass stand, int64[rows], and how they attend."""
         found = find_places(self.lengths, self.capacity, slots, layouts)

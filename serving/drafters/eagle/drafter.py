@@ -82,6 +82,11 @@ class EagleDrafter:
         self._reading_seconds = 0.0
         self.missed = Missed("EAGLE head")
 
+    @property
+    def cache_bytes(self) -> int:
+        """Memory of its cache."""
+        return self._cache.nbytes
+
     def calibrate(self, confidence: ByClass[Confidence]) -> None:
         """See ``NetworkDrafter``."""
         self._confidence = confidence

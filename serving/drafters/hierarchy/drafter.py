@@ -66,6 +66,11 @@ class HierarchyDrafter:
         self._calls = 0
         self._reading_seconds = 0.0
 
+    @property
+    def cache_bytes(self) -> int:
+        """Memory of all levels' caches."""
+        return sum(level.cache_bytes for level in self._models)
+
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
         self._calls += 1
         texts = [self._open(request) for request in requests]

@@ -48,6 +48,11 @@ class ModelLevel:
         """The most tokens of a text that it can read."""
         return min(self._cache.capacity, self.model.context_length or self._cache.capacity)
 
+    @property
+    def cache_bytes(self) -> int:
+        """Memory of its cache."""
+        return self._cache.nbytes
+
     def pending(self, slot: int, tokens: Ids) -> int:
         """How many of ``tokens`` it has not read."""
         return len(tokens) - self._shared(slot, tokens)
