@@ -18,6 +18,7 @@ constexpr std::array kDepthEdges = {2.0, 3.0, 5.0};
 constexpr std::size_t kFinePerCoarse = (kCountEdges.size() + 1) * (kDepthEdges.size() + 1);
 constexpr std::size_t kCoarse = (kMatchEdges.size() + 1) * (kShareEdges.size() + 1);
 constexpr double kStrength = 40;  // how many observations the estimate one level up is worth
+constexpr double kForgotten = 1e-30;  // fewer observations than that are none: fading on, they would end as denormals, which are slow
 
 // How many of the edges are at most `value`.
 template <std::size_t size>
@@ -116,7 +117,11 @@ Evidence Calibrator::learn(const CountedTree& tree, std::span<const std::int32_t
     parent = taken;
   }
   for (std::vector<Tally>* table : {&coarse_, &fine_}) {
-    for (Tally& tally : *table) tally = {.hits = tally.hits * decay_, .seen = tally.seen * decay_};
+    for (Tally& tally : *table) {
+      tally = {.hits = tally.hits * decay_, .seen = tally.seen * decay_};
+      if (tally.hits < kForgotten) tally.hits = 0;
+      if (tally.seen < kForgotten) tally.seen = 0;
+    }
   }
   for (std::size_t at = 0; at < judged.size(); ++at) {
     for (Tally* tally : {&coarse_[judged[at].coarse], &fine_[judged[at].fine]}) {

@@ -61,6 +61,18 @@ def test_longer_matches_and_larger_shares_promise_more() -> None:
     assert chance(4, 1) < chance(4, 5) < chance(4, 10)
 
 
+def test_what_has_faded_is_forgotten_and_does_not_linger() -> None:
+    """Cells that were not seen again faded to numbers so small that a processor takes many times as long for them, and stayed."""
+    calibrator = Calibrator(PRIOR, decay=0.9)
+    calibrator.learn(counted([1], [-1], [8], 4, 10), np.array([1], np.int32))  # a hit, and never again
+    calibrator.learn(counted([1], [-1], [2], 20, 40), np.array([1], np.int32))  # never seen again
+    for _ in range(8000):
+        calibrator.learn(counted([1], [-1], [8], 4, 10), np.array([2], np.int32))
+    hits, seen = calibrator.state().reshape(-1, 2).T
+    assert not hits.any()
+    assert sorted(seen[seen > 0]) == pytest.approx([10.0, 10.0])  # of one cell, coarse and fine
+
+
 @pytest.mark.parametrize("truth", [0.05, 0.4, 0.9])
 def test_it_learns_how_often_a_kind_of_node_is_taken(truth: float) -> None:
     rng = np.random.default_rng(0)
