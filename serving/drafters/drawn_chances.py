@@ -16,8 +16,8 @@ be proposed."""
 
 def knows_noise(settings: SamplingSettings) -> bool:
     """Whether all that the target takes is drawn with noise that can be known beforehand. Under ``rejection`` and ``typical`` other
-    things decide too, and nothing was fitted."""
-    return settings.temperature > 0 and settings.verification == "match"
+    things decide too, and nothing was fitted; where one token alone is left, noise decides nothing."""
+    return settings.temperature > 0 and settings.top_k != 1 and settings.verification == "match"
 
 
 def with_noise(request: DraftRequest, tree: DraftTree, above: int) -> DraftTree:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,9 +53,10 @@ class RecordedStates:
         self._cache.clear(_WHOLE)
         self._tokens, self._prompt, self._given, self._part = tokens, prompt, 0, None
 
-    def advance(self, request_id: int, length: int, learns: bool = True) -> None:
+    def advance(self, request_id: int, length: int, learns: bool = True) -> float:
         """The text has ``length`` tokens now, all but the last of which the target has read: in parts, when they are needed.
-        ``learns``: whether the drafter may be told what the new ones were drawn from."""
+        ``learns``: whether the drafter may be told what the new ones were drawn from; the seconds that took."""
+        seconds = 0.0
         while self._given < length - 1:
             if self._part is None or self._given == self._part.end:
                 self._part = self._read(self._given)
@@ -65,8 +67,11 @@ class RecordedStates:
             said = max(begin, self._prompt - 1)  # the first token of the answer is drawn behind the prompt's last
             if self._learner is not None and learns and said < end:
                 logits = part.result.logits[said - part.end :][: end - said]
+                learning = time.perf_counter()
                 self._learner.learn_logits([Said(request_id, self._tokens[: end + 1], logits)])
+                seconds += time.perf_counter() - learning
             self._given = end
+        return seconds
 
     def _read(self, begin: int) -> _Part:
         """The next part of the text."""

@@ -116,10 +116,9 @@ class Replayer:
         if self._states is not None:
             self._states.begin(text.tokens, len(recording.prompt))
         try:
+            self._advance(text)
             while text.length < len(text.tokens):
                 self._step(text)
-            if self._states is not None:  # what the last step gave: later texts may profit
-                self._states.advance(text.number, text.length, not text.ledger.rests)
         finally:
             self.drafter.release(text.number)
             text.ledger.close()
@@ -128,8 +127,6 @@ class Replayer:
 
     def _step(self, text: _Text) -> None:
         stats, context = text.found.stats, text.length - 1
-        if self._states is not None:
-            self._states.advance(text.number, text.length, not text.ledger.rests)
         offers, tree = self._draft(text, context)
         path = accepted(tree, text.tokens[text.length :])
         new = min(len(path) + 1, len(text.tokens) - text.length)
@@ -139,16 +136,21 @@ class Replayer:
         rows = 1 + len(tree)
         spent = self._pass_seconds(rows, context)
         begin, text.length = text.length, text.length + new
+        learned = self._advance(text)
         for offer in offers:
             offer.accept(path, new - 1)
             learning = time.perf_counter()
             self.drafter.observe(text.number, text.tokens[begin : text.length])
             if self._draft_seconds is None:
-                offer.seconds += time.perf_counter() - learning
+                offer.seconds += time.perf_counter() - learning + learned
             text.found.seconds += offer.seconds + offer.network_seconds + offer.reading
         self._planner.record(offers, 1, rows, context, spent)
         text.found.seconds += spent
         text.found.plain_seconds += sum(self._by_costs(1, context + ahead) for ahead in range(new))
+
+    def _advance(self, text: _Text) -> float:
+        """Let the drafter have what the target made of the text so far; the seconds in which it learned from that."""
+        return 0.0 if self._states is None else self._states.advance(text.number, text.length, not text.ledger.rests)
 
     def _draft(self, text: _Text, context: int) -> tuple[list[Offer], DraftTree]:
         """The step's offer, if it has one, and what of it is verified."""

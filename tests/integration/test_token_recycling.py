@@ -152,6 +152,22 @@ def test_a_replay_teaches_what_an_engine_does() -> None:
     assert again.stats()["ends"] == live.stats()["ends"] > 40
 
 
+def test_a_replay_books_what_learning_takes() -> None:
+    """It was free there, and is a part of what drafts cost in service."""
+
+    class Slow(TokenRecyclingDrafter):
+        def learn_logits(self, said: Sequence[Said]) -> None:
+            time.sleep(0.01)
+
+    target = Target.wrap(tiny_model())
+    settings = SamplingSettings(5)
+    answer = np.array(alone(target, PROMPT, settings), np.int32)
+    slow = Slow()
+    replayer = Replayer(slow, states=RecordedStates(target, slow, 300), pass_seconds=lambda rows, context: 0.0)
+    found = replayer.replay(Recording(np.array(PROMPT, np.int32), answer, settings, VOCAB))
+    assert found.seconds >= 0.03  # of five tokens neither the first nor the last comes with a draft
+
+
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_an_answer_that_comes_again_is_drafted_from_what_was_said(temperature: float) -> None:
     target, drafter = Target.wrap(tiny_model()), TokenRecyclingDrafter()

@@ -160,6 +160,7 @@ def test_what_is_no_tree_is_refused_and_what_is_empty_stays_so() -> None:
         (SamplingSettings(), False),
         (SamplingSettings(temperature=1.0, verification="rejection"), False),
         (SamplingSettings(temperature=1.0, verification="typical"), False),
+        (SamplingSettings(temperature=1.0, top_k=1), False),  # one token is left whatever the noise
     ],
 )
 def test_noise_counts_where_the_target_draws_by_it(settings: SamplingSettings, counts: bool) -> None:
