@@ -53,17 +53,24 @@ class Turns:
         return float(np.mean(self._cache.lengths[[request.slot for request in requests]])) if requests else 0.0
 
     def _proposed(self, decoding: list[Request], reading_rows: int, clock: Clock) -> list[Turn]:
-        """Drafts for those that decode, sized for a pass with so many rows of prompts."""
-        drafts, offers = self._ask(decoding, clock)
+        """Drafts for those that decode, sized for a pass with so many rows of prompts. What is done with drafts is part of what
+        they cost."""
+        asking, answers = self._ask(decoding, clock)
+        begin = time.perf_counter()
+        drafts, offers = self._offers(asking, answers)
         if self._planner is not None:
             rows = len(decoding) + reading_rows + sum(offer.verified for offer in offers.values())
             self._planner.choose(list(offers.values()), len(decoding), rows, self.context(decoding))
         turns = [self._turn(request, drafts.get(request.number), offers.get(request.number)) for request in decoding]
-        self._foresee(turns)
+        proposed = [turn for turn in turns if turn.offer is not None]
+        self._proposals.foresee([turn.request for turn in proposed], [tree_of(turn.proposal) for turn in proposed])
+        seconds = time.perf_counter() - begin
+        for offer in offers.values():
+            offer.seconds += seconds / len(offers)
         return turns
 
-    def _ask(self, decoding: list[Request], clock: Clock) -> tuple[dict[int, Proposal], dict[int, Offer]]:
-        """Drafts for those requests that may have one, and what the planner is to know of them, by the requests' numbers."""
+    def _ask(self, decoding: list[Request], clock: Clock) -> tuple[list[Request], list[Answer]]:
+        """Those requests that may have a draft, and what their drafters say."""
         asking = [
             request for request in decoding if request.ledger is not None and request.room > 0
             and request.ledger.should_propose()
@@ -72,6 +79,12 @@ class Turns:
         stakes = [self._planner.draft_stake(each.ledger) for each in asking if each.ledger and self._planner]
         answers = self._proposals.ask(asking, self._token_seconds(decoding), stakes)
         clock.lap("wait")
+        return asking, answers
+
+    def _offers(
+        self, asking: Sequence[Request], answers: Sequence[Answer]
+    ) -> tuple[dict[int, Proposal], dict[int, Offer]]:
+        """The drafts, no deeper than is of use, and what the planner is to know of them, by the requests' numbers."""
         drafts: dict[int, Proposal] = {}
         offers: dict[int, Offer] = {}
         for request, answer in zip(asking, answers, strict=True):
@@ -111,16 +124,6 @@ class Turns:
         else:
             offer.verified = len(draft.tree)
         return offer
-
-    def _foresee(self, turns: Sequence[Turn]) -> None:
-        """Let drafters prepare the next step while the pass of this one runs; it is part of what their drafts cost."""
-        begin = time.perf_counter()
-        proposed = [turn for turn in turns if turn.offer is not None]
-        self._proposals.foresee([turn.request for turn in proposed], [tree_of(turn.proposal) for turn in proposed])
-        seconds = time.perf_counter() - begin
-        for turn in proposed:
-            assert turn.offer is not None
-            turn.offer.seconds += seconds / len(proposed)
 
     def _token_seconds(self, requests: Sequence[Request]) -> float:
         """What a token costs in a plain pass for ``requests``."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
 from datastore.draft_tree import DraftTree
 from serving.decoding.draft_counts import STAGES
+from serving.decoding.planner import Offer
 from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.step_loop import StepLoop
 from serving.decoding.target import Target
-from tests.drafters import MadeUpDrafter, eager_decoder, eager_loop, knowing, lying
+from tests.drafters import Booked, MadeUpDrafter, eager_decoder, eager_loop, knowing, lying
 from tests.tiny_models import VOCAB, tiny_model
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
@@ -80,3 +82,20 @@ def test_waiting_for_drafts_is_told_from_choosing_among_them() -> None:
     assert len(waited) == 3  # for four tokens behind the first; behind the last but one there is no room
     assert run.stats.seconds["wait"] >= sum(waited)
     assert set(run.stats.seconds) == {"prefill", "draft", "wait", "forward", "verify", "compact", "other"}
+
+
+def test_what_sizing_takes_is_a_part_of_what_drafts_cost() -> None:
+    """To choose, count and lay out the drafts of many requests took a millisecond a step that no draft paid."""
+
+    class Slow(Booked):
+        def choose(self, offers: Sequence[Offer], requests: int, rows: int, context: float) -> None:
+            time.sleep(0.01)
+
+    target, planner = Target.wrap(tiny_model()), Slow()
+    loop = StepLoop(target, {"none": MadeUpDrafter(lambda request: DraftTree.empty())}, planner, 2, 700)
+    for number in (1, 2):
+        loop.join(Request(number, target, PROMPT, SamplingSettings(6, ignore_eos=True), "none"))
+    while loop.running:
+        loop.step()
+    assert len(planner.offers) == 8
+    assert all(offer.seconds >= 0.005 for offer in planner.offers)
