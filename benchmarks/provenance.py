@@ -27,7 +27,7 @@ def package_versions(*packages: str) -> dict[str, str]:
 def commit() -> str | None:
     """The commit of the checkout this code is in, with ``+changes`` where files differ from it; None outside a checkout."""
     try:
-        _git("ls-files", "--error-unmatch", Path(__file__).name)  # a checkout around an installed package is not ours
+        _git("ls-files", "--error-unmatch", ".")  # a checkout around an installed package is not ours
         head = _git("rev-parse", "HEAD")
         changed = _git("status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.CalledProcessError):  # no git, or installed as a package: there is no commit to name

@@ -51,4 +51,4 @@ def test_a_drafter_that_learns_gains_and_one_that_is_useless_loses_little() -> N
     assert gain["speed_up"] > 2
     long = [answer("one", [1], np.random.default_rng(0).integers(0, 100, 400).tolist())]
     [loss] = replay(long, [UselessDrafter(100)], COSTS, 0.05, 0).values()
-    assert 0.97 < loss["speed_up"] < 1.001
+    assert 0.97 < loss["speed_up"] < 1.005  # 400 passes with a noise of 5 % each

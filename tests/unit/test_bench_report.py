@@ -54,6 +54,7 @@ def test_commit_is_git_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert provenance.commit() is None
     (tmp_path / "file").write_text("a")
     git("init")
+    assert provenance.commit() is None  # a checkout around an installed package
     git("add", "file")
     git("-c", "user.name=n", "-c", "user.email=e@x", "commit", "-m", "first")
     clean = provenance.commit()
@@ -111,5 +112,5 @@ def test_plot_is_a_png(tmp_path: Path) -> None:
 
 def test_missing_matplotlib_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(Unsupported, match=r"matplotlib.*pip install 'suffolk\[bench\]'"):
+    with pytest.raises(Unsupported, match=r"matplotlib.*pip install '\.\[bench\]'"):
         require_plots()

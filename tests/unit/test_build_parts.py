@@ -177,7 +177,7 @@ def test_long_rows_come_in_blocks_of_bounded_size(tmp_path: Path) -> None:
     sizes = [sum(len(text) for _, text in block.payload.documents) for block in found]
     named = [document for block in found for document in block.payload.documents]
     assert max(sizes) <= BLOCK_BYTES
-    assert named == [(f"{tmp_path}/a.parquet:{row}", text) for row, text in enumerate(texts, 1)]
+    assert named == [(f"{tmp_path}/a.parquet:{row}", text.encode()) for row, text in enumerate(texts, 1)]
     assert found[-1].bytes_read == (tmp_path / "a.parquet").stat().st_size
     runs = [block.payload for block in blocks(tmp_path / "b.parquet", tokenizer=None)]
     assert max(run.ids.nbytes for run in runs) <= BLOCK_BYTES
