@@ -59,7 +59,7 @@ def _card(run: dict[str, Any]) -> list[str]:
     settings, corpus, result = run["settings"], run["corpus"], run["result"]
     versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
     return [
-        f"# A {run['head']} head for {Path(settings['model']).name}",
+        f"# Draft head for {Path(settings['model']).name}: {run['head']}",
         "",
         f"It drafts for `{settings['model']}`, which stays as it is. {run['parameters']:,} parameters, trained "
         f"in {result['steps']:,} steps on {result['tokens']:,} tokens in {result['seconds']:,.0f} s; made by `suffolk train`.",
