@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
 
+from serving.decoding.drafter import DraftRequest
 from serving.decoding.target import Target
 from serving.drafters.early_exit.shallow import shallow
 from serving.drafters.hierarchy.drafter import HierarchyDrafter
@@ -12,8 +16,9 @@ from serving.drafters.hierarchy.recursion import StackedLevel
 from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from serving.drafters.prompt_lookup import PromptLookupDrafter
 from tests.drafters import Free
-from tests.tiny_models import tiny_model
+from tests.tiny_models import VOCAB, tiny_model
 
+PROMPT = [(7 * number) % VOCAB for number in range(30)]
 DEPTHS = (1, 2, 3, 4)
 
 
@@ -60,3 +65,8 @@ def hierarchy(
     ]
     kept = {1: [3], 2: [0, 3], 3: [0, 1, 3], 4: [0, 1, 2, 3]}[depth]
     return HierarchyDrafter([whole[place] for place in kept], target.vocab_size, target.eos_ids, slots)
+
+
+def request(number: int = 1, most_nodes: int = 8, **options: Any) -> DraftRequest:
+    """One of ``PROMPT``, of which nothing is answered yet."""
+    return DraftRequest(number, np.asarray(PROMPT, np.int32), most_nodes, len(PROMPT), **options)

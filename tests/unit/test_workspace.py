@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from build_index import BuildOptions, build
-from build_index.workspace import open_workspace
-from datastore.errors import InvalidArgument, NotFound, Unavailable
-from datastore.manifest import WriterLock
+from build_index.workspace import Workspace, open_workspace
+from datastore.errors import InvalidArgument, NotFound, ResourceExhausted, Unavailable
+from datastore.manifest import Manifest, WriterLock
+from datastore.segment import SegmentEntry
 
 
 @pytest.mark.parametrize("name", ["build", "segments", "MANIFEST.tmp", "tokenizer-mine.json"])
@@ -67,3 +68,18 @@ def test_who_is_refused_leaves_the_folder_to_who_has_it(
     with pytest.raises(Unavailable, match="another process is writing"), open_workspace(store):
         pass
     assert sorted(path.name for path in store.iterdir()) == ["LOCK", "segments"]
+
+
+def test_segments_go_back_when_publishing_fails(tmp_path: Path) -> None:
+    """They used to stay behind unlisted, and the next run sorted everything again."""
+    (tmp_path / "segments").mkdir()
+    workspace = Workspace(tmp_path)
+    place = workspace.new_segment("g000001-00000.segment")
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"sorted")
+    (tmp_path / "MANIFEST.tmp").mkdir()  # stands in the way like a full disk
+    entry = SegmentEntry("g000001-00000.segment", 1, 1, 6, "00000000")
+    with pytest.raises(ResourceExhausted, match="MANIFEST cannot be written"):
+        workspace.publish(Manifest(1, (entry,), 9, 64, None, "2026-01-01T00:00:00Z"), None)
+    assert place.read_bytes() == b"sorted"
+    assert list((tmp_path / "segments").iterdir()) == []
