@@ -212,10 +212,19 @@ class Datastore:
                     yield entry.name, index, origin
 
     def read_document(self, segment: str, index: int) -> npt.NDArray[np.uint32]:
-        """The tokens (uint32[n]) of document ``index`` of the live segment of that name, deleted or not."""
+        """The tokens (uint32[n]) of document ``index`` of the live segment of that name, deleted or not.
+
+        Raises:
+            NotFound: no live segment has that name.
+            InvalidArgument: it has no such document.
+        """
         self._searcher()
-        names = [entry.name for entry in self.manifest.segments]
-        return _read_document(self._segments[names.index(segment)], index)
+        for own, entry in zip(self._segments, self.manifest.segments, strict=True):
+            if entry.name == segment:
+                if index < 0:
+                    raise InvalidArgument(f"document {index} of {segment}: documents are counted from 0")
+                return _read_document(own, index)
+        raise NotFound(f"{self.path} has no live segment {segment!r}; suffolk info lists them")
 
     def deleted(self) -> Deleted:
         """The deleted documents of each live segment, by its name.

@@ -77,6 +77,7 @@ class StepLoop:
         self._passes = Passes(target, self.cache, passes, self._proposals.layers)
         self._names = frozenset(drafters or {})
         self._running: list[Request] = []
+        self._recording = 0.0  # seconds of the planner's last record, which its drafts cost too
         self._free = list(range(slots))  # a heap: passes of static shape run over the first slots
 
     @property
@@ -289,7 +290,11 @@ class StepLoop:
         rows = sum(len(turn.layout) for turn in turns)
         seconds = sum(clock.seconds[part] for part in ("forward", "verify", "compact"))
         alone = len(decoding) == len(turns)
+        for offer in offers:
+            offer.seconds += self._recording / len(offers)
+        begin = time.perf_counter()
         self._planner.record(offers, len(decoding), rows, self._turns.context(decoding), seconds if alone else None)
+        self._recording = time.perf_counter() - begin if offers else 0.0
 
     def _book(self, turns: Sequence[Turn], clock: Clock) -> None:
         self.stats.add_step(len(turns), sum(len(turn.layout) for turn in turns), clock.seconds)

@@ -20,6 +20,7 @@ from serving.decoding import memory, tree_attention
 from serving.decoding.kv_cache import KVCache, LayerShape, Shapes
 from serving.decoding.model_folder import find_folder
 from serving.decoding.pass_result import PassResult
+from serving.decoding.reading_budget import PREFILL_CHUNK
 from serving.decoding.row_linear import accelerate as accelerate_layers
 from serving.decoding.split_attention import measure_split
 from serving.decoding.transfer import to_device
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from serving.decoding.compiled_pass import CompiledPass
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
-PREFILL_CHUNK = 512
 ATTENTION = ("auto", "masked", "split")
 
 

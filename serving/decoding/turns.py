@@ -14,9 +14,9 @@ from serving.decoding.drafter import Proposal, SampledChain, tree_of
 from serving.decoding.kv_cache import KVCache
 from serving.decoding.planner import Offer, Planner
 from serving.decoding.proposals import Answer, Proposals
+from serving.decoding.reading_budget import ReadingBudget
 from serving.decoding.request import Request
 from serving.decoding.stats import LoopStats
-from serving.decoding.target import PREFILL_CHUNK
 from serving.decoding.tree_layout import chain, cut, lay_out
 from serving.decoding.turn import Turn
 
@@ -33,15 +33,13 @@ class Turns:
         chunk of prompts: those for whose prompts it has no room bring nothing."""
         turns: list[Turn] = []
         decoding: list[Request] = []
-        budget = PREFILL_CHUNK
+        budget = ReadingBudget()
         for request in requests:
             cached = int(self._cache.lengths[request.slot])
             pending = request.length - cached
             if pending == 1 and request.length > request.stats.prompt_tokens:
                 decoding.append(request)
-            elif budget:
-                size = min(pending, budget)
-                budget -= size
+            elif size := budget.take(pending):
                 rows = request.tokens[cached : cached + size].astype(np.int64)
                 turns.append(Turn(request, chain(rows), int(size == pending), DraftTree.empty(), None))
                 self._stats.prompt_tokens += size

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from serving.decoding.drafter import CacheDrafter, Drafter, FeatureDrafter, LogitsDrafter, Said
 from serving.decoding.pass_result import PassResult
-from serving.decoding.target import PREFILL_CHUNK, Target
+from serving.decoding.reading_budget import PREFILL_CHUNK
+from serving.decoding.target import Target
 from serving.decoding.tree_layout import chain
 
 SPARE = 100

@@ -217,6 +217,15 @@ def test_a_long_prompt_is_read_in_parts() -> None:
     assert target.context_length == 2048
 
 
+def test_reading_a_prompt_says_nothing_of_what_trees_cost() -> None:
+    """Few of its rows give logits."""
+    costs = CostModel([1, 64], [1.0, 1.0])
+    drafter = draft_model(tiny_model(max_position_embeddings=2048), capacity=2000, costs=costs)
+    drafter.propose([DraftRequest(1, np.resize(np.asarray(PROMPT, np.int32), 600), 8, 600)])
+    assert drafter.stats()["passes"] == 1
+    assert costs.time(64, 1, 128) == costs.time(1, 1, 128) == 1.0
+
+
 @pytest.mark.parametrize(("nodes", "written"), [(1, 0), (64, 253)])
 def test_a_tree_grows_no_further_than_it_can_be_verified(nodes: int, written: int) -> None:
     """For one node, or near a text's end, it once took as many passes as for a whole tree."""

@@ -226,6 +226,16 @@ def test_a_long_prompt_is_read_in_parts() -> None:
     assert trees[2].tokens[0] == int(likeliest)
 
 
+def test_reading_a_prompt_says_nothing_of_what_trees_cost() -> None:
+    """Few of its rows give logits: by one long prompt trees were taken to cost a tenth of what they do."""
+    costs = CostModel([1, 64], [1.0, 1.0])
+    drafter = drafter_of(random_head(), capacity=2000, costs=costs)
+    drafter.follow(1, torch.randn(599, 1, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))
+    drafter.propose([DraftRequest(1, np.resize(np.asarray(PROMPT, np.int32), 600), 8)])
+    assert drafter.stats()["passes"] == 1
+    assert costs.time(64, 1, 128) == costs.time(1, 1, 128) == 1.0
+
+
 def test_without_hidden_states_there_is_no_draft() -> None:
     drafter = drafter_of(random_head())
     request = DraftRequest(1, np.asarray(PROMPT, np.int32), 8)

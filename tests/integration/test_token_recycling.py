@@ -15,6 +15,7 @@ from datastore.draft_tree import DraftTree, Source
 from datastore.errors import InvalidArgument
 from serving.decoding.drafter import DraftRequest, Said
 from serving.decoding.generation import Generation
+from serving.decoding.planner import Offer
 from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.step_loop import StepLoop
@@ -273,3 +274,20 @@ def test_what_learning_takes_is_a_part_of_what_drafts_cost() -> None:
         loop.step()
     assert len(planner.offers) == 4  # of six tokens the first needs no draft, and the last none
     assert min(offer.seconds for offer in planner.offers) >= 0.005
+
+
+def test_what_keeping_accounts_takes_is_a_part_of_what_drafts_cost() -> None:
+    """With the step that follows, as a record is kept when all else is known."""
+
+    class Slow(Booked):
+        def record(self, offers: Sequence[Offer], *facts: Any) -> None:
+            super().record(offers, *facts)
+            time.sleep(0.005)
+
+    target, planner = Target.wrap(tiny_model()), Slow()
+    loop = StepLoop(target, {"none": MadeUpDrafter(lambda request: DraftTree.empty())}, planner, 1, 700)
+    loop.join(Request(1, target, [1, 2, 3], SamplingSettings(6, ignore_eos=True), "none"))
+    while loop.running:
+        loop.step()
+    assert len(planner.offers) == 4
+    assert min(offer.seconds for offer in planner.offers[1:]) >= 0.005

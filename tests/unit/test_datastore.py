@@ -106,6 +106,15 @@ def test_a_closed_datastore_says_so(store, ask):
         ask(store)
 
 
+def test_a_document_that_is_not_there_is_named(store):
+    with pytest.raises(NotFound, match=r"has no live segment 'other.seg'; suffolk info lists them"):
+        store.read_document("other.seg", 0)
+    with pytest.raises(InvalidArgument):
+        store.read_document("000000.seg", 99)
+    with pytest.raises(InvalidArgument):
+        store.read_document("000000.seg", -1)
+
+
 @pytest.mark.parametrize("bounds", [{"limit": -1}, {"limit": 2**64}, {"context": -1}])
 def test_bounds_of_occurrences_are_checked(store, bounds):
     """Numbers below 0 came back as the binding's own error."""

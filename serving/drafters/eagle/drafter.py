@@ -14,9 +14,9 @@ from datastore.errors import InvalidArgument
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import DraftRequest, mean_worth
 from serving.decoding.missed import Missed
-from serving.decoding.target import PREFILL_CHUNK
+from serving.decoding.reading_budget import ReadingBudget
 from serving.decoding.transfer import to_device
-from serving.decoding.tree_layout import TreeLayout, chain
+from serving.decoding.tree_layout import TreeLayout
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.eagle.cache import HeadCache
@@ -160,19 +160,11 @@ class EagleDrafter:
         return follower, follower.text
 
     def _read(self, parts: Sequence[Part]) -> list[Part]:
-        """Bring texts up to date, ``PREFILL_CHUNK`` pairs in all; those that are get their first nodes."""
-        budget = PREFILL_CHUNK
-        reading: list[Part] = []
-        layouts: list[TreeLayout] = []
-        for follower, text in parts:
-            size = min(text.pending, budget)
-            if size:
-                budget -= size
-                begin = len(text.request.tokens) - text.pending
-                reading.append((follower, text))
-                layouts.append(chain(text.request.tokens[begin : begin + size].astype(np.int64)))
-                text.pending -= size
-        contexts, begin_time = self._contexts(reading), time.perf_counter()
+        """Bring texts up to date, a budget's pairs in all; those that are get their first nodes."""
+        budget = ReadingBudget()
+        chosen = [(part, rows) for part in parts if len(rows := part[1].read(budget))]
+        reading, layouts = [part for part, _ in chosen], [rows for _, rows in chosen]
+        contexts, begin = self._contexts(reading), time.perf_counter()
         if reading:
             features = [follower.take(len(layout)) for (follower, _), layout in zip(reading, layouts, strict=True)]
             try:
@@ -186,10 +178,11 @@ class EagleDrafter:
                 follower.states = own[-1:]
         ready = [part for part in parts if not part[1].pending]
         logits = self._logits([follower.states for follower, _ in ready])
-        if reading:
-            self._learn_cost(layouts, contexts, time.perf_counter() - begin_time)
-        if sum(len(layout) for layout in layouts) > 2 * len(layouts) + LEFT_OVER:  # more than what a step left behind
-            self._reading_seconds += time.perf_counter() - begin_time
+        seconds = time.perf_counter() - begin
+        if max(map(len, layouts), default=0) > LEFT_OVER:  # of a prompt few rows give logits: it says nothing of trees
+            self._reading_seconds += seconds
+        elif reading:
+            self._learn_cost(layouts, contexts, seconds)
         self._expand(ready, [text.root() for _, text in ready], logits)
         return ready
 

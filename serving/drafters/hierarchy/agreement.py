@@ -15,8 +15,9 @@ import numpy.typing as npt
 import torch
 
 from serving.decoding.drafter import DraftRequest
+from serving.decoding.reading_budget import PREFILL_CHUNK
 from serving.decoding.settings import SamplingSettings
-from serving.decoding.target import PREFILL_CHUNK, Target
+from serving.decoding.target import Target
 from serving.decoding.tree_layout import chain
 from serving.drafters.hierarchy.drawing import Samplers
 from serving.drafters.hierarchy.handed import Ask, Path

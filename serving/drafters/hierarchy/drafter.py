@@ -12,7 +12,7 @@ import numpy.typing as npt
 from datastore.draft_tree import DraftTree, Source
 from serving.decoding.drafter import DraftRequest, Proposal, mean_worth
 from serving.decoding.missed import Missed, missed_by_reason, missed_stats
-from serving.decoding.target import PREFILL_CHUNK
+from serving.decoding.reading_budget import ReadingBudget
 from serving.drafters.hierarchy.model_level import ModelLevel
 from serving.drafters.hierarchy.passes import Passes
 from serving.drafters.hierarchy.recursion import Recursion, StackedLevel
@@ -75,7 +75,7 @@ class HierarchyDrafter:
         self._calls += 1
         texts = [self._open(request) for request in requests]
         ready = [text for text in texts if text is not None and self._fits(text) and self._reads(text, len(requests))]
-        budgets = [PREFILL_CHUNK] * len(self._models)
+        budgets = [ReadingBudget() for _ in self._models]
         self._draft([text for text in ready if self._is_up_to_date(text, budgets)])
         return [DraftTree.empty() if text is None else self._belief.proposal(text, Source.HIERARCHY) for text in texts]
 
@@ -149,21 +149,19 @@ class HierarchyDrafter:
             text.request, len(text.request.tokens), requests
         )
 
-    def _is_up_to_date(self, text: Text, budgets: list[int]) -> bool:
+    def _is_up_to_date(self, text: Text, budgets: Sequence[ReadingBudget]) -> bool:
         """Whether all levels have read the text but for some last tokens; each reads a part of a longer rest now, as far as its
-        budget of tokens reaches, which becomes less by them."""
+        budget reaches."""
         tokens, is_up_to_date = text.request.tokens, True
-        for place, level in enumerate(self._models):
+        for level, budget in zip(self._models, budgets, strict=True):
             pending = level.pending(text.slot, tokens)
             if pending <= LEFT_OVER:
                 continue
-            left = pending - 1
-            if budgets[place]:
+            if size := budget.take(pending - 1):
                 begin = time.perf_counter()
-                left = level.read(text.slot, tokens, budgets[place])
+                level.read(text.slot, tokens, size)
                 self._reading_seconds += time.perf_counter() - begin
-                budgets[place] -= pending - 1 - left
-            is_up_to_date &= left == 0
+            is_up_to_date &= size == pending - 1
         return is_up_to_date
 
     def _draft(self, texts: Sequence[Text]) -> None:

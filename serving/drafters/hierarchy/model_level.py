@@ -10,7 +10,8 @@ import torch
 
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import DraftRequest
-from serving.decoding.target import PREFILL_CHUNK, Target
+from serving.decoding.reading_budget import PREFILL_CHUNK
+from serving.decoding.target import Target
 from serving.decoding.tree_layout import chain
 from serving.drafters.hierarchy.handed import Ask
 

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from datastore.errors import Unsupported
-from serving.decoding.target import PREFILL_CHUNK, Target
+from serving.decoding.reading_budget import PREFILL_CHUNK
+from serving.decoding.target import Target
 from serving.decoding.tree_layout import chain
 
 log = logging.getLogger(__name__)

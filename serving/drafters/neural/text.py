@@ -9,7 +9,8 @@ import numpy.typing as npt
 import torch
 
 from serving.decoding.drafter import DraftRequest
-from serving.decoding.tree_layout import TreeLayout
+from serving.decoding.reading_budget import ReadingBudget
+from serving.decoding.tree_layout import TreeLayout, chain
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.calibration.evidence import evidence, learn_evidence
@@ -50,6 +51,13 @@ class Text:
         self.tree = GrowingTree()
         self._own = np.empty(0, np.float64)
         self._drafted: list[int] = []  # the nodes with rows, in order
+
+    def read(self, budget: ReadingBudget) -> TreeLayout:
+        """The rows of a pass over as many of its pending tokens as ``budget`` has, perhaps none: they are no longer pending."""
+        begin = len(self.request.tokens) - self.pending
+        size = budget.take(self.pending)
+        self.pending -= size
+        return chain(self.request.tokens[begin : begin + size].astype(np.int64))
 
     @staticmethod
     def root() -> Ints:

@@ -15,8 +15,9 @@ import torch
 
 from serving.decoding.drafter import mean_worth
 from serving.decoding.kv_cache import KVCache
-from serving.decoding.target import PREFILL_CHUNK, Target
-from serving.decoding.tree_layout import TreeLayout, chain
+from serving.decoding.reading_budget import ReadingBudget
+from serving.decoding.target import Target
+from serving.decoding.tree_layout import TreeLayout
 from serving.drafters.calibration.by_class import ByClass
 from serving.drafters.calibration.confidence import Confidence
 from serving.drafters.neural.pay import Pay
@@ -71,24 +72,20 @@ class TreeModel:
         text.learn(tokens, self.confidence, self._pay)
 
     def _read(self, texts: Sequence[Text]) -> list[Text]:
-        """Bring texts up to date, ``PREFILL_CHUNK`` tokens in all; those that are get their first nodes."""
-        budget = PREFILL_CHUNK
-        reading, parts, wanted = [], [], []
-        for text in texts:
-            size = min(text.pending, budget)
-            if size:
-                budget -= size
-                begin = len(text.request.tokens) - text.pending
-                reading.append(text)
-                parts.append(chain(text.request.tokens[begin : begin + size].astype(np.int64)))
-                wanted.append(int(size == text.pending))
-        begin_time = time.perf_counter()
+        """Bring texts up to date, a budget's tokens in all; those that are get their first nodes."""
+        budget = ReadingBudget()
+        parts = [(text, rows) for text in texts if len(rows := text.read(budget))]
+        reading, layouts = [text for text, _ in parts], [rows for _, rows in parts]
         slots = [text.slot for text in reading]
-        logits = self._forward(slots, parts, wanted)
-        self.cache.keep(slots, [np.arange(len(part)) for part in parts])
-        if max(len(part) for part in parts) > LEFT_OVER:
-            self.reading_seconds += time.perf_counter() - begin_time
-        ready = [text for text, whole in zip(reading, wanted, strict=True) if whole]
+        begin = time.perf_counter()
+        logits = self._forward(slots, layouts, [int(not text.pending) for text in reading])
+        seconds = time.perf_counter() - begin
+        if max(map(len, layouts)) > LEFT_OVER:  # of a prompt few rows give logits: it says nothing of trees
+            self.reading_seconds += seconds
+        else:
+            self._learn_cost(slots, layouts, seconds)
+        self.cache.keep(slots, [np.arange(len(rows)) for rows in layouts])
+        ready = [text for text in reading if not text.pending]
         add_children(ready, [text.root() for text in ready], logits, self._bounds.children, self.confidence)
         return ready
 
@@ -113,20 +110,22 @@ class TreeModel:
         if not growing:
             return [], 0
         layouts = [text.lay_out(nodes) for text, nodes in zip(growing, chosen, strict=True)]
-        logits = self._forward([text.slot for text in growing], layouts, [len(layout) for layout in layouts])
+        slots, begin = [text.slot for text in growing], time.perf_counter()
+        logits = self._forward(slots, layouts, [len(layout) for layout in layouts])
+        self._learn_cost(slots, layouts, time.perf_counter() - begin)
         for text, nodes in zip(growing, chosen, strict=True):
             text.have_read(nodes)
         add_children(growing, chosen, logits, bounds.children, self.confidence)
         return growing, sum(map(len, chosen))
 
     def _forward(self, slots: list[int], layouts: list[TreeLayout], wanted: list[int]) -> torch.Tensor:
-        begin = time.perf_counter()
         logits = self._model.forward(self.cache, slots, layouts, wanted).logits[:, : self._vocab_size]
         self._model.synchronize()
-        rows = sum(len(layout) for layout in layouts)
         self.passes += 1
-        self._pay.learn_cost(rows, self.cache.lengths[slots], time.perf_counter() - begin)
         return logits
+
+    def _learn_cost(self, slots: list[int], layouts: list[TreeLayout], seconds: float) -> None:
+        self._pay.learn_cost(sum(map(len, layouts)), self.cache.lengths[slots], seconds)
 
     def _seconds(self, rows: int, texts: Sequence[Text]) -> float:
         """What a pass of ``rows`` rows for ``texts`` should take."""
