@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -13,6 +13,7 @@ import torch
 from benchmarks.decoding_options import PLAIN, DecodingOptions
 from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastores, require_drafters
 from benchmarks.prompts import load_prompts
+from benchmarks.stopping import keep
 from datastore.errors import InvalidArgument
 from serving.decoding.cost_store import find_costs
 from serving.decoding.engine import Engine
@@ -49,7 +50,8 @@ def measure_batches(
     """Run the prompts through one engine at every batch size and way, in turn; the results by name.
 
     A request that ends is replaced by the next, so that the batch stays full but for the end. Every way and size runs the same
-    requests: all prompts, from the first again until they are twice the largest batch.
+    requests: all prompts, from the first again until they are twice the largest batch. Ctrl-C leaves the sizes that all ways have
+    run in a round.
 
     Raises:
         InvalidArgument: a size is below 1.
@@ -75,13 +77,17 @@ def measure_batches(
         found = find_costs(target, max(sizes), options.costs)
         with Engine(target, drafters, found.costs, slots=max(sizes), capacity=capacity, queue=0) as engine:
             cache_bytes = engine.cache_bytes
-            runs = _run_rounds(engine, texts, sizes, settings, options, report)
+            turns, total = _run_rounds(engine, texts, sizes, settings, options, report), options.rounds * len(sizes)
+            kept, stopped = keep(turns, total, options.in_all_rounds("batch sizes"))
+    runs = [run for turn in kept for run in turn]
+    done = [size for size in sizes if any(run.size == size for _, run in runs)]
     return {
+        "stopped": stopped,
         "target": {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()},
         "costs": {"source": found.source, "drifts": engine.drifts},
         "cache_bytes": cache_bytes,
         "prompts_skipped": skipped,
-        "batches": {str(size): _summary([run for _, run in runs if run.size == size], runs[0][1]) for size in sizes},
+        "batches": {str(size): _summary([run for _, run in runs if run.size == size], runs[0][1]) for size in done},
         "near_ties": _near_ties(target, texts, runs, settings),
     }
 
@@ -121,17 +127,17 @@ def _run_rounds(
     settings: SamplingSettings,
     options: DecodingOptions,
     report: Callable[[str], None],
-) -> list[tuple[int, BatchRun]]:
-    """Every run with the number of its round, after one that warms up."""
+) -> Iterator[list[tuple[int, BatchRun]]]:
+    """In each round, at each size, the run of every way with the number of the round; after one that warms up."""
     run_batch(engine, texts[:1], 1, PLAIN, settings, 1)
-    runs = []
     for number in range(1, options.rounds + 1):
         for size in sizes:
+            runs = []
             for way in options.ways if number % 2 else options.ways[::-1]:
                 run = run_batch(engine, texts, size, way, settings, options.max_nodes)
                 runs.append((number, run))
                 report(f"round {number}, batch {size}: {way} {run.rate:.1f} tokens/s")
-    return runs
+            yield runs
 
 
 def _near_ties(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from benchmarks.decoding_options import CONTROL, PLAIN, DecodingOptions
 from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastores, require_drafters
 from benchmarks.decoding_summary import summarize
 from benchmarks.prompts import Prompt, load_prompts
+from benchmarks.stopping import keep
 from benchmarks.transformers_decoding import TransformersModel
 from datastore.retriever import Retriever
 from serving.decoding.cost_store import find_costs
@@ -28,7 +29,7 @@ WARM_UP_TOKENS = 4
 
 
 def measure_decoding(options: DecodingOptions, report: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
-    """Run the whole measurement; the results by name. ``report`` is told a line after every prompt.
+    """Run the whole measurement, or what Ctrl-C leaves of it; the results by name. ``report`` is told a line after every prompt.
 
     Raises:
         NotFound, Unsupported: the model, datastore or prompts are missing or do not fit together.
@@ -68,8 +69,11 @@ def measure_target(
         Engine(target, drafters, costs, slots=1, capacity=capacity, queue=0) as engine,
     ):
         ways = _Ways(engine, rival, recorder, options, settings)
-        runs = _run_rounds(ways, target, encoded, report)
+        turns, total = _run_rounds(ways, target, encoded, report), options.rounds * len(encoded)
+        kept, stopped = keep(turns, total, options.in_all_rounds("prompts"))
+    runs = [row for rows in kept for row in rows]
     return {
+        "stopped": stopped,
         "target": {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()},
         "costs": {"source": found.source, "seconds_by_rows": measured, "drifts": engine.drifts},
         "bandwidth": measure_bandwidth(target, measured[1]),
@@ -150,10 +154,9 @@ class _Ways:
 
 def _run_rounds(
     ways: _Ways, target: Target, encoded: list[tuple[Prompt, list[int]]], report: Callable[[str], None]
-) -> list[dict[str, Any]]:
-    """A row of each way and prompt in each round; the ways take turns at being the first."""
+) -> Iterator[list[dict[str, Any]]]:
+    """In each round, of each prompt, a row of each way; the ways take turns at being the first."""
     ways.warm_up(encoded[0][1])
-    rows: list[dict[str, Any]] = []
     turns = [(number, *each) for number in range(1, ways.options.rounds + 1) for each in encoded]
     for place, (number, prompt, ids) in enumerate(turns):
         first = place % len(ways.names)
@@ -161,7 +164,6 @@ def _run_rounds(
         record = number == 1  # a replay wants each text once
         outcomes = {name: ways.run(name, prompt, ids, record) for name in names}
         done = compare(target, prompt, ids, ways.settings, outcomes)
-        rows += [{"round": number, **row} for row in done]
+        yield [{"round": number, **row} for row in done]
         rates = ", ".join(f"{row['drafter']} {row['tokens_per_second']:.1f}" for row in done)
         report(f"{place + 1} of {len(turns)} {prompt.group} {prompt.name}: tokens/s {rates}")
-    return rows

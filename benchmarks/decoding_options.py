@@ -81,6 +81,10 @@ class DecodingOptions:
         control = (CONTROL,) if self.control else ()
         return (PLAIN, *control, *(name for name in self.drafters if name != PLAIN))
 
+    def in_all_rounds(self, things: str) -> str:
+        """``things`` that come once a round, in words."""
+        return things if self.rounds == 1 else f"{things} in {self.rounds:,} rounds"
+
 
 def given(datastore: str | None) -> tuple[str, ...]:
     """The datastore of a benchmark that takes one at most."""

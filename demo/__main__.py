@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks.decoding import measure_decoding
 from benchmarks.decoding_options import PLAIN, DecodingOptions
 from benchmarks.draft_server import served
+from benchmarks.stopping import exit_code, stop_lines
 from benchmarks.table import format_table
 from datastore.datastore import open_datastore
 from datastore.draft_tree import source_name
@@ -71,9 +72,9 @@ def run(args: argparse.Namespace) -> int:
             dtype="float32",
         )
         results = measure_decoding(options, lambda line: print(line, flush=True))
-    print("\n" + "\n".join([*lines(results), *busy(results["runs"])]))
+    print("\n" + "\n".join([*stop_lines(results["stopped"]), *lines(results), *busy(results["runs"])]))
     print(f"\n{time.monotonic() - start:.0f} s in all")
-    return 0 if all(run["identical"] or near_tie(run) for run in results["runs"]) else 1
+    return exit_code(results["stopped"]) if all(run["identical"] or near_tie(run) for run in results["runs"]) else 1
 
 
 def build(store: Path, model: str) -> None:

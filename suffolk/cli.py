@@ -70,8 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SuffolkError as error:
         print(f"suffolk: {name_options(' '.join(str(error).split()), parser)}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        print("suffolk: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        print(" ".join(["suffolk: interrupted", *map(str, interrupt.args)]), file=sys.stderr)
         return 130
     except (
         BrokenPipeError

@@ -3,25 +3,25 @@
 Record texts with --record of 'suffolk worker', 'generate' or 'bench decode'; a recording holds the users' texts, as token
 ids. Each drafter goes through all texts in their order and learns from text to text, as in service. Without --costs every step
 drafts and all nodes are verified: what drafts are worth, whatever they cost. With --costs the planner chooses, as in service,
-and the speed-up is predicted from these costs. Drafters that read tokens alone need no model."""
+and the speed-up is predicted from these costs. Drafters that read tokens alone need no model.
+
+Ctrl-C ends it early: the drafters and sizes that went through all texts by then are reported, marked as a part (where there is
+none, the first with the texts that it has done), and the exit code is 130."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from build_index.report import count
+from benchmarks.stopping import exit_code, stop_lines
 from datastore.errors import InvalidArgument, NotFound, Unsupported
 from datastore.retriever import Retriever
 from datastore.tokenizer import fingerprint, load_tokenizer
-from serving.drafters.calibration.calibration import Calibration
-from serving.drafters.choose import MODELS, NAMES, make_drafter, require_match
+from serving.drafters.choose import NAMES, require_match
 from serving.transport.limits import MAX_NODES, check_range
 from suffolk.commands.drafter_names import drafter_names
 from suffolk.commands.filled import filled, filled_path
@@ -45,12 +45,9 @@ from suffolk.commands.output_file import require_folder
 
 if TYPE_CHECKING:
     from serving.decoding.cost_model import CostModel
-    from serving.decoding.drafter import Drafter
     from serving.decoding.target import Target
     from serving.drafters.limits import Limits
-    from serving.drafters.model_sources import ModelSources
     from serving.replay.recording import Recording
-    from serving.replay.replayer import Replayed
 
 EPILOG = """examples:
   suffolk worker --model MODEL_FOLDER --record day.jsonl                    records a day of traffic
@@ -62,21 +59,6 @@ EPILOG = """examples:
 """
 NO_COSTS = "none"
 STORED = "stored"
-PROGRESS_SECONDS = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What is replayed, besides the drafter's name and its largest tree."""
-
-    recordings: Sequence[Recording]
-    stores: Sequence[Retriever]
-    limits: Limits
-    sources: ModelSources | None
-    target: Target | None
-    costs: CostModel | None
-    draft_seconds: float | None
-    calibration: Calibration | None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -136,7 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Replay, print, write; returns the exit code."""
-    from suffolk.commands.replay_report import head_lines, result_lines, results, write_results
+    from suffolk.commands.replay_report import head_lines, result_lines, write_results
 
     limits, names = read_limits(args), drafter_names(args, NAMES[1:])
     _check(args, names)
@@ -152,6 +134,8 @@ def run(args: argparse.Namespace) -> int:
         costs, origin = _costs(args.costs, target)
         sources = read_model_sources(args) if names_models(args) else None
         draft_seconds = None if args.draft_ms is None else args.draft_ms / 1e3
+        from suffolk.commands.replay_runs import Setting, replay_all  # loads torch: not before all is found to fit
+
         setting = Setting(
             recordings,
             stores,
@@ -163,15 +147,11 @@ def run(args: argparse.Namespace) -> int:
             None if args.calibration is None else calibration,
         )
         print("\n".join(head_lines(args.recordings, recordings, origin)), file=sys.stderr)
-        found: list[dict[str, Any]] = []
-        for nodes in args.nodes:
-            for name in names:
-                replayed, seconds = _replay(setting, name, nodes)
-                found += results(name, nodes, replayed, seconds, costs is not None)
-    print("\n".join(result_lines(found)))
+        found, stopped = replay_all(setting, args.nodes, names)
+    print("\n".join([*stop_lines(stopped), *result_lines(found)]))
     if args.json is not None:
-        write_results(args.json, args, recordings, origin, found)
-    return 0
+        write_results(args.json, args, recordings, origin, found, stopped)
+    return exit_code(stopped)
 
 
 def _check(args: argparse.Namespace, names: Sequence[str]) -> None:
@@ -285,53 +265,3 @@ def _costs(wanted: str, target: Target | None) -> tuple[CostModel | None, str]:
             raise NotFound(f"--costs {STORED}: none are stored for this model and device; 'suffolk tune' makes them")
     costs, key = read_costs(path)
     return costs, f"{path}, measured on {key['device']} in {key['dtype']}"
-
-
-def _replay(setting: Setting, name: str, nodes: int) -> tuple[list[Replayed], float]:
-    """All texts with a drafter that begins anew, or with what is known, and the seconds that took."""
-    from serving.replay.recorded_states import RecordedStates
-    from serving.replay.replayer import Replayer
-
-    capacity = _capacity(setting.recordings, nodes)
-    calibration = setting.calibration or Calibration()
-    models = _load(setting, name, capacity, calibration)
-    drafter = make_drafter(
-        name, setting.recordings[0].vocab_size, list(setting.stores), setting.limits, models, calibration
-    )
-    assert drafter is not None
-    found: list[Replayed] = []
-    try:
-        states = RecordedStates(setting.target, drafter, capacity) if models and setting.target is not None else None
-        replayer = Replayer(drafter, nodes, setting.costs, states, draft_seconds=setting.draft_seconds)
-        begin = last = time.monotonic()
-        tokens = 0
-        for recording in setting.recordings:
-            found.append(replayer.replay(recording))
-            tokens += len(recording.generated)
-            now = time.monotonic()
-            if now - last >= PROGRESS_SECONDS:
-                last = now
-                place = (
-                    f"{len(found)} of {count(len(setting.recordings), 'text')}, {tokens / (now - begin):,.0f} tokens/s"
-                )
-                print(f"{name}, {nodes} nodes: {place}", file=sys.stderr, flush=True)
-        return found, time.monotonic() - begin
-    finally:
-        drafter.close()
-
-
-def _capacity(recordings: Sequence[Recording], nodes: int) -> int:
-    from serving.replay.recorded_states import SPARE
-
-    return max(len(each.prompt) + len(each.generated) for each in recordings) + nodes + SPARE
-
-
-def _load(setting: Setting, name: str, capacity: int, calibration: Calibration) -> list[Drafter]:
-    """The networks that drafter ``name`` needs, as they are before they have learned anything."""
-    if setting.sources is None or setting.target is None or (name not in MODELS and name != "hybrid"):
-        return []
-    from serving.drafters.load import load_models
-
-    return load_models(
-        setting.target, setting.sources.only(name), 1, capacity, setting.stores, setting.limits, calibration
-    )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.stopping import Stop
 from benchmarks.table import format_table
 from build_index.report import count
 from datastore.version import __version__
@@ -90,7 +91,12 @@ def result_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def write_results(
-    path: Path, args: argparse.Namespace, recordings: Sequence[Recording], costs: str, rows: list[dict[str, Any]]
+    path: Path,
+    args: argparse.Namespace,
+    recordings: Sequence[Recording],
+    costs: str,
+    rows: list[dict[str, Any]],
+    stopped: Stop | None,
 ) -> None:
     """Raises as ``write_json``."""
     document = {
@@ -101,6 +107,7 @@ def write_results(
         "limits": {name: getattr(args, name) for name in ("max_match", "min_match", "max_depth")},
         "costs": costs or None,
         "recorded": recorded_lengths(recordings),
+        "stopped": stopped,
         "results": rows,
     }
     write_json(path, document)

@@ -1,4 +1,7 @@
-"""Throughput of the engine by how many requests run at once, with and without drafts."""
+"""Throughput of the engine by how many requests run at once, with and without drafts.
+
+Ctrl-C ends it early: the batch sizes that every drafter has done by then are reported, marked as a part, and the exit code is
+130."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Plain decoding against each drafter."""
+"""Plain decoding against each drafter.
+
+Ctrl-C ends it early: the prompts that every drafter has done by then are reported, marked as a part, and the exit code is 130."""
 
 from __future__ import annotations
 
