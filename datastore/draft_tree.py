@@ -100,16 +100,9 @@ class DraftTree:
         """int32[n], the depth of each node: 1 for a child of the context's last token. InvalidArgument if this is no tree."""
         return _native.tree_depths(self.parents)
 
-    def of_only(self, sources: int) -> npt.NDArray[np.bool_]:
-        """bool[n], the nodes that would not be there without ``sources`` (``Source`` bits): those that none but they propose, and
-        all behind these."""
-        found = np.asarray((self.sources & np.uint8(~sources & 255)) == 0, np.bool_)
-        if found.any():
-            depths = self.depths()
-            for depth in range(2, int(depths.max()) + 1):
-                level = np.flatnonzero(depths == depth)
-                found[level] |= found[self.parents[level]]
-        return found
+    def likely(self, least: float) -> DraftTree:
+        """The nodes whose scores, which fall, are ``least`` or more."""
+        return self.head(int(np.count_nonzero(self.scores >= least)))
 
     def validate(self, vocab_size: int) -> DraftTree:
         """This tree, if it is one.

@@ -41,6 +41,7 @@ class DraftRequest:
         rate: tokens that came of late, with drafts, in the time of one in plain decoding, 1 or more.
         already: tokens that drafts of others, beside which the drafter's own would be, brought step by step: in the request's last
             steps, and while these are few in those of other requests.
+        row_seconds: what a further row costs in a pass of the target; 0 if that is not known.
         named_nodes: nodes that may be returned if that is more than ``max_nodes``: what the drafter thinks of them is of use, but
             it should do no more work for them.
     """
@@ -55,6 +56,7 @@ class DraftRequest:
     slot: int = -1
     request_class: str = ""
     rate: float = 1.0
+    row_seconds: float = 0.0
     already: tuple[int, ...] = ()
     named_nodes: int = 0
 
@@ -63,6 +65,11 @@ class DraftRequest:
         """What a drafted token saves, which is less the faster tokens come anyway: a pass of the drafter's own must promise as much
         as it costs. 0 if that is not known."""
         return self.token_seconds / self.rate
+
+    @property
+    def least_score(self) -> float:
+        """Nodes of lower scores do not repay their rows; 0 if that is not known."""
+        return min(1.0, self.row_seconds / self.worth_seconds) if self.worth_seconds else 0.0
 
     @property
     def room(self) -> int:
@@ -230,15 +237,19 @@ class MixedDrafter(Drafter, Protocol):
     request's ``most_seconds`` is 0, and their time is in ``stats`` as "network_seconds", without what reading texts took.
 
     Attributes:
-        network_sources: ``Source`` bits of what they draft; 0 if it has none.
+        has_networks: whether it has some.
     """
 
-    network_sources: int
+    has_networks: bool
+
+    def owed(self, request_id: int, tree: DraftTree) -> npt.NDArray[np.bool_]:
+        """bool[n], which nodes of ``tree``, a first part of what it proposed last for the request, are owed to its networks."""
+        ...
 
 
-def network_sources(drafter: Drafter) -> int:
-    """``Source`` bits of the networks of a ``MixedDrafter``; 0 for any other."""
-    return drafter.network_sources if isinstance(drafter, MixedDrafter) else 0
+def has_networks(drafter: Drafter) -> bool:
+    """Whether it is a ``MixedDrafter`` that has networks."""
+    return isinstance(drafter, MixedDrafter) and drafter.has_networks
 
 
 @runtime_checkable

@@ -35,6 +35,7 @@ _SHORT_RECORD = 1.25
 _UNUSUAL = 4.0
 """Drafts that take longer than this many usual ones are paid off little by little, as the reading of a prompt is."""
 _ADAPTION = 0.3
+_FEW_ROWS = 8
 _NETWORK_LINE = 8.0
 """Tokens that networks may lose in a row in a request: one draft of a draft model takes the time of three."""
 _FIRST = 0.25
@@ -53,7 +54,7 @@ class Offer:
             keep an account of their own; reading: of the time that reading texts took besides.
         verified: nodes that are verified, at first those that no planner may leave out; their promise is ``promised`` tokens.
         accepted: tokens accepted of them; owed: those of them that are owed to such networks.
-        of_networks: bool[n], the nodes that would not be there without such networks; None if there are none.
+        of_networks: bool[n], the nodes that are owed to such networks; None if there are none.
     """
 
     drafter: str
@@ -101,6 +102,12 @@ class Planner:
     def draft_stake(self, ledger: Ledger) -> float:
         """Tokens' worth of time that a draft for a request may take of a drafter's own passes."""
         return _DRAFT_STAKE + ledger.backing if ledger.may_pass else 0.0
+
+    def row_seconds(self, requests: int, context: float) -> float:
+        """What a row costs that is verified beside those of ``requests``, as few as are common."""
+        sizes = np.asarray([requests, requests + _FEW_ROWS], np.float64)
+        plain, whole = self.costs.times(sizes, requests, context).tolist()
+        return float(whole - plain) / _FEW_ROWS
 
     def choose(self, offers: Sequence[Offer], requests: int, rows: int, context: float) -> None:
         """Set how many of each offer's nodes to verify, in a pass that has ``rows`` rows without them, prompts' included.

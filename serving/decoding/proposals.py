@@ -24,10 +24,11 @@ from serving.decoding.drafter import (
     FeatureDrafter,
     ForeseeingDrafter,
     LogitsDrafter,
+    MixedDrafter,
     Proposal,
     Said,
     SampledChain,
-    network_sources,
+    has_networks,
     tree_of,
 )
 from serving.decoding.faults import FOREIGN_FAULTS, first_line
@@ -85,7 +86,7 @@ class Proposals:
 
     Attributes:
         layers: whose hidden states its drafters want, rising; empty if none does.
-        network_sources: by the drafter's name, ``Source`` bits of networks that keep an account of their own.
+        has_networks: by the drafter's name, whether it has networks that keep an account of their own.
         faults: faults that were caught here, by kind; those that drafters caught themselves are in their ``stats``.
     """
 
@@ -110,29 +111,52 @@ class Proposals:
         self._learners = {
             name: each for name, each in drafters.items() if isinstance(each, LogitsDrafter) and each.reads_logits
         }
-        self.network_sources = {name: network_sources(each) for name, each in drafters.items()}
+        self.has_networks = {name: has_networks(each) for name, each in drafters.items()}
         self.faults: Counter[str] = Counter()
 
     def ask(
-        self, requests: Sequence[Request], token_seconds: float = 0.0, stakes: Sequence[float] = ()
+        self,
+        requests: Sequence[Request],
+        token_seconds: float = 0.0,
+        stakes: Sequence[float] = (),
+        row_seconds: float = 0.0,
     ) -> list[Answer]:
         """An answer for each of ``requests``, one call per drafter.
 
         ``token_seconds``: what a token costs in plain decoding, for drafters that weigh their own passes against it. ``stakes``:
-        how many of them each request's draft may take; none if that is not limited.
+        how many of them each request's draft may take; none if that is not limited. ``row_seconds``: see ``DraftRequest``.
         A sampled chain comes with its law only where the request verifies by it; elsewhere it is a tree like any other.
         """
         answers: list[Answer] = [Answer(DraftTree.empty())] * len(requests)
         for name, members in _by_drafter(requests).items():
             spent, begin = self._spent(name), time.perf_counter()
             most = [token_seconds * stakes[at] if len(stakes) else math.inf for at in members]
-            found = self._propose(name, [requests[at] for at in members], token_seconds, most)
+            asked = [
+                _asked(requests[at], token_seconds, allowed, row_seconds)
+                for at, allowed in zip(members, most, strict=True)
+            ]
+            found = self._propose(name, [requests[at] for at in members], asked)
             seconds = time.perf_counter() - begin
             own, networks, reading = (self._spent(name) - spent).of(seconds)
             for at, proposal, allowed in zip(members, found, most, strict=True):
                 passes = 1 / sum(each > 0 for each in most) if allowed else 0.0
                 answers[at] = Answer(proposal, own / len(members), networks * passes, reading * passes)
         return answers
+
+    def owed(self, request: Request, tree: DraftTree) -> npt.NDArray[np.bool_] | None:
+        """bool[n], which nodes of ``tree``, a part of the request's last proposal, are owed to networks with an account of their
+        own; None if there are no such networks, or at a fault."""
+        drafter = self._drafters[request.drafter]
+        if not (isinstance(drafter, MixedDrafter) and drafter.has_networks and len(tree)):
+            return None
+        try:
+            found = np.asarray(drafter.owed(request.number, _lent_tree(tree)), np.bool_)
+            if found.shape != (len(tree),):
+                raise InvalidArgument(f"owed nodes come with shape {found.shape} for {len(tree)} nodes")
+            return found
+        except FOREIGN_FAULTS as error:
+            self._miss(request.drafter, [request], error)
+            return None
 
     def foresee(self, requests: Sequence[Request], trees: Sequence[DraftTree]) -> None:
         """Tell drafters that want it which trees are verified for ``requests`` now."""
@@ -188,11 +212,8 @@ class Proposals:
         except FOREIGN_FAULTS as error:
             self._miss(request.drafter, [request], error)
 
-    def _propose(
-        self, name: str, requests: list[Request], token_seconds: float, most: Sequence[float]
-    ) -> list[Proposal]:
+    def _propose(self, name: str, requests: Sequence[Request], asked: Sequence[DraftRequest]) -> list[Proposal]:
         drafter = self._drafters[name]
-        asked = [_asked(request, token_seconds, seconds) for request, seconds in zip(requests, most, strict=True)]
         try:
             before = missed_by_reason(drafter.stats())
             proposals = list(drafter.propose(asked))
@@ -256,7 +277,7 @@ def _lent_tree(tree: DraftTree) -> DraftTree:
     return DraftTree(_lent(tree.tokens), _lent(tree.parents), _lent(tree.scores), _lent(tree.sources))
 
 
-def _asked(request: Request, token_seconds: float, most_seconds: float) -> DraftRequest:
+def _asked(request: Request, token_seconds: float, most_seconds: float, row_seconds: float = 0.0) -> DraftRequest:
     return DraftRequest(
         request.number,
         _text(request),
@@ -268,6 +289,7 @@ def _asked(request: Request, token_seconds: float, most_seconds: float) -> Draft
         request.slot,
         request.request_class,
         1.0 if request.ledger is None else request.ledger.rate,
+        row_seconds,
     )
 
 

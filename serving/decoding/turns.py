@@ -75,7 +75,8 @@ class Turns:
         ]  # fmt: skip
         clock.lap("draft")
         stakes = [self._planner.draft_stake(each.ledger) for each in asking if each.ledger and self._planner]
-        answers = self._proposals.ask(asking, self._token_seconds(decoding), stakes)
+        row = self._planner.row_seconds(len(decoding), self.context(decoding)) if self._planner and asking else 0.0
+        answers = self._proposals.ask(asking, self._token_seconds(decoding), stakes, row)
         clock.lap("wait")
         return asking, answers
 
@@ -115,7 +116,7 @@ class Turns:
             answer.seconds,
             network_seconds=answer.network_seconds,
             reading=answer.reading,
-            of_networks=tree_of(draft).of_only(self._proposals.network_sources[request.drafter]),
+            of_networks=self._proposals.owed(request, tree_of(draft)),
         )
         if isinstance(draft, DraftTree):
             offer.scores = draft.scores

@@ -23,6 +23,7 @@ from serving.drafters.explanation import Explanation
 from serving.drafters.grafts import Grafts
 from serving.drafters.merge import merge
 from serving.drafters.network import ANY_TOKEN, Network
+from serving.drafters.reach import owed
 from serving.drafters.scoring_drafter import ScoringDrafter
 from serving.drafters.worth import Verdict
 
@@ -54,7 +55,7 @@ class HybridDrafter:
     Attributes:
         layers: whose hidden states of the target its networks want (``FeatureDrafter``); empty if none does.
         reads_logits: whether one of its sources wants to know what the target said (``LogitsDrafter``).
-        network_sources: ``Source`` bits of its networks (``MixedDrafter``).
+        has_networks: whether it has some (``MixedDrafter``).
     """
 
     name = "hybrid"
@@ -75,7 +76,8 @@ class HybridDrafter:
         self._networks = [
             Network(drafter, known.network(f"{drafter.name} in {self.name}"), vocab_size) for drafter in networks
         ]
-        self.network_sources = int(NETWORKS) if networks else 0
+        self.has_networks = bool(networks)
+        self._retrieved: dict[int, DraftTree] = {}  # in the last step: what there would have been without networks
         self._grafts = Grafts(self._sources)
         self._additions: list[Addition] = [*self._networks, self._grafts]
         self._drafters: list[ScoringDrafter | Network] = [*self._sources, *self._networks]
@@ -112,22 +114,32 @@ class HybridDrafter:
         scored = [source.scored(requests) for source in self._sources]
         found = [[tree for trees in each for tree in trees] for _, *each in zip(requests, *scored, strict=True)]
         trees = [self.merged(request, each) for request, each in zip(requests, found, strict=True)]
-        retrieved = [len(tree) for tree in trees]
+        retrieved = list(trees)
         for addition in self._additions:
             for place, more in enumerate(addition.add(requests, trees)):
                 if more:
                     found[place] += more
                     trees[place] = self.merged(requests[place], found[place])
+        self._retrieved = {
+            request.request_id: tree.likely(request.least_score)
+            for request, tree in zip(requests, retrieved, strict=True)
+        }
         if self._explanation is not None:
-            for request, tree, nodes in zip(requests, trees, retrieved, strict=True):
+            for request, tree, before in zip(requests, trees, retrieved, strict=True):
                 number = request.request_id
                 verdicts = {each.name: each.verdicts[number] for each in self._additions if number in each.verdicts}
-                self._explanation.propose(number, len(request.tokens), nodes, verdicts, tree)
+                self._explanation.propose(number, len(request.tokens), len(before), verdicts, tree)
         return trees
 
     def merged(self, request: DraftRequest, trees: Sequence[DraftTree]) -> DraftTree:
         """The step's tree for ``request``, from ``trees`` of one source each."""
         return merge(trees, request.max_nodes)
+
+    def owed(self, request_id: int, tree: DraftTree) -> npt.NDArray[np.bool_]:
+        """See ``MixedDrafter``: of what networks propose all that would not have been verified without them."""
+        if not (tree.sources & int(NETWORKS)).any():
+            return np.zeros(len(tree), np.bool_)
+        return owed(tree, self._retrieved[request_id], int(NETWORKS))
 
     def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """See ``ForeseeingDrafter``."""

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -90,7 +91,9 @@ class Network:
         self._drafts: dict[int, _Draft] = {}
 
     def add(self, requests: Sequence[DraftRequest], retrieved: Sequence[DraftTree]) -> list[list[DraftTree]]:
-        """The network's trees for ``requests``, for which ``retrieved`` is there already; none where that is enough."""
+        """The network's trees for ``requests``, for which ``retrieved`` is there already; none where that is enough: of what is
+        there counts what would be verified."""
+        retrieved = [tree.likely(each.least_score) for tree, each in zip(retrieved, requests, strict=True)]
         asked = self._judge(requests, retrieved)
         trees: list[list[DraftTree]] = [[] for _ in requests]
         for place, own in self._draft(requests, asked):
@@ -181,6 +184,8 @@ class Network:
         if drafts or faults:
             self.seconds += seconds
             share = seconds / (len(drafts) + len(faults))
+            rows = [len(own.likely(requests[place].least_score)) * requests[place].row_seconds for place, own in drafts]
+            share += fmean(rows) if rows else 0.0
             self._worth.learn_cost(
                 share if drafts else max(share, self._worth.cost)
             )  # one that fails at once is not fast

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from datastore.draft_tree import DraftTree
 from serving.decoding.cost_model import CostModel
 from serving.decoding.draft_counts import places
-from serving.decoding.drafter import Drafter, DraftRequest, network_sources, tree_of
+from serving.decoding.drafter import Drafter, DraftRequest, MixedDrafter, has_networks, tree_of
 from serving.decoding.every_node import EveryNode
 from serving.decoding.ledger import Ledger
 from serving.decoding.planner import Offer, Planner
@@ -102,7 +102,7 @@ class Replayer:
         self._by_costs = _by(costs)
         self._pass_seconds = pass_seconds or self._by_costs
         self._draft_seconds = draft_seconds
-        self._networks = network_sources(drafter)
+        self._mixed = drafter if isinstance(drafter, MixedDrafter) and has_networks(drafter) else None
         self._numbers = itertools.count(1)
 
     def replay(self, recording: Recording) -> Replayed:
@@ -110,7 +110,7 @@ class Replayer:
         stats = GenerationStats(prompt_tokens=len(recording.prompt))
         stats.add_tokens((0,))
         found = Replayed(recording, stats)
-        ledger = self._planner.open(self.drafter.name, bool(self._networks))
+        ledger = self._planner.open(self.drafter.name, self._mixed is not None)
         text = _Text(next(self._numbers), recording, ledger, found)
         missed = self._missed()
         if self._states is not None:
@@ -174,7 +174,7 @@ class Replayer:
             own,
             network_seconds=networks,
             reading=reading,
-            of_networks=tree.of_only(self._networks),
+            of_networks=None if self._mixed is None else self._mixed.owed(text.number, tree),
         )
         self._planner.choose([offer], 1, 1, context)
         return [offer], tree.head(offer.verified)
@@ -192,6 +192,7 @@ class Replayer:
             -1 if self._states is None else SLOT,
             text.recording.request_class,
             text.ledger.rate,
+            self._planner.row_seconds(1, context),
         )
 
     def _missed(self) -> int:

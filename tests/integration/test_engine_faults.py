@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
@@ -20,7 +22,7 @@ from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.drafters.prompt_lookup import PromptLookupDrafter
-from tests.drafters import MadeUpDrafter, alone, eager_decoder, eager_loop, tree
+from tests.drafters import Free, MadeUpDrafter, alone, eager_decoder, eager_loop, tree
 from tests.tiny_models import VOCAB, tiny_model
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
@@ -70,6 +72,25 @@ def test_a_drafter_that_fails_in_every_way_costs_drafts_only(target: Target) -> 
             assert generation.tokens == alone(target, PROMPT, SamplingSettings(max_new_tokens=30))
     assert generations["failing"].stats.missed["RuntimeError"] > 0
     assert generations["forgetful"].stats.missed["KeyError"] > 0
+
+
+@pytest.mark.parametrize("size", [None, 0])
+def test_a_drafter_that_cannot_say_what_its_networks_are_owed_costs_nothing_else(
+    target: Target, size: int | None
+) -> None:
+    class Mixed(MadeUpDrafter):
+        has_networks = True
+
+        def owed(self, request_id: int, tree: DraftTree) -> npt.NDArray[np.bool_]:
+            if size is None:
+                raise KeyError(request_id)
+            return np.zeros(size, np.bool_)
+
+    settings = SamplingSettings(max_new_tokens=30)
+    with Engine(target, {"mixed": Mixed(lambda request: tree([1], [-1]))}, Free(), slots=1, capacity=500) as engine:
+        generation = engine.generate(PROMPT, settings, "mixed")
+        assert [token for step in generation for token in step.tokens] == alone(target, PROMPT, settings)
+    assert generation.stats.missed["KeyError" if size is None else "InvalidArgument"] > 0
 
 
 def test_a_drafter_that_prepares_is_told_what_is_verified_and_may_fail(target: Target) -> None:

@@ -209,6 +209,40 @@ def test_what_networks_take_and_bring_is_booked_apart() -> None:
     drafter.close()
 
 
+def test_what_retrieval_names_and_nobody_would_verify_is_no_reason_to_leave_a_network_out() -> None:
+    """It names many nodes of little chance, one of which is often right: networks were taken to add nothing beside them."""
+    retrieved = tree([1, 2, 3], [-1, 0, 1], [0.05, 0.04, 0.03])
+    asked = {}
+    for row_seconds in (0.0, 0.01):
+        network = Network(
+            MadeUpDrafter(lambda request: tree([1, 2, 3], [-1, 0, 1], [0.9, 0.8, 0.7])), ByClass(Confidence)
+        )
+        request = DraftRequest(
+            1, np.arange(9, dtype=np.int32), 8, token_seconds=0.1, most_seconds=1.0, row_seconds=row_seconds
+        )
+        for _ in range(60):
+            network.add([request], [retrieved])
+            network.observe(1, np.array([1, 2, 3, 4], np.int32))
+        asked[row_seconds] = network.stats()["asked"]
+    assert asked[0.01] > 50
+    assert asked[0.0] < asked[0.01]
+
+
+def test_what_networks_are_thanked_for_is_told_by_what_would_have_been_verified() -> None:
+    target = Target.wrap(tiny_model())
+    answer = alone(target, PROMPT, SamplingSettings(6))
+    drafter = HybridDrafter([store_of([[*PROMPT, *answer]])], [draft_model(target)])
+    request = DraftRequest(1, np.asarray(PROMPT, np.int32), 16, len(PROMPT))
+    [found] = drafter.propose([request])
+    both = (found.sources == Source.DATASTORE | Source.DRAFT_MODEL) | (found.sources == Source.DATASTORE)
+    assert both.any()
+    assert not drafter.owed(1, found)[both].any()
+    [found] = drafter.propose([replace(request, token_seconds=1.0, row_seconds=1.0)])
+    assert drafter.owed(1, found)[:4].all()
+    assert len(drafter.owed(1, found.head(3))) == 3
+    drafter.close()
+
+
 def test_a_network_that_may_take_no_time_is_not_run() -> None:
     calls: list[DraftRequest] = []
     network = Network(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,8 @@ from serving.decoding.account import Purse
 from serving.decoding.cost_model import CostModel
 from serving.decoding.ledger import Ledger
 from serving.decoding.planner import Offer, Planner
+from serving.drafters.reach import owed
+from tests.drafters import tree
 
 COSTS = CostModel([1, 2], [1.0, 1.0])
 
@@ -161,13 +165,23 @@ def test_the_rate_is_that_of_late_and_never_below_that_of_plain_decoding() -> No
     assert ledger.rate == 1
 
 
-def test_tokens_are_owed_to_networks_from_the_first_that_they_alone_propose() -> None:
-    marks = [Source.DATASTORE | Source.EAGLE, Source.EAGLE, Source.PROMPT_LOOKUP, Source.DATASTORE]
-    tree = DraftTree(
-        np.array([1, 2, 3, 4], np.int32), np.array([-1, 0, 1, -1], np.int32), np.ones(4, np.float32),
-        np.array(marks, np.uint8),
-    )  # fmt: skip
-    offer = Offer("hybrid", Ledger(Purse().open()), tree.scores, of_networks=tree.of_only(NETWORKS))
-    for path, accepted, owed in (([0, 1, 2], 3, 2), ([0, 1, 2], 1, 0), ([3], 1, 0), ([], 0, 0), ([0, 1], 2, 1)):
+def test_tokens_are_owed_to_networks_from_the_first_that_is_not_there_without_them() -> None:
+    """Where retrieval had named a token too, among many that nobody would have verified, the network had no thanks for it."""
+    both = Source.DATASTORE | Source.EAGLE
+    found = replace(
+        tree([1, 2, 3, 4, 2], [-1, 0, 1, -1, 3]),
+        sources=np.array([both, both, Source.PROMPT_LOOKUP, Source.DATASTORE, both], np.uint8),
+    )
+    without = tree([4, 2, 1], [-1, 0, -1])
+    offer = Offer("hybrid", Ledger(Purse().open()), found.scores, of_networks=owed(found, without, NETWORKS))
+    assert owed(found, found, NETWORKS).tolist() == [False] * 5
+    assert owed(found, DraftTree.empty(), NETWORKS).tolist() == [True, True, True, False, True]
+    for path, accepted, to_networks in (
+        ([0, 1, 2], 3, 2),
+        ([0, 1, 2], 1, 0),
+        ([3, 4], 2, 0),
+        ([], 0, 0),
+        ([0, 1], 2, 1),
+    ):
         offer.accept(np.array(path, np.int64), accepted)
-        assert (offer.accepted, offer.owed) == (accepted, owed)
+        assert (offer.accepted, offer.owed) == (accepted, to_networks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import DraftRequest
 from serving.decoding.settings import SamplingSettings
+from serving.drafters.neural.answer_lengths import AnswerLengths
 from serving.drafters.neural.pay import Pay
 from serving.drafters.neural.prospect import Prospect, share_saved
 
@@ -28,9 +30,12 @@ def test_what_drafts_save_is_that_of_the_best_chain() -> None:
     pay = Pay(ROW_SECONDS)
     shares = [pay.share**depth for depth in (1, 2, 3)]
     chains = [(sum(shares[:depth]) - 0.1 * depth) / (1 + sum(shares[:depth])) for depth in (1, 2, 3)]
-    assert pay.saving(3, 10.0, 1, 50.0) == pytest.approx(max(chains))
-    assert pay.saving(1, 10.0, 1, 50.0) == pytest.approx(chains[0])
-    assert pay.saving(3, 1.5, 1, 50.0) == 0  # none of its passes is worth its time
+    asked = request(30)
+    assert pay.saving(3, asked, 1) == pytest.approx(max(chains))
+    assert pay.saving(1, asked, 1) == pytest.approx(chains[0])
+    assert pay.saving(3, replace(asked, token_seconds=1.5), 1) == 0  # none of its passes is worth its time
+    rows = replace(asked, row_seconds=1.0)
+    assert pay.saving(1, rows, 1) == pytest.approx((shares[0] - 0.2) / (1 + shares[0]))  # to verify takes time too
 
 
 def test_a_prompt_is_read_for_an_answer_that_can_win_the_time_back() -> None:
@@ -47,12 +52,33 @@ def test_a_prompt_is_read_for_an_answer_that_can_win_the_time_back() -> None:
 
 def test_answers_end_before_their_limit() -> None:
     prospect = Prospect(Pay(ROW_SECONDS), 1)
-    assert prospect.answer_tokens == 128
     assert prospect.repays(request(4096), 2000, 1)
     for _ in range(40):
         prospect.learn(1, 5)
-    assert 5 < prospect.answer_tokens < 35
     assert not prospect.repays(request(4096), 2000, 1)
+
+
+def test_an_answer_longer_than_others_has_more_to_come() -> None:
+    """It was taken to have nothing left, and its prompt was read for no draft however long it became."""
+    prospect = Prospect(Pay(ROW_SECONDS), 1)
+    for _ in range(40):
+        prospect.learn(1, 30)
+    assert not prospect.repays(request(4096), 1000, 1)
+    assert prospect.repays(request(4096, written=200), 1000, 1)
+    assert not prospect.repays(request(210, written=200, number=2), 1000, 1)
+
+
+def test_what_is_left_of_an_answer_is_what_was_left_of_those_as_long() -> None:
+    lengths = AnswerLengths()
+    assert lengths.left(0) == lengths.left(500) == pytest.approx(128)
+    for tokens in (10, 100, 300):
+        lengths.add(tokens)
+    assert lengths.left(0) == pytest.approx((410 + 4 * 128) / 7)
+    alike = 4 * math.exp(-50 / 128)
+    assert lengths.left(50) == pytest.approx((50 + 250 + alike * 128) / (2 + alike))
+    for _ in range(32):
+        lengths.add(20)
+    assert lengths.left(0) == pytest.approx((32 * 20 + 4 * 128) / 36)  # of the last alone
 
 
 def test_a_prompt_is_read_all_the_same_now_and_then() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from serving.decoding.cost_model import CostModel
+from serving.decoding.drafter import DraftRequest
 from serving.drafters.neural.pay import PRIOR, STRENGTH
 from serving.drafters.neural.prospect import share_saved
 from serving.drafters.neural.refusals import Refusals
@@ -58,17 +57,16 @@ class Thrift:
         self._accepted = _DECAY * self._accepted + accepted
         self._handed = _DECAY * self._handed + min(handed, accepted + 1)
 
-    def saving(
-        self, depth: int, token_seconds: float, requests: int, context: float, already: Sequence[int] = ()
-    ) -> float:
-        """Tokens' time that drafts of up to ``depth`` tokens should save per token of an answer; 0 if they do not pay. Until rounds
-        were made, a round is taken to cost a pass of every level."""
+    def saving(self, depth: int, request: DraftRequest, requests: int) -> float:
+        """See ``Saving``. Until rounds were made, a round is taken to cost a pass of every level."""
         if not self._rounds:
+            context = float(len(request.tokens))
             taken = sum(each.time(requests, requests, context) for each in self._costs) / requests
         else:
             taken = self._seconds / self._rounds
+        taken += depth * request.row_seconds
         accepted = float(np.sum(self.share ** np.arange(1, depth + 1)))
-        return float(share_saved(accepted, taken / token_seconds, already)[0])
+        return float(share_saved(accepted, taken / request.token_seconds, request.already)[0])
 
     def reading_seconds(self, tokens: int) -> float:
         """What reading a prompt of so many tokens should take all levels together."""

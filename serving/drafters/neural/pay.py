@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from serving.decoding.cost_model import CostModel
+from serving.decoding.drafter import DraftRequest
 from serving.drafters.neural.prospect import share_saved
 from serving.drafters.neural.refusals import Refusals
 
@@ -71,16 +71,12 @@ class Pay:
         """Whether to begin a draft, by its first pass, behind the texts themselves; now and then yes in any case."""
         return self._refusals.begins(self.pays(len(contexts), token_seconds, rows, contexts))
 
-    def saving(
-        self, depth: int, token_seconds: float, requests: int, context: float, already: Sequence[int] = ()
-    ) -> float:
-        """Tokens' time that drafts should save per token of an answer: those of the best chain of up to ``depth`` tokens, of one of
-        ``requests`` requests with ``context`` cached tokens; 0 if none pays. ``already``: tokens that other drafts brought, step by
-        step."""
+    def saving(self, depth: int, request: DraftRequest, requests: int) -> float:
+        """See ``Saving``: by the best chain, each token of which takes a pass, and a row of the target's."""
         lengths = np.arange(1, depth + 1)
         accepted = np.cumsum(self.share**lengths)
-        taken = lengths * self.costs.time(requests, requests, context) / requests / token_seconds
-        return float(np.max(share_saved(accepted, taken, already)))
+        token = self.costs.time(requests, requests, float(len(request.tokens))) / requests + request.row_seconds
+        return float(np.max(share_saved(accepted, lengths * token / request.token_seconds, request.already)))
 
     def reading_seconds(self, tokens: int) -> float:
         """What reading a prompt of so many tokens should take."""

@@ -9,11 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from serving.decoding.drafter import DraftRequest
+from serving.drafters.neural.answer_lengths import AnswerLengths
 from serving.drafters.together import together
 
-_PRIOR_TOKENS = 128.0
-_STRENGTH = 4.0
-_DECAY = 0.95
 _MARGIN = 1.5
 """Times what reading takes that drafts must save: which steps they pay in is known afterwards, and reading is paid for before."""
 _RETRY = 20
@@ -23,11 +21,9 @@ _RETRY = 20
 class Saving(Protocol):
     """What drafts save, and what reading a text for them takes."""
 
-    def saving(
-        self, depth: int, token_seconds: float, requests: int, context: float, already: Sequence[int] = ()
-    ) -> float:
-        """Tokens' time that drafts of up to ``depth`` tokens should save per token of an answer, of one of ``requests`` requests
-        with ``context`` cached tokens; 0 if none pays. ``already``: tokens that other drafts brought, step by step."""
+    def saving(self, depth: int, request: DraftRequest, requests: int) -> float:
+        """Tokens' time that drafts of up to ``depth`` tokens should save per token of the answer of ``request``, one of
+        ``requests``, beside what others bring already; 0 if none pays."""
         ...
 
     def reading_seconds(self, tokens: int) -> float:
@@ -59,21 +55,15 @@ class Prospect:
         """``depth``: of the deepest drafts."""
         self.refused = self._refusals = 0
         self._pay, self._depth = pay, depth
-        self._tokens, self._answers = 0.0, 0.0
+        self._lengths = AnswerLengths()
         self._unread: set[int] = set()  # the requests that were refused
         self._read: set[int] = set()  # those that were not
-
-    @property
-    def answer_tokens(self) -> float:
-        """How long answers were of late."""
-        return (self._tokens + _STRENGTH * _PRIOR_TOKENS) / (self._answers + _STRENGTH)
 
     def learn(self, request_id: int, tokens: int) -> None:
         """The request's answer ended after so many tokens."""
         self._unread.discard(request_id)
         self._read.discard(request_id)
-        self._tokens = _DECAY * self._tokens + tokens
-        self._answers = _DECAY * self._answers + 1
+        self._lengths.add(tokens)
 
     def repays(self, request: DraftRequest, unread: int, requests: int) -> bool:
         """Whether to read ``unread`` tokens of a request, one of ``requests``; once yes, always yes. To be asked in each step, as
@@ -88,9 +78,8 @@ class Prospect:
         if not request.token_seconds:
             return True
         written = len(request.tokens) - request.prompt_tokens
-        left = min(request.settings.max_new_tokens, self.answer_tokens) - written
-        context = float(len(request.tokens))
-        saved = left * self._pay.saving(self._depth, request.token_seconds, requests, context, request.already)
+        left = min(request.settings.max_new_tokens - written, self._lengths.left(written))
+        saved = left * self._pay.saving(self._depth, request, requests)
         if saved * request.token_seconds >= _MARGIN * self._pay.reading_seconds(unread):
             return True
         if request.request_id in self._unread:
