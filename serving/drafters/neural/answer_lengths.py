@@ -8,6 +8,7 @@ from collections import deque
 _PRIOR_TOKENS = 128.0
 _STRENGTH = 4.0
 """Answers that the prior is worth."""
+_LEAST = 1e-9
 _REMEMBERED = 32
 
 
@@ -28,5 +29,5 @@ class AnswerLengths:
         nothing to come, and was never worth reading.)
         """
         longer = [tokens - written for tokens in self._known if tokens > written]
-        believed = _STRENGTH * math.exp(-written / _PRIOR_TOKENS)
+        believed = max(_LEAST, _STRENGTH * math.exp(-written / _PRIOR_TOKENS))
         return (sum(longer) + believed * _PRIOR_TOKENS) / (len(longer) + believed)
