@@ -247,9 +247,9 @@ class MixedDrafter(Drafter, Protocol):
         ...
 
 
-def has_networks(drafter: Drafter) -> bool:
-    """Whether it is a ``MixedDrafter`` that has networks."""
-    return isinstance(drafter, MixedDrafter) and drafter.has_networks
+def mixed(drafter: Drafter) -> MixedDrafter | None:
+    """The drafter, if it is a ``MixedDrafter`` that has networks."""
+    return drafter if isinstance(drafter, MixedDrafter) and drafter.has_networks else None
 
 
 @runtime_checkable

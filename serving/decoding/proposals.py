@@ -24,11 +24,10 @@ from serving.decoding.drafter import (
     FeatureDrafter,
     ForeseeingDrafter,
     LogitsDrafter,
-    MixedDrafter,
     Proposal,
     Said,
     SampledChain,
-    has_networks,
+    mixed,
     tree_of,
 )
 from serving.decoding.faults import FOREIGN_FAULTS, first_line
@@ -86,7 +85,7 @@ class Proposals:
 
     Attributes:
         layers: whose hidden states its drafters want, rising; empty if none does.
-        has_networks: by the drafter's name, whether it has networks that keep an account of their own.
+        mixed: by name, its drafters that have networks with an account of their own.
         faults: faults that were caught here, by kind; those that drafters caught themselves are in their ``stats``.
     """
 
@@ -111,7 +110,7 @@ class Proposals:
         self._learners = {
             name: each for name, each in drafters.items() if isinstance(each, LogitsDrafter) and each.reads_logits
         }
-        self.has_networks = {name: has_networks(each) for name, each in drafters.items()}
+        self.mixed = {name: found for name, each in drafters.items() if (found := mixed(each)) is not None}
         self.faults: Counter[str] = Counter()
 
     def ask(
@@ -146,8 +145,8 @@ class Proposals:
     def owed(self, request: Request, tree: DraftTree) -> npt.NDArray[np.bool_] | None:
         """bool[n], which nodes of ``tree``, a part of the request's last proposal, are owed to networks with an account of their
         own; None if there are no such networks, or at a fault."""
-        drafter = self._drafters[request.drafter]
-        if not (isinstance(drafter, MixedDrafter) and drafter.has_networks and len(tree)):
+        drafter = self.mixed.get(request.drafter)
+        if drafter is None or not len(tree):
             return None
         try:
             found = np.asarray(drafter.owed(request.number, _lent_tree(tree)), np.bool_)

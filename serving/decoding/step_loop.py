@@ -116,7 +116,7 @@ class StepLoop:
         request.slot = heapq.heappop(self._free)
         self.cache.clear(request.slot)
         if request.drafter and self._planner is not None:
-            request.ledger = self._planner.open(request.drafter, self._proposals.has_networks[request.drafter])
+            request.ledger = self._planner.open(request.drafter, request.drafter in self._proposals.mixed)
         self._running.append(request)
 
     def leave(self, request: Request, finish: str = "cancelled") -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from datastore.draft_tree import DraftTree
 from serving.decoding.cost_model import CostModel
 from serving.decoding.draft_counts import places
-from serving.decoding.drafter import Drafter, DraftRequest, MixedDrafter, has_networks, tree_of
+from serving.decoding.drafter import Drafter, DraftRequest, mixed, tree_of
 from serving.decoding.every_node import EveryNode
 from serving.decoding.ledger import Ledger
 from serving.decoding.planner import Offer, Planner
@@ -102,7 +102,7 @@ class Replayer:
         self._by_costs = _by(costs)
         self._pass_seconds = pass_seconds or self._by_costs
         self._draft_seconds = draft_seconds
-        self._mixed = drafter if isinstance(drafter, MixedDrafter) and has_networks(drafter) else None
+        self._mixed = mixed(drafter)
         self._numbers = itertools.count(1)
 
     def replay(self, recording: Recording) -> Replayed:
