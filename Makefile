@@ -12,7 +12,7 @@ demo: .venv/ready
 # In file order: xdist would run files of few tests last, and those are the long ones.
 TEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 test: .venv/ready
-	OMP_NUM_THREADS=1 .venv/bin/python -m pytest $(TEST_ARGS)
+	.venv/bin/python -m pytest $(TEST_ARGS)
 
 lint: .venv/ready
 	.venv/bin/ruff check . && .venv/bin/ruff format --check .

@@ -44,6 +44,12 @@ class BatchRun:
         return self.tokens / self.seconds
 
 
+Turn = list[tuple[int, BatchRun]]
+"""One batch size in one round: the run of every way, with the number of the round."""
+Compared = tuple[int, dict[str, Any] | None]
+"""Tokens of an output that were compared, and where it parts from the other, if it does."""
+
+
 def measure_batches(
     options: DecodingOptions, sizes: Sequence[int], report: Callable[[str], None] = lambda line: None
 ) -> dict[str, Any]:
@@ -77,9 +83,9 @@ def measure_batches(
         found = find_costs(target, max(sizes), options.costs)
         with Engine(target, drafters, found.costs, slots=max(sizes), capacity=capacity, queue=0) as engine:
             cache_bytes = engine.cache_bytes
-            turns, total = _run_rounds(engine, texts, sizes, settings, options, report), options.rounds * len(sizes)
-            kept, stopped = keep(turns, total, options.in_all_rounds("batch sizes"))
-    runs = [run for turn in kept for run in turn]
+            turns = _compared(_run_rounds(engine, texts, sizes, settings, options, report), target, texts, settings)
+            kept, stopped = keep(turns, options.rounds * len(sizes), options.in_all_rounds("batch sizes"))
+    runs = [run for turn, _ in kept for run in turn]
     done = [size for size in sizes if any(run.size == size for _, run in runs)]
     return {
         "stopped": stopped,
@@ -88,7 +94,7 @@ def measure_batches(
         "cache_bytes": cache_bytes,
         "prompts_skipped": skipped,
         "batches": {str(size): _summary([run for _, run in runs if run.size == size], runs[0][1]) for size in done},
-        "near_ties": _near_ties(target, texts, runs, settings),
+        "near_ties": _near_ties([pair for _, compared in kept for pair in compared]),
     }
 
 
@@ -127,7 +133,7 @@ def _run_rounds(
     settings: SamplingSettings,
     options: DecodingOptions,
     report: Callable[[str], None],
-) -> Iterator[list[tuple[int, BatchRun]]]:
+) -> Iterator[Turn]:
     """In each round, at each size, the run of every way with the number of the round; after one that warms up."""
     run_batch(engine, texts[:1], 1, PLAIN, settings, 1)
     for number in range(1, options.rounds + 1):
@@ -140,26 +146,37 @@ def _run_rounds(
             yield runs
 
 
-def _near_ties(
+def _compared(
+    turns: Iterator[Turn],
     target: Target,
     texts: Sequence[Sequence[int]],
-    runs: Sequence[tuple[int, BatchRun]],
     settings: SamplingSettings,
-) -> dict[str, Any]:
-    """Where other runs' outputs part from the first's, and the tokens compared up to there."""
-    compared = 0
-    differences: list[dict[str, Any]] = []
-    (_, first), *others = runs
-    for number, run in others:
-        for request, (one, other) in enumerate(zip(first.outputs, run.outputs, strict=True)):
-            difference = first_difference(target, texts[request], one, other, settings)
-            compared += len(other) if difference is None else difference.position + 1
-            if difference is not None:
+) -> Iterator[tuple[Turn, list[Compared]]]:
+    """Each turn, and how its outputs compare with those of the first run of all."""
+    first: BatchRun | None = None
+    for turn in turns:
+        found: list[Compared] = []
+        for number, run in turn:
+            if first is None:
+                first = run
+                continue
+            for request, (one, other) in enumerate(zip(first.outputs, run.outputs, strict=True)):
+                difference = first_difference(target, texts[request], one, other, settings)
+                if difference is None:
+                    found.append((len(other), None))
+                    continue
                 place = {"round": number, "batch": run.size, "drafter": run.way, "request": request}
-                differences.append(place | asdict(difference))
+                found.append((difference.position + 1, place | asdict(difference)))
+        yield turn, found
+
+
+def _near_ties(compared: Sequence[Compared]) -> dict[str, Any]:
+    """Where outputs part from the first run's, and the tokens compared up to there."""
+    tokens = sum(each for each, _ in compared)
+    differences = [each for _, each in compared if each is not None]
     return {
-        "tokens_compared": compared,
-        "per_100000_tokens": 100_000 * len(differences) / compared if compared else 0.0,
+        "tokens_compared": tokens,
+        "per_100000_tokens": 100_000 * len(differences) / tokens if tokens else 0.0,
         "largest_gap": max((each["gap"] for each in differences), default=0.0),
         "differences": differences,
     }

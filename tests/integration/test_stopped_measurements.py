@@ -186,6 +186,20 @@ def test_what_only_one_way_has_done_is_left_out(
     assert path.with_suffix(".png").exists()
 
 
+def test_a_comparison_of_outputs_that_is_stopped_costs_its_own_size_alone(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It came behind all runs, and Ctrl-C in it lost them. The first size compares one way's outputs, each further one both's."""
+    interrupt(monkeypatch, batches, "first_difference", 3 * len(PROMPTS))
+    path = tmp_path / "x.json"
+    sizes = ["--batches", "1", "2", "3", "--rounds", "1"]
+    assert main(["bench", "batch", *words, *sizes, "--json", str(path)]) == 130
+    assert "stopped after 1 of 3 batch sizes\n" in capsys.readouterr().out
+    results = json.loads(path.read_text())["results"]
+    assert list(results["batches"]) == ["1"]
+    assert results["near_ties"]["tokens_compared"] == results["batches"]["1"]["none"]["requests"] * 12
+
+
 def replayed(path: Path) -> dict[tuple[str, int], dict[str, Any]]:
     """The figures of each replay that a clock has no part in."""
     rows = json.loads(path.read_text())["results"]
