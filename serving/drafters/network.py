@@ -107,13 +107,14 @@ class Network:
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         """Learn what the network added, and let it learn."""
         heard, draft, most = self._heard.get(request_id), self._drafts.pop(request_id, None), len(tokens) - 1
-        if heard is not None:
-            heard.learn(tokens)
-            self._promises.learn(heard.raw, heard.brought[-1])
+        if heard is None:
+            return
+        heard.learn(tokens)
+        self._promises.learn(heard.raw, heard.brought[-1])
         if draft is not None:
             with_it = max(reach(draft.retrieved, tokens), reach(draft.own.head(draft.request.max_nodes), tokens))
             gained = min(most, with_it) - min(most, reach(draft.retrieved, tokens))
-            self._worth.learn(draft.promised, gained, heard.drafts if heard else None, draft.seconds)
+            self._worth.learn(draft.promised, gained, heard.drafts, draft.seconds)
             learn_trust(self._trust, draft.request, draft.own, tokens)
             with self._own_fault():
                 self.drafter.observe(request_id, tokens)
@@ -193,7 +194,8 @@ class Network:
                 fmean(costs) if drafts else max(share, self._worth.cost)
             )  # one that fails at once is not fast
         for number in faults:
-            self._worth.learn(self._heard[number].promise, 0)
+            heard = self._heard[number]
+            self._worth.learn(heard.promise, 0, heard.drafts, share)
         for request, own in zip(asking, found, strict=True):
             if not own:
                 self.verdicts[request.request_id] = replace(self.verdicts[request.request_id], declined=True)
