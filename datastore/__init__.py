@@ -1,8 +1,10 @@
 """The index as Python objects: open, look up, draft, verify."""
 
 from datastore.context import ContextIndex
-from datastore.datastore import Datastore, Document, Occurrence, open_datastore
+from datastore.datastore import Datastore, open_datastore
+from datastore.documents import Document
 from datastore.draft_tree import DraftTree, Source
+from datastore.occurrence import Occurrence
 from datastore.retriever import Match, Retriever
 from datastore.version import __version__
 

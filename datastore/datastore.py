@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -14,58 +13,20 @@ from tokenizers import Tokenizer
 
 from datastore import _native
 from datastore.deletions import Deleted, deleted_place, read_deleted
-from datastore.documents import DocumentTable, Metadata, Origin
+from datastore.documents import Document, Origin
 from datastore.draft_tree import DraftTree, Source
 from datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError, Unavailable
 from datastore.host_memory import host_memory
 from datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
+from datastore.occurrence import Occurrence
+from datastore.open_segment import open_segment
 from datastore.retriever import Match, Tokens
-from datastore.segment import SegmentEntry
 from datastore.tokenizer import fingerprint, load_tokenizer
-
-
-@dataclass(frozen=True, slots=True)
-class Occurrence:
-    """One place where a pattern stands.
-
-    Attributes:
-        segment: name of the segment.
-        document: index of the document in the segment.
-        offset: token offset of the pattern in the document.
-        source: where the document came from; None if that was not recorded.
-        metadata: field -> value of what was kept of its record.
-        tokens: uint32[m], the pattern and what follows it, to the document's end at most.
-    """
-
-    segment: str
-    document: int
-    offset: int
-    source: str | None
-    metadata: Metadata
-    tokens: npt.NDArray[np.uint32]
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One document.
-
-    Attributes:
-        source: where it came from; None if that was not recorded.
-        metadata: field -> value of what was kept of its record.
-        tokens: uint32[n].
-    """
-
-    source: str | None
-    metadata: Metadata
-    tokens: npt.NDArray[np.uint32]
-
 
 RESIDENCIES = ("auto", "mmap", "warm", "locked")
 """How the files of a datastore are kept in memory; see ``open_datastore``."""
 _SHARE = 0.25
 """Of the memory that is there, what a datastore may take without being asked."""
-
-
 MAX_THREADS = 1024
 MAX_OCCURRENCES = (1 << 32) - 2
 """As many as a segment may have tokens."""
@@ -116,15 +77,16 @@ class Datastore:
         self.path = path
         self.manifest = manifest
         self._segments, self._deletions = (
-            [_open_segment(path / SEGMENTS_NAME, entry, manifest) for entry in entries]
+            [open_segment(path / SEGMENTS_NAME, entry, manifest) for entry in entries]
             for entries in (manifest.segments, manifest.deletions)
         )
+        files = [segment.native for segment in self._segments + self._deletions]
         if residency == "locked":
-            for segment in self._segments + self._deletions:
-                segment.lock()
+            for file in files:
+                file.lock()
         else:
-            _native.warm(self._segments + self._deletions, whole=residency == "warm")
-        self._native: _native.Searcher | None = _native.Searcher(self._segments, self._deletions, threads=threads)
+            _native.warm(files, whole=residency == "warm")
+        self._native: _native.Searcher | None = self._make_searcher(threads=threads)
         self._locator = None if self._deletions else self._native
 
     @property
@@ -187,7 +149,7 @@ class Datastore:
             if not 0 <= value <= MAX_OCCURRENCES:
                 raise InvalidArgument(f"{name} is {value}; it must be 0 to {MAX_OCCURRENCES}")
         found = self._live_locator().occurrences(ids, limit)
-        return [self._occurrence(number, position, len(ids) + context) for number, position in found]
+        return [self._segments[number].occurrence(position, len(ids) + context) for number, position in found]
 
     def documents(self) -> Iterator[Document]:
         """Every document in order.
@@ -205,11 +167,12 @@ class Datastore:
             Corruption: a document table is damaged.
         """
         deleted = self.deleted()
-        for segment, entry in zip(self._segments, self.manifest.segments, strict=True):
-            gone = set(deleted[entry.name].tolist())
-            for index, origin in enumerate(_origins(segment, entry)):
+        for segment in self._segments:
+            name = segment.entry.name
+            gone = set(deleted[name].tolist())
+            for index, origin in enumerate(segment.origins()):
                 if index not in gone:
-                    yield entry.name, index, origin
+                    yield name, index, origin
 
     def read_document(self, segment: str, index: int) -> npt.NDArray[np.uint32]:
         """The tokens (uint32[n]) of document ``index`` of the live segment of that name, deleted or not.
@@ -219,11 +182,9 @@ class Datastore:
             InvalidArgument: it has no such document.
         """
         self._searcher()
-        for own, entry in zip(self._segments, self.manifest.segments, strict=True):
-            if entry.name == segment:
-                if index < 0:
-                    raise InvalidArgument(f"document {index} of {segment}: documents are counted from 0")
-                return _read_document(own, index)
+        for own in self._segments:
+            if own.entry.name == segment:
+                return own.read_document(index)
         raise NotFound(f"{self.path} has no live segment {segment!r}; suffolk info lists them")
 
     def deleted(self) -> Deleted:
@@ -241,8 +202,8 @@ class Datastore:
             Corruption: a document table is damaged.
         """
         self._searcher()
-        for segment, entry in zip(self._deletions, self.manifest.deletions, strict=True):
-            yield from _origins(segment, entry)
+        for segment in self._deletions:
+            yield from segment.origins()
 
     def info(self) -> dict[str, Any]:
         """Facts: path, generation, tokens, documents, bytes, vocab_size, order_depth, tokenizer, created, settings, segments.
@@ -255,7 +216,7 @@ class Datastore:
         deleted_documents = sum(entry.documents for entry in manifest.deletions)
         tokens = sum(entry.tokens for entry in manifest.segments) - deleted_tokens
         size = sum(entry.bytes for entry in manifest.files())
-        facts = [segment.facts() for segment in self._segments]
+        facts = [segment.native.facts() for segment in self._segments]
         return {
             "path": str(self.path),
             "generation": manifest.generation,
@@ -289,7 +250,7 @@ class Datastore:
         None where the system does not tell: it does so only to the files' owner and to those who may write to them.
         """
         self._searcher()
-        sizes = [segment.resident_bytes() for segment in (*self._segments, *self._deletions)]
+        sizes = [segment.native.resident_bytes() for segment in (*self._segments, *self._deletions)]
         known = [size for size in sizes if size is not None]
         return sum(known) if len(known) == len(sizes) else None
 
@@ -329,9 +290,9 @@ class Datastore:
             Corruption: names the file and the place.
         """
         self._searcher()
-        for segment, entry in zip((*self._segments, *self._deletions), self.manifest.files(), strict=True):
-            report = None if progress is None else lambda share, name=entry.name: progress(name, share)
-            segment.verify(depth, report)
+        for segment in (*self._segments, *self._deletions):
+            report = None if progress is None else lambda share, name=segment.entry.name: progress(name, share)
+            segment.native.verify(depth, report)
         self.tokenizer()
         if depth == "full":
             self._verify_deletions()
@@ -362,55 +323,20 @@ class Datastore:
         """A searcher that knows which documents are deleted, made when it is first needed: that takes reading their list."""
         self._searcher()
         if self._locator is None:
-            self._locator = _native.Searcher(self._segments, self._deletions, list(self.deleted().values()))
+            self._locator = self._make_searcher(list(self.deleted().values()))
         return self._locator
+
+    def _make_searcher(self, deleted: Sequence[npt.NDArray[np.uint32]] = (), threads: int = 0) -> _native.Searcher:
+        segments, deletions = ([each.native for each in files] for files in (self._segments, self._deletions))
+        return _native.Searcher(segments, deletions, deleted, threads=threads)
 
     def _verify_deletions(self) -> None:
         self.deleted()
-        for segment, entry in zip(self._deletions, self.manifest.deletions, strict=True):
-            for index, origin in enumerate(_origins(segment, entry)):
+        for segment in self._deletions:
+            for index, origin in enumerate(segment.origins()):
                 name, document = deleted_place(origin)
-                if not np.array_equal(_read_document(segment, index), self.read_document(name, document)):
+                if not np.array_equal(segment.read_document(index), self.read_document(name, document)):
                     raise Corruption(
-                        f"{entry.name}: document {index} has not the tokens of document {document} of {name}, which it "
+                        f"{segment.entry.name}: document {index} has not the tokens of document {document} of {name}, which it "
                         "deletes; restore the datastore from a copy, or build it again"
                     )
-
-    def _occurrence(self, number: int, position: int, limit: int) -> Occurrence:
-        segment, entry = self._segments[number], self.manifest.segments[number]
-        document = segment.document_at(position)
-        if document >= entry.documents:
-            raise Corruption(f"{entry.name}: token {position} lies in no document; run 'suffolk verify {self.path}'")
-        begin, end = segment.document_range(document)
-        source, metadata = DocumentTable(segment.document_table(), entry.name).origin(document)
-        tokens = segment.read_tokens(position, min(limit, end - position))
-        return Occurrence(entry.name, document, position - begin, source, metadata, tokens)
-
-
-def _origins(segment: _native.Segment, entry: SegmentEntry) -> Iterator[Origin]:
-    return DocumentTable(segment.document_table(), entry.name).origins(entry.documents)
-
-
-def _read_document(segment: _native.Segment, index: int) -> npt.NDArray[np.uint32]:
-    begin, end = segment.document_range(index)
-    return segment.read_tokens(begin, end - begin)
-
-
-def _open_segment(folder: Path, entry: SegmentEntry, manifest: Manifest) -> _native.Segment:
-    path = folder / entry.name
-    try:
-        segment = _native.Segment(str(path))
-    except (NotFound, InvalidArgument) as error:
-        problem = "is no regular file" if path.exists() else "is missing"
-        raise Corruption(f"{path} {problem}; restore it from a copy, or build the datastore again") from error
-    facts = segment.facts()
-    tokenizer = bytes(32) if manifest.tokenizer is None else bytes.fromhex(manifest.tokenizer)
-    checksum = f"{facts['checksum']:08x}"
-    found = (facts["tokens"], facts["documents"], facts["bytes"], checksum, facts["vocab_size"], facts["fingerprint"])
-    listed = (entry.tokens, entry.documents, entry.bytes, entry.checksum, manifest.vocab_size, tokenizer)
-    if found != listed or facts["order_depth"] < manifest.order_depth:
-        raise Corruption(
-            f"{path} is not the segment that the manifest lists: its sizes, checksum, vocabulary or tokenizer differ; "
-            "restore it from a copy, or build the datastore again"
-        )
-    return segment

@@ -1,4 +1,4 @@
-"""The document table of a segment: what is known of each document, compressed in blocks and read lazily.
+"""Documents, and the document table of a segment: what is known of each document, compressed in blocks and read lazily.
 
 Layout (docs/FORMAT.md): u32 block count, u32 documents per block, then u32[block count + 1] offsets of the blocks from the
 end of this array, then the blocks. A block is one zstd frame of a JSON array with an object for each of its documents.
@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import zstandard
 
 from datastore.errors import Corruption, InvalidArgument
@@ -40,6 +42,21 @@ class Origin(NamedTuple):
 
     source: str | None
     metadata: Metadata = NO_METADATA
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document.
+
+    Attributes:
+        source: where it came from; None if that was not recorded.
+        metadata: field -> value of what was kept of its record.
+        tokens: uint32[n].
+    """
+
+    source: str | None
+    metadata: Metadata
+    tokens: npt.NDArray[np.uint32]
 
 
 class DocumentTableWriter:

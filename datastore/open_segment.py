@@ -1,0 +1,92 @@
+"""A segment of a datastore, mapped into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore import _native
+from datastore.documents import DocumentTable, Origin
+from datastore.errors import Corruption, InvalidArgument, NotFound
+from datastore.manifest import Manifest
+from datastore.occurrence import Occurrence
+from datastore.segment import SegmentEntry
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSegment:
+    """A segment's file, which is the one that the manifest lists. Thread-safe.
+
+    Attributes:
+        native: the mapped file; entry: what the manifest says of it.
+    """
+
+    native: _native.Segment
+    entry: SegmentEntry
+
+    def origins(self) -> Iterator[Origin]:
+        """Where each document came from, in order.
+
+        Raises:
+            Corruption: the document table is damaged.
+        """
+        return self._table().origins(self.entry.documents)
+
+    def read_document(self, index: int) -> npt.NDArray[np.uint32]:
+        """The tokens (uint32[n]) of document ``index``.
+
+        Raises:
+            InvalidArgument: there is no such document.
+        """
+        if index < 0:
+            raise InvalidArgument(f"document {index} of {self.entry.name}: documents are counted from 0")
+        begin, end = self.native.document_range(index)
+        return self.native.read_tokens(begin, end - begin)
+
+    def occurrence(self, position: int, limit: int) -> Occurrence:
+        """What stands at token ``position``: up to ``limit`` tokens, to the document's end at most.
+
+        Raises:
+            Corruption: the token is in no document, or the document table is damaged.
+        """
+        document = self.native.document_at(position)
+        if document >= self.entry.documents:
+            raise Corruption(
+                f"{self.entry.name}: token {position} lies in no document; run 'suffolk verify' on the datastore"
+            )
+        begin, end = self.native.document_range(document)
+        source, metadata = self._table().origin(document)
+        tokens = self.native.read_tokens(position, min(limit, end - position))
+        return Occurrence(self.entry.name, document, position - begin, source, metadata, tokens)
+
+    def _table(self) -> DocumentTable:
+        return DocumentTable(self.native.document_table(), self.entry.name)
+
+
+def open_segment(folder: Path, entry: SegmentEntry, manifest: Manifest) -> OpenSegment:
+    """Map the file of ``entry`` in ``folder``.
+
+    Raises:
+        Corruption, Unsupported: it is damaged, missing, another one than ``manifest`` lists, or of a newer version.
+    """
+    path = folder / entry.name
+    try:
+        segment = _native.Segment(str(path))
+    except (NotFound, InvalidArgument) as error:
+        problem = "is no regular file" if path.exists() else "is missing"
+        raise Corruption(f"{path} {problem}; restore it from a copy, or build the datastore again") from error
+    facts = segment.facts()
+    tokenizer = bytes(32) if manifest.tokenizer is None else bytes.fromhex(manifest.tokenizer)
+    checksum = f"{facts['checksum']:08x}"
+    found = (facts["tokens"], facts["documents"], facts["bytes"], checksum, facts["vocab_size"], facts["fingerprint"])
+    listed = (entry.tokens, entry.documents, entry.bytes, entry.checksum, manifest.vocab_size, tokenizer)
+    if found != listed or facts["order_depth"] < manifest.order_depth:
+        raise Corruption(
+            f"{path} is not the segment that the manifest lists: its sizes, checksum, vocabulary or tokenizer differ; "
+            "restore it from a copy, or build the datastore again"
+        )
+    return OpenSegment(segment, entry)
