@@ -14,9 +14,8 @@ _PURSE_FLOOR = -20.0
 """For each open request: 16 that read their prompts at once may owe much, and all of it was spent."""
 _SHARED = 0.5
 _WEALTH = 20.0
-_CREDIT = 0.5
-"""Share of what its backer has that a purse may owe: with less, one prompt that networks read in vain ended their drafts for two
-answers."""
+_CREDIT = 0.25
+"""Share of what its backer has that a purse may owe."""
 LINE = 2.0
 """Tokens that a request may lose in a row while others earn."""
 _REPAID = 0.1

@@ -6,7 +6,6 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from datastore.draft_tree import DraftTree
-from serving.drafters.own_drafts import OwnDrafts
 from serving.drafters.precedents import Outlook, Steps
 from serving.drafters.reach import reach
 from serving.drafters.retrieved import Ids
@@ -26,7 +25,6 @@ class Heard:
         steps: so far; tokens: that retrieval brought in them; expected: that it had promised.
         brought: the same step by step, the last ones.
         retrieved: what is there now; raw: tokens that it promises; promised: as far as such promises are kept in all texts.
-        drafts: of the network.
     """
 
     prompt: Ids
@@ -38,7 +36,6 @@ class Heard:
     retrieved: DraftTree = field(default_factory=DraftTree.empty)
     raw: float = 0.0
     promised: float = 0.0
-    drafts: OwnDrafts = field(default_factory=OwnDrafts)
 
     @property
     def promise(self) -> float:

@@ -60,7 +60,6 @@ class _Draft:
     promised: float
     retrieved: DraftTree
     own: DraftTree
-    seconds: float
 
 
 class Network:
@@ -97,24 +96,23 @@ class Network:
         retrieved = [tree.likely(each.least_score) for tree, each in zip(retrieved, requests, strict=True)]
         asked = self._judge(requests, retrieved)
         trees: list[list[DraftTree]] = [[] for _ in requests]
-        for place, own, seconds in self._draft(requests, asked):
+        for place, own in self._draft(requests, asked):
             request = requests[place]
             trees[place].append(trusted(self._trust, request, own))
             promised = self._heard[request.request_id].promise
-            self._drafts[request.request_id] = _Draft(request, promised, retrieved[place], own, seconds)
+            self._drafts[request.request_id] = _Draft(request, promised, retrieved[place], own)
         return trees
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         """Learn what the network added, and let it learn."""
         heard, draft, most = self._heard.get(request_id), self._drafts.pop(request_id, None), len(tokens) - 1
-        if heard is None:
-            return
-        heard.learn(tokens)
-        self._promises.learn(heard.raw, heard.brought[-1])
+        if heard is not None:
+            heard.learn(tokens)
+            self._promises.learn(heard.raw, heard.brought[-1])
         if draft is not None:
             with_it = max(reach(draft.retrieved, tokens), reach(draft.own.head(draft.request.max_nodes), tokens))
             gained = min(most, with_it) - min(most, reach(draft.retrieved, tokens))
-            self._worth.learn(draft.promised, gained, heard.drafts, draft.seconds)
+            self._worth.learn(draft.promised, gained)
             learn_trust(self._trust, draft.request, draft.own, tokens)
             with self._own_fault():
                 self.drafter.observe(request_id, tokens)
@@ -158,7 +156,7 @@ class Network:
                 or math.isinf(request.most_seconds)
             ):
                 self.verdicts[request.request_id] = self._worth.judge(
-                    heard.promise, request.token_seconds, request.most_seconds, heard.drafts
+                    heard.promise, request.token_seconds, request.most_seconds
                 )
         return [
             place
@@ -166,9 +164,8 @@ class Network:
             if request.request_id in self.verdicts and self.verdicts[request.request_id].pays
         ]
 
-    def _draft(self, requests: Sequence[DraftRequest], asked: Sequence[int]) -> list[tuple[int, DraftTree, float]]:
-        """The network's own trees, each with its place and the seconds that it takes, the rows that verify it with them; it may
-        decline, which says nothing of its drafts, as a fault does."""
+    def _draft(self, requests: Sequence[DraftRequest], asked: Sequence[int]) -> list[tuple[int, DraftTree]]:
+        """The network's own trees, each with its place; it may decline, which says nothing of its drafts, as a fault does."""
         if not asked:
             return []
         asking = [
@@ -184,22 +181,20 @@ class Network:
         seconds = max(0.0, time.perf_counter() - begin - (self._reading_seconds() - reading))
         drafts = [(place, own) for place, own in zip(asked, found, strict=True) if own]
         faults = [request.request_id for request, own in zip(asking, found, strict=True) if own is None]
-        share = seconds / max(1, len(drafts) + len(faults))
-        costs = [
-            share + len(own.likely(requests[place].least_score)) * requests[place].row_seconds for place, own in drafts
-        ]
         if drafts or faults:
             self.seconds += seconds
+            share = seconds / (len(drafts) + len(faults))
+            rows = [len(own.likely(requests[place].least_score)) * requests[place].row_seconds for place, own in drafts]
+            share += fmean(rows) if rows else 0.0
             self._worth.learn_cost(
-                fmean(costs) if drafts else max(share, self._worth.cost)
+                share if drafts else max(share, self._worth.cost)
             )  # one that fails at once is not fast
         for number in faults:
-            heard = self._heard[number]
-            self._worth.learn(heard.promise, 0, heard.drafts, share)
+            self._worth.learn(self._heard[number].promise, 0)
         for request, own in zip(asking, found, strict=True):
             if not own:
                 self.verdicts[request.request_id] = replace(self.verdicts[request.request_id], declined=True)
-        return [(place, own, cost) for (place, own), cost in zip(drafts, costs, strict=True)]
+        return drafts
 
     def _propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree | None]:
         """The network's tree for each of ``requests``, None where a fault took it."""

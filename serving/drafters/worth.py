@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from serving.drafters.own_drafts import OwnDrafts
 from serving.drafters.promises import CLASSES, class_of
 from serving.drafters.together import alone, together
 
@@ -16,9 +15,6 @@ _TELLING = np.array([1.0, 1.0, 0.8, 0.6, 0.4, 0.2, 0.1])
 _STRENGTH, _LEAN = 3.0, 4.0
 """Drafts' worth of belief in what is given at first, and, beside each class, in what all classes together say: with less of it one
 unlucky draft of a good network ended its use."""
-_TRIALS, _HOPE = 2, 2.5
-"""Of a request's first drafts beside promises below one token, so many times as much is hoped as drafts of others added: texts
-differ, and one that a network knows was not drafted for behind some that it does not."""
 _DECAY = 0.99
 _LATEST = 0.1
 """How much the latest draft's time counts at least."""
@@ -72,29 +68,21 @@ class Worth:
         """Seconds that more drafts have taken of late, for a request; 0 until that is known."""
         return self._seconds
 
-    def gain(self, promised: float, own: OwnDrafts | None = None) -> float:
+    def gain(self, promised: float) -> float:
         """Tokens that further drafts should add to such that promise ``promised``: as they did beside this class, which leans on
-        what all classes together say they would bring alone; and as the request's ``own`` bring more or less than others."""
-        at, usual = class_of(promised), self._alone / self._told
-        beside = float(together(usual, promised)) - promised
-        gain = float((self._gained[at] + _LEAN * beside) / (self._seen[at] + _LEAN))
-        if own is None:
-            return gain
-        return max(0.0, gain + float(together(own.alone(usual), promised)) - promised - beside)
+        what all classes together say they would bring alone."""
+        at = class_of(promised)
+        beside = float(together(self._alone / self._told, promised)) - promised
+        return float((self._gained[at] + _LEAN * beside) / (self._seen[at] + _LEAN))
 
-    def judge(
-        self, promised: float, token_seconds: float, most_seconds: float = math.inf, own: OwnDrafts | None = None
-    ) -> Verdict:
+    def judge(self, promised: float, token_seconds: float, most_seconds: float = math.inf) -> Verdict:
         """Whether to draft more for a request, whose token costs ``token_seconds`` in plain decoding (0: not known); counts.
 
         ``most_seconds``: what drafting may take. More than half of it is for those alone that have paid so far: a wrong hope
         would end all drafting for a while.
         """
-        seconds = self._seconds if own is None else own.cost(self._seconds)
-        gain, cost = self.gain(promised, own), seconds / token_seconds if token_seconds else 0.0
+        gain, cost = self.gain(promised), self._seconds / token_seconds if token_seconds else 0.0
         cost += min(cost, _VERIFICATION)
-        if own is not None and own.count < _TRIALS and promised < 1 and _HOPE * gain >= cost:
-            gain = max(gain, cost)
         at = class_of(promised)
         affordable = 2 * self._seconds <= most_seconds or self._gained.sum() >= cost * self._seen.sum() > 0
         if (
@@ -115,12 +103,9 @@ class Worth:
         self._costs += 1
         self._seconds += max(_LATEST, 1 / self._costs) * (seconds - self._seconds)
 
-    def learn(self, promised: float, gained: int, own: OwnDrafts | None = None, seconds: float = 0.0) -> None:
-        """They added ``gained`` tokens to what drafts that promised ``promised`` would have brought; the request's ``own`` took
-        ``seconds``."""
+    def learn(self, promised: float, gained: int) -> None:
+        """They added ``gained`` tokens to what drafts that promised ``promised`` would have brought."""
         at = class_of(promised)
-        if own is not None:
-            own.learn(alone(promised + gained, promised), _TELLING[at], seconds)
         self._gained[at] = _DECAY * self._gained[at] + gained
         self._seen[at] = _DECAY * self._seen[at] + 1
         self._alone = _DECAY * self._alone + _TELLING[at] * alone(promised + gained, promised)

@@ -115,7 +115,7 @@ def test_networks_of_a_drafter_that_has_earned_much_may_be_tried_a_little_longer
             if ledger.should_propose() and ledger.with_networks:
                 ledger.book(0.0, -3.0)
                 lost[-1] += 3.0
-    assert lost[0] <= 6.0 < lost[1] <= 30.0
+    assert lost[0] <= 6.0 < lost[1] <= 24.0
 
 
 @pytest.mark.parametrize("requests", [1, 4, 16])

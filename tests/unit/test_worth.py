@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from serving.drafters.own_drafts import OwnDrafts
 from serving.drafters.worth import Worth
 
 
@@ -104,37 +103,3 @@ def test_dear_drafts_are_not_hoped_for_but_must_have_paid() -> None:
     for _ in range(3):
         worth.learn(0.0, 2)
     assert worth.judge(0.0, 1.0, most_seconds=0.85).pays, "or it has"
-
-
-def test_a_text_that_the_network_knows_is_told_from_others() -> None:
-    """A draft model brought two tokens a draft in code and took the time of four: in reasoning, of which it knew ten tokens at a
-    time and whose prompt it had read, it was not asked once in fifty steps."""
-    worth = Worth()
-    for _ in range(100):
-        worth.learn_cost(4.0)
-        worth.learn(0.0, 2)
-    assert worth.judge(0.0, 1.0).pays, "once, as nothing like it was tried before"
-    assert not worth.judge(0.0, 1.0).pays
-    known, unknown = OwnDrafts(), OwnDrafts()
-    for own, gained in ((known, 10), (unknown, 2)):
-        for _ in range(2):
-            assert worth.judge(0.0, 1.0, own=own).pays, "they are tried"
-            worth.learn(0.0, gained, own, 4.0)
-    assert worth.judge(0.0, 1.0, own=known).pays
-    assert not worth.judge(0.0, 1.0, own=unknown).pays
-    assert worth.gain(0.0, known) > worth.gain(4.0, known) > worth.gain(4.0, unknown)
-    for _ in range(100):
-        worth.learn(0.0, 0)
-    assert not worth.judge(0.0, 1.0, own=OwnDrafts()).pays, "there is no hope of what never adds"
-
-
-def test_drafts_that_end_early_in_a_text_are_cheap_there() -> None:
-    worth, own = Worth(), OwnDrafts()
-    for _ in range(100):
-        worth.learn_cost(4.0)
-        worth.learn(0.0, 2)
-    for _ in range(4):
-        worth.learn(0.0, 2, own, 0.5)
-    assert worth.judge(0.0, 1.0).pays, "once, as nothing like it was tried before"
-    assert not worth.judge(0.0, 1.0).pays
-    assert worth.judge(0.0, 1.0, own=own).pays
