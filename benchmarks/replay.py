@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from benchmarks.decoding_options import DecodingOptions, given
 from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastores, require_drafters
 from benchmarks.machine import describe_machine
 from benchmarks.prompts import STYLES, Prompt, load_prompts
+from benchmarks.stopping import exit_code, keep, stop_lines
 from benchmarks.table import format_table
 from datastore.errors import InvalidArgument
 from serving.decoding.cost_model import CostModel
@@ -106,27 +106,29 @@ def _run(args: argparse.Namespace) -> int:
         args.model, tuple(args.prompts), given(args.datastore), drafters=names, style=args.style, limit=args.limit,
         max_new_tokens=args.max_new_tokens, dtype=args.dtype, seed=args.seed,
     )  # fmt: skip
-    results: dict[str, Any] = {"machine": describe_machine(), "met": {}}
     with opened_datastores(options) as retrievers:
         require_drafters(options, retrievers)
         target = load_target(options)
         prompts, _ = encode_prompts(target, load_prompts(args.prompts, args.style, args.limit, args.seed), options)
         answers, costs = record(target, prompts, args.max_new_tokens), find_costs(target, 1).costs
-        for met, count in (("for the first time", len(answers)), ("again and again", 1)):
-            made = [make_drafters(options, target, retrievers, 1, 1) for _ in range(count)]
-            results["met"][met] = {
-                name: replay(answers, [each[name] for each in made], costs, args.noise, args.seed) for name in names
-            }
-    rows = [
-        [f"{name}, met {met}", group, *gain.values()]
-        for met, by_name in results["met"].items()
-        for name, groups in by_name.items()
-        for group, gain in groups.items()
-    ]
+        drafters = {
+            "for the first time": [make_drafters(options, target, retrievers, 1, 1) for _ in answers],
+            "again and again": [make_drafters(options, target, retrievers, 1, 1)],
+        }
+        gains = (
+            (met, name, replay(answers, [each[name] for each in made], costs, args.noise, args.seed))
+            for met, made in drafters.items()
+            for name in names
+        )
+        done, stopped = keep(gains, len(drafters) * len(names), "replays of all answers")
+    rows = [[f"{name}, met {met}", group, *gain.values()] for met, name, by in done for group, gain in by.items()]
     print(format_table(["drafter", "prompts", "speed-up", "median", "least", "M"], rows))
+    for line in stop_lines(stopped):
+        print(line)
     if args.json:
-        write_json(args.json, results)
-    return 0
+        results = {met: {name: by for each, name, by in done if each == met} for met in drafters}
+        write_json(args.json, {"machine": describe_machine(), "stopped": stopped, "met": results})
+    return exit_code(stopped)
 
 
 def _parser() -> argparse.ArgumentParser:

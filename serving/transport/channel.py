@@ -8,6 +8,8 @@ from serving.transport.limits import MAX_METADATA_BYTES
 from serving.transport.tls import TlsFiles, channel_credentials
 from serving.transport.url import ServiceUrl
 
+MAX_BACKOFF_SECONDS = 0.5
+"""After an attempt to connect that failed, the next one begins at most so much later, and a fifth of that: gRPC's jitter."""
 _HOUR = 3600.0
 
 
@@ -27,7 +29,7 @@ def open_channel(
         ("grpc.max_metadata_size", MAX_METADATA_BYTES),
         ("grpc.initial_reconnect_backoff_ms", 100),  # a restarted server is found again within half a second,
         ("grpc.min_reconnect_backoff_ms", 100),  # where the defaults back off to two minutes
-        ("grpc.max_reconnect_backoff_ms", 500),
+        ("grpc.max_reconnect_backoff_ms", round(1000 * MAX_BACKOFF_SECONDS)),
         ("grpc.keepalive_time_ms", round(1000 * (ping or _HOUR))),
         ("grpc.keepalive_timeout_ms", round(1000 * silence)),  # TCP_USER_TIMEOUT too, which gRPC sets where it may ping
     ]

@@ -22,6 +22,7 @@ from serving.draft_service.metrics import Metrics
 from serving.draft_service.server import DraftServerConfig
 from serving.proto import draft_pb2
 from serving.transport.admission import Admission
+from serving.transport.channel import MAX_BACKOFF_SECONDS
 from serving.transport.endpoint import Endpoint, check_free, parse_endpoint
 from serving.transport.limits import MAX_ERROR_TEXT
 from serving.transport.status import TABLE, error_of, error_text, grpc_code, http_status
@@ -195,6 +196,19 @@ def test_breaker_opens_probes_and_closes() -> None:
     breaker.succeeded()
     assert not breaker.is_open()
     assert breaker.admits()
+
+
+def test_a_service_that_is_back_is_noticed_within_two_seconds() -> None:
+    now = [0.0]
+    breaker = CircuitBreaker(clock=lambda: now[0])
+    while not breaker.is_open():
+        breaker.failed()
+    for _ in range(3):  # it is back just after a probe has failed: the next one comes, and a connection for it
+        begin = now[0]
+        while not breaker.admits():
+            now[0] += 0.01
+        assert now[0] - begin + 1.2 * MAX_BACKOFF_SECONDS < 2
+        breaker.failed()
 
 
 def test_admission_counts_places() -> None:
