@@ -176,7 +176,7 @@ def test_client_refuses_ids_that_do_nothing_and_none_where_it_needs_them(capsys,
         (["worker", "--draft-model", "/nowhere/small"], "model folder /nowhere/small does not exist"),
         (["generate", "--head", "/nowhere/head", "x"], "head /nowhere/head: config.json cannot be"),
         (["generate", "x"], "model folder /nowhere does not exist"),
-        (["worker"], "model folder /nowhere does not exist"),
+        (["worker", "--listen", "127.0.0.1:0"], "model folder /nowhere does not exist"),
         (["tune"], "model folder /nowhere does not exist"),
         (["train", "eagle", "--corpus", "x", "--output", "y"], "model folder /nowhere does not exist"),
         (["plan", "--measure", "--prompts", "x"], "model folder /nowhere does not exist"),
@@ -216,7 +216,7 @@ def test_replay_refuses_before_torch_is_loaded(words, said):
     ("words", "said"),
     [
         (["generate", "--costs", "/nowhere/costs", "x"], "costs /nowhere/costs: cannot be read"),
-        (["worker", "--costs", "/nowhere/costs"], "costs /nowhere/costs: cannot be read"),
+        (["worker", "--listen", "127.0.0.1:0", "--costs", "/nowhere/costs"], "costs /nowhere/costs: cannot be read"),
         (
             ["plan", "--measure", "--prompts", "x", "--draft-model", "/nowhere/small"],
             "model folder /nowhere/small does",
