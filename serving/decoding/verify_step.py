@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from datastore.errors import SuffolkError
+from datastore.errors import InvalidArgument, SuffolkError
 from serving.decoding.drafter import Proposal, SampledChain, tree_of
 from serving.decoding.faults import FOREIGN_FAULTS, first_line
 from serving.decoding.log_probabilities import LogProbability, log_probabilities
 from serving.decoding.request import Request
 from serving.decoding.row_contexts import RowContexts
 from serving.decoding.sampler import NO_TOKEN, likeliest
-from serving.decoding.verification import accept, typical_path, verify_chain
+from serving.decoding.verification import accept, sound_rows, typical_path, verify_chain
 
 log = logging.getLogger(__name__)
 
@@ -93,11 +93,15 @@ def _reject(request: Request, chain: SampledChain, rows: torch.Tensor, drawn: np
     coins, draws = request.uniforms.coins(positions), request.uniforms.draws(positions)
     try:
         verdict = verify_chain(chain.tree.tokens, chain.law.to(laws.device), laws, coins, draws)
-    except FOREIGN_FAULTS as error:  # the drafter's law is no law: its draft is not looked at, as if it had made none
+    except FOREIGN_FAULTS as error:  # a row of the drafter's law is no law: its draft ends before it
         reason = type(error).__name__
         if not request.stats.missed[reason]:
             log.warning("drafter %s: %s; going on without its draft", request.drafter, first_line(error))
         request.stats.missed[reason] += 1
+        sound = sound_rows(chain.law) if isinstance(error, InvalidArgument) else 0
+        if 0 < sound < len(chain.tree):  # to drop these too would be to choose among tokens by what stands behind them
+            head = SampledChain(chain.tree.head(sound), chain.law[:sound])
+            return _reject(request, head, rows[: sound + 1], drawn[: sound + 1])
         return _outcome(request, chain, rows, drawn, np.empty(0, np.int64), int(drawn[0]))
     dead = np.flatnonzero(drawn[: verdict.accepted] == NO_TOKEN)  # where no token is allowed none is accepted
     accepted = int(dead[0]) if len(dead) else verdict.accepted

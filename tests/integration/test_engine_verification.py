@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from serving.decoding.drafter import SampledChain
+from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
-from tests.drafters import MadeUpDrafter, alone, eager_decoder, knowing, tree
+from tests.drafters import MadeUpDrafter, alone, eager_decoder, eager_loop, knowing, tree
+from tests.property.test_redrafter_law import differs
 from tests.tiny_models import VOCAB, tiny_model
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
@@ -59,6 +61,39 @@ def test_a_law_that_is_none_costs_the_draft(target: Target) -> None:
     assert len(run.tokens) == 10
     assert run.stats.accepted == 0
     assert run.stats.missed["InvalidArgument"] == run.stats.proposals > 5
+
+
+def test_a_chain_whose_law_ends_in_no_numbers_is_judged_up_to_there() -> None:
+    """It was dropped whole, and so its first token too, if that was one behind which its drafter had no numbers: of such tokens
+    there came too few."""
+    few, runs = 5, 800
+    target, rng = Target.wrap(tiny_model(vocab_size=few)), np.random.default_rng(0)
+
+    def make(request: Any) -> Any:
+        law = torch.tensor([[0.6, 0.1, 0.1, 0.1, 0.1]] * 2, dtype=torch.float64)
+        chain = rng.choice(few, 2, p=law[0].numpy()).tolist()
+        if chain[0] == 0:
+            law[1] = torch.nan
+        return SampledChain(tree(chain, [-1, 0]), law)
+
+    drafter = MadeUpDrafter(make)
+    loop = eager_loop(target, {"made-up": drafter}, slots=50, capacity=20)
+    prompt = [0, 1, 2]
+    settings = [SamplingSettings(4, 2.0, seed=seed, verification="rejection", ignore_eos=True) for seed in range(runs)]
+    requests = [Request(each.seed, target, prompt, each, "made-up", 8) for each in settings]
+    waiting = list(requests)
+    while waiting or loop.running:
+        while waiting and loop.free:
+            loop.join(waiting.pop())
+        loop.step()
+    # the first token comes with the prompt's pass; the drafts stand behind it
+    for first in range(few):
+        with torch.no_grad():
+            law = (target.prefill([*prompt, first], target.new_cache(1, 4))[0] / 2).softmax(-1).double().numpy()
+        seconds = [each.generated[1] for each in requests if each.generated[0] == first]
+        assert not differs(np.bincount(seconds, minlength=few), law)
+    missed = sum(each.stats.missed["InvalidArgument"] for each in requests)
+    assert runs / 4 < missed == sum(each.stats.missed.total() for each in requests)
 
 
 class Unreadable(torch.Tensor):

@@ -17,6 +17,9 @@ from serving.decoding.target import Target
 from serving.drafters.draft_model.drafter import DraftModelDrafter
 from serving.drafters.eagle.config import EagleTreeConfig
 from serving.drafters.hierarchy.drafter import HierarchyDrafter
+from serving.drafters.hierarchy.drawing import follow
+from serving.drafters.hierarchy.handed import Handed
+from serving.drafters.neural.own_draws import own_sampler
 from serving.drafters.neural.tree_bounds import TreeBounds
 from tests import eagle_heads, heads
 from tests.drafters import Free
@@ -112,3 +115,13 @@ def test_a_draft_that_laws_without_numbers_take_is_counted() -> None:
         asked = DraftRequest(missed, np.asarray(tokens, np.int32), 20, len(tokens), SETTINGS["rejection"])
         assert (len(tree_of(drafter.propose([asked])[0])) > 0, drafter.stats()["missed"]) == (not missed, missed)
     assert drafter.stats()["missed InvalidArgument"] == 1
+
+
+def test_what_a_level_drew_before_it_had_no_numbers_is_handed_up() -> None:
+    """Under ``match`` too the whole draft was lost."""
+    sampler, asked = own_sampler(SETTINGS["greedy"], VOCAB, torch.device("cpu")), DraftRequest(1, np.arange(3), 9, 3)
+    logits = torch.zeros(3, VOCAB)
+    logits[0, 5] = logits[1, 6] = 9.0
+    logits[2] = torch.nan
+    found = follow(sampler, asked, (), Handed((5, 6), np.ones(2)), logits)
+    assert (found.tokens, len(found.own), found.is_cut) == ((5, 6), 2, True)

@@ -45,6 +45,14 @@ class ToyLevel(ModelLevel):
         self.model = SimpleNamespace(vocab_size=toy.vocab)  # type: ignore[assignment]
 
 
+class Overflowing(ToyTarget):
+    """Has no numbers behind a text that ends with 0."""
+
+    def law(self, text: Text) -> npt.NDArray[np.float64]:
+        law = super().law(text)
+        return np.full_like(law, np.nan) if text[-1:] == (0,) else law
+
+
 class Script:
     """Stands in for ``verify_chain``: its calls come out as written, and are then all the ways in which the next one can."""
 
@@ -171,6 +179,32 @@ def test_retrieval_below_a_level_leaves_the_law_alone(script: Script) -> None:
     target = ToyTarget(3, 5)
     levels = [RetrievalLevel("prompt-lookup", [], 2), ToyLevel(ToyTarget(3, 6), 2)]
     check_law(target, texts(levels, target, script))
+
+
+@pytest.mark.parametrize(("depth", "place"), [(1, 0), (2, 0), (2, 1), (3, 1), (3, 2), (4, 2)])
+def test_a_level_without_numbers_behind_some_tokens_leaves_the_law_alone(
+    depth: int, place: int, script: Script
+) -> None:
+    """All that had been drawn was dropped: a token lived on or not by its own value, which the law then lacked."""
+    target, levels = ToyTarget(2, depth), stack(depth, 2, depth)
+    level = levels[place]
+    assert isinstance(level, ToyLevel)
+    level.toy = Overflowing(2, 40 + place)
+    check_law(target, texts(levels, target, script))
+
+
+def test_a_draft_that_is_dropped_for_what_stands_behind_it_is_found(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, levels = ToyTarget(2, 1), [ToyLevel(Overflowing(2, 40), 2)]
+    draft = Recursion.draft
+
+    def wrong(self: Recursion, text: object) -> object:
+        found = yield from draft(self, text)  # type: ignore[arg-type]
+        return found.head(0) if text.is_cut else found  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(Recursion, "draft", wrong)
+    check_biased(target, texts(levels, target, script), 0.01)
 
 
 def test_a_level_that_tells_the_law_of_the_one_below_is_found(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,6 +113,12 @@ def choose(law: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
     return (reached > uniform * reached.amax(-1)).to(torch.int8).argmax(-1)
 
 
+def sound_rows(laws: torch.Tensor) -> int:
+    """How many of the first rows of ``laws`` [n, vocab] are laws as ``verify_chain`` wants them."""
+    sound = ((laws.sum(-1) - 1).abs() <= TOLERANCE) & (laws.amin(-1) >= 0)
+    return int(sound.long().cumprod(0).sum())
+
+
 def _at(rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     """``rows[index]`` for an index on the device; the brackets would fetch it to the host."""
     return rows.index_select(0, index[None])[0]

@@ -8,6 +8,7 @@ positions are drawn again after a rejection, and what is drawn there must know n
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -69,7 +70,10 @@ def follow(sampler: Sampler, request: DraftRequest, path: Path, draft: Handed, l
     agreed = 0
     while agreed < len(draft) and drawn[agreed] == draft.tokens[agreed]:
         agreed += 1
-    return Handed(tuple(drawn[: agreed + 1]), own[: agreed + 1])
+    size, unknown = agreed + 1, np.flatnonzero(np.isnan(own[: agreed + 1]))
+    if len(unknown):
+        size = int(unknown[0])
+    return Handed(tuple(drawn[:size]), own[:size], is_cut=len(unknown) > 0)
 
 
 def resample(
@@ -83,11 +87,14 @@ def resample(
 ) -> Handed:
     """Speculative sampling of ``draft`` by a level with these ``logits`` float[draft + 1, ids]; the laws are over ``vocab_size``.
 
-    Where the level allows no token behind a drafted one, its chain ends there. Raises InvalidArgument if a law is none.
+    Where the level allows no token behind a drafted one, or its logits are no numbers, its chain ends there. What was drawn before
+    is handed up all the same: to drop it would be to choose among tokens by what stands behind them.
     """
     own = laws(sampler, request, _paths(path, draft.tokens), logits)
-    dead = own.sum(-1) == 0
-    own[dead, 0] = 1.0  # any law: what is drawn there is not handed up
+    sums = own.sum(-1)
+    own[~(sums > 0)] = torch.eye(
+        1, own.shape[1], dtype=own.dtype, device=own.device
+    )  # any law: its draw is not handed up
     if own.shape[1] < vocab_size:
         own = torch.nn.functional.pad(own, (0, vocab_size - own.shape[1]))
     coins, draws = uniforms.take(len(draft) + 1)
@@ -95,9 +102,10 @@ def resample(
     verdict = verify_chain(
         np.asarray(draft.tokens, np.int64), None if law is None else law.to(own.device), own, coins, draws
     )
-    kept = verdict.accepted + (0 if bool(dead[verdict.accepted]) else 1)
+    last = float(sums[verdict.accepted])
+    kept = verdict.accepted + (1 if last > 0 else 0)
     tokens = (*draft.tokens[: verdict.accepted], verdict.token)[:kept]
-    return Handed(tokens, _unknown(kept), own[:kept])
+    return Handed(tokens, _unknown(kept), own[:kept], is_cut=math.isnan(last))
 
 
 def _unknown(size: int) -> Floats:

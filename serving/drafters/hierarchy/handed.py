@@ -21,11 +21,13 @@ class Handed:
         tokens: in order.
         own: float64[n], how likely its level holds each of them behind those before; not looked at where they were drawn at random.
         law: float64[n, vocab], the law that each was drawn from; None for tokens that were not drawn.
+        is_cut: whether its level's logits behind the last token are no numbers, so that nothing could be drawn there.
     """
 
     tokens: Path
     own: Floats
     law: torch.Tensor | None = None
+    is_cut: bool = False
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from datastore.errors import SuffolkError
+from datastore.errors import InvalidArgument
 from serving.decoding.missed import Missed
 from serving.drafters.hierarchy.handed import Answer, Ask
 from serving.drafters.hierarchy.model_level import ModelLevel
@@ -65,5 +65,5 @@ class Passes:
             waiting.append((text, asking, asking.send(answer)))
         except StopIteration as end:
             text.handed = end.value
-        except SuffolkError as error:  # laws that are none: they take this text's draft and no other's
-            self._missed.add(type(error).__name__, str(error))
+            if text.is_cut:
+                self._missed.add(InvalidArgument.__name__, "a level's logits are no numbers")

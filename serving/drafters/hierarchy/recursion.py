@@ -64,7 +64,9 @@ class Recursion:
             if logits is None:
                 break
             assert isinstance(logits, torch.Tensor)
-            found = self._ended(text, self._verify(text, at, here, draft, logits[:, : self._common]))
+            verified = self._verify(text, at, here, draft, logits[:, : self._common])
+            text.is_cut |= verified.is_cut
+            found = self._ended(text, verified)
             got += found
             text.rounds += is_top
             if not len(found) or self._ends(text, found):

@@ -23,6 +23,7 @@ class Text:
         samplers, uniforms: what its levels draw with, once they have drawn.
         rounds: of the top level in this step.
         handed: what the top level has handed to the target in this step.
+        is_cut: whether a level's logits were no numbers in this step, so that less is handed.
     """
 
     request: DraftRequest
@@ -33,12 +34,13 @@ class Text:
         self.uniforms: list[FreshUniforms | None] = [None] * levels
         self.room = self.rounds = 0
         self.handed = NOTHING
+        self.is_cut = False
         self._believed: Belief | None = None
         self._thrift: Thrift | None = None
 
     def begin(self, request: DraftRequest, room: int, believed: Belief, thrift: Thrift | None) -> None:
         """A new step; ``thrift``: whether a further round pays, None if all are made."""
-        self.request, self.room, self.rounds, self.handed = request, room, 0, NOTHING
+        self.request, self.room, self.rounds, self.handed, self.is_cut = request, room, 0, NOTHING, False
         self._believed, self._thrift = believed, thrift
 
     @property
