@@ -30,7 +30,7 @@ NOTES = (
     "M: tokens generated per target pass; identical: outputs equal to plain decoding's token for token; per 100k: places where an "
     "output parts, per 100,000 tokens up to there; largest gap: between the "
     "target's scores of the two tokens where an output parts (near 0: a near-tie that rounding decides)",
-    "'none, again' is plain decoding a second time: its difference from 1 is noise",
+    "'none, again', with --control, is plain decoding a second time: its difference from 1 is noise",
     "every prompt is run by all drafters in turn, in rotating order; drafters learn from prompt to prompt as in service",
 )
 

@@ -26,7 +26,6 @@ from serving.decoding.near_tie import first_difference
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
 from serving.draft_service.client import connect
-from serving.draft_service.fail_soft import FailSoft
 from serving.drafters.choose import make_drafter
 
 WAYS = ("none", "waiting", "ahead")
@@ -86,10 +85,9 @@ def _measure_delay(
         contextlib.closing(connect(url, options.deadline_ms / 1e3)) as remote,
         contextlib.closing(connect(url, options.deadline_ms / 1e3)) as other,  # what one does not get, the other may
     ):
-        waiting = FailSoft(other)  # hides from drafters that drafts can be asked for ahead
         drafters = {
-            name: make_drafter(options.drafter, target.vocab_size, retriever, LIMITS)
-            for name, retriever in (("waiting", waiting), ("ahead", remote))
+            name: make_drafter(options.drafter, target.vocab_size, retriever, LIMITS, ahead=ahead)
+            for name, retriever, ahead in (("waiting", other, False), ("ahead", remote, None))
         }
         with Engine(target, drafters, costs, slots=1, capacity=capacity) as engine:  # closes the drafters
             list(
@@ -104,9 +102,6 @@ def _measure_delay(
                     outcomes[name].append((generation.tokens, generation.stats.to_dict()))
                 report(f"{delay:g} ms: {number + 1} of {len(prompts)} prompts")
             counters = {name: drafter.stats() for name, drafter in drafters.items() if drafter is not None}
-        counters["waiting"] = counters["waiting"] | {
-            "missed": counters["waiting"].get("missed", 0) + sum(waiting.missed().values())
-        }
     texts = [tokens for tokens, _ in outcomes["none"]]
     rows = {}
     for name, runs in outcomes.items():

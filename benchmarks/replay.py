@@ -110,7 +110,7 @@ def _run(args: argparse.Namespace) -> int:
         require_drafters(options, retrievers)
         target = load_target(options)
         prompts, _ = encode_prompts(target, load_prompts(args.prompts, args.style, args.limit, args.seed), options)
-        answers, costs = record(target, prompts, args.max_new_tokens), find_costs(target, 1).costs
+        answers, costs = record(target, prompts, args.max_new_tokens), find_costs(target, 1, args.costs).costs
         drafters = {
             "for the first time": [make_drafters(options, target, retrievers, 1, 1) for _ in answers],
             "again and again": [make_drafters(options, target, retrievers, 1, 1)],
@@ -147,6 +147,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--dtype", default="auto", help="auto, float32, bfloat16, float16 or float64 (default: as stored)"
+    )
+    parser.add_argument(
+        "--costs",
+        type=Path,
+        metavar="FILE",
+        help="of passes, written by suffolk tune (default: as stored, else measured now)",
     )
     parser.add_argument("--noise", type=float, default=0.05, help="of a pass's time (default: %(default)s)")
     add_seed(parser)

@@ -11,8 +11,10 @@ import numpy as np
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from datastore.retriever import Retriever
+from serving.decoding.drafter import DraftRequest
 from serving.draft_service.client import RemoteDatastore, connect
 from serving.draft_service.server import DraftServer, DraftServerConfig
+from serving.drafters.datastore import DatastoreDrafter
 from serving.transport.endpoint import Endpoint
 from tests.waiting import HANG
 
@@ -44,3 +46,9 @@ def check_health(server: DraftServer, service: str) -> str:
     with grpc.insecure_channel(str(server.listening[0])) as channel:
         reply = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=service), timeout=HANG)
     return health_pb2.HealthCheckResponse.ServingStatus.Name(reply.status)
+
+
+def drafted(drafter: DatastoreDrafter, ids: list[int]) -> int:
+    """Nodes of its draft behind ``ids``."""
+    [found] = drafter.propose([DraftRequest(1, np.array(ids, np.int32), 8)])
+    return len(found)

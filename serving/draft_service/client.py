@@ -68,7 +68,7 @@ class RemoteDatastore:
     """A ``Retriever`` whose every batch is one call. Thread-safe. Made by ``connect``.
 
     Strict: a call that fails or is late raises (DeadlineExceeded, Unavailable, ResourceExhausted, ...). While the
-    circuit breaker is open all raise Unavailable at once and nothing is sent. FailSoft turns these into empty answers.
+    circuit breaker is open all raise Unavailable at once and nothing is sent. To a ``DatastoreDrafter`` each is a missed draft.
     A reply is checked before it is believed: a server that lies gives Internal, never a tree that is none.
     """
 

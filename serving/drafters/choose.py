@@ -37,12 +37,14 @@ def make_drafter(
     limits: Limits | None = None,
     models: Sequence[Drafter] = (),
     calibration: Calibration | None = None,
+    ahead: bool | None = None,
 ) -> Drafter | None:
     """The drafter called ``name``; None for "none".
 
     ``vocab_size`` is the target's; ``retrievers``, one or several, are all asked; ``models`` are networks that are loaded,
-    which hybrid drafts take besides; ``calibration``: what drafts have been worth, shared by all drafters of an engine. Raises
-    InvalidArgument for an unknown name, or if it needs a retriever or a network and none is given.
+    which hybrid drafts take besides; ``calibration``: what drafts have been worth, shared by all drafters of an engine;
+    ``ahead``: as ``DatastoreDrafter``. Raises InvalidArgument for an unknown name, or if it needs a retriever or a network and
+    none is given.
     """
     if name == "none":
         return None
@@ -64,7 +66,9 @@ def make_drafter(
         if not hasattr(store, "draft_batch"):
             raise InvalidArgument(f"drafter {name}: {store!r} is no datastore; open it first, with suffolk.open")
     calibration = calibration or Calibration()
-    drafters: list[ScoringDrafter] = [DatastoreDrafter(store, vocab_size, limits, calibration) for store in stores]
+    drafters: list[ScoringDrafter] = [
+        DatastoreDrafter(store, vocab_size, limits, calibration, ahead) for store in stores
+    ]
     if name == "hybrid":
         texts = [PromptLookupDrafter(vocab_size, limits, calibration), *drafters]
         return HybridDrafter(texts, models, calibration, vocab_size)

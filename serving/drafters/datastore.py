@@ -45,11 +45,12 @@ class DatastoreDrafter:
         vocab_size: int,
         limits: Limits | None = None,
         calibration: Calibration | None = None,
-        ahead: bool = False,
+        ahead: bool | None = None,
     ) -> None:
         """``vocab_size``: the target's; a tree with other ids is a missed draft. ``calibration``: what drafts have been worth,
         which it goes on learning under the datastore's name. ``close`` leaves ``retriever`` open.
-        ``ahead``: ask for all drafts ahead, also where it should pay to wait for them.
+        ``ahead``: whether all drafts are asked for ahead, also where it should pay to wait for them; None: as it pays. False where
+        nobody calls ``foresee``: each answer is then waited for.
 
         Raises:
             InvalidArgument: ``limits`` are deeper than a draft service drafts, and ``retriever`` is behind one.
@@ -63,8 +64,9 @@ class DatastoreDrafter:
         self._ahead = None
         if isinstance(retriever, LaterRetriever):
             self._limits.require_served()
-            self._ahead = Ahead(retriever, self._limits, self._retrieved.promise)
-        self._always_ahead = ahead
+            if ahead is not False:
+                self._ahead = Ahead(retriever, self._limits, self._retrieved.promise)
+        self._always_ahead = bool(ahead)
         self._distance = Distance()
         self._waits = True  # in this step
         self._ahead_waited = 0
@@ -126,8 +128,8 @@ class DatastoreDrafter:
         self._retrieved.clear()
 
     def _end(self, request: DraftRequest, path: Ids) -> Ids:
-        """What can be looked up of the text with ``path`` behind it: an id that only the target knows is refused, with the drafts
-        of all requests."""
+        """What can be looked up of the text with ``path`` behind it: nothing up to an id that only the target knows, for which a
+        retriever would refuse the drafts of all requests."""
         most = self._limits.max_match
         return known_end(np.concatenate([request.tokens[-most:], path])[-most:], self._retriever.vocab_size)
 

@@ -17,8 +17,9 @@ import pytest
 from datastore import open_datastore
 from datastore.errors import SuffolkError, Unavailable
 from serving.draft_service.client import connect
-from serving.draft_service.fail_soft import FailSoft
+from serving.drafters.datastore import DatastoreDrafter
 from tests.brute_force import assert_same_tree
+from tests.draft_server import drafted
 from tests.processes import WAIT, running, suffolk
 from tests.stores import make_store
 from tests.waiting import HANG, until
@@ -138,28 +139,29 @@ def test_second_signal_forces() -> None:
 
 
 def test_killed_hung_and_back(store: Path) -> None:
-    expected = open_datastore(store).draft([1, 2])
     with running(*serve(store)) as server:
         endpoint = server.endpoint()
-        soft = FailSoft(connect(f"grpc://{endpoint}", 0.1))
-        until(lambda: len(soft.draft([1, 2])) == len(expected))
-        before = soft.missed().get("DeadlineExceeded", 0)
+        remote = connect(f"grpc://{endpoint}", 0.1)
+        drafter = DatastoreDrafter(remote, remote.vocab_size, ahead=False)
+        missed = drafter.missed.by_reason
+        until(lambda: drafted(drafter, [1, 2]) > 0)
+        before = missed["DeadlineExceeded"]
         server.process.send_signal(signal.SIGSTOP)  # hung: the port is open and nobody answers
-        until(lambda: len(soft.draft([1, 2])) == 0)  # threads on other cores may answer once more
+        until(lambda: drafted(drafter, [1, 2]) == 0)  # threads on other cores may answer once more
         for _ in range(30):
-            assert len(soft.draft([1, 2])) == 0
-        missed = soft.missed()
+            assert drafted(drafter, [1, 2]) == 0
+        hung = missed.total()
         assert missed["DeadlineExceeded"] - before < 20  # the breaker spared the others their deadline
         server.process.send_signal(signal.SIGCONT)
-        until(lambda: len(soft.draft([1, 2])) == len(expected))
+        until(lambda: drafted(drafter, [1, 2]) > 0)
         server.process.kill()
         server.process.wait(WAIT)
         for _ in range(30):
-            assert len(soft.draft([1, 2])) == 0
-        assert sum(soft.missed().values()) >= sum(missed.values()) + 30
+            assert drafted(drafter, [1, 2]) == 0
+        assert missed.total() >= hung + 30
         with running(*serve(store, "--listen", endpoint)):
-            until(lambda: len(soft.draft([1, 2])) == len(expected))
-        soft.close()
+            until(lambda: drafted(drafter, [1, 2]) > 0)
+        remote.close()
 
 
 def test_killed_server_leaves_a_socket_that_the_next_one_takes(store: Path, tmp_path: Path) -> None:

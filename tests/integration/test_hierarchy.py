@@ -18,11 +18,13 @@ from serving.drafters.hierarchy.drafter import HierarchyDrafter
 from serving.drafters.hierarchy.handed import Handed
 from serving.drafters.hierarchy.load import Stacks
 from serving.drafters.hierarchy.model_level import ModelLevel
+from serving.drafters.hierarchy.passes import Passes
 from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from serving.drafters.hierarchy.run_laws import Starts, run_law
 from serving.drafters.hierarchy.stack_spec import StackLevel
 from serving.drafters.hierarchy.text import Belief, Text
 from serving.drafters.hierarchy.thrift import Thrift
+from serving.drafters.neural.pay import PRIOR, STRENGTH
 from tests.brute_force import BruteForceRetriever
 from tests.drafters import alone, eager_decoder, eager_loop
 from tests.hierarchies import DEPTHS, PROMPT, hierarchy, level, lookup, noisy, request
@@ -126,6 +128,22 @@ def test_what_it_cannot_draft_for_is_counted_and_what_nobody_asked_for_is_not() 
     searched = HierarchyDrafter([lookup(VOCAB)], VOCAB)
     assert len(tree_of(searched.propose([DraftRequest(1, np.asarray(PROMPT, np.int32), 0)])[0])) == 0
     assert not [name for name, count in searched.stats().items() if name.startswith("missed") and count]
+
+
+def test_tokens_behind_the_end_of_a_text_are_not_refused_ones() -> None:
+    drafter = HierarchyDrafter([level(Target.wrap(tiny_model()), 4)], VOCAB, thrifty=False)
+    [found] = drafter.propose([DraftRequest(1, np.asarray(PROMPT, np.int32), 8)])
+    drafter.observe(1, tree_of(found).tokens[:1])
+    assert len(tree_of(found)) > 1
+    assert drafter._thrift.share == pytest.approx((1 + STRENGTH * PRIOR) / (1 + STRENGTH))
+
+
+def test_a_draft_without_a_pass_is_no_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was booked as a round of no time, which made rounds look cheap."""
+    drafter = HierarchyDrafter([level(Target.wrap(tiny_model()), 4)], VOCAB, thrifty=False)
+    monkeypatch.setattr(Passes, "draft", lambda *_: None)
+    drafter.propose([DraftRequest(1, np.asarray(PROMPT, np.int32), 8)])
+    assert drafter._thrift.pays(0.0, 1e-9), "nothing is known of rounds yet"
 
 
 def test_levels_that_retrieve_learn_what_is_kept() -> None:

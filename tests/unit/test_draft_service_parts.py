@@ -17,7 +17,6 @@ from datastore.draft_tree import DraftTree
 from datastore.errors import ALL_ERRORS, InvalidArgument, NotFound, PermissionDenied, ResourceExhausted, SuffolkError
 from serving.draft_service import limits, wire
 from serving.draft_service.breaker import CircuitBreaker
-from serving.draft_service.fail_soft import FailSoft
 from serving.draft_service.metrics import Metrics
 from serving.draft_service.server import DraftServerConfig
 from serving.proto import draft_pb2
@@ -312,28 +311,6 @@ def test_metrics_count_in_bulk() -> None:
         'suffolk_datastore_tokens{datastore="wiki"} 3.0',
     ):
         assert line in lines
-
-
-def test_fail_soft_counts_by_reason_and_logs_once(caplog: pytest.LogCaptureFixture) -> None:
-    inner = BruteForceRetriever([[1, 2, 3]], VOCABULARY)
-    soft = FailSoft(inner)
-    assert soft.lookup([1, 2]) == (2, 1)
-    assert soft.draft([1, 2]).tokens.tolist() == [3]
-    assert soft.missed() == {}
-    inner.fault = ResourceExhausted("full")
-    assert [len(tree) for tree in soft.draft_batch([[1], [2], [3]])] == [0, 0, 0]
-    assert soft.draft_batch([]) == []
-    assert soft.lookup_batch([[1], [2]]) == [(0, 0), (0, 0)]
-    inner.fault = NotFound("gone")
-    assert len(soft.draft([1])) == 0
-    assert soft.missed() == {"ResourceExhausted": 5, "NotFound": 1}
-    assert [record.getMessage().rsplit(": ", 2)[1:] for record in caplog.records] == [
-        ["ResourceExhausted", "full"],
-        ["NotFound", "gone"],
-    ]
-    inner.fault = ZeroDivisionError()
-    with pytest.raises(ZeroDivisionError):  # a fault of the program's own is not hidden
-        soft.draft([1])
 
 
 @pytest.mark.parametrize(

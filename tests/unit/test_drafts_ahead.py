@@ -12,15 +12,18 @@ import pytest
 from datastore.draft_tree import DraftTree
 from datastore.errors import DeadlineExceeded, InvalidArgument, SuffolkError, Unavailable
 from serving.decoding.drafter import DraftRequest
+from serving.decoding.target import Target
 from serving.drafters.ahead import Ahead
 from serving.drafters.choose import require_match
 from serving.drafters.datastore import DatastoreDrafter
+from serving.drafters.hierarchy.load import Stacks
 from serving.drafters.inquiry import Inquiry, LaterRetriever
 from serving.drafters.limits import Limits
 from serving.drafters.next_draft import likely_ends, subtree
 from tests.brute_force import BruteForceRetriever, assert_same_tree
 from tests.drafters import tree
 from tests.later import LaterBruteForce
+from tests.tiny_models import tiny_model
 
 VOCAB = 6
 LIMITS = Limits(max_match=4, min_match=1, max_depth=3)
@@ -267,3 +270,19 @@ def test_drafts_deeper_than_a_service_takes_are_refused_at_the_start() -> None:
         require_match(LaterBruteForce([DOCUMENT], VOCAB), "store", Limits(max_depth=100), "model", "ab" * 32)
     DatastoreDrafter(LaterBruteForce([DOCUMENT], VOCAB), VOCAB, Limits(max_depth=64))
     DatastoreDrafter(BruteForceRetriever([DOCUMENT], VOCAB), VOCAB, Limits(max_depth=100))
+
+
+def test_a_drafter_that_nobody_foresees_for_waits_for_every_answer() -> None:
+    """In a hierarchy and in a replay a slow service was taken for far, and nothing was drafted from then on."""
+    store = LaterBruteForce([DOCUMENT], VOCAB)
+    [level] = Stacks(Target.wrap(tiny_model()), retrievers=[store]).sources("datastore")
+    answered = store.draft_batch
+
+    def slow(*asked: Any, **options: Any) -> list[DraftTree]:
+        time.sleep(0.004)
+        return answered(*asked, **options)
+
+    store.draft_batch = slow  # type: ignore[method-assign]
+    step = request([0, 1, 2], token_seconds=0.001)
+    assert all(map(len, [level.propose([step])[0] for _ in range(20)]))
+    assert store.later == []

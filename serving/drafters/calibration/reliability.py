@@ -11,9 +11,9 @@ from datastore.errors import InvalidArgument
 
 BINS = 10
 _ROUNDING = 1e-3
+"""Predictions come in single precision."""
 _FADED = 1e-300
 """What has faded so far is rounded more."""
-"""Predictions come in single precision."""
 Floats = npt.NDArray[np.float64]
 
 

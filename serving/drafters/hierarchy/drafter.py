@@ -84,7 +84,7 @@ class HierarchyDrafter:
         if text is None:
             return
         if len(text.handed):
-            self._thrift.learn(self._belief.learn(text, tokens), len(text.handed))
+            self._thrift.learn(self._belief.learn(text, tokens), min(len(text.handed), len(tokens)))
         for source in self._sources:
             source.observe(request_id, tokens)
 
@@ -176,5 +176,6 @@ class HierarchyDrafter:
         most = sum(request.most_seconds for request in requests) if self._thrifty else float("inf")
         self._passes.draft(texts, most)
         seconds = time.perf_counter() - begin
-        rounds = sum(text.rounds or 1 for text in texts)
-        self._thrift.learn_rounds(rounds, sum(len(text.handed) for text in texts), seconds)
+        rounds = sum(text.rounds for text in texts) if self._models else len(texts)
+        if rounds:
+            self._thrift.learn_rounds(rounds, sum(len(text.handed) for text in texts), seconds)

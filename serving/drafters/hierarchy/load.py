@@ -97,7 +97,10 @@ class Stacks:
             return [PromptLookupDrafter(vocab_size, self._limits, self._calibration)]
         if not self._retrievers:
             raise InvalidArgument(f"level {name} needs a datastore (on the command line: --datastore STORE)")
-        return [DatastoreDrafter(each, vocab_size, self._limits, self._calibration) for each in self._retrievers]
+        return [
+            DatastoreDrafter(each, vocab_size, self._limits, self._calibration, ahead=False)
+            for each in self._retrievers
+        ]
 
     def _load(self, level: StackLevel) -> Target:
         if level.is_retrieval:

@@ -15,14 +15,14 @@ from datastore.errors import (
     Unavailable,
 )
 from serving.draft_service.client import DEFAULT_DEADLINE, INFO_DEADLINE, connect
-from serving.draft_service.fail_soft import FailSoft
 from serving.draft_service.grpc_server import Servicer
 from serving.draft_service.server import DraftServer
+from serving.drafters.datastore import DatastoreDrafter
 from serving.proto import draft_pb2
 from suffolk.cli import main
 from suffolk.commands import client
 from tests.brute_force import BruteForceRetriever, assert_same_tree
-from tests.draft_server import connected, serving
+from tests.draft_server import connected, drafted, serving
 from tests.waiting import HANG, until
 
 
@@ -146,11 +146,11 @@ def test_closing_ends_calls_that_are_on_their_way(brute: BruteForceRetriever) ->
 
 def test_hung_service_costs_a_deadline_only_now_and_then(brute: BruteForceRetriever) -> None:
     with serving({"wiki": brute}) as server, connected(server, deadline=0.05) as remote:
-        soft = FailSoft(remote)
+        drafter = DatastoreDrafter(remote, remote.vocab_size, ahead=False)
         brute.gate.clear()
         for _ in range(50):
-            assert len(soft.draft([1])) == 0
-        missed = soft.missed()
+            assert drafted(drafter, [1]) == 0
+        missed = drafter.missed.by_reason
         assert missed["DeadlineExceeded"] + missed["Unavailable"] == 50
         assert missed["DeadlineExceeded"] >= 3
         assert len(brute.calls) <= missed["DeadlineExceeded"] < 25  # the breaker kept the others at home
@@ -159,5 +159,5 @@ def test_hung_service_costs_a_deadline_only_now_and_then(brute: BruteForceRetrie
         assert remote.info()["generation"] == 7  # not held back
         brute.gate.set()
         remote.deadline = HANG
-        until(lambda: len(soft.draft([1])) > 0)
+        until(lambda: drafted(drafter, [1]) > 0)
         assert not remote.breaker.is_open()

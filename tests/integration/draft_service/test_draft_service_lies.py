@@ -9,11 +9,11 @@ import pytest
 
 from datastore.errors import Internal, NotFound
 from serving.draft_service.client import RemoteDatastore
-from serving.draft_service.fail_soft import FailSoft
 from serving.draft_service.grpc_server import Servicer
+from serving.drafters.datastore import DatastoreDrafter
 from serving.proto import draft_pb2
 from tests.brute_force import BruteForceRetriever
-from tests.draft_server import connected, serving
+from tests.draft_server import connected, drafted, serving
 
 VOCABULARY = 40
 
@@ -65,9 +65,9 @@ def test_a_lying_server_costs_a_draft(
         remote.draft([1])
     assert str(caught.value).startswith(f"{remote.url}: the draft service sent a bad reply: ")
     assert text in str(caught.value)
-    soft = FailSoft(remote)
-    assert len(soft.draft([1])) == 0
-    assert soft.missed() == {"Internal": 1}
+    drafter = DatastoreDrafter(remote, remote.vocab_size, ahead=False)
+    assert drafted(drafter, [1]) == 0
+    assert drafter.missed.by_reason == {"Internal": 1}
 
 
 @pytest.mark.parametrize(
