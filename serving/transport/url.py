@@ -16,10 +16,13 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from datastore.errors import InvalidArgument
 
 SCHEMES = ("grpc", "grpcs", "grpc+unix")
-FORMS = "grpc://HOST:PORT/NAME, grpcs://HOST:PORT/NAME?ca=FILE or grpc+unix:///PATH#NAME"
 DRAFT_PORT = 7700
 WORKER_PORT = 7710
 """Ports that are meant where a URL or a command line names none."""
+_FORMS = {
+    DRAFT_PORT: "grpc://HOST:PORT/NAME, grpcs://HOST:PORT/NAME?ca=FILE or grpc+unix:///PATH#NAME",
+    WORKER_PORT: "grpc://HOST:PORT, grpcs://HOST:PORT?ca=FILE or grpc+unix:///PATH",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +52,24 @@ def is_url(text: str) -> bool:
 
 
 def parse_url(url: str, default_port: int = DRAFT_PORT) -> ServiceUrl:
-    """The parts of a URL; InvalidArgument if it has none of the three forms."""
+    """The parts of a URL; InvalidArgument if it has none of the three forms. ``default_port``: DRAFT_PORT or WORKER_PORT."""
+    forms = _FORMS[default_port]
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise InvalidArgument(f"{url}: {error}; the forms are {FORMS}") from None
+        raise InvalidArgument(f"{url}: {error}; the forms are {forms}") from None
     if parts.scheme not in SCHEMES:
-        raise InvalidArgument(f"{url}: not the URL of a service; the forms are {FORMS}")
+        raise InvalidArgument(f"{url}: not the URL of a service; the forms are {forms}")
     options = _options(url, parts)
     deadline = _deadline(url, options.pop("deadline_ms", None))
     if parts.scheme == "grpc+unix":
         if parts.netloc or len(parts.path) < 2:
-            raise InvalidArgument(f"{url}: a unix socket is written grpc+unix:///PATH#NAME, with three slashes")
+            raise InvalidArgument(f"{url}: a unix socket is written with three slashes; the forms are {forms}")
         return ServiceUrl(f"unix:{unquote(parts.path)}", unquote(parts.fragment), deadline)
     name = unquote(parts.path.strip("/"))
     if not parts.hostname or "/" in name or parts.fragment or parts.username is not None:
-        raise InvalidArgument(f"{url}: not a host, a port and a name; the forms are {FORMS}")
+        raise InvalidArgument(f"{url}: cannot be read; the forms are {forms}")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return ServiceUrl(f"{host}:{port or default_port}", name, deadline, parts.scheme == "grpcs", **options)
 

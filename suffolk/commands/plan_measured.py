@@ -71,7 +71,13 @@ def plan_measured(args: argparse.Namespace) -> int:
         if args.save_rates is not None:
             write_json(args.save_rates, to_json(levels))
         chosen = given or [read_stack(str(plan)) for plan in plans if len(plan.names) > 1]
-        outcomes, plain = _run(args, stacks, target, found, chosen, prompts, settings)
+        try:
+            outcomes, plain = _run(args, stacks, target, found, chosen, prompts, settings)
+        except KeyboardInterrupt:
+            if plans:
+                _print(args, plans, [], None, len(prompts))
+                raise KeyboardInterrupt("while the plans ran; what was planned is printed") from None
+            raise
     _print(args, plans, outcomes, plain, len(prompts))
     return 0
 

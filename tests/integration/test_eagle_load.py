@@ -247,6 +247,20 @@ def test_the_canary_passes_a_head_that_knows_nothing() -> None:
     assert check_head(random_head(seed=11), tiny_target(), "new") < 0.3
 
 
+def test_the_canary_passes_a_head_that_has_hardly_been_trained() -> None:
+    """Nine lucky tokens of 127, read one step off, were taken for a wrong config, and the head of a short training was refused."""
+    target = Target.wrap(tiny_model(num_hidden_layers=3, seed=4))
+    text = canary_text(target)
+
+    def predict(features: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        off = torch.equal(ids, text[: len(ids)])
+        guesses = torch.full((len(ids),), -1)
+        guesses[20:29] = text[21:30] if off else -1
+        return guesses
+
+    assert check_fit("young", target, (2,), predict) == 0
+
+
 def test_the_canary_finds_a_layer_that_is_one_off(tmp_path: Path) -> None:
     """By a head that knows the canary's text by heart, from the hidden states of its layer."""
     target = Target.wrap(tiny_model(num_hidden_layers=4))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from serving.drafters.hierarchy.trial import Trial
 from suffolk.cli import main
 from tests.tiny_models import save_tiny
 
@@ -52,6 +53,21 @@ def test_it_plans_runs_and_saves_what_it_measured(folders: dict[str, str], capsy
     )
     assert main(["plan", "--rates", folders["rates"], "--depth", "3", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["plan"] == found["plan"]
+
+
+def test_a_plan_is_printed_where_its_run_is_stopped(
+    folders: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while the plans ran beside plain decoding lost them, and minutes of measuring."""
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trial, "compare", stopped)
+    assert plan(folders) == 130
+    captured = capsys.readouterr()
+    assert "draft-model" in captured.out
+    assert "suffolk: interrupted while the plans ran; what was planned is printed" in captured.err
 
 
 def test_given_stacks_are_predicted_and_measured(folders: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,6 +28,7 @@ from serving.transport.status import TABLE, error_of, error_text, grpc_code, htt
 from serving.transport.tls import TlsFiles, channel_credentials, server_credentials
 from serving.transport.tokens import pack_tokens, to_tokens, unpack_tokens
 from serving.transport.url import ServiceUrl, is_url, parse_url
+from serving.worker.client import connect_worker
 from suffolk.commands.serve import parse_stores
 from tests.brute_force import BruteForceRetriever, assert_same_tree
 
@@ -60,8 +61,8 @@ def test_urls(url: str, parts: ServiceUrl) -> None:
         ("s3://bucket/store", "not the URL of a service; the forms are"),
         ("http://host/wiki", "not the URL of a service; the forms are grpc://HOST:PORT/NAME"),
         ("grpc://host:99999/wiki", "Port out of range"),
-        ("grpc://host/a/b", "not a host, a port and a name"),
-        ("grpc:///wiki", "not a host, a port and a name"),
+        ("grpc://host/a/b", "cannot be read; the forms are grpc://HOST:PORT/NAME"),
+        ("grpc:///wiki", "cannot be read; the forms are grpc://HOST:PORT/NAME"),
         ("grpc://host/wiki?retries=3", "unknown option 'retries'; grpc:// knows deadline_ms"),
         ("grpc://host/wiki?ca=x", "unknown option 'ca'"),
         ("grpcs://host/wiki?cert=x", "cert and key belong together"),
@@ -79,6 +80,14 @@ def test_bad_urls(url: str, text: str) -> None:
         parse_url(url)
     assert text in str(caught.value)
     assert url in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["http://host:7710", "grpc://host:7710/a/b", "grpc+unix://run/s.sock"])
+def test_a_bad_url_of_a_worker_is_answered_with_those_of_workers(url: str) -> None:
+    with pytest.raises(
+        InvalidArgument, match=r"the forms are grpc://HOST:PORT, grpcs://HOST:PORT\?ca=FILE or grpc\+unix:///PATH$"
+    ):
+        connect_worker(url)
 
 
 @pytest.mark.parametrize("path", ["store/", "/a/grpc", "grpc:store"])
