@@ -33,6 +33,7 @@ from serving.replay.replayer import Replayed, Replayer
 from suffolk.commands.output_file import write_json
 
 MAX_NODES = 64
+MEASURED = " now, with a quick look; another run measures others. 'suffolk tune' stores them, --costs takes a file"
 DRAFT_SECONDS = 0.0005
 """What a draft is taken to cost; those of networks cannot be replayed."""
 
@@ -110,24 +111,28 @@ def _run(args: argparse.Namespace) -> int:
         require_drafters(options, retrievers)
         target = load_target(options)
         prompts, _ = encode_prompts(target, load_prompts(args.prompts, args.style, args.limit, args.seed), options)
-        answers, costs = record(target, prompts, args.max_new_tokens), find_costs(target, 1, args.costs).costs
+        found = find_costs(target, 1, args.costs)
+        answers = record(target, prompts, args.max_new_tokens)
         drafters = {
             "for the first time": [make_drafters(options, target, retrievers, 1, 1) for _ in answers],
             "again and again": [make_drafters(options, target, retrievers, 1, 1)],
         }
         gains = (
-            (met, name, replay(answers, [each[name] for each in made], costs, args.noise, args.seed))
+            (met, name, replay(answers, [each[name] for each in made], found.costs, args.noise, args.seed))
             for met, made in drafters.items()
             for name in names
         )
         done, stopped = keep(gains, len(drafters) * len(names), "replays of all answers")
     rows = [[f"{name}, met {met}", group, *gain.values()] for met, name, by in done for group, gain in by.items()]
     print(format_table(["drafter", "prompts", "speed-up", "median", "least", "M"], rows))
+    print(f"costs of passes: {found.source}{MEASURED if found.source == 'measured' else ''}")
     for line in stop_lines(stopped):
         print(line)
     if args.json:
         results = {met: {name: by for each, name, by in done if each == met} for met in drafters}
-        write_json(args.json, {"machine": describe_machine(), "stopped": stopped, "met": results})
+        write_json(
+            args.json, {"machine": describe_machine(), "costs": found.source, "stopped": stopped, "met": results}
+        )
     return exit_code(stopped)
 
 
