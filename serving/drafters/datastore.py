@@ -16,7 +16,7 @@ from serving.decoding.drafter import DraftRequest
 from serving.decoding.missed import Missed
 from serving.draft_service.limits import MAX_BATCH, MAX_BATCH_NODES
 from serving.drafters.ahead import Ahead
-from serving.drafters.calibration.calibration import Calibration
+from serving.drafters.calibration.calibration import Calibration, Part
 from serving.drafters.calibration.calibrator import Prior
 from serving.drafters.distance import Distance
 from serving.drafters.inquiry import LaterRetriever
@@ -44,7 +44,7 @@ class DatastoreDrafter:
         retriever: Retriever,
         vocab_size: int,
         limits: Limits | None = None,
-        calibration: Calibration | None = None,
+        calibration: Calibration | Part | None = None,
         ahead: bool | None = None,
     ) -> None:
         """``vocab_size``: the target's; a tree with other ids is a missed draft. ``calibration``: what drafts have been worth,

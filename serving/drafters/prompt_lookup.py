@@ -10,7 +10,7 @@ import numpy.typing as npt
 from datastore.context import ContextIndex
 from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import DraftRequest
-from serving.drafters.calibration.calibration import Calibration
+from serving.drafters.calibration.calibration import Calibration, Part
 from serving.drafters.calibration.calibrator import Prior
 from serving.drafters.limits import Limits
 from serving.drafters.retrieved import NO_TOKENS, Behind, Ids, Retrieved, nodes_wanted
@@ -26,7 +26,9 @@ class PromptLookupDrafter:
 
     name = "prompt-lookup"
 
-    def __init__(self, vocab_size: int, limits: Limits | None = None, calibration: Calibration | None = None) -> None:
+    def __init__(
+        self, vocab_size: int, limits: Limits | None = None, calibration: Calibration | Part | None = None
+    ) -> None:
         """``vocab_size``: the target's; requests have no other ids."""
         self._vocab_size = vocab_size
         self._limits = limits or Limits()

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from datastore.draft_tree import DraftTree
 from serving.decoding.drafter import DraftRequest
 from serving.drafters.calibration.by_class import ByClass
-from serving.drafters.calibration.calibration import Calibration
+from serving.drafters.calibration.calibration import Calibration, Part
 from serving.drafters.calibration.calibrator import Calibrator, Prior
 from serving.drafters.drawn_chances import BREADTH, ENOUGH, knows_noise, with_noise
 
@@ -45,7 +45,7 @@ class Retrieved:
     A target that draws its tokens takes fewer of the likeliest ones than a greedy one, so each of the two has learners of its own.
     """
 
-    def __init__(self, calibration: Calibration, source: str, prior: Prior) -> None:
+    def __init__(self, calibration: Calibration | Part, source: str, prior: Prior) -> None:
         """``source``: its name in ``calibration``, whose learners begin at ``prior``."""
         self._greedy, self._drawn = (calibration.text(name, prior) for name in (source, f"{source}, drawn"))
         self._requests: dict[int, DraftRequest] = {}

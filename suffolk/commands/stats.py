@@ -3,7 +3,8 @@
 FILE is what --calibration of 'suffolk generate', 'worker' or 'replay' wrote. For each source, and each class of requests, the
 reliability diagram has a line for each tenth of 0..1: what was predicted there in the mean, how often it came true, and how many
 predictions there were, old ones counting less. Every prediction was made before its outcome was known. The error is the mean
-distance between the two. "drawn": of requests with a temperature above 0; "in hybrid": of a network beside other sources."""
+distance between the two. "drawn": of requests with a temperature above 0; "in hybrid": of a network beside other sources;
+"in hierarchy": of text searched for a level of models."""
 
 from __future__ import annotations
 

@@ -147,12 +147,12 @@ def test_a_draft_without_a_pass_is_no_round(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_levels_that_retrieve_learn_what_is_kept() -> None:
-    """A hierarchy's calibration was its own, and forgotten with it."""
+    """It was the hierarchy's own, and forgotten with it; then that of hybrid's sources, which each text taught twice."""
     known = Calibration()
     [source] = Stacks(Target.wrap(tiny_model()), calibration=known).sources("prompt-lookup")
     source.scored([DraftRequest(1, np.asarray(PROMPT + PROMPT[:5], np.int32), 8)])
     source.observe(1, np.asarray(PROMPT[5:8], np.int32))
-    assert any(each.reliability.any() for each in known.learned())
+    assert {each.source for each in known.learned() if each.reliability.any()} == {"prompt-lookup in hierarchy"}
 
 
 def test_a_long_prompt_is_read_in_parts() -> None:

@@ -74,3 +74,15 @@ class Calibration:
             for name, learner in learners.known.items():
                 if name == COMMON or learner.reliability.weight:
                     yield Learned(source, name, kind, learner.state(), learner.reliability.state())
+
+
+class Part:
+    """``whole`` for sources of text that are part of a drafter called ``owner``: what they learn there is kept apart from what the
+    same sources learn beside it, which drafts along the same text. Not thread-safe."""
+
+    def __init__(self, whole: Calibration, owner: str) -> None:
+        self._whole, self._owner = whole, owner
+
+    def text(self, source: str, prior: Prior) -> ByClass[Calibrator]:
+        """See ``Calibration.text``."""
+        return self._whole.text(f"{source} in {self._owner}", prior)

@@ -10,7 +10,7 @@ from datastore.retriever import Retriever
 from serving.decoding.cost_model import CostModel
 from serving.decoding.cost_store import find_costs
 from serving.decoding.target import Target
-from serving.drafters.calibration.calibration import Calibration
+from serving.drafters.calibration.calibration import Calibration, Part
 from serving.drafters.datastore import DatastoreDrafter
 from serving.drafters.draft_model.load import require_same_tokens
 from serving.drafters.early_exit.config import ExitConfig, require_exit
@@ -49,7 +49,8 @@ class Stacks:
         """
         self._target, self._draft_model, self._dtype = target, draft_model, dtype
         self._exits = _by_layers(heads)
-        self._retrievers, self._limits, self._calibration = list(retrievers), limits, calibration
+        self._retrievers, self._limits = list(retrievers), limits
+        self._calibration = None if calibration is None else Part(calibration, HierarchyDrafter.name)
         self._models: dict[str, Target] = {}
         self._costs: dict[tuple[str, int], CostModel] = {}
 
