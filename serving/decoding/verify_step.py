@@ -96,7 +96,7 @@ def _reject(request: Request, chain: SampledChain, rows: torch.Tensor, drawn: np
     except FOREIGN_FAULTS as error:  # a row of the drafter's law is no law: its draft ends before it
         reason = type(error).__name__
         if not request.stats.missed[reason]:
-            log.warning("drafter %s: %s; going on without its draft", request.drafter, first_line(error))
+            log.warning("drafter %s: %s; going on without that part of its draft", request.drafter, first_line(error))
         request.stats.missed[reason] += 1
         sound = sound_rows(chain.law) if isinstance(error, InvalidArgument) else 0
         if 0 < sound < len(chain.tree):  # to drop these too would be to choose among tokens by what stands behind them

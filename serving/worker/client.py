@@ -39,7 +39,9 @@ def connect_worker(url: str) -> WorkerClient:
     """
     parts = parse_url(url, WORKER_PORT)
     if parts.name or parts.deadline is not None:
-        raise InvalidArgument(f"{url}: a worker's URL has neither a name nor deadline_ms; leave them out")
+        raise InvalidArgument(
+            f"{url}: a worker's URL ends with its port or socket; leave out what names a datastore or a deadline"
+        )
     channel = open_channel(parts, limits.MAX_REQUEST_BYTES, limits.MAX_REPLY_BYTES, _SILENCE, PING_SECONDS)
     return WorkerClient(url, channel)
 
