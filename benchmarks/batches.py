@@ -113,8 +113,8 @@ def run_batch(
     done: list[Generation] = []
     for text in texts:
         while len(running) == size:
-            done += [each for each in running if each.stats.finish]
-            running = [each for each in running if not each.stats.finish]
+            done += [each for each in running if each.ended]
+            running = [each for each in running if each not in done]
             if len(running) == size:
                 next(running[0], None)
         running.append(engine.generate(text, settings, "none" if way == PLAIN else way, max_nodes))

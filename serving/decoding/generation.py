@@ -38,6 +38,13 @@ class Generation(Iterator[Step], AsyncIterator[Step]):
         return self.request.generated
 
     @property
+    def ended(self) -> bool:
+        """Whether no step will follow those that wait to be read, and its place in the engine is free: another ``generate`` may
+        take it."""
+        with self._changed:
+            return self._ended
+
+    @property
     def log_probabilities(self) -> list[LogProbability]:
         """Those of ``tokens``, if ``logprobs`` was set; else empty."""
         return self.request.log_probabilities[:]
