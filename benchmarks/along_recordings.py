@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.hindsight_drafter import HindsightDrafter
 from datastore.draft_tree import source_name
 from serving.decoding.cost_model import CostModel
 from serving.decoding.drafter import CacheDrafter, Drafter, FeatureDrafter, LogitsDrafter
@@ -46,6 +47,9 @@ class AlongRecordings:
         """What each drafter did, by its name, ready for JSON; nothing for an answer of one token."""
         if len(recording.generated) < 2:
             return {}
+        for replayer in self._replayers.values():
+            if isinstance(replayer.drafter, HindsightDrafter):
+                replayer.drafter.know(np.concatenate([recording.prompt, recording.generated]))
         return {name: _counts(replayer.replay(recording)) for name, replayer in self._replayers.items()}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.decoding_options import LIMITS
+from benchmarks.hindsight_drafter import HINDSIGHT, HindsightDrafter
 from benchmarks.switching_drafter import SwitchingDrafter
 from benchmarks.switching_rules import Rule, arctic_inference, sam_decoding
 from benchmarks.useless_drafter import UselessDrafter
@@ -75,6 +76,10 @@ def _make(name: str, sources: Sources) -> Drafter:
     chosen = [_fresh(each) for each in chosen]
     if kind in RULES and network:
         return SwitchingDrafter(name, _texts(sources), chosen[0], RULES[kind])
+    if kind == HINDSIGHT and network:
+        others = [_fresh(each) for each in networks if each.name != network]
+        scoring = [each for each in others if isinstance(each, ScoringDrafter)]
+        return HindsightDrafter(name, [*_texts(sources), *scoring], chosen[0])
     if kind == HYBRID:
         return HybridDrafter(_texts(sources), chosen)
     if name == WITH_NETWORK:

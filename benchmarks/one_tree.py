@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmarks.command import add_seed, command_parser, run_command
 from benchmarks.compared_drafters import HYBRID, singles
 from benchmarks.decoding_options import DecodingOptions, given
+from benchmarks.hindsight_drafter import HINDSIGHT
 from benchmarks.one_tree_options import PARTS, OneTreeOptions
 from benchmarks.one_tree_report import NOTES, PACKAGES, one_tree_lines, one_tree_panels
 from benchmarks.one_tree_run import run_one_tree
@@ -102,7 +103,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--ignore-eos", action="store_true", help="do not end at the model's end-of-text tokens")
     add("--max-nodes", type=int, default=64, metavar="N", help="largest tree in service (default: %(default)s)")
     add("--parts", choices=PARTS, nargs="+", default=list(PARTS), help="what to measure (default: all)")
-    add("--drafters", metavar="LIST", help="separated by commas (default: all that can run)")
+    drafters = (
+        f"separated by commas (default: all that can run); with --parts nodes '{HINDSIGHT}: NETWORK' too (see README)"
+    )
+    add("--drafters", metavar="LIST", help=drafters)
     add("--useless", action="store_true", help="compare one tree with itself with useless sources")
     add("--unrelated", metavar="STORE", help="with --useless: a datastore that has nothing to do with the prompts")
     counted = "in the part planned, draft models' passes take what 'suffolk tune --as-draft-model' stored, other drafting no time"

@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks.compared_drafters import compared_names, useless_names
 from benchmarks.counted_time import require_counted
 from benchmarks.decoding_options import DecodingOptions
+from benchmarks.hindsight_drafter import HINDSIGHT
 from benchmarks.report import plain
 from datastore.errors import InvalidArgument
 from datastore.retriever import MAX_NODES
@@ -57,6 +58,8 @@ class OneTreeOptions:
             raise InvalidArgument(f"--parts and --temperature need one value or more; parts are {', '.join(PARTS)}")
         if self.unrelated is not None and not self.useless:
             raise InvalidArgument("--unrelated is for --useless; leave it out, or add --useless")
+        if self.parts != ("nodes",) and any(name.startswith(HINDSIGHT) for name in self.drafters):
+            raise InvalidArgument(f"--drafters {HINDSIGHT}: NETWORK knows the answers; give --parts nodes with it")
         if self.counted and "planned" not in self.parts:
             raise InvalidArgument("--counted is for the part planned; leave it out, or name that among --parts")
         if self.counted:

@@ -118,6 +118,15 @@ def test_useless_sources_are_compared_with_none(folder: Path, tmp_path: Path) ->
     assert all(0 < left < 2 for left in part["loss"]["all"].values())
 
 
+def test_hindsight_proposes_nothing_that_is_wrong(folder: Path, tmp_path: Path) -> None:
+    options = ("--draft-model", str(folder / "small"), "--recycle", "--parts", "nodes", "--temperature", "0", "1")
+    found = run(folder, tmp_path, *options, "--drafters", "hindsight: draft-model")
+    for part in found["results"]["summary"]["nodes"]:
+        drafted = part["table"]["all"]["hindsight: draft-model"]
+        assert drafted["M"] > 1
+        assert drafted["verified"] == sum(drafted["accepted_by_source"].values())
+
+
 def test_counted_time_is_that_of_passes_alone(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--draft-model", str(folder / "small"), "--recycle", "--parts", "planned", "--counted")
     once, again = (run(folder, tmp_path / name, *options)["results"]["summary"]["planned"] for name in ("a", "b"))

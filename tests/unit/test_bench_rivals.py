@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.compared_drafters import HYBRID, Sources, compared_names, make_compared, singles, useless_names
 from benchmarks.decoding_options import DecodingOptions
+from benchmarks.hindsight_drafter import HindsightDrafter, right
 from benchmarks.one_tree_options import OneTreeOptions
 from benchmarks.one_tree_run import in_turn
 from benchmarks.one_tree_summary import MEAN, ratios, summarize
@@ -118,6 +119,30 @@ def test_a_switch_drafts_from_one_source_and_teaches_those_that_drafted() -> Non
     assert network.released == [1]
 
 
+def test_hindsight_proposes_the_longest_right_path_and_asks_text_behind_it() -> None:
+    store = BruteForceRetriever([[5, 6, 7, 8, 9]], VOCAB)
+    network = MadeUpDrafter(lambda request: tree([4, 5, 6, 3], [-1, 0, 1, 2]))  # right as far as 4 5 6
+    network.name = "eagle"
+    [drafter] = make_compared(["hindsight: eagle"], Sources(VOCAB, store, networks=[network])).values()
+    assert isinstance(drafter, HindsightDrafter)
+    drafter.know(np.array([1, 2, 4, 5, 6, 7, 8, 10], np.int32))
+    [found] = drafter.propose([DraftRequest(1, np.array([1, 2], np.int32), 16)])
+    assert found.tokens.tolist() == [4, 5, 6, 7, 8]
+    assert found.parents.tolist() == [-1, 0, 1, 2, 3]
+    assert found.sources.tolist()[3:] == [Source.DATASTORE] * 2
+    assert [len(each) for each in drafter.propose([DraftRequest(1, np.array([1, 2], np.int32), 4)])] == [4]
+    drafter.know(np.array([1, 2, 11], np.int32))
+    assert [len(each) for each in drafter.propose([DraftRequest(1, np.array([1, 2], np.int32), 16)])] == [0]
+    drafter.observe(1, np.array([11], np.int32))
+    drafter.release(1)
+    assert (network.observed, network.released) == ([[11]], [1])
+
+
+def test_of_several_trees_the_longest_right_path_counts() -> None:
+    tokens, marks = right([tree([1, 2], [-1, 0]), tree([9, 1, 2, 3], [-1, -1, 1, 2])], np.array([1, 2, 3, 4], np.int32))
+    assert (tokens.tolist(), len(marks)) == ([1, 2, 3], 3)
+
+
 def test_every_compared_name_can_be_made_and_carries_it() -> None:
     store = BruteForceRetriever([[1, 2, 3]], VOCAB)
     networks = [MadeUpDrafter(lambda request: DraftTree.empty()), MadeUpDrafter(lambda request: DraftTree.empty())]
@@ -149,7 +174,9 @@ def test_one_tree_hears_a_useless_network(beside: str, mark: Source) -> None:
     assert found.scores[useless].min() > 0
 
 
-@pytest.mark.parametrize("name", ["sam-decoding: eagle", "hybrid + unrelated datastore", "none", "oops"])
+@pytest.mark.parametrize(
+    "name", ["sam-decoding: eagle", "hindsight: eagle", "hindsight", "hybrid + unrelated datastore", "none", "oops"]
+)
 def test_a_drafter_that_cannot_be_made_is_refused(name: str) -> None:
     with pytest.raises(InvalidArgument, match="drafter"):
         make_compared([name], Sources(VOCAB))
@@ -162,7 +189,14 @@ def options(**changes: object) -> OneTreeOptions:
 def test_options_are_checked() -> None:
     assert options().names == ("prompt-lookup", HYBRID)
     assert options(useless=True).names == (HYBRID, "hybrid + useless network")
-    for changes in ({"nodes": (0,)}, {"nodes": (8, 8)}, {"parts": ("x",)}, {"temperatures": ()}, {"unrelated": "u"}):
+    for changes in (
+        {"nodes": (0,)},
+        {"nodes": (8, 8)},
+        {"parts": ("x",)},
+        {"temperatures": ()},
+        {"unrelated": "u"},
+        {"drafters": ("hindsight: eagle",)},
+    ):
         with pytest.raises(InvalidArgument):
             options(**changes)
 

@@ -1,0 +1,122 @@
+"""What no merge of drafts and no choice between them can exceed: the drafted path that the known answer goes on with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from datastore.draft_tree import DraftTree
+from serving.decoding.drafter import (
+    CacheDrafter,
+    Drafter,
+    DraftRequest,
+    FeatureDrafter,
+    LogitsDrafter,
+    Said,
+    tree_of,
+)
+from serving.drafters.retrieved import Ids
+from serving.drafters.scoring_drafter import ScoringDrafter
+from serving.replay.replayer import accepted
+
+if TYPE_CHECKING:
+    import torch
+
+    from serving.decoding.kv_cache import KVCache
+
+HINDSIGHT = "hindsight"
+Path = tuple[Ids, npt.NDArray[np.uint8]]
+"""Tokens, and the marks of who drafted them."""
+
+
+class HindsightDrafter:
+    """Asks all its sources in every step, and those of text again behind what was right, as often as they go on with the answer;
+    proposes what is right alone. A tree can hold no more of what its sources draft; only a network asked behind retrieved tokens
+    could bring more. For measuring along recorded answers. Not thread-safe.
+
+    Attributes:
+        name: its own.
+        layers: whose hidden states of the target its network wants (``FeatureDrafter``).
+        reads_logits: whether one of its sources wants to know what the target said (``LogitsDrafter``).
+    """
+
+    def __init__(self, name: str, sources: Sequence[ScoringDrafter], network: Drafter) -> None:
+        """Takes over all of them: ``close`` closes them."""
+        self.name = name
+        self.layers = network.layers if isinstance(network, FeatureDrafter) else ()
+        self._sources = list(sources)
+        self._network = network
+        self._all: list[Drafter] = [*self._sources, network]
+        self._learners = [each for each in self._sources if isinstance(each, LogitsDrafter) and each.reads_logits]
+        self.reads_logits = bool(self._learners)
+        self._text: Ids = np.empty(0, np.int32)
+
+    def know(self, text: Ids) -> None:
+        """The requests to come are beginnings of ``text``, int32[n], a prompt with its answer."""
+        self._text = text
+
+    def attach(self, cache: KVCache) -> None:
+        """See ``CacheDrafter``."""
+        if isinstance(self._network, CacheDrafter):
+            self._network.attach(cache)
+
+    def follow(self, request_id: int, features: torch.Tensor) -> None:
+        """See ``FeatureDrafter``."""
+        if isinstance(self._network, FeatureDrafter):
+            self._network.follow(request_id, features)
+
+    def learn_logits(self, said: Sequence[Said]) -> None:
+        """See ``LogitsDrafter``."""
+        for learner in self._learners:
+            learner.learn_logits(said)
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        return [self._draft(request) for request in requests]
+
+    def observe(self, request_id: int, tokens: Ids) -> None:
+        for each in self._all:
+            each.observe(request_id, tokens)
+
+    def release(self, request_id: int) -> None:
+        for each in self._all:
+            each.release(request_id)
+
+    def stats(self) -> dict[str, float]:
+        """The counters of all added up."""
+        total: dict[str, float] = {}
+        for each in self._all:
+            for key, value in each.stats().items():
+                total[key] = total.get(key, 0) + value
+        return total
+
+    def close(self) -> None:
+        for each in self._all:
+            each.close()
+
+    def _draft(self, request: DraftRequest) -> DraftTree:
+        answer = self._text[len(request.tokens) :]
+        trees = [tree for source in self._sources for tree in source.scored([request])[0]]
+        tokens, marks = right([*trees, tree_of(self._network.propose([request])[0])], answer)
+        while 0 < len(tokens) < request.max_nodes:
+            behind = [tree for source in self._sources for tree in source.behind([request], [[tokens]])[0]]
+            more, their_marks = right(behind, answer[len(tokens) :])
+            if not len(more):
+                break
+            tokens, marks = np.concatenate([tokens, more]), np.concatenate([marks, their_marks])
+        tokens, marks = tokens[: request.max_nodes], marks[: request.max_nodes]
+        parents = np.arange(-1, len(tokens) - 1, dtype=np.int32)
+        return DraftTree(tokens, parents, np.ones(len(tokens), np.float32), marks)
+
+
+def right(trees: Sequence[DraftTree], answer: Ids) -> Path:
+    """The longest path of one of ``trees`` that ``answer`` begins with. That of all of them merged is no longer: whoever has a node
+    has all above it."""
+    best: Path = np.empty(0, np.int32), np.empty(0, np.uint8)
+    for tree in trees:
+        path = accepted(tree, answer)
+        if len(path) > len(best[0]):
+            best = tree.tokens[path], tree.sources[path]
+    return best
