@@ -34,8 +34,8 @@ Path = tuple[Ids, npt.NDArray[np.uint8]]
 
 class HindsightDrafter:
     """Asks all its sources in every step, and those of text again behind what was right, as often as they go on with the answer;
-    proposes what is right alone. A tree can hold no more of what its sources draft; only a network asked behind retrieved tokens
-    could bring more. For measuring along recorded answers. Not thread-safe.
+    proposes what is right alone. No tree of a step can hold more of what its sources draft; a network asked behind retrieved tokens
+    alone could bring more. For measuring along recorded answers. Not thread-safe.
 
     Attributes:
         name: its own.
