@@ -88,7 +88,11 @@ def _judge(request: Request, proposal: Proposal, rows: torch.Tensor, drawn: npt.
 
 def _reject(request: Request, chain: SampledChain, rows: torch.Tensor, drawn: npt.NDArray[np.int64]) -> Outcome:
     laws = request.sampler.probabilities(rows, _contexts(request, chain))
-    laws[torch.from_numpy(drawn == NO_TOKEN).to(laws.device), 0] = 1.0  # any law: what follows is not drawn there
+    lawless = ~(laws.sum(-1) > 0)  # no token is allowed there, or the target gave no numbers
+    lawless[0] = False
+    laws[lawless] = 0.0
+    laws[lawless, 0] = 1.0  # any law: what follows is not drawn there
+    drawn = np.where(lawless.cpu().numpy(), NO_TOKEN, drawn)
     positions = torch.arange(request.length, request.length + len(rows), device=rows.device)
     coins, draws = request.uniforms.coins(positions), request.uniforms.draws(positions)
     try:
@@ -98,7 +102,7 @@ def _reject(request: Request, chain: SampledChain, rows: torch.Tensor, drawn: np
         if not request.stats.missed[reason]:
             log.warning("drafter %s: %s; going on without that part of its draft", request.drafter, first_line(error))
         request.stats.missed[reason] += 1
-        sound = sound_rows(chain.law) if isinstance(error, InvalidArgument) else 0
+        sound = sound_rows(chain.law, laws.shape[1]) if isinstance(error, InvalidArgument) else 0
         if 0 < sound < len(chain.tree):  # to drop these too would be to choose among tokens by what stands behind them
             head = SampledChain(chain.tree.head(sound), chain.law[:sound])
             return _reject(request, head, rows[: sound + 1], drawn[: sound + 1])

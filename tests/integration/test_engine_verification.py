@@ -13,6 +13,7 @@ from serving.decoding.drafter import SampledChain
 from serving.decoding.request import Request
 from serving.decoding.settings import SamplingSettings
 from serving.decoding.target import Target
+from serving.decoding.verify_step import Outcome, verify
 from tests.drafters import MadeUpDrafter, alone, eager_decoder, eager_loop, knowing, tree
 from tests.property.test_redrafter_law import differs
 from tests.tiny_models import VOCAB, tiny_model
@@ -94,6 +95,36 @@ def test_a_chain_whose_law_ends_in_no_numbers_is_judged_up_to_there() -> None:
         assert not differs(np.bincount(seconds, minlength=few), law)
     missed = sum(each.stats.missed["InvalidArgument"] for each in requests)
     assert runs / 4 < missed == sum(each.stats.missed.total() for each in requests)
+
+
+def test_a_token_does_not_live_by_whether_the_target_has_numbers_behind_it() -> None:
+    """The whole draft was dropped there, and its drafter blamed: of tokens behind which the target overflows there came too few."""
+    few, runs, counts = 3, 3000, np.zeros(3, np.int64)
+    target, rng = Target.wrap(tiny_model(vocab_size=few)), np.random.default_rng(0)
+    for seed in range(runs):
+        settings = SamplingSettings(4, 1.0, seed=seed, verification="rejection", ignore_eos=True)
+        asked = Request(seed, target, [0, 1, 2], settings, "made-up", 8)
+        drafted = int(rng.integers(few))
+        rows = torch.zeros(2, few)
+        rows[1] = torch.nan if drafted == 0 else 0.0
+        chain = SampledChain(tree([drafted], [-1]), torch.full((1, few), 1 / few, dtype=torch.float64))
+        [outcome] = verify([asked], [chain], [rows])
+        assert isinstance(outcome, Outcome)
+        counts[drafted if len(outcome.path) else outcome.token] += 1
+        assert not asked.stats.missed
+    assert not differs(counts, np.full(few, 1 / few))
+
+
+@pytest.mark.parametrize("law", [torch.empty(2, 0, dtype=torch.float64), torch.ones(2, 5).to(torch.float8_e4m3fn)])
+def test_a_law_that_cannot_even_be_looked_at_costs_the_draft(law: torch.Tensor) -> None:
+    """To look for its sound rows raised once more, and took the engine with it."""
+    target = Target.wrap(tiny_model(vocab_size=5))
+    settings = SamplingSettings(6, 2.0, seed=1, verification="rejection", ignore_eos=True)
+    drafter = MadeUpDrafter(lambda request: SampledChain(tree([1, 2], [-1, 0]), law))
+    run = eager_decoder(target, drafter).generate([0, 1, 2], settings)
+    list(run)
+    assert len(run.tokens) == 6
+    assert run.stats.missed["InvalidArgument"] == run.stats.proposals > 2
 
 
 class Unreadable(torch.Tensor):

@@ -190,6 +190,30 @@ def test_what_a_pass_took_is_learned_for_what_it_was_estimated_for() -> None:
     assert costs.told == costs.asked
 
 
+class SecondsEach:
+    """Passes that take so long, but for those that read prompts."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def time(self, rows: float, requests: float, context: float) -> float:
+        return self.seconds if rows < 20 else 0.0
+
+    def update(self, *told: object) -> None:
+        pass
+
+
+def test_passes_of_lower_levels_are_booked_where_the_top_one_may_make_none() -> None:
+    """They were forgotten, so that nobody learned that such drafts bring nothing, and each step made them again."""
+    lower = ModelLevel("lower", 3, noisy(0.01), SecondsEach(0.001), 8, 160)
+    top = ModelLevel("top", 4, Target.wrap(tiny_model()), SecondsEach(0.01), 8, 160)
+    drafter = HierarchyDrafter([lower, top], VOCAB)
+    for _ in range(100):
+        [draft] = drafter.propose([request(token_seconds=1e-5, most_seconds=0.005)])
+        assert not len(tree_of(draft))
+    assert 0 < lower.passes < 50
+
+
 @pytest.mark.parametrize(("most", "tokens"), [(0.5, 0), (1.5, 1), (3.5, 3), (100.0, 6)])
 def test_a_draft_takes_no_more_than_it_may(most: float, tokens: int) -> None:
     """Each pass takes a second; what a token costs makes all of them worth it."""

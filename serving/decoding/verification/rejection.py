@@ -113,8 +113,10 @@ def choose(law: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
     return (reached > uniform * reached.amax(-1)).to(torch.int8).argmax(-1)
 
 
-def sound_rows(laws: torch.Tensor) -> int:
-    """How many of the first rows of ``laws`` [n, vocab] are laws as ``verify_chain`` wants them."""
+def sound_rows(laws: torch.Tensor, vocab: int) -> int:
+    """How many of the first rows of ``laws`` are laws over ``vocab`` tokens as ``verify_chain`` wants them."""
+    if laws.dtype != torch.float64 or laws.ndim != 2 or laws.shape[1] != vocab:
+        return 0
     sound = ((laws.sum(-1) - 1).abs() <= TOLERANCE) & (laws.amin(-1) >= 0)
     return int(sound.long().cumprod(0).sum())
 

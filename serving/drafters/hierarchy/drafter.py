@@ -104,7 +104,7 @@ class HierarchyDrafter:
         missed = sum((missed_by_reason(source.stats()) for source in self._sources), self.missed.by_reason)
         counters: dict[str, float] = {
             "calls": self._calls,
-            "passes": sum(level.passes for level in self._models),
+            "passes": self._passes_made(),
             "reading_seconds": self._reading_seconds,
             "unread": self._prospect.refused,
         }
@@ -174,8 +174,14 @@ class HierarchyDrafter:
             return
         begin = time.perf_counter()
         most = sum(request.most_seconds for request in requests) if self._thrifty else float("inf")
+        passes = self._passes_made()
         self._passes.draft(texts, most)
         seconds = time.perf_counter() - begin
         rounds = sum(text.rounds for text in texts) if self._models else len(texts)
-        if rounds:
-            self._thrift.learn_rounds(rounds, sum(len(text.handed) for text in texts), seconds)
+        if (
+            rounds or self._passes_made() > passes
+        ):  # lower levels' passes cost what they cost, though the top one made none
+            self._thrift.learn_rounds(max(1, rounds), sum(len(text.handed) for text in texts), seconds)
+
+    def _passes_made(self) -> int:
+        return sum(level.passes for level in self._models)
