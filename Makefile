@@ -1,5 +1,5 @@
 # make demo   build a datastore, serve it, decode with it, print the comparison with plain decoding
-# make test   all tests, in two processes (TEST_ARGS="-x tests/unit": in place of that)        make lint    ruff        make types    mypy, strict
+# make test   all tests, in two processes (TEST_ARGS="-x tests/datastore": in place of that)        make lint    ruff        make types    mypy, strict
 # Everything sets itself up in .venv from constraints.txt; PYTHON=python3.12 takes another interpreter.
 PYTHON ?= python3
 PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt

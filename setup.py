@@ -1,12 +1,13 @@
-"""Builds the extension module datastore._native with CMake; everything else is in pyproject.toml."""
+"""Builds the extension module suffolk.datastore._native with CMake; everything else is in pyproject.toml."""
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pybind11
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
 
@@ -29,4 +30,18 @@ class CMakeBuild(build_ext):
         subprocess.run(["cmake", "--build", str(build), "--target", "_native"], check=True)
 
 
-setup(ext_modules=[Extension("datastore._native", sources=[])], cmdclass={"build_ext": CMakeBuild})
+ROOMS = ("datastore", "build_index", "serving", "benchmarks")
+"""Top-level folders that are packages of ``suffolk``; pyproject.toml maps them."""
+
+packages = find_packages(include=["suffolk", "suffolk.cli", "suffolk.cli.*"])
+packages += [f"suffolk.{name}" for room in ROOMS for name in find_packages(include=[room, f"{room}.*"])]
+
+HOME = Path(__file__).parent.resolve()
+version = runpy.run_path(str(HOME / "datastore" / "version.py"))["__version__"]
+
+setup(
+    version=version,
+    packages=packages,
+    ext_modules=[Extension("suffolk.datastore._native", sources=[])],
+    cmdclass={"build_ext": CMakeBuild},
+)

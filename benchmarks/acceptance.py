@@ -11,24 +11,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import add_seed, command_parser, run_command
-from benchmarks.decoding_options import DecodingOptions, given
-from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastores, require_drafters
-from benchmarks.machine import describe_machine
-from benchmarks.prompts import STYLES, Prompt, load_prompts
-from benchmarks.provenance import commit
-from benchmarks.table import format_table
-from datastore.errors import SuffolkError
-from serving.decoding.drafter import Drafter
-from serving.decoding.every_node import EveryNode
-from serving.decoding.request import Request
-from serving.decoding.settings import SamplingSettings
-from serving.decoding.step_loop import StepLoop
-from serving.decoding.target import Target
-from serving.replay.recorded_states import SPARE
-from serving.replay.summary import DEPTHS, summarize
-from suffolk.commands.model_options import add_model_drafters, read_model_sources
-from suffolk.commands.output_file import write_json
+from suffolk.benchmarks.command import add_seed, command_parser, run_command
+from suffolk.benchmarks.decoding_options import DecodingOptions, given
+from suffolk.benchmarks.decoding_setup import (
+    encode_prompts,
+    load_target,
+    make_drafters,
+    opened_datastores,
+    require_drafters,
+)
+from suffolk.benchmarks.machine import describe_machine
+from suffolk.benchmarks.prompts import STYLES, Prompt, load_prompts
+from suffolk.benchmarks.provenance import commit
+from suffolk.benchmarks.table import format_table
+from suffolk.cli.model_options import add_model_drafters, read_model_sources
+from suffolk.cli.output_file import write_json
+from suffolk.datastore.errors import SuffolkError
+from suffolk.serving.engine.loop.drafter import Drafter
+from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.loop.step_loop import StepLoop
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.verify_all_planner import VerifyAllPlanner
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.replay.recorded_states import SPARE
+from suffolk.serving.replay.summary import DEPTHS, summarize
 
 
 def measure_acceptance(
@@ -43,7 +49,7 @@ def measure_acceptance(
     found: dict[str, Any] = {}
     texts: dict[str, list[list[int]]] = {}
     for name in ("", *drafters):
-        loop = StepLoop(target, drafters, EveryNode(), 1, capacity)
+        loop = StepLoop(target, drafters, VerifyAllPlanner(), 1, capacity)
         requests = [Request(number, target, ids, settings, name, nodes) for number, (_, ids) in enumerate(prompts, 1)]
         for request in requests:
             loop.join(request)

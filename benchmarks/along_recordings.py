@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.hindsight_drafter import HindsightDrafter
-from datastore.draft_tree import source_name
-from serving.decoding.cost_model import CostModel
-from serving.decoding.drafter import CacheDrafter, Drafter, FeatureDrafter, LogitsDrafter
-from serving.decoding.target import Target
-from serving.replay.recorded_states import SPARE, RecordedStates
-from serving.replay.recording import Recording
-from serving.replay.replayer import Replayed, Replayer
+from suffolk.benchmarks.hindsight_drafter import HindsightDrafter
+from suffolk.datastore.draft_tree import source_name
+from suffolk.serving.engine.loop.drafter import CacheDrafter, Drafter, FeatureDrafter, LogitsDrafter
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_model import CostModel
+from suffolk.serving.replay.recorded_states import SPARE, RecordedStates
+from suffolk.serving.replay.recording import Recording
+from suffolk.serving.replay.replayer import Replayed, Replayer
 
 
 class AlongRecordings:

@@ -10,18 +10,24 @@ from typing import Any
 
 import torch
 
-from benchmarks.decoding_options import PLAIN, DecodingOptions
-from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastores, require_drafters
-from benchmarks.prompts import load_prompts
-from benchmarks.stopping import keep
-from datastore.errors import InvalidArgument
-from serving.decoding.cost_store import find_costs
-from serving.decoding.engine import Engine
-from serving.decoding.generation import Generation
-from serving.decoding.near_tie import first_difference
-from serving.decoding.settings import SamplingSettings
-from serving.decoding.target import Target
-from serving.drafters.neural.tree_bounds import rows_behind
+from suffolk.benchmarks.decoding_options import PLAIN, DecodingOptions
+from suffolk.benchmarks.decoding_setup import (
+    encode_prompts,
+    load_target,
+    make_drafters,
+    opened_datastores,
+    require_drafters,
+)
+from suffolk.benchmarks.prompts import load_prompts
+from suffolk.benchmarks.stopping import keep
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.neural.tree_bounds import rows_behind
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.loop.generation import Generation
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_store import find_costs
+from suffolk.serving.engine.sampling.near_tie import first_difference
+from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,7 @@ class BatchRun:
         return self.tokens / self.seconds
 
 
-Turn = list[tuple[int, BatchRun]]
+BatchEntry = list[tuple[int, BatchRun]]
 """One batch size in one round: the run of every way, with the number of the round."""
 Compared = tuple[int, dict[str, Any] | None]
 """Tokens of an output that were compared, and where it parts from the other, if it does."""
@@ -133,7 +139,7 @@ def _run_rounds(
     settings: SamplingSettings,
     options: DecodingOptions,
     report: Callable[[str], None],
-) -> Iterator[Turn]:
+) -> Iterator[BatchEntry]:
     """In each round, at each size, the run of every way with the number of the round; after one that warms up."""
     run_batch(engine, texts[:1], 1, PLAIN, settings, 1)
     for number in range(1, options.rounds + 1):
@@ -147,11 +153,11 @@ def _run_rounds(
 
 
 def _compared(
-    turns: Iterator[Turn],
+    turns: Iterator[BatchEntry],
     target: Target,
     texts: Sequence[Sequence[int]],
     settings: SamplingSettings,
-) -> Iterator[tuple[Turn, list[Compared]]]:
+) -> Iterator[tuple[BatchEntry, list[Compared]]]:
     """Each turn, and how its outputs compare with those of the first run of all."""
     first: BatchRun | None = None
     for turn in turns:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.decoding_options import PLAIN
-from benchmarks.plot import Panel
-from benchmarks.table import format_table
+from suffolk.benchmarks.decoding_options import PLAIN
+from suffolk.benchmarks.plot import Panel
+from suffolk.benchmarks.table import format_table
 
 HEADERS = ("batch, drafter", "requests", "tokens/s", "speed-up", "least", "tokens a turn", "as the first plain run")
 NOTES = (

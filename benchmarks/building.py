@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import one_document_build
-from benchmarks.draftretriever_package import require_package
-from benchmarks.folder import new_folder
-from benchmarks.sorting import LEAST_SORTED, SortingOptions, measure_sorting, read_tokens, require_yardstick
-from benchmarks.watched_process import Watched, run_watched
-from build_index.inputs import find_inputs
-from build_index.options import BuildOptions
-from datastore.datastore import open_datastore
-from datastore.errors import InvalidArgument
-from datastore.segment import token_dtype
-from datastore.tokenizer import load_tokenizer
+from suffolk.benchmarks import one_document_build
+from suffolk.benchmarks.draftretriever_package import require_package
+from suffolk.benchmarks.folder import new_folder
+from suffolk.benchmarks.sorting import LEAST_SORTED, SortingOptions, measure_sorting, read_tokens, require_yardstick
+from suffolk.benchmarks.watched_process import Watched, run_watched
+from suffolk.build_index.inputs import find_inputs
+from suffolk.build_index.options import BuildOptions
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.segment import token_dtype
+from suffolk.datastore.tokenizer import load_tokenizer
 
 OURS = "suffolk build"
 RIVAL = "one document at a time, draftretriever's writer"

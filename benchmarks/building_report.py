@@ -5,8 +5,8 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from benchmarks.plot import Panel
-from benchmarks.table import format_table
+from suffolk.benchmarks.plot import Panel
+from suffolk.benchmarks.table import format_table
 
 PACKAGES = ("numpy", "tokenizers", "kitoken", "draftretriever", "pydivsufsort", "matplotlib")
 HEADERS = ("", "seconds", "processor s", "text MB/s", "tokens", "peak MB", "largest process MB")

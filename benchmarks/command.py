@@ -9,20 +9,20 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from datastore.errors import SuffolkError
-from serving.decoding.checks import whole_within
-from serving.decoding.settings import MAX_SEED
-from serving.transport.limits import MAX_THREADS, check_range
-from suffolk.commands.output_file import require_folder
+from suffolk.cli.output_file import require_folder
+from suffolk.datastore.errors import SuffolkError
+from suffolk.serving.engine.loop.checks import whole_within
+from suffolk.serving.engine.sampling.settings import MAX_SEED
+from suffolk.serving.transport.limits import MAX_THREADS, check_range
 
 MOST_ROUNDS = 10_000
 
 
 def command_parser(name: str, description: str | None, *examples: str) -> argparse.ArgumentParser:
-    """Of ``python -m benchmarks.NAME``, without options yet; ``examples``: the words behind that, of one or more."""
-    lines = [f"  python -m benchmarks.{name} {words}" for words in examples]
+    """Of ``python -m suffolk.benchmarks.NAME``, without options yet; ``examples``: the words behind that, of one or more."""
+    lines = [f"  python -m suffolk.benchmarks.{name} {words}" for words in examples]
     return argparse.ArgumentParser(
-        prog=f"python -m benchmarks.{name}",
+        prog=f"python -m suffolk.benchmarks.{name}",
         description=description,
         epilog="\n".join(["examples:" if len(lines) > 1 else "example:", *lines]),
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.decoding_options import LIMITS
-from benchmarks.hindsight_drafter import HINDSIGHT, HindsightDrafter
-from benchmarks.switching_drafter import SwitchingDrafter
-from benchmarks.switching_rules import Rule, arctic_inference, sam_decoding
-from benchmarks.useless_drafter import UselessDrafter
-from datastore.draft_tree import NETWORKS, Source, source_name
-from datastore.errors import InvalidArgument
-from datastore.retriever import Retriever
-from serving.decoding.drafter import Drafter
-from serving.drafters.choose import make_drafter
-from serving.drafters.datastore import DatastoreDrafter
-from serving.drafters.hybrid import HybridDrafter
-from serving.drafters.prompt_lookup import PromptLookupDrafter
-from serving.drafters.scoring_drafter import ScoringDrafter
-from serving.drafters.token_recycling import TokenRecyclingDrafter
+from suffolk.benchmarks.decoding_options import LIMITS
+from suffolk.benchmarks.hindsight_drafter import HINDSIGHT, HindsightDrafter
+from suffolk.benchmarks.switching_drafter import SwitchingDrafter
+from suffolk.benchmarks.switching_rules import Rule, arctic_inference, sam_decoding
+from suffolk.benchmarks.useless_drafter import UselessDrafter
+from suffolk.datastore.draft_tree import NETWORKS, Source, source_name
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import Retriever
+from suffolk.serving.drafters.choose import make_drafter
+from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
+from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
+from suffolk.serving.engine.loop.drafter import Drafter
 
 TEXT = ("datastore", "prompt-lookup")
 HYBRID = "hybrid"
@@ -78,7 +78,7 @@ def _make(name: str, sources: Sources) -> Drafter:
         return SwitchingDrafter(name, _texts(sources), chosen[0], RULES[kind])
     if kind == HINDSIGHT and network:
         others = [_fresh(each) for each in networks if each.name != network]
-        scoring = [each for each in others if isinstance(each, ScoringDrafter)]
+        scoring = [each for each in others if isinstance(each, RetrievalSource)]
         return HindsightDrafter(name, [*_texts(sources), *scoring], chosen[0])
     if kind == HYBRID:
         return HybridDrafter(_texts(sources), chosen)
@@ -106,9 +106,9 @@ def _fresh(network: Drafter) -> Drafter:
     return TokenRecyclingDrafter(LIMITS) if network.name == TokenRecyclingDrafter.name else network
 
 
-def _texts(sources: Sources) -> list[ScoringDrafter]:
+def _texts(sources: Sources) -> list[RetrievalSource]:
     """As ``make_drafter`` makes them for hybrid, each drafter's own."""
-    found: list[ScoringDrafter] = [PromptLookupDrafter(sources.vocab_size, LIMITS)]
+    found: list[RetrievalSource] = [PromptLookupDrafter(sources.vocab_size, LIMITS)]
     if sources.store is not None:
         found.append(DatastoreDrafter(sources.store, sources.vocab_size, LIMITS))
     return found

@@ -17,14 +17,14 @@ import numpy as np
 import torch
 from torch._dynamo.utils import counters
 
-from benchmarks.command import check_timing, command_parser, run_command
-from benchmarks.machine import describe_machine
-from benchmarks.table import format_table
-from serving.decoding.kv_cache import KVCache
-from serving.decoding.passes import Passes
-from serving.decoding.target import DTYPES, Target
-from serving.decoding.tree_layout import TreeLayout, chain
-from suffolk.commands.output_file import write_json
+from suffolk.benchmarks.command import check_timing, command_parser, run_command
+from suffolk.benchmarks.machine import describe_machine
+from suffolk.benchmarks.table import format_table
+from suffolk.cli.output_file import write_json
+from suffolk.serving.engine.model.kv_cache import KVCache
+from suffolk.serving.engine.model.passes import Passes
+from suffolk.serving.engine.model.target import DTYPES, Target
+from suffolk.serving.engine.model.tree_layout import TreeLayout, chain
 
 EXAMPLES = (
     "--model MODEL --threads 1",

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from datastore.datastore import Datastore
-from datastore.errors import InvalidArgument, NotFound
-from datastore.tokenizer import load_tokenizer
+from suffolk.datastore.datastore import Datastore
+from suffolk.datastore.errors import InvalidArgument, NotFound
+from suffolk.datastore.tokenizer import load_tokenizer
 
 Ids = list[int]
 

@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
-from datastore.errors import InvalidArgument, NotFound
-from serving.decoding.cost_model import CostModel
-from serving.decoding.cost_store import CostKey, CostStore
-from serving.decoding.drafter import Drafter
-from serving.decoding.kv_cache import KVCache
-from serving.decoding.pass_result import PassResult
-from serving.decoding.target import Target
-from serving.decoding.tree_layout import TreeLayout
-from serving.drafters.draft_model.drafter import DraftModelDrafter
-from serving.drafters.token_recycling import TokenRecyclingDrafter
+from suffolk.datastore.errors import InvalidArgument, NotFound
+from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
+from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
+from suffolk.serving.engine.loop.drafter import Drafter
+from suffolk.serving.engine.model.kv_cache import KVCache
+from suffolk.serving.engine.model.pass_result import PassResult
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.model.tree_layout import TreeLayout
+from suffolk.serving.engine.policy.cost_model import CostModel
+from suffolk.serving.engine.policy.cost_store import CostKey, CostStore
 
 COUNTED = (DraftModelDrafter.name, TokenRecyclingDrafter.name)
 """Networks whose time can be counted: draft models, and one that takes next to none."""
@@ -67,6 +67,6 @@ def _stored(model: Target) -> CostModel:
     if costs is None:
         raise NotFound(
             f"--counted: what passes of {model.name} cost is not stored; "
-            f"run 'suffolk tune --model {model.name} --as-draft-model' first"
+            f"run 'suffolk profile --model {model.name} --as-draft-model' first"
         )
     return costs

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contexts import join_documents, sample_seen, spoil
-from benchmarks.infini_gram_index import cached_index, open_engine, require_package
-from benchmarks.latency import time_alternating, time_rounds
-from benchmarks.quantiles import quantiles_us
-from benchmarks.substore import first_tokens
-from datastore.datastore import Datastore, open_datastore
-from datastore.errors import Internal, InvalidArgument
+from suffolk.benchmarks.contexts import join_documents, sample_seen, spoil
+from suffolk.benchmarks.infini_gram_index import cached_index, open_engine, require_package
+from suffolk.benchmarks.latency import time_alternating, time_rounds
+from suffolk.benchmarks.quantiles import quantiles_us
+from suffolk.benchmarks.substore import first_tokens
+from suffolk.datastore.datastore import Datastore, open_datastore
+from suffolk.datastore.errors import Internal, InvalidArgument
 
 OURS, RIVAL = "suffolk", "infini-gram"
 LONGEST = 64

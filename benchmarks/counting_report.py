@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.counting import OURS, RIVAL
-from benchmarks.plot import Panel
-from benchmarks.table import format_table
+from suffolk.benchmarks.counting import OURS, RIVAL
+from suffolk.benchmarks.plot import Panel
+from suffolk.benchmarks.table import format_table
 
 PACKAGES = ("numpy", "infini-gram", "matplotlib")
 HEADERS = ("tokens in a sequence", "suffolk p50 us", "p99", "infini-gram p50 us", "p99", "times as fast", "in turn")

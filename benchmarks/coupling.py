@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from benchmarks.command import command_parser, run_command
-from benchmarks.coupling_pairs import CouplingOptions, logits_by_context
-from benchmarks.coupling_report import NOTES, PACKAGES, coupling_lines, coupling_panels
-from benchmarks.plot import require_plots, write_plot
-from benchmarks.report import Report, plain, write_report
-from serving.decoding.keyed_noise import KeyedNoise
-from suffolk.commands.output_file import plot_beside
+from suffolk.benchmarks.command import command_parser, run_command
+from suffolk.benchmarks.coupling_pairs import CouplingOptions, logits_by_context
+from suffolk.benchmarks.coupling_report import NOTES, PACKAGES, coupling_lines, coupling_panels
+from suffolk.benchmarks.plot import require_plots, write_plot
+from suffolk.benchmarks.report import Report, plain, write_report
+from suffolk.cli.output_file import plot_beside
+from suffolk.serving.engine.sampling.seeded_noise import KeyedNoise
 
 TEMPERATURES = (0.3, 0.6, 1.0, 1.4)
 CHILDREN = (1, 2, 4, 8)

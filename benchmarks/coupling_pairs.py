@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.prompts import encode_prompt, load_prompts
-from datastore.errors import InvalidArgument, Unsupported
-from serving.decoding.target import Target
+from suffolk.benchmarks.prompts import encode_prompt, load_prompts
+from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.serving.engine.model.target import Target
 
 NOISES = (0.5, 1.0, 2.0)
 """Standard deviations of what is added to a target's logits to make a drafter of them."""

@@ -8,22 +8,28 @@ from typing import Any
 
 import torch
 
-from benchmarks.bandwidth import measure_bandwidth
-from benchmarks.decoding_options import CONTROL, PLAIN, DecodingOptions
-from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastores, require_drafters
-from benchmarks.decoding_summary import summarize
-from benchmarks.prompts import Prompt, load_prompts
-from benchmarks.stopping import keep
-from benchmarks.transformers_decoding import TransformersModel
-from datastore.retriever import Retriever
-from serving.decoding.cost_store import find_costs
-from serving.decoding.engine import Engine
-from serving.decoding.near_tie import first_difference
-from serving.decoding.settings import SamplingSettings
-from serving.decoding.target import Target
-from serving.drafters.neural.tree_bounds import rows_behind
-from serving.replay.recorder import Recorder
-from suffolk.commands.record_option import opened_recorder
+from suffolk.benchmarks.bandwidth import measure_bandwidth
+from suffolk.benchmarks.decoding_options import CONTROL, PLAIN, DecodingOptions
+from suffolk.benchmarks.decoding_setup import (
+    encode_prompts,
+    load_target,
+    make_drafters,
+    opened_datastores,
+    require_drafters,
+)
+from suffolk.benchmarks.decoding_summary import summarize
+from suffolk.benchmarks.prompts import Prompt, load_prompts
+from suffolk.benchmarks.stopping import keep
+from suffolk.benchmarks.transformers_decoding import TransformersModel
+from suffolk.cli.record_option import opened_recorder
+from suffolk.datastore.retriever import Retriever
+from suffolk.serving.drafters.neural.tree_bounds import rows_behind
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_store import find_costs
+from suffolk.serving.engine.sampling.near_tie import first_difference
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.replay.recorder import Recorder
 
 WARM_UP_TOKENS = 4
 

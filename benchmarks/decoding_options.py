@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from datastore.errors import InvalidArgument
-from serving.drafters.limits import Limits
-from serving.drafters.model_sources import ModelSources
-from serving.transport.limits import MAX_THREADS, check_range
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.drafter_config import DrafterConfig
+from suffolk.serving.drafters.retrieval.limits import Limits
+from suffolk.serving.transport.limits import MAX_THREADS, check_range
 
 PLAIN = "none"
 CONTROL = "none, again"
@@ -37,14 +37,14 @@ class DecodingOptions:
         max_nodes: largest tree.
         dtype, device: as in ``Target.load``.
         threads: CPU threads; None for torch's choice.
-        costs: file of ``suffolk tune``; None for what it stored, or a quick look.
+        costs: file of ``suffolk profile``; None for what it stored, or a quick look.
         record: file that takes a recording of every text of the first round, those of each drafter; None for none.
     """
 
     model: str
     prompts: tuple[Path, ...]
     datastores: tuple[str, ...] = ()
-    models: ModelSources = ModelSources()
+    models: DrafterConfig = DrafterConfig()
     drafters: tuple[str, ...] = ("prompt-lookup", "datastore", "hybrid")
     slowed_ms: float = 0.0
     style: str = "both"

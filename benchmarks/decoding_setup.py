@@ -9,21 +9,21 @@ from typing import Any
 import torch
 import transformers
 
-from benchmarks.decoding_options import LIMITS, DecodingOptions
-from benchmarks.prompts import Prompt, encode_prompt
-from benchmarks.slowed_drafter import slow_down
-from benchmarks.useless_drafter import NAME as USELESS
-from benchmarks.useless_drafter import UselessDrafter
-from datastore.datastore import open_datastore
-from datastore.errors import InvalidArgument
-from datastore.retriever import Retriever
-from datastore.tokenizer import fingerprint, load_tokenizer
-from serving.decoding.drafter import Drafter
-from serving.decoding.target import Target
-from serving.draft_service.client import connect
-from serving.drafters.choose import make_drafter, require_match
-from serving.drafters.load import load_models
-from serving.transport.url import is_url
+from suffolk.benchmarks.decoding_options import LIMITS, DecodingOptions
+from suffolk.benchmarks.prompts import Prompt, encode_prompt
+from suffolk.benchmarks.slowed_drafter import slow_down
+from suffolk.benchmarks.useless_drafter import NAME as USELESS
+from suffolk.benchmarks.useless_drafter import UselessDrafter
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.serving.draft_service.client import connect
+from suffolk.serving.drafters.choose import make_drafter, require_match
+from suffolk.serving.drafters.load import load_models
+from suffolk.serving.engine.loop.drafter import Drafter
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.transport.url import is_url
 
 
 def require_drafters(options: DecodingOptions, retrievers: list[Retriever]) -> None:

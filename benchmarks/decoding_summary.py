@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from benchmarks.decoding_options import PLAIN
-from datastore.draft_tree import source_name
-from serving.decoding.stats import PARTS
+from suffolk.benchmarks.decoding_options import PLAIN
+from suffolk.datastore.draft_tree import source_name
+from suffolk.serving.engine.loop.stats import PARTS
 
 ALL = "all"
 

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import command_parser, run_command
-from datastore.datastore import open_datastore
-from datastore.draft_tree import DraftTree
-from datastore.errors import InvalidArgument
-from datastore.retriever import Match, Retriever, Tokens
-from serving.draft_service.server import DraftServer, DraftServerConfig
-from serving.transport.endpoint import Endpoint
-from serving.transport.server import run_until_signal
+from suffolk.benchmarks.command import command_parser, run_command
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import Match, Retriever, Tokens
+from suffolk.serving.draft_service.server import DraftServer, DraftServerConfig
+from suffolk.serving.transport.endpoint import Endpoint
+from suffolk.serving.transport.server import run_until_signal
 
 
 class DelayedRetriever:

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from datastore.errors import Unavailable
+from suffolk.datastore.errors import Unavailable
 
 ANNOUNCEMENT = re.compile(r"on grpc (\S+?),? ?(?:http \S+)?$")
 
@@ -27,7 +27,7 @@ def served(store: Path, delay_ms: float | None = None) -> Iterator[str]:
     """
     command = [sys.executable, "-m", "suffolk", "serve", f"store={store}", "--listen", "127.0.0.1:0", "--http", "off"]
     if delay_ms is not None:
-        command = [sys.executable, "-m", "benchmarks.delayed_server", str(store), "--delay-ms", str(delay_ms)]
+        command = [sys.executable, "-m", "suffolk.benchmarks.delayed_server", str(store), "--delay-ms", str(delay_ms)]
     with tempfile.TemporaryFile("w+") as errors:  # a pipe that nobody reads could block the server
         server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         try:

@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import helper_arguments
-from benchmarks.draftretriever_package import open_writer
-from benchmarks.folder import make_folder, writing
-from datastore.datastore import open_datastore
-from datastore.errors import Internal
+from suffolk.benchmarks.command import helper_arguments
+from suffolk.benchmarks.draftretriever_package import open_writer
+from suffolk.benchmarks.folder import make_folder, writing
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.errors import Internal
 
 
 def cached_index(store: Path, workdir: Path) -> tuple[Path, dict[str, Any]]:

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.provenance import missing
-from datastore.errors import InvalidArgument, Unsupported
+from suffolk.benchmarks.provenance import missing
+from suffolk.datastore.errors import InvalidArgument, Unsupported
 
 CHOICES = 64
 OCCURRENCES = 5000

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import zstandard
 
-from benchmarks.command import command_parser, run_command
-from benchmarks.folder import new_folder
-from build_index.inputs import InputFile
-from build_index.read_lines import read_lines
-from datastore.errors import InvalidArgument, NotFound
-from serving.transport.limits import check_range
+from suffolk.benchmarks.command import command_parser, run_command
+from suffolk.benchmarks.folder import new_folder
+from suffolk.build_index.inputs import InputFile
+from suffolk.build_index.read_lines import read_lines
+from suffolk.datastore.errors import InvalidArgument, NotFound
+from suffolk.serving.transport.limits import check_range
 
 MOST_COPIES = 1000
 """Their numbers have three digits."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from datastore.draft_tree import DraftTree
+from suffolk.datastore.draft_tree import DraftTree
 
 Path = tuple[int, ...]
 

@@ -13,25 +13,25 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 
-from benchmarks.along_recordings import AlongRecordings
-from benchmarks.command import add_evidence, command_parser, run_command
-from benchmarks.decoding_options import LIMITS
-from benchmarks.fit_priors import halves_of
-from benchmarks.merge_evidence import Opinions, WatchedHybrid, some_sources
-from benchmarks.time_left import TimeLeft, say
-from datastore.datastore import open_datastore
-from datastore.draft_tree import Source
-from datastore.errors import InvalidArgument
-from serving.decoding.target import Target
-from serving.drafters.datastore import DatastoreDrafter
-from serving.drafters.load import load_models
-from serving.drafters.prompt_lookup import PromptLookupDrafter
-from serving.drafters.scoring_drafter import ScoringDrafter
-from serving.replay.read import read_recordings
-from serving.replay.recorded_states import SPARE
-from serving.replay.recording import Recording
-from serving.transport.limits import MAX_THREADS, check_range
-from suffolk.commands.model_options import add_model_drafters, add_recycle_option, read_model_sources
+from suffolk.benchmarks.along_recordings import AlongRecordings
+from suffolk.benchmarks.command import add_evidence, command_parser, run_command
+from suffolk.benchmarks.decoding_options import LIMITS
+from suffolk.benchmarks.fit_priors import halves_of
+from suffolk.benchmarks.merge_evidence import Opinions, WatchedHybrid, some_sources
+from suffolk.benchmarks.time_left import TimeLeft, say
+from suffolk.cli.model_options import add_model_drafters, add_recycle_option, read_model_sources
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.draft_tree import Source
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.load import load_models
+from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.replay.read import read_recordings
+from suffolk.serving.replay.recorded_states import SPARE
+from suffolk.serving.replay.recording import Recording
+from suffolk.serving.transport.limits import MAX_THREADS, check_range
 
 SOURCES = [*Source]
 MOST = 128
@@ -154,7 +154,7 @@ def _gather(args: argparse.Namespace, recordings: Sequence[Recording]) -> list[l
     with open_datastore(args.datastore) as store:  # before a model is loaded
         target = Target.load(args.model, args.dtype)
         networks = load_models(target, read_model_sources(args), 1, capacity, [store], LIMITS)
-        texts: list[ScoringDrafter] = [
+        texts: list[RetrievalSource] = [
             PromptLookupDrafter(target.vocab_size, LIMITS),
             DatastoreDrafter(store, target.vocab_size, LIMITS),
         ]

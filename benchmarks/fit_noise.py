@@ -13,20 +13,20 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.command import add_evidence, command_parser, run_command
-from benchmarks.decoding_options import LIMITS
-from benchmarks.fit_priors import SHIPPED
-from benchmarks.logistic_fit import Floats, fit_logistic, log_loss, probabilities
-from benchmarks.prior_evidence import Evidence, gather, join
-from benchmarks.table import format_table
-from datastore.datastore import open_datastore
-from datastore.errors import InvalidArgument
-from serving.drafters.calibration.calibrator import Prior
-from serving.drafters.datastore import DatastoreDrafter
-from serving.drafters.drawn_chances import knows_noise
-from serving.drafters.prompt_lookup import PromptLookupDrafter
-from serving.drafters.scoring_drafter import ScoringDrafter
-from serving.replay.read import read_recordings
+from suffolk.benchmarks.command import add_evidence, command_parser, run_command
+from suffolk.benchmarks.decoding_options import LIMITS
+from suffolk.benchmarks.fit_priors import SHIPPED
+from suffolk.benchmarks.logistic_fit import Floats, fit_logistic, log_loss, probabilities
+from suffolk.benchmarks.prior_evidence import Evidence, gather, join
+from suffolk.benchmarks.table import format_table
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.calibration.calibrator import Prior
+from suffolk.serving.drafters.calibration.noise_reweighting import knows_noise
+from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.replay.read import read_recordings
 
 RIDGE = 1.0
 LEAST, WARMEST, SUREST = 1e-6, 1.0, 4.5
@@ -57,7 +57,7 @@ def _run(args: argparse.Namespace) -> int:
         )
     with open_datastore(args.datastore) as store:
         vocab_size = recordings[0].vocab_size
-        sources: list[ScoringDrafter] = [
+        sources: list[RetrievalSource] = [
             PromptLookupDrafter(vocab_size, LIMITS),
             DatastoreDrafter(store, vocab_size, LIMITS),
         ]

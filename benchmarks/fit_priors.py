@@ -16,25 +16,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.command import add_evidence, command_parser, run_command
-from benchmarks.decoding_options import LIMITS
-from benchmarks.logistic_fit import Floats, fit_logistic, log_loss, probabilities
-from benchmarks.machine import describe_machine
-from benchmarks.prior_evidence import TERMS, Evidence, gather, join
-from benchmarks.provenance import commit
-from benchmarks.table import format_table
-from datastore.datastore import open_datastore
-from datastore.errors import InvalidArgument
-from serving.drafters.calibration.calibrator import Prior
-from serving.drafters.calibration.reliability import Reliability
-from serving.drafters.datastore import PRIOR as DATASTORE_PRIOR
-from serving.drafters.datastore import DatastoreDrafter
-from serving.drafters.prompt_lookup import PRIOR as PROMPT_PRIOR
-from serving.drafters.prompt_lookup import PromptLookupDrafter
-from serving.drafters.scoring_drafter import ScoringDrafter
-from serving.replay.read import read_recordings
-from serving.replay.recording import Recording
-from suffolk.commands.output_file import write_json
+from suffolk.benchmarks.command import add_evidence, command_parser, run_command
+from suffolk.benchmarks.decoding_options import LIMITS
+from suffolk.benchmarks.logistic_fit import Floats, fit_logistic, log_loss, probabilities
+from suffolk.benchmarks.machine import describe_machine
+from suffolk.benchmarks.prior_evidence import TERMS, Evidence, gather, join
+from suffolk.benchmarks.provenance import commit
+from suffolk.benchmarks.table import format_table
+from suffolk.cli.output_file import write_json
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.calibration.calibrator import Prior
+from suffolk.serving.drafters.calibration.reliability import Reliability
+from suffolk.serving.drafters.retrieval.datastore import PRIOR as DATASTORE_PRIOR
+from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.drafters.retrieval.prompt_lookup import PRIOR as PROMPT_PRIOR
+from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.replay.read import read_recordings
+from suffolk.serving.replay.recording import Recording
 
 SHIPPED = {"prompt-lookup": PROMPT_PRIOR, "datastore": DATASTORE_PRIOR}
 RIDGE = 1.0
@@ -103,7 +103,7 @@ def _run(args: argparse.Namespace) -> int:
         raise InvalidArgument("fewer than two answers of two tokens or more; record more")
     with open_datastore(args.datastore) as store:
         vocab_size = recordings[0].vocab_size
-        sources: list[ScoringDrafter] = [
+        sources: list[RetrievalSource] = [
             PromptLookupDrafter(vocab_size, LIMITS),
             DatastoreDrafter(store, vocab_size, LIMITS),
         ]

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from datastore.errors import ResourceExhausted
+from suffolk.datastore.errors import ResourceExhausted
 
 
 def make_folder(path: Path) -> Path:
@@ -59,7 +59,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns the system's refusal to write into ResourceExhausted."""
+    """Turn the system's refusal to write into ResourceExhausted."""
     try:
         yield
     except OSError as error:

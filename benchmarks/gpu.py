@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 import torch
 
-from benchmarks.command import command_parser, run_command
-from datastore.errors import Unsupported
-from suffolk.cli import main as suffolk
+from suffolk.benchmarks.command import command_parser, run_command
+from suffolk.cli.main import main as suffolk
+from suffolk.datastore.errors import Unsupported
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from datastore.draft_tree import DraftTree
-from serving.decoding.drafter import (
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.drafters.retrieval.retrieved import Ids
+from suffolk.serving.engine.loop.drafter import (
     CacheDrafter,
     Drafter,
     DraftRequest,
@@ -18,14 +20,12 @@ from serving.decoding.drafter import (
     Said,
     tree_of,
 )
-from serving.drafters.retrieved import Ids
-from serving.drafters.scoring_drafter import ScoringDrafter
-from serving.replay.replayer import accepted
+from suffolk.serving.replay.replayer import accepted
 
 if TYPE_CHECKING:
     import torch
 
-    from serving.decoding.kv_cache import KVCache
+    from suffolk.serving.engine.model.kv_cache import KVCache
 
 HINDSIGHT = "hindsight"
 Path = tuple[Ids, npt.NDArray[np.uint8]]
@@ -43,7 +43,7 @@ class HindsightDrafter:
         reads_logits: whether one of its sources wants to know what the target said (``LogitsDrafter``).
     """
 
-    def __init__(self, name: str, sources: Sequence[ScoringDrafter], network: Drafter) -> None:
+    def __init__(self, name: str, sources: Sequence[RetrievalSource], network: Drafter) -> None:
         """Takes over all of them: ``close`` closes them."""
         self.name = name
         self.layers = network.layers if isinstance(network, FeatureDrafter) else ()

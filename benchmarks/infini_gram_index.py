@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.folder import make_folder, writing
-from benchmarks.provenance import missing
-from benchmarks.watched_process import run_watched
-from datastore.datastore import Datastore
-from datastore.errors import Unsupported
-from datastore.segment import separator, token_dtype
+from suffolk.benchmarks.folder import make_folder, writing
+from suffolk.benchmarks.provenance import missing
+from suffolk.benchmarks.watched_process import run_watched
+from suffolk.datastore.datastore import Datastore
+from suffolk.datastore.errors import Unsupported
+from suffolk.datastore.segment import separator, token_dtype
 
 MEMORY_GIB = 8
 FACTS = "facts.json"

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import limited_process
-from benchmarks.folder import make_folder, writing
-from benchmarks.page_cache import random_read_seconds
-from benchmarks.quantiles import quantiles_us
-from benchmarks.watched_process import run_watched
-from datastore import _native
-from datastore.datastore import open_datastore
-from datastore.errors import Internal, InvalidArgument
-from datastore.manifest import SEGMENTS_NAME, Manifest
+from suffolk.benchmarks import limited_process
+from suffolk.benchmarks.folder import make_folder, writing
+from suffolk.benchmarks.page_cache import random_read_seconds
+from suffolk.benchmarks.quantiles import quantiles_us
+from suffolk.benchmarks.watched_process import run_watched
+from suffolk.datastore import _native
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.errors import Internal, InvalidArgument
+from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest
 
 DISK_READS = 2000
 MAX_MATCH, MIN_MATCH = 16, 2

@@ -1,6 +1,6 @@
 """Questions to a datastore that may keep a limited part of its files in memory: a process of its own for each limit.
 
-python -m benchmarks.limited_process '{"store": ..., "residency": ..., "limit_bytes": ..., "contexts": FILE, ...}'
+python -m suffolk.benchmarks.limited_process '{"store": ..., "residency": ..., "limit_bytes": ..., "contexts": FILE, ...}'
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import helper_arguments
-from benchmarks.memory import resident_memory
-from benchmarks.page_cache import ResidentLimit, forget_files
-from benchmarks.quantiles import quantiles_us
-from datastore.datastore import Datastore, open_datastore
-from datastore.manifest import SEGMENTS_NAME
+from suffolk.benchmarks.command import helper_arguments
+from suffolk.benchmarks.memory import resident_memory
+from suffolk.benchmarks.page_cache import ResidentLimit, forget_files
+from suffolk.benchmarks.quantiles import quantiles_us
+from suffolk.datastore.datastore import Datastore, open_datastore
+from suffolk.datastore.manifest import SEGMENTS_NAME
 
 ASKED_BETWEEN_LIMITS = 8
 WARM_POLL_S = 0.05

@@ -6,11 +6,11 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from datastore.draft_tree import DraftTree
-from serving.decoding.drafter import Drafter, DraftRequest
-from serving.drafters.hybrid import HybridDrafter
-from serving.drafters.retrieved import Ids
-from serving.drafters.scoring_drafter import ScoringDrafter
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
+from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.drafters.retrieval.retrieved import Ids
+from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def some_sources(evidence: Sequence[Opinions], seed: int) -> list[Opinions]:
 class WatchedHybrid(HybridDrafter):
     """Drafts as ever, and keeps what its sources said of each token that came. Not thread-safe."""
 
-    def __init__(self, sources: Sequence[ScoringDrafter], networks: Sequence[Drafter] = ()) -> None:
+    def __init__(self, sources: Sequence[RetrievalSource], networks: Sequence[Drafter] = ()) -> None:
         """As ``HybridDrafter``."""
         super().__init__(sources, networks)
         self._evidence: list[Opinions] = []

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.contexts import ContextSet
-from benchmarks.quantiles import quantiles_us
-from benchmarks.retrieval_options import RetrievalOptions
-from datastore.datastore import Datastore
+from suffolk.benchmarks.contexts import ContextSet
+from suffolk.benchmarks.quantiles import quantiles_us
+from suffolk.benchmarks.retrieval_options import RetrievalOptions
+from suffolk.datastore.datastore import Datastore
 
 Seconds = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
 

@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.command import helper_arguments
-from benchmarks.draftretriever_package import open_writer
-from build_index.block import TokenRun
-from build_index.documents import parse_documents
-from build_index.inputs import find_inputs
-from build_index.options import BuildOptions
-from build_index.reader import read_blocks
-from datastore.datastore import open_datastore
-from datastore.errors import InvalidArgument
-from datastore.tokenizer import load_tokenizer, vocab_size
+from suffolk.benchmarks.command import helper_arguments
+from suffolk.benchmarks.draftretriever_package import open_writer
+from suffolk.build_index.block import TokenRun
+from suffolk.build_index.documents import parse_documents
+from suffolk.build_index.inputs import find_inputs
+from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.reader import read_blocks
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.tokenizer import load_tokenizer, vocab_size
 
 DIGEST_BYTES = 8
 

@@ -12,18 +12,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.command import add_seed, command_parser, run_command
-from benchmarks.compared_drafters import HYBRID, singles
-from benchmarks.decoding_options import DecodingOptions, given
-from benchmarks.hindsight_drafter import HINDSIGHT
-from benchmarks.one_tree_options import PARTS, OneTreeOptions
-from benchmarks.one_tree_report import NOTES, PACKAGES, one_tree_lines, one_tree_panels
-from benchmarks.one_tree_run import run_one_tree
-from benchmarks.one_tree_summary import summarize
-from benchmarks.plot import require_plots, write_plot
-from benchmarks.prompts import STYLES, read_excluded
-from benchmarks.report import Report, write_report
-from suffolk.commands.model_options import add_model_drafters, add_recycle_option, read_model_sources
+from suffolk.benchmarks.command import add_seed, command_parser, run_command
+from suffolk.benchmarks.compared_drafters import HYBRID, singles
+from suffolk.benchmarks.decoding_options import DecodingOptions, given
+from suffolk.benchmarks.hindsight_drafter import HINDSIGHT
+from suffolk.benchmarks.one_tree_options import PARTS, OneTreeOptions
+from suffolk.benchmarks.one_tree_report import NOTES, PACKAGES, one_tree_lines, one_tree_panels
+from suffolk.benchmarks.one_tree_run import run_one_tree
+from suffolk.benchmarks.one_tree_summary import summarize
+from suffolk.benchmarks.plot import require_plots, write_plot
+from suffolk.benchmarks.prompts import STYLES, read_excluded
+from suffolk.benchmarks.report import Report, write_report
+from suffolk.cli.model_options import add_model_drafters, add_recycle_option, read_model_sources
 
 EXAMPLES = (
     "--model MODEL --datastore STORE --head HEAD --prompts prompts/ --limit 8 --output results/",
@@ -109,12 +109,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--drafters", metavar="LIST", help=drafters)
     add("--useless", action="store_true", help="compare one tree with itself with useless sources")
     add("--unrelated", metavar="STORE", help="with --useless: a datastore that has nothing to do with the prompts")
-    counted = "in the part planned, draft models' passes take what 'suffolk tune --as-draft-model' stored, other drafting no time"
+    counted = "in the part planned, draft models' passes take what 'suffolk profile --as-draft-model' stored, the rest no time"
     add("--counted", action="store_true", help=f"{counted}; not with --head, --exit-layers or --levels")
     add("--dtype", default="auto", help="auto, float32, bfloat16, float16 or float64 (default: as stored)")
     add("--device", default="auto", help="auto, cpu, cuda, cuda:1 ... (default: %(default)s)")
     add("--threads", type=int, metavar="N", help="CPU threads (default: torch's choice)")
-    add("--costs", type=Path, metavar="FILE", help="what 'suffolk tune' measured (default: what it stored)")
+    add("--costs", type=Path, metavar="FILE", help="what 'suffolk profile' measured (default: what it stored)")
     add_seed(parser)
     return parser
 

@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.compared_drafters import compared_names, useless_names
-from benchmarks.counted_time import require_counted
-from benchmarks.decoding_options import DecodingOptions
-from benchmarks.hindsight_drafter import HINDSIGHT
-from benchmarks.report import plain
-from datastore.errors import InvalidArgument
-from datastore.retriever import MAX_NODES
-from serving.transport.limits import check_range
+from suffolk.benchmarks.compared_drafters import compared_names, useless_names
+from suffolk.benchmarks.counted_time import require_counted
+from suffolk.benchmarks.decoding_options import DecodingOptions
+from suffolk.benchmarks.hindsight_drafter import HINDSIGHT
+from suffolk.benchmarks.report import plain
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import MAX_NODES
+from suffolk.serving.transport.limits import check_range
 
 PARTS = ("nodes", "planned", "service")
 
 
 @dataclass(frozen=True, slots=True)
 class OneTreeOptions:
-    """Settings of ``python -m benchmarks.one_tree``. Checked when made.
+    """Settings of ``python -m suffolk.benchmarks.one_tree``. Checked when made.
 
     Attributes:
         decoding: model, prompts, sources and lengths; its drafters are not looked at.

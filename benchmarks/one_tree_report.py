@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.compared_drafters import HYBRID
-from benchmarks.decoding_options import PLAIN
-from benchmarks.decoding_summary import ALL
-from benchmarks.one_tree_summary import MEAN
-from benchmarks.plot import Panel
-from benchmarks.table import format_table
+from suffolk.benchmarks.compared_drafters import HYBRID
+from suffolk.benchmarks.decoding_options import PLAIN
+from suffolk.benchmarks.decoding_summary import ALL
+from suffolk.benchmarks.one_tree_summary import MEAN
+from suffolk.benchmarks.plot import Panel
+from suffolk.benchmarks.table import format_table
 
 PACKAGES = ("numpy", "torch", "transformers", "tokenizers", "matplotlib")
 NOTES = (

@@ -8,27 +8,27 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import Any
 
-from benchmarks.along_recordings import AlongRecordings
-from benchmarks.compared_drafters import Sources, make_compared
-from benchmarks.counted_time import CountedTime
-from benchmarks.decoding import WARM_UP_TOKENS, compare, run_way
-from benchmarks.decoding_options import LIMITS, PLAIN
-from benchmarks.decoding_setup import encode_prompts, load_target, opened_datastores
-from benchmarks.one_tree_options import OneTreeOptions
-from benchmarks.prompts import Prompt, load_prompts, require_named
-from benchmarks.recorded_answers import recorded_answers
-from benchmarks.run_log import RunLog
-from benchmarks.time_left import TimeLeft, say
-from datastore.datastore import open_datastore
-from datastore.errors import InvalidArgument
-from datastore.retriever import Retriever
-from serving.decoding.cost_store import find_costs
-from serving.decoding.drafter import CacheDrafter, Drafter
-from serving.decoding.engine import Engine
-from serving.decoding.settings import SamplingSettings
-from serving.decoding.target import Target
-from serving.drafters.load import load_models
-from serving.replay.recorded_states import SPARE
+from suffolk.benchmarks.along_recordings import AlongRecordings
+from suffolk.benchmarks.compared_drafters import Sources, make_compared
+from suffolk.benchmarks.counted_time import CountedTime
+from suffolk.benchmarks.decoding import WARM_UP_TOKENS, compare, run_way
+from suffolk.benchmarks.decoding_options import LIMITS, PLAIN
+from suffolk.benchmarks.decoding_setup import encode_prompts, load_target, opened_datastores
+from suffolk.benchmarks.one_tree_options import OneTreeOptions
+from suffolk.benchmarks.prompts import Prompt, load_prompts, require_named
+from suffolk.benchmarks.recorded_answers import recorded_answers
+from suffolk.benchmarks.run_log import RunLog
+from suffolk.benchmarks.time_left import TimeLeft, say
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import Retriever
+from suffolk.serving.drafters.load import load_models
+from suffolk.serving.engine.loop.drafter import CacheDrafter, Drafter
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_store import find_costs
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.replay.recorded_states import SPARE
 
 Prompts = Sequence[tuple[Prompt, list[int]]]
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.compared_drafters import HYBRID, useless_names
-from benchmarks.decoding_summary import ALL
-from benchmarks.decoding_summary import summarize as summarize_service
-from benchmarks.run_log import Row
+from suffolk.benchmarks.compared_drafters import HYBRID, useless_names
+from suffolk.benchmarks.decoding_summary import ALL
+from suffolk.benchmarks.decoding_summary import summarize as summarize_service
+from suffolk.benchmarks.run_log import Row
 
 MEAN = "mean of sets"
 """Every set counts the same, however many prompts it has."""

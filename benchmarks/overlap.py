@@ -1,7 +1,7 @@
 """Whether prompts, or the answers that their rows hold, stand in a datastore: what a drafter could copy from there proves nothing.
 
 Every window of WINDOW tokens is looked up, and the longest run that occurs. Prompts of which more than SHARE of the windows occur,
-or a run of LONGEST tokens, are flagged; --drop writes their ids to a file for 'python -m benchmarks.one_tree --exclude'."""
+or a run of LONGEST tokens, are flagged; --drop writes their ids to a file for 'python -m suffolk.benchmarks.one_tree --exclude'."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from benchmarks.command import command_parser, run_command
-from benchmarks.folder import whole_file
-from benchmarks.machine import describe_machine
-from benchmarks.prompts import messages_of, read_rows, row_name
-from benchmarks.provenance import commit
-from benchmarks.table import format_table
-from datastore.datastore import Datastore, open_datastore
-from datastore.errors import InvalidArgument
-from datastore.tokenizer import load_tokenizer
-from suffolk.commands.output_file import require_folder, write_json
+from suffolk.benchmarks.command import command_parser, run_command
+from suffolk.benchmarks.folder import whole_file
+from suffolk.benchmarks.machine import describe_machine
+from suffolk.benchmarks.prompts import messages_of, read_rows, row_name
+from suffolk.benchmarks.provenance import commit
+from suffolk.benchmarks.table import format_table
+from suffolk.cli.output_file import require_folder, write_json
+from suffolk.datastore.datastore import Datastore, open_datastore
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.tokenizer import load_tokenizer
 
 WINDOW, SHARE, LONGEST = 13, 0.5, 50
 ANSWERS = ("canonical_solution", "solution", "answer", "reference", "reference_answer", "test")

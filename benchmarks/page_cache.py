@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from datastore.errors import Internal
+from suffolk.datastore.errors import Internal
 
 PAGE = mmap.PAGESIZE
 RUN_BYTES = 64 * PAGE

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.folder import make_folder, whole_file
-from benchmarks.provenance import missing
+from suffolk.benchmarks.folder import make_folder, whole_file
+from suffolk.benchmarks.provenance import missing
 
 COLOURS = (
     "#2b6cb0", "#dd6b20", "#2f855a", "#805ad5", "#718096", "#c53030",

@@ -9,17 +9,17 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from datastore.draft_tree import DraftTree
-from serving.decoding.drafter import DraftRequest
-from serving.decoding.keyed_noise import KeyedNoise
-from serving.drafters.calibration.calibrator import Prior
-from serving.drafters.drawn_chances import knows_noise
-from serving.drafters.hybrid import HybridDrafter
-from serving.drafters.merge import merge
-from serving.drafters.retrieved import NO_TOKENS, Behind, Ids
-from serving.drafters.scoring_drafter import ScoringDrafter
-from serving.replay.recording import Recording
-from serving.replay.replayer import Replayer
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.drafters.calibration.calibrator import Prior
+from suffolk.serving.drafters.calibration.noise_reweighting import knows_noise
+from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
+from suffolk.serving.drafters.hybrid.merge import merge
+from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.drafters.retrieval.retrieved import NO_TOKENS, Behind, Ids
+from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.engine.sampling.seeded_noise import KeyedNoise
+from suffolk.serving.replay.recording import Recording
+from suffolk.serving.replay.replayer import Replayer
 
 Floats = npt.NDArray[np.float64]
 TERMS = ("constant", "match", "share", "count", "depth")
@@ -81,7 +81,9 @@ def features_of(tree: DraftTree) -> Floats:
     return np.stack(columns, axis=1)
 
 
-def gather(recordings: Sequence[Recording], sources: Sequence[ScoringDrafter], nodes: int) -> dict[str, list[Evidence]]:
+def gather(
+    recordings: Sequence[Recording], sources: Sequence[RetrievalSource], nodes: int
+) -> dict[str, list[Evidence]]:
     """Source -> evidence of each recording, the ``sources`` drafting together for trees of ``nodes``, all of which are verified."""
     watched = [_Watched(source, source.name) for source in sources]
     replayer = Replayer(HybridDrafter(watched), nodes)
@@ -106,7 +108,7 @@ def join(parts: Sequence[Evidence]) -> Evidence:
 class _Watched:
     """A source that drafts as ever, and keeps what the text said about what it found."""
 
-    source: ScoringDrafter
+    source: RetrievalSource
     name: str
     requests: dict[int, DraftRequest] = field(default_factory=dict)
     drafts: dict[int, list[Behind]] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from datastore.errors import InvalidArgument, NotFound
+from suffolk.datastore.errors import InvalidArgument, NotFound
 
 STYLES = ("chat", "prefill", "both")
 
@@ -73,7 +73,7 @@ def row_name(row: dict[str, Any], path: Path, number: int) -> str:
 
 
 def read_excluded(path: Path) -> frozenset[str]:
-    """The prompts' names in a file that has one a line, as 'python -m benchmarks.overlap --drop' writes it.
+    """The prompts' names in a file that has one a line, as 'python -m suffolk.benchmarks.overlap --drop' writes it.
 
     Raises:
         NotFound: it cannot be read.

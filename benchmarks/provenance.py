@@ -6,8 +6,8 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-from datastore.errors import Unsupported
-from datastore.version import __version__
+from suffolk.datastore.errors import Unsupported
+from suffolk.datastore.version import __version__
 
 INSTALL = "pip install '.[bench]'"
 HOME = Path(__file__).resolve().parent

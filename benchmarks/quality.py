@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.contexts import ContextSet
-from benchmarks.draftretriever_package import SHORTEST, DraftRetriever, prefixes
-from benchmarks.exactness import CorpusScan, accepted_length, tree_paths
-from benchmarks.retrieval_options import RetrievalOptions
-from datastore.datastore import Datastore
-from datastore.errors import Internal
+from suffolk.benchmarks.contexts import ContextSet
+from suffolk.benchmarks.draftretriever_package import SHORTEST, DraftRetriever, prefixes
+from suffolk.benchmarks.exactness import CorpusScan, accepted_length, tree_paths
+from suffolk.benchmarks.retrieval_options import RetrievalOptions
+from suffolk.datastore.datastore import Datastore
+from suffolk.datastore.errors import Internal
 
 
 def check_counts(store: Datastore, scan: CorpusScan, each: ContextSet, options: RetrievalOptions) -> dict[str, Any]:

@@ -8,18 +8,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.command import add_seed, command_parser, run_command
-from benchmarks.decoding_options import DecodingOptions
-from benchmarks.decoding_setup import encode_prompts, load_target
-from benchmarks.prompts import STYLES, Prompt, load_prompts
-from benchmarks.time_left import say
-from datastore.tokenizer import fingerprint, load_tokenizer
-from serving.decoding.engine import Engine
-from serving.decoding.settings import SamplingSettings
-from serving.decoding.target import Target
-from serving.replay.read import read_recordings
-from serving.replay.recorder import Recorder, require_recordable
-from serving.replay.recording import Recording
+from suffolk.benchmarks.command import add_seed, command_parser, run_command
+from suffolk.benchmarks.decoding_options import DecodingOptions
+from suffolk.benchmarks.decoding_setup import encode_prompts, load_target
+from suffolk.benchmarks.prompts import STYLES, Prompt, load_prompts
+from suffolk.benchmarks.time_left import say
+from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.replay.read import read_recordings
+from suffolk.serving.replay.recorder import Recorder, require_recordable
+from suffolk.serving.replay.recording import Recording
 
 EXAMPLE = "--model MODEL --prompts tuning/ --output tuning.jsonl --temperature 0 0.7"
 SLOTS = 8

@@ -11,22 +11,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import command_parser, run_command
-from benchmarks.decoding import WARM_UP_TOKENS
-from benchmarks.decoding_options import LIMITS, DecodingOptions
-from benchmarks.decoding_setup import encode_prompts, load_target
-from benchmarks.draft_server import served
-from benchmarks.prompts import load_prompts
-from benchmarks.report import Report, plain, write_report
-from benchmarks.table import format_table
-from datastore.errors import InvalidArgument
-from serving.decoding.cost_store import find_costs
-from serving.decoding.engine import Engine
-from serving.decoding.near_tie import first_difference
-from serving.decoding.settings import SamplingSettings
-from serving.decoding.target import Target
-from serving.draft_service.client import connect
-from serving.drafters.choose import make_drafter
+from suffolk.benchmarks.command import command_parser, run_command
+from suffolk.benchmarks.decoding import WARM_UP_TOKENS
+from suffolk.benchmarks.decoding_options import LIMITS, DecodingOptions
+from suffolk.benchmarks.decoding_setup import encode_prompts, load_target
+from suffolk.benchmarks.draft_server import served
+from suffolk.benchmarks.prompts import load_prompts
+from suffolk.benchmarks.report import Report, plain, write_report
+from suffolk.benchmarks.table import format_table
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.draft_service.client import connect
+from suffolk.serving.drafters.choose import make_drafter
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_store import find_costs
+from suffolk.serving.engine.sampling.near_tie import first_difference
+from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 WAYS = ("none", "waiting", "ahead")
 PACKAGES = ("numpy", "torch", "transformers", "grpcio")

@@ -14,26 +14,32 @@ from statistics import median
 
 import numpy as np
 
-from benchmarks.command import add_seed, command_parser, run_command
-from benchmarks.decoding_options import DecodingOptions, given
-from benchmarks.decoding_setup import encode_prompts, load_target, make_drafters, opened_datastores, require_drafters
-from benchmarks.machine import describe_machine
-from benchmarks.prompts import STYLES, Prompt, load_prompts
-from benchmarks.stopping import exit_code, keep, stop_lines
-from benchmarks.table import format_table
-from datastore.errors import InvalidArgument
-from serving.decoding.cost_model import CostModel
-from serving.decoding.cost_store import find_costs
-from serving.decoding.drafter import Drafter
-from serving.decoding.engine import Engine
-from serving.decoding.settings import SamplingSettings
-from serving.decoding.target import Target
-from serving.replay.recording import Recording
-from serving.replay.replayer import Replayed, Replayer
-from suffolk.commands.output_file import write_json
+from suffolk.benchmarks.command import add_seed, command_parser, run_command
+from suffolk.benchmarks.decoding_options import DecodingOptions, given
+from suffolk.benchmarks.decoding_setup import (
+    encode_prompts,
+    load_target,
+    make_drafters,
+    opened_datastores,
+    require_drafters,
+)
+from suffolk.benchmarks.machine import describe_machine
+from suffolk.benchmarks.prompts import STYLES, Prompt, load_prompts
+from suffolk.benchmarks.stopping import exit_code, keep, stop_lines
+from suffolk.benchmarks.table import format_table
+from suffolk.cli.output_file import write_json
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.loop.drafter import Drafter
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_model import CostModel
+from suffolk.serving.engine.policy.cost_store import find_costs
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.replay.recording import Recording
+from suffolk.serving.replay.replayer import Replayed, Replayer
 
 MAX_NODES = 64
-MEASURED = " now, with a quick look; another run measures others. 'suffolk tune' stores them, --costs takes a file"
+MEASURED = " now, with a quick look; another run measures others. 'suffolk profile' stores them, --costs takes a file"
 DRAFT_SECONDS = 0.0005
 """What a draft is taken to cost; those of networks cannot be replayed."""
 
@@ -157,7 +163,7 @@ def _parser() -> argparse.ArgumentParser:
         "--costs",
         type=Path,
         metavar="FILE",
-        help="of passes, written by suffolk tune (default: as stored, else measured now)",
+        help="of passes, written by suffolk profile (default: as stored, else measured now)",
     )
     parser.add_argument("--noise", type=float, default=0.05, help="of a pass's time (default: %(default)s)")
     add_seed(parser)

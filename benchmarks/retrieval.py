@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contexts import ContextSet, join_documents, sample_files, sample_seen, spoil
-from benchmarks.draft_server import served
-from benchmarks.draftretriever_index import cached_index
-from benchmarks.draftretriever_package import DraftRetriever
-from benchmarks.exactness import CorpusScan
-from benchmarks.latency import Call, time_alternating, time_rounds
-from benchmarks.memory import grown_memory, resident_memory
-from benchmarks.native_latency import measure_native
-from benchmarks.quality import check_counts, compare_trees
-from benchmarks.quantiles import quantiles_us
-from benchmarks.retrieval_options import RetrievalOptions
-from benchmarks.substore import first_tokens
-from datastore.datastore import Datastore, open_datastore
-from datastore.retriever import Retriever
+from suffolk.benchmarks.contexts import ContextSet, join_documents, sample_files, sample_seen, spoil
+from suffolk.benchmarks.draft_server import served
+from suffolk.benchmarks.draftretriever_index import cached_index
+from suffolk.benchmarks.draftretriever_package import DraftRetriever
+from suffolk.benchmarks.exactness import CorpusScan
+from suffolk.benchmarks.latency import Call, time_alternating, time_rounds
+from suffolk.benchmarks.memory import grown_memory, resident_memory
+from suffolk.benchmarks.native_latency import measure_native
+from suffolk.benchmarks.quality import check_counts, compare_trees
+from suffolk.benchmarks.quantiles import quantiles_us
+from suffolk.benchmarks.retrieval_options import RetrievalOptions
+from suffolk.benchmarks.substore import first_tokens
+from suffolk.datastore.datastore import Datastore, open_datastore
+from suffolk.datastore.retriever import Retriever
 
 GRPC_DEADLINE_S = 10.0
 DRAFT, BOTH = "draft", "lookup+draft"
@@ -120,7 +120,7 @@ def _measure_batches(
 ) -> dict[str, Any]:
     if not options.grpc:
         return {}
-    from serving.draft_service.client import connect  # gRPC is loaded only by those who use it
+    from suffolk.serving.draft_service.client import connect  # gRPC is loaded only by those who use it
 
     with served(path) as url:
         remote = connect(url, GRPC_DEADLINE_S)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from datastore.errors import InvalidArgument
-from serving.draft_service.limits import MAX_BATCH, MAX_BATCH_NODES
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.draft_service.limits import MAX_BATCH, MAX_BATCH_NODES
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.plot import Panel
-from benchmarks.table import format_table
+from suffolk.benchmarks.plot import Panel
+from suffolk.benchmarks.table import format_table
 
 QUANTILES = ("p50_us", "p90_us", "p99_us")
 HEADERS = ("microseconds", "p50", "p90", "p99", "mean")

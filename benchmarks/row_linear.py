@@ -17,14 +17,14 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForCausalLM
 
-from benchmarks.command import check_timing, command_parser, run_command
-from benchmarks.machine import describe_machine
-from benchmarks.table import format_table
-from datastore.errors import InvalidArgument
-from serving.decoding.byte_linear import compress, round_weights
-from serving.decoding.row_linear import MOST_ROWS, RowLinear, accelerate, row_linear
-from serving.decoding.target import DTYPES, read_vocab_size
-from suffolk.commands.output_file import write_json
+from suffolk.benchmarks.command import check_timing, command_parser, run_command
+from suffolk.benchmarks.machine import describe_machine
+from suffolk.benchmarks.table import format_table
+from suffolk.cli.output_file import write_json
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.model.int8_linear import compress, round_weights
+from suffolk.serving.engine.model.skinny_gemm import MOST_ROWS, RowLinear, accelerate, row_linear
+from suffolk.serving.engine.model.target import DTYPES, read_vocab_size
 
 EXAMPLES = (
     "--threads 1",

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.folder import make_folder, writing
-from datastore.errors import Corruption, InvalidArgument
+from suffolk.benchmarks.folder import make_folder, writing
+from suffolk.datastore.errors import Corruption, InvalidArgument
 
 Row = dict[str, Any]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.command import helper_arguments
-from benchmarks.memory import peak_memory, resident_memory
-from datastore.segment import write_segment
+from suffolk.benchmarks.command import helper_arguments
+from suffolk.benchmarks.memory import peak_memory, resident_memory
+from suffolk.datastore.segment import write_segment
 
 
 def main(text: str) -> None:

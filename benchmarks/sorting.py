@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import segment_build
-from benchmarks.folder import writing
-from benchmarks.provenance import missing
-from benchmarks.watched_process import run_watched
-from build_index.plan import segment_bytes
-from datastore import _native
-from datastore.datastore import Datastore
-from datastore.errors import Internal
-from datastore.segment import separator, token_dtype
+from suffolk.benchmarks import segment_build
+from suffolk.benchmarks.folder import writing
+from suffolk.benchmarks.provenance import missing
+from suffolk.benchmarks.watched_process import run_watched
+from suffolk.build_index.plan import segment_bytes
+from suffolk.datastore import _native
+from suffolk.datastore.datastore import Datastore
+from suffolk.datastore.errors import Internal
+from suffolk.datastore.segment import separator, token_dtype
 
 YARDSTICK = "pydivsufsort"
 REPEATED_FILE = "one document again and again"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.folder import make_folder, writing
-from datastore.datastore import Datastore, open_datastore
-from datastore.documents import DocumentTableWriter
-from datastore.errors import NotFound
-from datastore.manifest import SEGMENTS_NAME, publish
-from datastore.segment import separator, token_dtype, write_segment
+from suffolk.benchmarks.folder import make_folder, writing
+from suffolk.datastore.datastore import Datastore, open_datastore
+from suffolk.datastore.documents import DocumentTableWriter
+from suffolk.datastore.errors import NotFound
+from suffolk.datastore.manifest import SEGMENTS_NAME, publish
+from suffolk.datastore.segment import separator, token_dtype, write_segment
 
 
 def first_tokens(store: Datastore, tokens: int, workdir: Path) -> Path:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.switching_rules import Rule
-from datastore.draft_tree import DraftTree
-from serving.decoding.drafter import CacheDrafter, Drafter, DraftRequest, FeatureDrafter, tree_of
-from serving.drafters.merge import merge
-from serving.drafters.scoring_drafter import ScoringDrafter
+from suffolk.benchmarks.switching_rules import Rule
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.drafters.hybrid.merge import merge
+from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.engine.loop.drafter import CacheDrafter, Drafter, DraftRequest, FeatureDrafter, tree_of
 
 if TYPE_CHECKING:
     import torch
 
-    from serving.decoding.kv_cache import KVCache
+    from suffolk.serving.engine.model.kv_cache import KVCache
 
 
 class SwitchingDrafter:
@@ -28,7 +28,7 @@ class SwitchingDrafter:
         layers: whose hidden states of the target its network wants (``FeatureDrafter``).
     """
 
-    def __init__(self, name: str, sources: Sequence[ScoringDrafter], network: Drafter, rule: Rule) -> None:
+    def __init__(self, name: str, sources: Sequence[RetrievalSource], network: Drafter, rule: Rule) -> None:
         """Takes over all of them: ``close`` closes them."""
         self.name = name
         self.layers = network.layers if isinstance(network, FeatureDrafter) else ()

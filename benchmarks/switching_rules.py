@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from datastore.draft_tree import DraftTree
+from suffolk.datastore.draft_tree import DraftTree
 
 Found = Mapping[str, Sequence[DraftTree]]
 """Name of a source of text -> its trees with calibrated scores."""

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, StoppingCriteria
 
-from datastore.errors import InvalidArgument
-from serving.decoding.settings import SamplingSettings
-from serving.decoding.stats import GenerationStats
-from serving.decoding.target import Target
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.loop.stats import GenerationStats
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 PLAIN = "transformers"
 PROMPT_LOOKUP = "transformers prompt-lookup"

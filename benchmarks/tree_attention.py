@@ -11,14 +11,14 @@ from typing import Any
 
 import torch
 
-from benchmarks.command import check_timing, command_parser, run_command
-from benchmarks.machine import describe_machine
-from benchmarks.table import format_table
-from datastore.errors import Unsupported
-from serving.decoding.kv_cache import LayerShape
-from serving.decoding.split_attention import attention_ways, measure_split, time_in_turn
-from serving.decoding.target import DTYPES
-from suffolk.commands.output_file import write_json
+from suffolk.benchmarks.command import check_timing, command_parser, run_command
+from suffolk.benchmarks.machine import describe_machine
+from suffolk.benchmarks.table import format_table
+from suffolk.cli.output_file import write_json
+from suffolk.datastore.errors import Unsupported
+from suffolk.serving.engine.model.kv_cache import LayerShape
+from suffolk.serving.engine.model.split_attention import attention_ways, measure_split, time_in_turn
+from suffolk.serving.engine.model.target import DTYPES
 
 EXAMPLES = (
     "--threads 1",

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.command import add_seed, command_parser, run_command
-from benchmarks.folder import make_folder, writing
-from benchmarks.library_functions import Function, library_functions
-from benchmarks.tuning_questions import chat_questions, reasoning_questions
+from suffolk.benchmarks.command import add_seed, command_parser, run_command
+from suffolk.benchmarks.folder import make_folder, writing
+from suffolk.benchmarks.library_functions import Function, library_functions
+from suffolk.benchmarks.tuning_questions import chat_questions, reasoning_questions
 
 Row = dict[str, Any]
 SOURCE = f"Python {sys.version_info.major}.{sys.version_info.minor} standard library (PSF)"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.command import add_seed, command_parser, run_command
-from benchmarks.folder import make_folder, whole_file
-from datastore.errors import InvalidArgument
+from suffolk.benchmarks.command import add_seed, command_parser, run_command
+from suffolk.benchmarks.folder import make_folder, whole_file
+from suffolk.datastore.errors import InvalidArgument
 
 LEAST_MEGABYTES, MOST_MEGABYTES = 1e-6, 1e6
 _STARTS = ("b", "dr", "f", "gn", "h", "kl", "m", "pf", "qu", "r", "schw", "t", "v", "xh", "zw")

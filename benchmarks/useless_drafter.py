@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from datastore.draft_tree import DraftTree, Source
-from serving.decoding.drafter import DraftRequest
+from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.serving.engine.loop.drafter import DraftRequest
 
 NAME = "useless"
 _CHAINS = 8

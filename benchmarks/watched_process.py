@@ -9,8 +9,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.memory import family_memory
-from datastore.errors import Internal
+from suffolk.benchmarks.memory import family_memory
+from suffolk.datastore.errors import Internal
 
 POLL_S = 0.05
 

@@ -3,9 +3,9 @@
 ``BuildOptions`` says what to build, ``plan_build`` what it will take, ``build`` does it and returns a ``BuildReport``.
 """
 
-from build_index.builder import build, plan_build
-from build_index.options import BuildOptions
-from build_index.plan import BuildPlan
-from build_index.report import BuildReport
+from suffolk.build_index.builder import build, plan_build
+from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.plan import BuildPlan
+from suffolk.build_index.report import BuildReport
 
 __all__ = ["BuildOptions", "BuildPlan", "BuildReport", "build", "plan_build"]

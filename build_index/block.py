@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from datastore.documents import Metadata
+from suffolk.datastore.documents import Metadata
 
 BLOCK_BYTES = 1 << 20
 BLOCK_TOKENS = 1 << 19

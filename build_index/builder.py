@@ -7,24 +7,31 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from build_index.block import START
-from build_index.counts import Counts
-from build_index.encode_block import EncodeSetup
-from build_index.gather import Gatherer
-from build_index.inputs import TOKEN_KINDS, Inputs, find_inputs
-from build_index.journal import FinishedSegment, Journal, is_complete, read_journal, record_complete, write_journal
-from build_index.memory import peak_memory
-from build_index.options import BuildOptions
-from build_index.plan import BuildPlan, make_plan, require_disk
-from build_index.pool import open_encoder
-from build_index.progress import BuildProgress, SilentProgress
-from build_index.proof import Proof, prove, take_sample
-from build_index.reader import read_blocks
-from build_index.report import BuildReport, count, skipped_line
-from build_index.target import Target, find_target, require_mode
-from build_index.workspace import Workspace, open_workspace
-from datastore.errors import InvalidArgument
-from datastore.manifest import Manifest, read_manifest
+from suffolk.build_index.block import START
+from suffolk.build_index.counts import Counts
+from suffolk.build_index.encode_block import EncodeSetup
+from suffolk.build_index.gather import Gatherer
+from suffolk.build_index.inputs import TOKEN_KINDS, Inputs, find_inputs
+from suffolk.build_index.journal import (
+    FinishedSegment,
+    Journal,
+    is_complete,
+    read_journal,
+    record_complete,
+    write_journal,
+)
+from suffolk.build_index.memory import peak_memory
+from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.plan import BuildPlan, make_plan, require_disk
+from suffolk.build_index.pool import open_encoder
+from suffolk.build_index.progress import BuildProgress, SilentProgress
+from suffolk.build_index.proof import Proof, prove, take_sample
+from suffolk.build_index.reader import read_blocks
+from suffolk.build_index.report import BuildReport, count, skipped_line
+from suffolk.build_index.target import Target, find_target, require_mode
+from suffolk.build_index.workspace import Workspace, open_workspace
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.manifest import Manifest, read_manifest
 
 INLINE_BYTES = 4 << 20
 """Corpora up to this size are tokenized in the builder itself: starting processes would take longer."""

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from build_index.options import MAX_SEGMENT_TOKENS
-from build_index.workspace import Workspace, open_workspace
-from datastore.datastore import MAX_THREADS, Datastore, open_datastore
-from datastore.deletions import Deleted
-from datastore.documents import DocumentTableWriter, Origin
-from datastore.errors import InvalidArgument
-from datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest
-from datastore.segment import SegmentEntry, merge_segments
+from suffolk.build_index.options import MAX_SEGMENT_TOKENS
+from suffolk.build_index.workspace import Workspace, open_workspace
+from suffolk.datastore.datastore import MAX_THREADS, Datastore, open_datastore
+from suffolk.datastore.deletions import Deleted
+from suffolk.datastore.documents import DocumentTableWriter, Origin
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest
+from suffolk.datastore.segment import SegmentEntry, merge_segments
 
 CompactProgress = Callable[[str, float, int], None]
 """Told what is being done, the share of it that is done (0..1), and how many tokens all of it is."""

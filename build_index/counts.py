@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from build_index.encode_block import EncodedBlock
+from suffolk.build_index.encode_block import EncodedBlock
 
 
 @dataclass(slots=True)
@@ -12,7 +12,7 @@ class Counts:
     """Totals: documents, those with metadata, tokens (without separators), bytes of text, invalid places replaced, and how ids
     came about.
 
-    ``routed``, ``checked`` and ``differed`` are those of ``build_index.encoder.EncodedTexts``.
+    ``routed``, ``checked`` and ``differed`` are those of ``suffolk.build_index.encoder.EncodedTexts``.
     """
 
     documents: int = 0

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from build_index.options import DEFAULT_SEGMENT_TOKENS
-from build_index.token_file import TokenFile
-from build_index.workspace import Workspace, open_workspace
-from datastore.datastore import Datastore, open_datastore
-from datastore.deletions import deleted_place, deletion_metadata
-from datastore.documents import DocumentTableWriter
-from datastore.manifest import read_manifest
-from datastore.query import parse_query
-from datastore.segment import SegmentEntry, separator, token_dtype, write_segment
+from suffolk.build_index.options import DEFAULT_SEGMENT_TOKENS
+from suffolk.build_index.token_file import TokenFile
+from suffolk.build_index.workspace import Workspace, open_workspace
+from suffolk.datastore.datastore import Datastore, open_datastore
+from suffolk.datastore.deletions import deleted_place, deletion_metadata
+from suffolk.datastore.documents import DocumentTableWriter
+from suffolk.datastore.manifest import read_manifest
+from suffolk.datastore.query import parse_query
+from suffolk.datastore.segment import SegmentEntry, separator, token_dtype, write_segment
 
 Sources = dict[tuple[str, int], str | None]
 """Of documents, by the name of the segment and the index there."""
@@ -55,12 +55,12 @@ def delete(
     """Delete the documents whose source is one of ``ids`` (any, if none is given) and that meet all conditions in ``where``.
 
     Every datastore opened later answers as if they had never been there. Their tokens stay in the segment files
-    until ``build_index.compact`` takes them out. A crash at any point leaves the old generation or the new one.
+    until ``suffolk.build_index.compact`` takes them out. A crash at any point leaves the old generation or the new one.
 
     Args:
         store: the datastore's folder.
         ids: sources, whole.
-        where: conditions such as ``license=gpl-3.0``; see ``datastore.query.parse_query``.
+        where: conditions such as ``license=gpl-3.0``; see ``suffolk.datastore.query.parse_query``.
         dry_run: only count.
         threads: for sorting; 0 takes every core.
 

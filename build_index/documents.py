@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
-from build_index.block import Lines, Texts
-from build_index.options import BuildOptions
-from datastore.documents import NO_METADATA, Metadata
-from datastore.errors import InvalidArgument
+from suffolk.build_index.block import Lines, Texts
+from suffolk.build_index.options import BuildOptions
+from suffolk.datastore.documents import NO_METADATA, Metadata
+from suffolk.datastore.errors import InvalidArgument
 
 MAX_TEXT_CHARACTERS = 1 << 20
 REPLACEMENT = "\ufffd"

@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from build_index.block import Lines, Texts, TokenRun
-from build_index.documents import parse_documents
-from build_index.encoder import Encoder
-from build_index.options import BuildOptions
-from build_index.proof import load_fast
-from datastore.documents import NO_METADATA, Metadata
-from datastore.errors import InvalidArgument, Unsupported
-from datastore.segment import separator, token_dtype
+from suffolk.build_index.block import Lines, Texts, TokenRun
+from suffolk.build_index.documents import parse_documents
+from suffolk.build_index.encoder import Encoder
+from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.proof import load_fast
+from suffolk.datastore.documents import NO_METADATA, Metadata
+from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.datastore.segment import separator, token_dtype
 
 
 @dataclass(frozen=True, slots=True)

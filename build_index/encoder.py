@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kitoken import Kitoken
 from tokenizers import Tokenizer
 
-from datastore.errors import Unsupported
+from suffolk.datastore.errors import Unsupported
 
 CONTRACTION = re.compile(r"'(?<=[^\S ]')(?:[sdmt]|ll|ve|re)")
 """A contraction after whitespace other than a space. Pre-tokenizers of the GPT-2 kind split before it; Kitoken's rewriting

@@ -6,19 +6,19 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from build_index.block import Block, Position
-from build_index.counts import Counts
-from build_index.encode_block import EncodedBlock
-from build_index.inputs import Inputs
-from build_index.journal import FinishedSegment, reached, record_segment
-from build_index.options import BuildOptions
-from build_index.progress import BuildProgress
-from build_index.target import Target
-from build_index.token_file import TokenFile
-from build_index.workspace import Workspace
-from datastore.documents import DocumentTableWriter
-from datastore.failpoints import failpoint
-from datastore.segment import token_dtype, write_segment
+from suffolk.build_index.block import Block, Position
+from suffolk.build_index.counts import Counts
+from suffolk.build_index.encode_block import EncodedBlock
+from suffolk.build_index.inputs import Inputs
+from suffolk.build_index.journal import FinishedSegment, reached, record_segment
+from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.progress import BuildProgress
+from suffolk.build_index.target import Target
+from suffolk.build_index.token_file import TokenFile
+from suffolk.build_index.workspace import Workspace
+from suffolk.datastore.documents import DocumentTableWriter
+from suffolk.datastore.failpoints import failpoint
+from suffolk.datastore.segment import token_dtype, write_segment
 
 Encoded = Iterator[tuple[Block, EncodedBlock]]
 

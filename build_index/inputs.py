@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from build_index.options import BuildOptions
-from datastore.errors import InvalidArgument, NotFound
+from suffolk.build_index.options import BuildOptions
+from suffolk.datastore.errors import InvalidArgument, NotFound
 
 ENDINGS = {
     ".jsonl": "lines",

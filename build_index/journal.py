@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from build_index.block import Position
-from build_index.counts import Counts
-from build_index.inputs import Inputs
-from build_index.proof import Proof
-from build_index.workspace import Workspace, disk_error
-from datastore.failpoints import failpoint
-from datastore.manifest import write_atomically
-from datastore.segment import SegmentEntry
+from suffolk.build_index.block import Position
+from suffolk.build_index.counts import Counts
+from suffolk.build_index.inputs import Inputs
+from suffolk.build_index.proof import Proof
+from suffolk.build_index.workspace import Workspace, disk_error
+from suffolk.datastore.failpoints import failpoint
+from suffolk.datastore.manifest import write_atomically
+from suffolk.datastore.segment import SegmentEntry
 
 JOURNAL_FORMAT = 2
 """Raised whenever blocks are cut or tokenized otherwise than before, so that old work is not continued differently."""

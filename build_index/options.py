@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from datastore.errors import InvalidArgument
+from suffolk.datastore.errors import InvalidArgument
 
 DEFAULT_SEGMENT_TOKENS = 64 << 20
 DEFAULT_ORDER_DEPTH = 64

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from build_index.inputs import TOKEN_KINDS, Inputs
-from build_index.options import BuildOptions
-from build_index.proof import Proof
-from build_index.report import count, megabytes, skipped_line
-from build_index.target import Target
-from datastore.errors import ResourceExhausted
-from datastore.segment import token_dtype
+from suffolk.build_index.inputs import TOKEN_KINDS, Inputs
+from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.proof import Proof
+from suffolk.build_index.report import count, megabytes, skipped_line
+from suffolk.build_index.target import Target
+from suffolk.datastore.errors import ResourceExhausted
+from suffolk.datastore.segment import token_dtype
 
 STORE_BYTES_PER_TOKEN = {2: 6.2, 4: 7.2}
 """By width of the token type: what the segment format is allowed to take."""

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from build_index.block import Block
-from build_index.encode_block import BlockEncoder, EncodedBlock, EncodeSetup
-from datastore.errors import Internal, SuffolkError, Unavailable
+from suffolk.build_index.block import Block
+from suffolk.build_index.encode_block import BlockEncoder, EncodedBlock, EncodeSetup
+from suffolk.datastore.errors import Internal, SuffolkError, Unavailable
 
 BLOCKS_PER_WORKER = 3
 """One being encoded, one waiting, one whose result waits for its turn."""
@@ -104,7 +104,7 @@ def _start() -> _Worker:
     ours, theirs = socket.socketpair()
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", "build_index.worker", str(theirs.fileno())],
+            [sys.executable, "-m", "suffolk.build_index.worker", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for the builder, which then ends its workers

@@ -11,7 +11,7 @@ from typing import Protocol, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from build_index.report import megabytes
+from suffolk.build_index.report import megabytes
 
 PLAIN_SECONDS = 30.0
 """Seconds between two lines of progress where there is no terminal."""

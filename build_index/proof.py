@@ -11,13 +11,13 @@ from typing import TypeVar
 from kitoken import Kitoken
 from tokenizers import Tokenizer
 
-from build_index.block import TokenRun
-from build_index.documents import parse_documents
-from build_index.encoder import Encoder
-from build_index.inputs import TOKEN_KINDS, Inputs
-from build_index.options import BuildOptions
-from build_index.reader import read_blocks
-from build_index.report import count
+from suffolk.build_index.block import TokenRun
+from suffolk.build_index.documents import parse_documents
+from suffolk.build_index.encoder import Encoder
+from suffolk.build_index.inputs import TOKEN_KINDS, Inputs
+from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.reader import read_blocks
+from suffolk.build_index.report import count
 
 Item = TypeVar("Item")
 SAMPLE_FILES = 256

@@ -10,9 +10,9 @@ from typing import BinaryIO
 
 import zstandard
 
-from build_index.block import BLOCK_BYTES, MAX_LINE_BYTES, Lines
-from build_index.inputs import InputFile
-from datastore.errors import Corruption, InvalidArgument
+from suffolk.build_index.block import BLOCK_BYTES, MAX_LINE_BYTES, Lines
+from suffolk.build_index.inputs import InputFile
+from suffolk.datastore.errors import Corruption, InvalidArgument
 
 COMPRESSED_CHUNK = 512
 """Small, because what comes out of one chunk is held in memory and may be 32,000 times larger: 16 MiB."""

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from build_index.block import BLOCK_BYTES, Texts, TokenRun
-from build_index.documents import keep_metadata
-from build_index.inputs import InputFile
-from build_index.options import BuildOptions
-from datastore.documents import Metadata
-from datastore.errors import Corruption, InvalidArgument, Unsupported
+from suffolk.build_index.block import BLOCK_BYTES, Texts, TokenRun
+from suffolk.build_index.documents import keep_metadata
+from suffolk.build_index.inputs import InputFile
+from suffolk.build_index.options import BuildOptions
+from suffolk.datastore.documents import Metadata
+from suffolk.datastore.errors import Corruption, InvalidArgument, Unsupported
 
 IDS_COLUMN = "input_ids"
 BATCH_ROWS = 256

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from build_index.block import BLOCK_BYTES, Texts
-from build_index.inputs import InputFile
-from datastore.errors import InvalidArgument
+from suffolk.build_index.block import BLOCK_BYTES, Texts
+from suffolk.build_index.inputs import InputFile
+from suffolk.datastore.errors import InvalidArgument
 
 SNIFF_BYTES = 1024
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from build_index.block import BLOCK_TOKENS, TokenRun
-from build_index.inputs import InputFile
-from datastore.errors import Corruption, InvalidArgument
+from suffolk.build_index.block import BLOCK_TOKENS, TokenRun
+from suffolk.build_index.inputs import InputFile
+from suffolk.datastore.errors import Corruption, InvalidArgument
 
 
 def read_npy(file: InputFile, end_of_document: int | None) -> Iterator[tuple[TokenRun, int]]:

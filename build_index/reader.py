@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from build_index.block import BLOCK_BYTES, START, Block, Lines, Position, Texts, TokenRun
-from build_index.inputs import InputFile, Inputs, read_error
-from build_index.options import BuildOptions
-from build_index.read_lines import read_lines
-from build_index.read_parquet import read_parquet
-from build_index.read_texts import read_large_text, read_small_text
-from build_index.read_tokens import read_bin, read_npy
+from suffolk.build_index.block import BLOCK_BYTES, START, Block, Lines, Position, Texts, TokenRun
+from suffolk.build_index.inputs import InputFile, Inputs, read_error
+from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.read_lines import read_lines
+from suffolk.build_index.read_parquet import read_parquet
+from suffolk.build_index.read_texts import read_large_text, read_small_text
+from suffolk.build_index.read_tokens import read_bin, read_npy
 
 
 def read_blocks(

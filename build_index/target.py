@@ -7,11 +7,11 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from build_index.options import DEFAULT_ORDER_DEPTH, BuildOptions
-from datastore.errors import InvalidArgument, NotFound, Unsupported
-from datastore.manifest import MANIFEST_NAME, Manifest, read_manifest, tokenizer_name
-from datastore.segment import token_dtype
-from datastore.tokenizer import fingerprint, load_tokenizer, vocab_size
+from suffolk.build_index.options import DEFAULT_ORDER_DEPTH, BuildOptions
+from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
+from suffolk.datastore.manifest import MANIFEST_NAME, Manifest, read_manifest, tokenizer_name
+from suffolk.datastore.segment import token_dtype
+from suffolk.datastore.tokenizer import fingerprint, load_tokenizer, vocab_size
 
 
 @dataclass(frozen=True, slots=True)

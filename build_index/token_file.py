@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from build_index.workspace import disk_error
+from suffolk.build_index.workspace import disk_error
 
 
 class TokenFile:

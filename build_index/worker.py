@@ -1,7 +1,7 @@
 """The program of a tokenizing process: blocks come in over a socket, encoded blocks or errors go out, in order.
 
-Started as ``python -m build_index.worker DESCRIPTOR``. It ends when the other end of the socket is closed, so that no worker
-outlives a builder that was killed.
+Started as ``python -m suffolk.build_index.worker DESCRIPTOR``. It ends when the other end of the socket is closed, so that no
+worker outlives a builder that was killed.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import sys
 import threading
 from multiprocessing.connection import Connection
 
-from build_index.block import Lines, Texts, TokenRun
-from build_index.encode_block import BlockEncoder
-from datastore.errors import Internal, SuffolkError
+from suffolk.build_index.block import Lines, Texts, TokenRun
+from suffolk.build_index.encode_block import BlockEncoder
+from suffolk.datastore.errors import Internal, SuffolkError
 
 Payload = Lines | Texts | TokenRun
 

@@ -11,9 +11,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from datastore.errors import InvalidArgument, NotFound, PermissionDenied, ResourceExhausted, SuffolkError, Unavailable
-from datastore.failpoints import failpoint
-from datastore.manifest import (
+from suffolk.datastore.errors import (
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    ResourceExhausted,
+    SuffolkError,
+    Unavailable,
+)
+from suffolk.datastore.failpoints import failpoint
+from suffolk.datastore.manifest import (
     LOCK_NAME,
     MANIFEST_NAME,
     SEGMENTS_NAME,
@@ -26,7 +33,7 @@ from datastore.manifest import (
     tokenizer_name,
     write_atomically,
 )
-from datastore.segment import SegmentEntry
+from suffolk.datastore.segment import SegmentEntry
 
 BUILD_NAME = "build"
 OWN_NAMES = (LOCK_NAME, SEGMENTS_NAME, BUILD_NAME, f"{MANIFEST_NAME}.tmp", f"{TOKENIZER_PATTERN}*")

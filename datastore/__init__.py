@@ -1,12 +1,12 @@
 """The index as Python objects: open, look up, draft, verify."""
 
-from datastore.context import ContextIndex
-from datastore.datastore import Datastore, open_datastore
-from datastore.documents import Document
-from datastore.draft_tree import DraftTree, Source
-from datastore.occurrence import Occurrence
-from datastore.retriever import Match, Retriever
-from datastore.version import __version__
+from suffolk.datastore.context import ContextIndex
+from suffolk.datastore.datastore import Datastore, open_datastore
+from suffolk.datastore.documents import Document
+from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.occurrence import Occurrence
+from suffolk.datastore.retriever import Match, Retriever
+from suffolk.datastore.version import __version__
 
 __all__ = [
     "ContextIndex",

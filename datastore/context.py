@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datastore import _native
-from datastore.draft_tree import DraftTree, Source
-from datastore.retriever import Tokens
+from suffolk.datastore import _native
+from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.retriever import Tokens
 
 
 class ContextIndex:

@@ -11,17 +11,17 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from datastore import _native
-from datastore.deletions import Deleted, deleted_place, read_deleted
-from datastore.documents import Document, Origin
-from datastore.draft_tree import DraftTree, Source
-from datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError, Unavailable
-from datastore.host_memory import host_memory
-from datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
-from datastore.occurrence import Occurrence
-from datastore.open_segment import open_segment
-from datastore.retriever import Match, Tokens
-from datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.datastore import _native
+from suffolk.datastore.deletions import Deleted, deleted_place, read_deleted
+from suffolk.datastore.documents import Document, Origin
+from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError, Unavailable
+from suffolk.datastore.host_memory import host_memory
+from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
+from suffolk.datastore.occurrence import Occurrence
+from suffolk.datastore.open_segment import open_segment
+from suffolk.datastore.retriever import Match, Tokens
+from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 
 RESIDENCIES = ("auto", "mmap", "warm", "locked")
 """How the files of a datastore are kept in memory; see ``open_datastore``."""
@@ -60,7 +60,7 @@ def open_datastore(path: str | Path, residency: str = "mmap", threads: int = 0) 
 
 
 class Datastore:
-    """One generation of a datastore, mapped into memory; implements ``datastore.retriever.Retriever``.
+    """One generation of a datastore, mapped into memory; implements ``suffolk.datastore.retriever.Retriever``.
 
     Any number of threads may use one object. It goes on serving the generation it opened when a newer one is published.
     Deleted documents are in no answer and no count.
@@ -196,7 +196,7 @@ class Datastore:
         return read_deleted(self.manifest.segments, self.deletion_origins())
 
     def deletion_origins(self) -> Iterator[Origin]:
-        """What the deletion segments say of their documents: see ``datastore.deletions.deleted_place``.
+        """What the deletion segments say of their documents: see ``suffolk.datastore.deletions.deleted_place``.
 
         Raises:
             Corruption: a document table is damaged.

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from datastore.documents import Metadata, Origin
-from datastore.errors import Corruption
-from datastore.segment import SegmentEntry
+from suffolk.datastore.documents import Metadata, Origin
+from suffolk.datastore.errors import Corruption
+from suffolk.datastore.segment import SegmentEntry
 
 ADVICE = "restore the datastore from a copy, or build it again"
 

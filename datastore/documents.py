@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import zstandard
 
-from datastore.errors import Corruption, InvalidArgument
+from suffolk.datastore.errors import Corruption, InvalidArgument
 
 BLOCK_DOCUMENTS = 256
 MAX_BLOCK_BYTES = 1 << 24

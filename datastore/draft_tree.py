@@ -8,8 +8,8 @@ from enum import IntFlag
 import numpy as np
 import numpy.typing as npt
 
-from datastore import _native
-from datastore.errors import InvalidArgument
+from suffolk.datastore import _native
+from suffolk.datastore.errors import InvalidArgument
 
 
 class Source(IntFlag):

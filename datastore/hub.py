@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datastore.errors import NotFound
+from suffolk.datastore.errors import NotFound
 
 TIMEOUT_S = 10.0
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from datastore.errors import (
+from suffolk.datastore.errors import (
     Corruption,
     InvalidArgument,
     NotFound,
@@ -27,8 +27,8 @@ from datastore.errors import (
     Unavailable,
     Unsupported,
 )
-from datastore.failpoints import failpoint
-from datastore.segment import SegmentEntry
+from suffolk.datastore.failpoints import failpoint
+from suffolk.datastore.segment import SegmentEntry
 
 MANIFEST_NAME = "MANIFEST"
 SEGMENTS_NAME = "segments"

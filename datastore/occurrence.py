@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from datastore.documents import Metadata
+from suffolk.datastore.documents import Metadata
 
 
 @dataclass(frozen=True, slots=True)

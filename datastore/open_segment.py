@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from datastore import _native
-from datastore.documents import DocumentTable, Origin
-from datastore.errors import Corruption, InvalidArgument, NotFound
-from datastore.manifest import Manifest
-from datastore.occurrence import Occurrence
-from datastore.segment import SegmentEntry
+from suffolk.datastore import _native
+from suffolk.datastore.documents import DocumentTable, Origin
+from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound
+from suffolk.datastore.manifest import Manifest
+from suffolk.datastore.occurrence import Occurrence
+from suffolk.datastore.segment import SegmentEntry
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from datastore.errors import NotFound
+from suffolk.datastore.errors import NotFound
 
 
 def expand(path: str | Path) -> Path:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from datastore.documents import Origin, Value
-from datastore.errors import InvalidArgument
+from suffolk.datastore.documents import Origin, Value
+from suffolk.datastore.errors import InvalidArgument
 
 CONDITION = re.compile(r"([^=!~]+)(!=|=|~)(.*)", re.DOTALL)
 OPERATORS: dict[str, Callable[[str, str], bool]] = {

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from datastore import _native
-from datastore.errors import InvalidArgument
+from suffolk.datastore import _native
+from suffolk.datastore.errors import InvalidArgument
 
 
 @dataclass(frozen=True, slots=True)

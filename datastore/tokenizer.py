@@ -9,9 +9,9 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from datastore.errors import Corruption, NotFound
-from datastore.hub import cached_file, is_path, list_files, short_reason
-from datastore.paths import expand
+from suffolk.datastore.errors import Corruption, NotFound
+from suffolk.datastore.hub import cached_file, is_path, list_files, short_reason
+from suffolk.datastore.paths import expand
 
 TOKENIZER_FILE = "tokenizer.json"
 SLOW_FILES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.json", "vocab.txt", "tekken.json")

@@ -14,16 +14,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.decoding import measure_decoding
-from benchmarks.decoding_options import PLAIN, DecodingOptions
-from benchmarks.draft_server import served
-from benchmarks.stopping import exit_code, stop_lines
-from benchmarks.table import format_table
-from datastore.datastore import open_datastore
-from datastore.draft_tree import source_name
-from datastore.errors import SuffolkError
-from datastore.tokenizer import fingerprint, load_tokenizer
 from demo.model import NAME, fetch_model
+from suffolk.benchmarks.decoding import measure_decoding
+from suffolk.benchmarks.decoding_options import PLAIN, DecodingOptions
+from suffolk.benchmarks.draft_server import served
+from suffolk.benchmarks.stopping import exit_code, stop_lines
+from suffolk.benchmarks.table import format_table
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.draft_tree import source_name
+from suffolk.datastore.errors import SuffolkError
+from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 
 CACHE = Path(".cache")
 PROMPTS = Path(__file__).with_name("prompts.jsonl")

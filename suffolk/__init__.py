@@ -38,25 +38,25 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from datastore import ContextIndex, Datastore, DraftTree, Match, Retriever, Source, __version__, open_datastore
-from datastore.errors import InvalidArgument, SuffolkError
-from serving.transport.url import is_url
+from suffolk.datastore import ContextIndex, Datastore, DraftTree, Match, Retriever, Source, __version__, open_datastore
+from suffolk.datastore.errors import InvalidArgument, SuffolkError
+from suffolk.serving.transport.url import is_url
 
 if TYPE_CHECKING:
-    from serving.decoding.cost_model import CostModel
-    from serving.decoding.cost_store import find_costs
-    from serving.decoding.drafter import Drafter, DraftRequest, FeatureDrafter, SampledChain
-    from serving.decoding.engine import Engine
-    from serving.decoding.generation import Generation
-    from serving.decoding.request import Step
-    from serving.decoding.settings import SamplingSettings
-    from serving.decoding.target import Target
-    from serving.draft_service.client import RemoteDatastore
-    from serving.drafters.choose import make_drafter
-    from serving.drafters.limits import Limits
-    from serving.drafters.load import load_models
-    from serving.drafters.model_sources import ModelSources
-    from serving.worker.client import connect_worker
+    from suffolk.serving.draft_service.client import RemoteDatastore
+    from suffolk.serving.drafters.choose import make_drafter
+    from suffolk.serving.drafters.drafter_config import DrafterConfig
+    from suffolk.serving.drafters.load import load_models
+    from suffolk.serving.drafters.retrieval.limits import Limits
+    from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, FeatureDrafter, SampledChain
+    from suffolk.serving.engine.loop.engine import Engine
+    from suffolk.serving.engine.loop.generation import Generation
+    from suffolk.serving.engine.loop.request import Step
+    from suffolk.serving.engine.model.target import Target
+    from suffolk.serving.engine.policy.cost_model import CostModel
+    from suffolk.serving.engine.policy.cost_store import find_costs
+    from suffolk.serving.engine.sampling.settings import SamplingSettings
+    from suffolk.serving.worker.client import connect_worker
 
 __all__ = [
     "ContextIndex",
@@ -70,7 +70,7 @@ __all__ = [
     "Generation",
     "Limits",
     "Match",
-    "ModelSources",
+    "DrafterConfig",
     "Retriever",
     "SampledChain",
     "SamplingSettings",
@@ -87,22 +87,22 @@ __all__ = [
 ]
 
 _LAZY = {
-    "CostModel": "serving.decoding.cost_model",
-    "DraftRequest": "serving.decoding.drafter",
-    "Drafter": "serving.decoding.drafter",
-    "Engine": "serving.decoding.engine",
-    "FeatureDrafter": "serving.decoding.drafter",
-    "Generation": "serving.decoding.generation",
-    "Limits": "serving.drafters.limits",
-    "ModelSources": "serving.drafters.model_sources",
-    "SampledChain": "serving.decoding.drafter",
-    "SamplingSettings": "serving.decoding.settings",
-    "Step": "serving.decoding.request",
-    "Target": "serving.decoding.target",
-    "connect_worker": "serving.worker.client",
-    "find_costs": "serving.decoding.cost_store",
-    "load_models": "serving.drafters.load",
-    "make_drafter": "serving.drafters.choose",
+    "CostModel": "suffolk.serving.engine.policy.cost_model",
+    "DraftRequest": "suffolk.serving.engine.loop.drafter",
+    "Drafter": "suffolk.serving.engine.loop.drafter",
+    "Engine": "suffolk.serving.engine.loop.engine",
+    "FeatureDrafter": "suffolk.serving.engine.loop.drafter",
+    "Generation": "suffolk.serving.engine.loop.generation",
+    "Limits": "suffolk.serving.drafters.retrieval.limits",
+    "DrafterConfig": "suffolk.serving.drafters.drafter_config",
+    "SampledChain": "suffolk.serving.engine.loop.drafter",
+    "SamplingSettings": "suffolk.serving.engine.sampling.settings",
+    "Step": "suffolk.serving.engine.loop.request",
+    "Target": "suffolk.serving.engine.model.target",
+    "connect_worker": "suffolk.serving.worker.client",
+    "find_costs": "suffolk.serving.engine.policy.cost_store",
+    "load_models": "suffolk.serving.drafters.load",
+    "make_drafter": "suffolk.serving.drafters.choose",
 }
 """Names that torch or gRPC come with: loaded when somebody asks for them."""
 
@@ -116,14 +116,14 @@ def __getattr__(name: str) -> Any:
 def open(path_or_url: str | Path, residency: str = "mmap") -> Datastore | RemoteDatastore:
     """A datastore on disk, or one behind a draft service (``grpc://host:port/name``): the same methods.
 
-    ``residency`` says how files on disk are kept in memory (``datastore.open_datastore``); for a service, its server decides.
+    ``residency``: how files on disk are kept in memory (``suffolk.datastore.open_datastore``); for a service, its server decides.
 
     Raises:
-        NotFound, Corruption, Unsupported, ResourceExhausted: see ``datastore.open_datastore``.
-        InvalidArgument, Unavailable: see ``serving.draft_service.client.connect``.
+        NotFound, Corruption, Unsupported, ResourceExhausted: see ``suffolk.datastore.open_datastore``.
+        InvalidArgument, Unavailable: see ``suffolk.serving.draft_service.client.connect``.
     """
     if isinstance(path_or_url, str) and is_url(path_or_url):
-        from serving.draft_service.client import connect  # gRPC is loaded only by those who use it
+        from suffolk.serving.draft_service.client import connect  # gRPC is loaded only by those who use it
 
         if residency != "mmap":
             raise InvalidArgument(f"residency is {residency!r} for {path_or_url}; give it to 'suffolk serve' there")

@@ -2,6 +2,6 @@
 
 import sys
 
-from suffolk.cli import main
+from suffolk.cli.main import main
 
 sys.exit(main())

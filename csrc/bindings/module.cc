@@ -271,7 +271,7 @@ void translate(std::exception_ptr pointer) {
   static constexpr std::array kNames = {"InvalidArgument", "NotFound",         "Corruption",       "Unsupported", "ResourceExhausted",
                                         "Unavailable",     "DeadlineExceeded", "PermissionDenied", "Internal"};
   const auto raise = [](const char* name, const char* message) {
-    const py::object type = py::module_::import("datastore.errors").attr(name);
+    const py::object type = py::module_::import("suffolk.datastore.errors").attr(name);
     PyErr_SetString(type.ptr(), message);
   };
   try {

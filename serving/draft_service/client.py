@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import grpc
 
-from datastore.draft_tree import DraftTree
-from datastore.errors import Internal, InvalidArgument, NotFound, SuffolkError, Unavailable
-from datastore.retriever import (
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import Internal, InvalidArgument, NotFound, SuffolkError, Unavailable
+from suffolk.datastore.retriever import (
     DEFAULT_MAX_DEPTH,
     DEFAULT_MAX_MATCH,
     DEFAULT_MAX_NODES,
@@ -18,15 +18,15 @@ from datastore.retriever import (
     Match,
     Tokens,
 )
-from serving.draft_service import limits, wire
-from serving.draft_service.breaker import CircuitBreaker
-from serving.proto import draft_pb2, draft_pb2_grpc
-from serving.transport.call_errors import call_error
-from serving.transport.channel import open_channel
-from serving.transport.facts import read_facts
-from serving.transport.limits import check_deadline
-from serving.transport.tokens import pack_tokens, to_tokens
-from serving.transport.url import ServiceUrl, describe_url, parse_url
+from suffolk.serving.draft_service import limits, wire
+from suffolk.serving.draft_service.breaker import CircuitBreaker
+from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
+from suffolk.serving.transport.call_errors import call_error
+from suffolk.serving.transport.channel import open_channel
+from suffolk.serving.transport.limits import check_deadline
+from suffolk.serving.transport.server_info import read_facts
+from suffolk.serving.transport.tokens import pack_tokens, to_tokens
+from suffolk.serving.transport.url import ServiceUrl, describe_url, parse_url
 
 DEFAULT_DEADLINE = 0.02
 """Seconds for a draft or lookup: about one decoding step of a small model; later, a plain step has won."""

@@ -15,15 +15,15 @@ from typing import TypeVar
 import grpc
 from grpc_health.v1 import health
 
-from datastore import retriever
-from datastore.errors import SuffolkError
-from datastore.version import __version__
-from serving.draft_service import limits, wire
-from serving.draft_service.service import Expired, Service
-from serving.proto import draft_pb2, draft_pb2_grpc
-from serving.transport.grpc_server import build_grpc_server
-from serving.transport.status import error_text, grpc_code
-from serving.transport.tokens import unpack_tokens
+from suffolk.datastore import retriever
+from suffolk.datastore.errors import SuffolkError
+from suffolk.datastore.version import __version__
+from suffolk.serving.draft_service import limits, wire
+from suffolk.serving.draft_service.service import Expired, Service
+from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
+from suffolk.serving.transport.grpc_server import build_grpc_server
+from suffolk.serving.transport.status import error_text, grpc_code
+from suffolk.serving.transport.tokens import unpack_tokens
 
 SERVICE_NAME = draft_pb2.DESCRIPTOR.services_by_name["DraftService"].full_name
 Reply = TypeVar("Reply")

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from datastore import retriever
-from datastore.draft_tree import DraftTree
-from datastore.errors import InvalidArgument
-from serving.draft_service import limits
-from serving.draft_service.service import Service
-from serving.transport.limits import MAX_NAME
-from serving.transport.tokens import to_tokens
+from suffolk.datastore import retriever
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.draft_service import limits
+from suffolk.serving.draft_service.service import Service
+from suffolk.serving.transport.limits import MAX_NAME
+from suffolk.serving.transport.tokens import to_tokens
 
 DRAFT_KEYS = ("contexts", "datastore", "max_match", "min_match", "max_depth", "max_nodes")
 LOOKUP_KEYS = ("contexts", "datastore", "max_match", "min_match")

@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 from http import HTTPStatus
 
-from datastore.errors import SuffolkError
-from serving.draft_service import limits
-from serving.draft_service.http_calls import CALLS
-from serving.draft_service.service import Service
-from serving.transport.http_server import Handler, HttpServer
-from serving.transport.status import error_text, grpc_code, http_status
+from suffolk.datastore.errors import SuffolkError
+from suffolk.serving.draft_service import limits
+from suffolk.serving.draft_service.http_calls import CALLS
+from suffolk.serving.draft_service.service import Service
+from suffolk.serving.transport.http_server import Handler, HttpServer
+from suffolk.serving.transport.status import error_text, grpc_code, http_status
 
 _DIGITS = 18
 """Of a length that is looked at; ``int`` raises for thousands."""

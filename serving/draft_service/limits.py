@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from datastore.errors import InvalidArgument
-from serving.transport.limits import MAX_NAME, MAX_NODES, check_range
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.transport.limits import MAX_NAME, MAX_NODES, check_range
 
 MAX_CONTEXT = 4096
 """Tokens of one context; only the last max_match of them are used."""

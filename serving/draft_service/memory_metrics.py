@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from datastore.datastore import Datastore
+from suffolk.datastore.datastore import Datastore
 
 
 class MemoryMetrics(Collector):

@@ -10,10 +10,10 @@ from prometheus_client import Gauge, Histogram
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from datastore.datastore import Datastore
-from datastore.retriever import Retriever
-from serving.draft_service.memory_metrics import MemoryMetrics
-from serving.transport.request_metrics import RequestMetrics
+from suffolk.datastore.datastore import Datastore
+from suffolk.datastore.retriever import Retriever
+from suffolk.serving.draft_service.memory_metrics import MemoryMetrics
+from suffolk.serving.transport.request_metrics import RequestMetrics
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)

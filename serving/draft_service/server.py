@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import grpc
 from grpc_health.v1 import health
 
-from datastore.errors import InvalidArgument
-from datastore.retriever import Retriever
-from serving.draft_service.grpc_server import build_server
-from serving.draft_service.http_server import DraftHttpServer
-from serving.draft_service.service import Service
-from serving.transport.config import ServerConfig
-from serving.transport.server import Server
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import Retriever
+from suffolk.serving.draft_service.grpc_server import build_server
+from suffolk.serving.draft_service.http_server import DraftHttpServer
+from suffolk.serving.draft_service.service import Service
+from suffolk.serving.transport.config import ServerConfig
+from suffolk.serving.transport.server import Server
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from datastore.draft_tree import DraftTree
-from datastore.errors import DeadlineExceeded, InvalidArgument, NotFound
-from datastore.retriever import Match, Retriever
-from serving.draft_service import limits
-from serving.draft_service.metrics import Metrics
-from serving.transport.admission import Admission
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound
+from suffolk.datastore.retriever import Match, Retriever
+from suffolk.serving.draft_service import limits
+from suffolk.serving.draft_service.metrics import Metrics
+from suffolk.serving.transport.admission import Admission
 
 STRETCH = 32
 """Queries worked on between two looks at the deadline."""

@@ -8,10 +8,10 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
-from datastore.draft_tree import DraftTree, Source
-from datastore.errors import InvalidArgument
-from serving.proto import draft_pb2
-from serving.transport.tokens import TOKEN, pack_tokens
+from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.proto import draft_pb2
+from suffolk.serving.transport.tokens import TOKEN, pack_tokens
 
 SCORE = np.dtype("<f4")
 COUNT = np.dtype("<u8")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from datastore.errors import InvalidArgument, Unsupported
-from datastore.retriever import Retriever
-from serving.decoding.drafter import Drafter
-from serving.drafters.calibration.calibration import Calibration
-from serving.drafters.datastore import DatastoreDrafter
-from serving.drafters.hybrid import HybridDrafter
-from serving.drafters.inquiry import LaterRetriever
-from serving.drafters.limits import Limits
-from serving.drafters.prompt_lookup import PromptLookupDrafter
-from serving.drafters.scoring_drafter import ScoringDrafter
+from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.datastore.retriever import Retriever
+from suffolk.serving.drafters.calibration.calibration import Calibration
+from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
+from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.drafters.retrieval.inflight_call import LaterRetriever
+from suffolk.serving.drafters.retrieval.limits import Limits
+from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.engine.loop.drafter import Drafter
 
 _HEAD = "--head FOLDER"
 MODELS = {
@@ -66,7 +66,7 @@ def make_drafter(
         if not hasattr(store, "draft_batch"):
             raise InvalidArgument(f"drafter {name}: {store!r} is no datastore; open it first, with suffolk.open")
     calibration = calibration or Calibration()
-    drafters: list[ScoringDrafter] = [
+    drafters: list[RetrievalSource] = [
         DatastoreDrafter(store, vocab_size, limits, calibration, ahead) for store in stores
     ]
     if name == "hybrid":

@@ -8,11 +8,11 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from datastore.errors import Corruption, NotFound, Unsupported
-from serving.drafters.eagle.config import FORMAT as EAGLE
-from serving.drafters.early_exit.config import KIND as EARLY_EXIT
-from serving.drafters.redrafter.config import APPLE_TYPE
-from serving.drafters.redrafter.config import FORMAT as REDRAFTER
+from suffolk.datastore.errors import Corruption, NotFound, Unsupported
+from suffolk.serving.drafters.neural.eagle.config import FORMAT as EAGLE
+from suffolk.serving.drafters.neural.early_exit.config import KIND as EARLY_EXIT
+from suffolk.serving.drafters.neural.redrafter.config import APPLE_TYPE
+from suffolk.serving.drafters.neural.redrafter.config import FORMAT as REDRAFTER
 
 
 def kind_of(folder: Path) -> str:

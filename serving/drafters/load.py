@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from datastore.retriever import Retriever
-from serving.decoding.cost_store import find_costs
-from serving.decoding.drafter import Drafter
-from serving.decoding.target import Target
-from serving.drafters.calibration.calibration import Calibration
-from serving.drafters.draft_model.load import load_draft_model
-from serving.drafters.eagle.config import FORMAT as EAGLE
-from serving.drafters.eagle.load import load_eagle
-from serving.drafters.early_exit.config import require_exit
-from serving.drafters.early_exit.drafter import EarlyExitDrafter
-from serving.drafters.early_exit.load import load_exit
-from serving.drafters.early_exit.shallow import shallow
-from serving.drafters.head_kind import kind_of
-from serving.drafters.hierarchy.load import Stacks
-from serving.drafters.limits import Limits
-from serving.drafters.model_sources import ModelSources
-from serving.drafters.network import NetworkDrafter
-from serving.drafters.redrafter.config import FORMAT as REDRAFTER
-from serving.drafters.redrafter.load import load_redrafter
-from serving.drafters.token_recycling import TokenRecyclingDrafter
+from suffolk.datastore.retriever import Retriever
+from suffolk.serving.drafters.calibration.calibration import Calibration
+from suffolk.serving.drafters.drafter_config import DrafterConfig
+from suffolk.serving.drafters.head_kind import kind_of
+from suffolk.serving.drafters.hierarchy.load import Stacks
+from suffolk.serving.drafters.hybrid.gated_drafter import NetworkDrafter
+from suffolk.serving.drafters.neural.draft_model.load import load_draft_model
+from suffolk.serving.drafters.neural.eagle.config import FORMAT as EAGLE
+from suffolk.serving.drafters.neural.eagle.load import load_eagle
+from suffolk.serving.drafters.neural.early_exit.config import require_exit
+from suffolk.serving.drafters.neural.early_exit.drafter import EarlyExitDrafter
+from suffolk.serving.drafters.neural.early_exit.load import load_exit
+from suffolk.serving.drafters.neural.early_exit.shallow import shallow
+from suffolk.serving.drafters.neural.redrafter.config import FORMAT as REDRAFTER
+from suffolk.serving.drafters.neural.redrafter.load import load_redrafter
+from suffolk.serving.drafters.retrieval.limits import Limits
+from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
+from suffolk.serving.engine.loop.drafter import Drafter
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_store import find_costs
 
 
 def load_models(
     target: Target,
-    sources: ModelSources,
+    sources: DrafterConfig,
     slots: int = 8,
     capacity: int = 4096,
     retrievers: Sequence[Retriever] = (),
@@ -56,7 +56,7 @@ def load_models(
 
 
 def _load_alone(
-    target: Target, sources: ModelSources, slots: int, capacity: int, calibration: Calibration | None
+    target: Target, sources: DrafterConfig, slots: int, capacity: int, calibration: Calibration | None
 ) -> list[Drafter]:
     if sources.exit_layers is not None:
         require_exit("exit_layers", sources.exit_layers, target.layers)

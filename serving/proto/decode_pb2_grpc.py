@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from serving.proto import decode_pb2 as serving_dot_proto_dot_decode__pb2
+from suffolk.serving.proto import decode_pb2 as suffolk_dot_serving_dot_proto_dot_decode__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -18,7 +18,7 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in serving/proto/decode_pb2_grpc.py depends on'
+        + ' but the generated code in suffolk/serving/proto/decode_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
@@ -36,13 +36,13 @@ class DecodeServiceStub:
         """
         self.Generate = channel.unary_stream(
                 '/suffolk.v1.DecodeService/Generate',
-                request_serializer=serving_dot_proto_dot_decode__pb2.GenerateRequest.SerializeToString,
-                response_deserializer=serving_dot_proto_dot_decode__pb2.GenerateReply.FromString,
+                request_serializer=suffolk_dot_serving_dot_proto_dot_decode__pb2.GenerateRequest.SerializeToString,
+                response_deserializer=suffolk_dot_serving_dot_proto_dot_decode__pb2.GenerateReply.FromString,
                 _registered_method=True)
         self.GetInfo = channel.unary_unary(
                 '/suffolk.v1.DecodeService/GetInfo',
-                request_serializer=serving_dot_proto_dot_decode__pb2.GetWorkerInfoRequest.SerializeToString,
-                response_deserializer=serving_dot_proto_dot_decode__pb2.GetWorkerInfoReply.FromString,
+                request_serializer=suffolk_dot_serving_dot_proto_dot_decode__pb2.GetWorkerInfoRequest.SerializeToString,
+                response_deserializer=suffolk_dot_serving_dot_proto_dot_decode__pb2.GetWorkerInfoReply.FromString,
                 _registered_method=True)
 
 
@@ -68,13 +68,13 @@ def add_DecodeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Generate': grpc.unary_stream_rpc_method_handler(
                     servicer.Generate,
-                    request_deserializer=serving_dot_proto_dot_decode__pb2.GenerateRequest.FromString,
-                    response_serializer=serving_dot_proto_dot_decode__pb2.GenerateReply.SerializeToString,
+                    request_deserializer=suffolk_dot_serving_dot_proto_dot_decode__pb2.GenerateRequest.FromString,
+                    response_serializer=suffolk_dot_serving_dot_proto_dot_decode__pb2.GenerateReply.SerializeToString,
             ),
             'GetInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetInfo,
-                    request_deserializer=serving_dot_proto_dot_decode__pb2.GetWorkerInfoRequest.FromString,
-                    response_serializer=serving_dot_proto_dot_decode__pb2.GetWorkerInfoReply.SerializeToString,
+                    request_deserializer=suffolk_dot_serving_dot_proto_dot_decode__pb2.GetWorkerInfoRequest.FromString,
+                    response_serializer=suffolk_dot_serving_dot_proto_dot_decode__pb2.GetWorkerInfoReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -102,8 +102,8 @@ class DecodeService:
             request,
             target,
             '/suffolk.v1.DecodeService/Generate',
-            serving_dot_proto_dot_decode__pb2.GenerateRequest.SerializeToString,
-            serving_dot_proto_dot_decode__pb2.GenerateReply.FromString,
+            suffolk_dot_serving_dot_proto_dot_decode__pb2.GenerateRequest.SerializeToString,
+            suffolk_dot_serving_dot_proto_dot_decode__pb2.GenerateReply.FromString,
             options,
             channel_credentials,
             insecure,
@@ -129,8 +129,8 @@ class DecodeService:
             request,
             target,
             '/suffolk.v1.DecodeService/GetInfo',
-            serving_dot_proto_dot_decode__pb2.GetWorkerInfoRequest.SerializeToString,
-            serving_dot_proto_dot_decode__pb2.GetWorkerInfoReply.FromString,
+            suffolk_dot_serving_dot_proto_dot_decode__pb2.GetWorkerInfoRequest.SerializeToString,
+            suffolk_dot_serving_dot_proto_dot_decode__pb2.GetWorkerInfoReply.FromString,
             options,
             channel_credentials,
             insecure,

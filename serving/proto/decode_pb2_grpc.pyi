@@ -12,7 +12,7 @@ queue full with RESOURCE_EXHAUSTED, at once. Hanging up, or a deadline that pass
 
 from collections import abc as _abc
 from grpc import aio as _aio
-from serving.proto import decode_pb2 as _decode_pb2
+from suffolk.serving.proto import decode_pb2 as _decode_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys

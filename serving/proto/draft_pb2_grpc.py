@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from serving.proto import draft_pb2 as serving_dot_proto_dot_draft__pb2
+from suffolk.serving.proto import draft_pb2 as suffolk_dot_serving_dot_proto_dot_draft__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -18,7 +18,7 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in serving/proto/draft_pb2_grpc.py depends on'
+        + ' but the generated code in suffolk/serving/proto/draft_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
@@ -36,18 +36,18 @@ class DraftServiceStub:
         """
         self.Draft = channel.unary_unary(
                 '/suffolk.v1.DraftService/Draft',
-                request_serializer=serving_dot_proto_dot_draft__pb2.DraftRequest.SerializeToString,
-                response_deserializer=serving_dot_proto_dot_draft__pb2.DraftReply.FromString,
+                request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.DraftRequest.SerializeToString,
+                response_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.DraftReply.FromString,
                 _registered_method=True)
         self.Lookup = channel.unary_unary(
                 '/suffolk.v1.DraftService/Lookup',
-                request_serializer=serving_dot_proto_dot_draft__pb2.LookupRequest.SerializeToString,
-                response_deserializer=serving_dot_proto_dot_draft__pb2.LookupReply.FromString,
+                request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupRequest.SerializeToString,
+                response_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupReply.FromString,
                 _registered_method=True)
         self.GetInfo = channel.unary_unary(
                 '/suffolk.v1.DraftService/GetInfo',
-                request_serializer=serving_dot_proto_dot_draft__pb2.GetInfoRequest.SerializeToString,
-                response_deserializer=serving_dot_proto_dot_draft__pb2.GetInfoReply.FromString,
+                request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.GetInfoRequest.SerializeToString,
+                response_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.GetInfoReply.FromString,
                 _registered_method=True)
 
 
@@ -80,18 +80,18 @@ def add_DraftServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Draft': grpc.unary_unary_rpc_method_handler(
                     servicer.Draft,
-                    request_deserializer=serving_dot_proto_dot_draft__pb2.DraftRequest.FromString,
-                    response_serializer=serving_dot_proto_dot_draft__pb2.DraftReply.SerializeToString,
+                    request_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.DraftRequest.FromString,
+                    response_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.DraftReply.SerializeToString,
             ),
             'Lookup': grpc.unary_unary_rpc_method_handler(
                     servicer.Lookup,
-                    request_deserializer=serving_dot_proto_dot_draft__pb2.LookupRequest.FromString,
-                    response_serializer=serving_dot_proto_dot_draft__pb2.LookupReply.SerializeToString,
+                    request_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupRequest.FromString,
+                    response_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupReply.SerializeToString,
             ),
             'GetInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetInfo,
-                    request_deserializer=serving_dot_proto_dot_draft__pb2.GetInfoRequest.FromString,
-                    response_serializer=serving_dot_proto_dot_draft__pb2.GetInfoReply.SerializeToString,
+                    request_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.GetInfoRequest.FromString,
+                    response_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.GetInfoReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -119,8 +119,8 @@ class DraftService:
             request,
             target,
             '/suffolk.v1.DraftService/Draft',
-            serving_dot_proto_dot_draft__pb2.DraftRequest.SerializeToString,
-            serving_dot_proto_dot_draft__pb2.DraftReply.FromString,
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.DraftRequest.SerializeToString,
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.DraftReply.FromString,
             options,
             channel_credentials,
             insecure,
@@ -146,8 +146,8 @@ class DraftService:
             request,
             target,
             '/suffolk.v1.DraftService/Lookup',
-            serving_dot_proto_dot_draft__pb2.LookupRequest.SerializeToString,
-            serving_dot_proto_dot_draft__pb2.LookupReply.FromString,
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupRequest.SerializeToString,
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.LookupReply.FromString,
             options,
             channel_credentials,
             insecure,
@@ -173,8 +173,8 @@ class DraftService:
             request,
             target,
             '/suffolk.v1.DraftService/GetInfo',
-            serving_dot_proto_dot_draft__pb2.GetInfoRequest.SerializeToString,
-            serving_dot_proto_dot_draft__pb2.GetInfoReply.FromString,
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.GetInfoRequest.SerializeToString,
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.GetInfoReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -11,7 +11,7 @@ INVALID_ARGUMENT, what cannot be admitted with RESOURCE_EXHAUSTED, what is late 
 
 from collections import abc as _abc
 from grpc import aio as _aio
-from serving.proto import draft_pb2 as _draft_pb2
+from suffolk.serving.proto import draft_pb2 as _draft_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys

@@ -1,6 +1,6 @@
 """Generates the Python code of the .proto files and its type stubs.
 
-Run it after every change of one of them: python -m serving.proto.generate. Needs grpcio-tools and
+Run it after every change of one of them: python -m suffolk.serving.proto.generate. Needs grpcio-tools and
 mypy-protobuf. The generated files are committed, so that installing needs no compiler.
 """
 
@@ -17,11 +17,11 @@ OUTPUTS = tuple(f"{name}_{kind}" for name in NAMES for kind in ("pb2.py", "pb2.p
 
 
 def generate(output: Path) -> None:
-    """Write OUTPUTS to ``output``/serving/proto, compiled so that they import as serving.proto."""
+    """Write OUTPUTS to ``output``/suffolk/serving/proto, compiled so that they import as suffolk.serving.proto."""
     kinds = ("python", "grpc_python", "mypy", "mypy_grpc")
     environment = dict(os.environ, PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     outputs = (f"--{kind}_out={output}" for kind in kinds)
-    sources = (f"serving/proto/{name}.proto" for name in NAMES)
+    sources = (f"suffolk/serving/proto/{name}.proto" for name in NAMES)
     subprocess.run(
         [sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT}", *outputs, *sources],
         cwd=ROOT,

@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from build_index.inputs import InputFile, recognise
-from build_index.read_lines import read_lines
-from datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError
-from serving.replay.recording import Recording
+from suffolk.build_index.inputs import InputFile, recognise
+from suffolk.build_index.read_lines import read_lines
+from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError
+from suffolk.serving.replay.recording import Recording
 
 
 def read_recordings(paths: Sequence[Path]) -> list[Recording]:

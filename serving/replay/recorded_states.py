@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from serving.decoding.drafter import CacheDrafter, Drafter, FeatureDrafter, LogitsDrafter, Said
-from serving.decoding.pass_result import PassResult
-from serving.decoding.reading_budget import PREFILL_CHUNK
-from serving.decoding.target import Target
-from serving.decoding.tree_layout import chain
+from suffolk.serving.engine.loop.drafter import CacheDrafter, Drafter, FeatureDrafter, LogitsDrafter, Said
+from suffolk.serving.engine.model.pass_result import PassResult
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.model.tree_layout import chain
+from suffolk.serving.engine.policy.prefill_budget import PREFILL_CHUNK
 
 SPARE = 100
 """Rows of a cache, besides a text and its largest tree, for what drafters that share it put behind the text."""

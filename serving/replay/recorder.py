@@ -9,9 +9,9 @@ import threading
 from pathlib import Path
 from types import TracebackType
 
-from datastore.errors import InvalidArgument, NotFound, PermissionDenied
-from serving.decoding.generation import Generation
-from serving.replay.recording import FINISHED, Recording
+from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
+from suffolk.serving.engine.loop.generation import Generation
+from suffolk.serving.replay.recording import FINISHED, Recording
 
 _MODE = 0o600
 """Of a new file: it holds what users wrote."""

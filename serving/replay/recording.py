@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from datastore.errors import InvalidArgument, Unsupported
-from serving.decoding.checks import listed, number, whole_within
-from serving.decoding.settings import SamplingSettings
+from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.serving.engine.loop.checks import listed, number, whole_within
+from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:
-    from serving.decoding.generation import Generation
+    from suffolk.serving.engine.loop.generation import Generation
 
 FORMAT = 1
 FINISHED = ("eos", "stop", "length", "context")

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from datastore.draft_tree import DraftTree
-from serving.decoding.cost_model import CostModel
-from serving.decoding.draft_counts import places
-from serving.decoding.drafter import Drafter, DraftRequest, mixed, tree_of
-from serving.decoding.every_node import EveryNode
-from serving.decoding.ledger import Ledger
-from serving.decoding.planner import Offer, Planner
-from serving.decoding.proposals import Spent, checked_tree
-from serving.decoding.stats import GenerationStats
-from serving.decoding.tree_layout import cut
-from serving.decoding.verification import accept
-from serving.replay.recorded_states import SLOT, RecordedStates
-from serving.replay.recording import Recording
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.engine.loop.draft_counts import places
+from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, mixed, tree_of
+from suffolk.serving.engine.loop.drafter_pool import Spent, checked_tree
+from suffolk.serving.engine.loop.stats import GenerationStats
+from suffolk.serving.engine.model.tree_layout import cut
+from suffolk.serving.engine.policy.cost_model import CostModel
+from suffolk.serving.engine.policy.ledger import Ledger
+from suffolk.serving.engine.policy.planner import DraftCandidate, Planner
+from suffolk.serving.engine.policy.verify_all_planner import VerifyAllPlanner
+from suffolk.serving.engine.sampling.verification import accept
+from suffolk.serving.replay.recorded_states import SLOT, RecordedStates
+from suffolk.serving.replay.recording import Recording
 
 _NO_TOKEN = 1 << 40
 """What the target says behind the text, which no node is."""
@@ -98,7 +98,7 @@ class Replayer:
         self.drafter = drafter
         self._max_nodes = max_nodes
         self._states = states
-        self._planner = EveryNode() if costs is None else Planner(costs.copy())
+        self._planner = VerifyAllPlanner() if costs is None else Planner(costs.copy())
         self._by_costs = _by(costs)
         self._pass_seconds = pass_seconds or self._by_costs
         self._draft_seconds = draft_seconds
@@ -152,7 +152,7 @@ class Replayer:
         """Let the drafter have what the target made of the text so far; the seconds in which it learned from that."""
         return 0.0 if self._states is None else self._states.advance(text.number, text.length, not text.ledger.rests)
 
-    def _draft(self, text: _Text, context: int) -> tuple[list[Offer], DraftTree]:
+    def _draft(self, text: _Text, context: int) -> tuple[list[DraftCandidate], DraftTree]:
         """The step's offer, if it has one, and what of it is verified."""
         room = text.most - text.length - 1
         if room <= 0 or not text.ledger.should_propose():
@@ -167,7 +167,7 @@ class Replayer:
         text.found.stats.proposals += 1
         text.found.stats.drafted.proposed.update(places(proposal))
         tree = cut(proposal, room)
-        offer = Offer(
+        offer = DraftCandidate(
             self.drafter.name,
             text.ledger,
             tree.scores,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from datastore.draft_tree import source_name
-from serving.decoding.stats import GenerationStats
+from suffolk.datastore.draft_tree import source_name
+from suffolk.serving.engine.loop.stats import GenerationStats
 
 DEPTHS = 6
 

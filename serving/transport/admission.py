@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from datastore.errors import ResourceExhausted
+from suffolk.datastore.errors import ResourceExhausted
 
 
 class Admission:

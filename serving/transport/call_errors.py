@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import grpc
 
-from datastore.errors import SuffolkError
-from serving.transport.status import error_of
+from suffolk.datastore.errors import SuffolkError
+from suffolk.serving.transport.status import error_of
 
 UNREACHED = (
     (

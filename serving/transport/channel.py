@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import grpc
 
-from serving.transport.limits import MAX_METADATA_BYTES
-from serving.transport.tls import TlsFiles, channel_credentials
-from serving.transport.url import ServiceUrl
+from suffolk.serving.transport.limits import MAX_METADATA_BYTES
+from suffolk.serving.transport.tls import TlsFiles, channel_credentials
+from suffolk.serving.transport.url import ServiceUrl
 
 MAX_BACKOFF_SECONDS = 0.5
 """After an attempt to connect that failed, the next one begins at most so much later, and a fifth of that: gRPC's jitter."""

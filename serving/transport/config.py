@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from datastore.errors import InvalidArgument
-from serving.transport.endpoint import Endpoint, check_free
-from serving.transport.tls import TlsFiles, server_credentials
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.transport.endpoint import Endpoint, check_free
+from suffolk.serving.transport.tls import TlsFiles, server_credentials
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import socket
 import stat
 from dataclasses import dataclass
 
-from datastore.errors import InvalidArgument, PermissionDenied, ResourceExhausted, SuffolkError
+from suffolk.datastore.errors import InvalidArgument, PermissionDenied, ResourceExhausted, SuffolkError
 
 MAX_SOCKET_PATH = 107
 """Bytes of a unix socket's path that Linux takes."""

@@ -9,8 +9,8 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from serving.transport.limits import MAX_METADATA_BYTES, PING_SECONDS
-from serving.transport.malformed import RefuseMalformed
+from suffolk.serving.transport.limits import MAX_METADATA_BYTES, PING_SECONDS
+from suffolk.serving.transport.malformed import RefuseMalformed
 
 SPARE_THREADS = 8
 """Threads beyond the admitted requests: they refuse what is too much and answer health checks."""

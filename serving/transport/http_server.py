@@ -18,7 +18,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from datastore.version import __version__
+from suffolk.datastore.version import __version__
 
 LOG = logging.getLogger("suffolk.http")
 MAX_CONNECTIONS = 64

@@ -5,8 +5,8 @@ All checks raise InvalidArgument with the field, its value, the limit and what t
 
 from __future__ import annotations
 
-from datastore.errors import InvalidArgument
-from datastore.retriever import MAX_NODES as MAX_NODES
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import MAX_NODES as MAX_NODES
 
 MAX_NAME = 128
 """Characters of the name of a datastore, a drafter or a role."""

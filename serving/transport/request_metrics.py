@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
-from datastore.errors import Internal, SuffolkError
-from serving.transport.status import grpc_code
+from suffolk.datastore.errors import Internal, SuffolkError
+from suffolk.serving.transport.status import grpc_code
 
 LOG = logging.getLogger("suffolk.server")
 

@@ -15,12 +15,12 @@ from typing import TypeVar
 import grpc
 from grpc_health.v1 import health
 
-from datastore.errors import Unavailable
-from serving.transport.config import ServerConfig
-from serving.transport.endpoint import Endpoint, bind_error, check_free
-from serving.transport.http_server import HttpServer
-from serving.transport.stop_wish import StopWish
-from serving.transport.tls import server_credentials
+from suffolk.datastore.errors import Unavailable
+from suffolk.serving.transport.config import ServerConfig
+from suffolk.serving.transport.endpoint import Endpoint, bind_error, check_free
+from suffolk.serving.transport.http_server import HttpServer
+from suffolk.serving.transport.shutdown_event import ShutdownEvent
+from suffolk.serving.transport.tls import server_credentials
 
 LOG = logging.getLogger("suffolk.server")
 ServerT = TypeVar("ServerT", bound="Server")
@@ -42,7 +42,7 @@ class Server(ABC):
         self._health: health.HealthServicer | None = None
         self._http: HttpServer | None = None
         self._stopping = threading.Lock()
-        self._wish = StopWish()
+        self._wish = ShutdownEvent()
         self.ending = threading.Event()  # for threads of its own: no signal handler sets it
         self._threads: list[threading.Thread] = []
 
@@ -107,7 +107,7 @@ class Server(ABC):
             healthy.enter_graceful_shutdown()
 
     def stop(self) -> None:
-        """Turn not ready, take no more calls, give those in flight their grace, cancel the rest; returns when down.
+        """Become not ready, take no more calls, give those in flight their grace, cancel the rest; returns when down.
 
         Any thread may call it, and more than once.
         """

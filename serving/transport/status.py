@@ -6,9 +6,9 @@ import http
 
 import grpc
 
-from datastore import errors
-from datastore.errors import SuffolkError
-from serving.transport.limits import MAX_ERROR_TEXT
+from suffolk.datastore import errors
+from suffolk.datastore.errors import SuffolkError
+from suffolk.serving.transport.limits import MAX_ERROR_TEXT
 
 TABLE: dict[type[SuffolkError], tuple[grpc.StatusCode, http.HTTPStatus]] = {
     errors.InvalidArgument: (grpc.StatusCode.INVALID_ARGUMENT, http.HTTPStatus.BAD_REQUEST),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import grpc
 
-from datastore.errors import InvalidArgument, NotFound, PermissionDenied
+from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
 
 
 @dataclass(frozen=True, slots=True)

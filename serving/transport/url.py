@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from datastore.errors import InvalidArgument
+from suffolk.datastore.errors import InvalidArgument
 
 SCHEMES = ("grpc", "grpcs", "grpc+unix")
 DRAFT_PORT = 7700

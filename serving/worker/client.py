@@ -7,21 +7,21 @@ from typing import Any
 
 import grpc
 
-from datastore.errors import Internal, InvalidArgument, Unavailable
-from serving.decoding.checks import number, text, whole_number
-from serving.decoding.log_probabilities import LogProbability
-from serving.decoding.prompt import Prompt
-from serving.decoding.settings import SamplingSettings, settings_or_default
-from serving.decoding.stats import GenerationStats
-from serving.proto import decode_pb2, decode_pb2_grpc
-from serving.transport.call_errors import call_error
-from serving.transport.channel import open_channel
-from serving.transport.facts import read_facts
-from serving.transport.limits import MAX_NODES, PING_SECONDS, check_deadline
-from serving.transport.url import WORKER_PORT, describe_url, parse_url
-from serving.worker import limits
-from serving.worker.settings import pack_settings
-from serving.worker.wire import Reply, pack_prompt, unpack_reply
+from suffolk.datastore.errors import Internal, InvalidArgument, Unavailable
+from suffolk.serving.engine.loop.checks import number, text, whole_number
+from suffolk.serving.engine.loop.prompt import Prompt
+from suffolk.serving.engine.loop.stats import GenerationStats
+from suffolk.serving.engine.sampling.log_probabilities import LogProbability
+from suffolk.serving.engine.sampling.settings import SamplingSettings, settings_or_default
+from suffolk.serving.proto import decode_pb2, decode_pb2_grpc
+from suffolk.serving.transport.call_errors import call_error
+from suffolk.serving.transport.channel import open_channel
+from suffolk.serving.transport.limits import MAX_NODES, PING_SECONDS, check_deadline
+from suffolk.serving.transport.server_info import read_facts
+from suffolk.serving.transport.url import WORKER_PORT, describe_url, parse_url
+from suffolk.serving.worker import limits
+from suffolk.serving.worker.settings import pack_settings
+from suffolk.serving.worker.wire import Reply, pack_prompt, unpack_reply
 
 INFO_DEADLINE = 5.0
 """Seconds for facts."""

@@ -12,12 +12,12 @@ from functools import partial
 import grpc
 from grpc_health.v1 import health
 
-from datastore.errors import SuffolkError
-from serving.proto import decode_pb2, decode_pb2_grpc
-from serving.transport.grpc_server import build_grpc_server
-from serving.transport.status import error_text, grpc_code
-from serving.worker import limits
-from serving.worker.service import Service
+from suffolk.datastore.errors import SuffolkError
+from suffolk.serving.proto import decode_pb2, decode_pb2_grpc
+from suffolk.serving.transport.grpc_server import build_grpc_server
+from suffolk.serving.transport.status import error_text, grpc_code
+from suffolk.serving.worker import limits
+from suffolk.serving.worker.service import Service
 
 SERVICE_NAME = decode_pb2.DESCRIPTOR.services_by_name["DecodeService"].full_name
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from datastore.errors import InvalidArgument
-from serving.transport.limits import MAX_NAME, MAX_NODES, check_range
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.transport.limits import MAX_NAME, MAX_NODES, check_range
 
 MAX_TEXT = 1 << 20
 """Characters of a prompt, or of all messages of a chat together."""

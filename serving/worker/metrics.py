@@ -8,9 +8,9 @@ from prometheus_client import Counter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from datastore.draft_tree import source_name
-from serving.decoding.engine import Engine
-from serving.transport.request_metrics import RequestMetrics
+from suffolk.datastore.draft_tree import source_name
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.transport.request_metrics import RequestMetrics
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 COUNTS = {
@@ -67,7 +67,7 @@ class EngineMetrics(Collector):
                 family.add_metric((source_name(row["source"]), str(row["depth"])), row[stage])
             yield family
         yield _labelled("suffolk_generations", "Requests that ended, by why", "finish", stats["finished"])
-        yield _labelled("suffolk_missed", "Proposals that failed, by reason", "reason", stats["missed"])
+        yield _labelled("suffolk_missed", "DrafterPool that failed, by reason", "reason", stats["missed"])
         yield _labelled("suffolk_engine_seconds", "Seconds of steps, by part", "part", stats["seconds"])
 
 

@@ -7,12 +7,12 @@ from functools import partial
 import grpc
 from grpc_health.v1 import health
 
-from datastore.errors import Internal
-from serving.transport.config import ServerConfig
-from serving.transport.http_server import Handler, HttpServer
-from serving.transport.server import Server
-from serving.worker.grpc_server import build_server
-from serving.worker.service import Service
+from suffolk.datastore.errors import Internal
+from suffolk.serving.transport.config import ServerConfig
+from suffolk.serving.transport.http_server import Handler, HttpServer
+from suffolk.serving.transport.server import Server
+from suffolk.serving.worker.grpc_server import build_server
+from suffolk.serving.worker.service import Service
 
 _LOOK_SECONDS = 0.1
 """How often to look whether the engine lives."""

@@ -9,22 +9,22 @@ from collections.abc import Callable, Generator
 import numpy as np
 import numpy.typing as npt
 
-from datastore.errors import InvalidArgument, SuffolkError, Unavailable
-from datastore.version import __version__
-from serving.decoding.engine import Engine
-from serving.decoding.generation import Generation
-from serving.decoding.prompt import encode_chat, encode_text, has_template
-from serving.decoding.request import Step
-from serving.proto import decode_pb2
-from serving.replay.recorder import Recorder
-from serving.transport.admission import Admission
-from serving.transport.limits import MAX_NODES, check_range
-from serving.transport.tokens import unpack_tokens
-from serving.worker import limits
-from serving.worker.metrics import Metrics
-from serving.worker.patience import Patience
-from serving.worker.settings import require_known, unpack_settings
-from serving.worker.wire import Reply, pack_reply
+from suffolk.datastore.errors import InvalidArgument, SuffolkError, Unavailable
+from suffolk.datastore.version import __version__
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.loop.generation import Generation
+from suffolk.serving.engine.loop.prompt import encode_chat, encode_text, has_template
+from suffolk.serving.engine.loop.request import Step
+from suffolk.serving.proto import decode_pb2
+from suffolk.serving.replay.recorder import Recorder
+from suffolk.serving.transport.admission import Admission
+from suffolk.serving.transport.limits import MAX_NODES, check_range
+from suffolk.serving.transport.tokens import unpack_tokens
+from suffolk.serving.worker import limits
+from suffolk.serving.worker.metrics import Metrics
+from suffolk.serving.worker.settings import require_known, unpack_settings
+from suffolk.serving.worker.slow_client_timeout import Patience
+from suffolk.serving.worker.wire import Reply, pack_reply
 
 log = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ from typing import Any
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from datastore.errors import Unsupported
-from serving.decoding.settings import SamplingSettings
-from serving.proto import decode_pb2
-from serving.transport.tokens import pack_tokens, to_tokens, unpack_tokens
-from serving.worker import limits
+from suffolk.datastore.errors import Unsupported
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.proto import decode_pb2
+from suffolk.serving.transport.tokens import pack_tokens, to_tokens, unpack_tokens
+from suffolk.serving.worker import limits
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from datastore.draft_tree import source_bits, source_name
-from datastore.errors import InvalidArgument
-from serving.decoding.draft_counts import STAGES, DraftCounts
-from serving.decoding.log_probabilities import LogProbability
-from serving.decoding.prompt import Prompt, read_prompt
-from serving.decoding.stats import PARTS, GenerationStats
-from serving.proto import decode_pb2
-from serving.transport.tokens import pack_tokens, to_tokens, unpack_tokens
+from suffolk.datastore.draft_tree import source_bits, source_name
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.loop.draft_counts import STAGES, DraftCounts
+from suffolk.serving.engine.loop.prompt import Prompt, read_prompt
+from suffolk.serving.engine.loop.stats import PARTS, GenerationStats
+from suffolk.serving.engine.sampling.log_probabilities import LogProbability
+from suffolk.serving.proto import decode_pb2
+from suffolk.serving.transport.tokens import pack_tokens, to_tokens, unpack_tokens
 
 
 @dataclass(frozen=True, slots=True)

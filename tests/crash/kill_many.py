@@ -10,8 +10,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from tests.fork_server import ForkServer
-from tests.killing import Change, make_changes, prove
+from tests.support.fork_server import ForkServer
+from tests.support.killing import Change, make_changes, prove
 
 AGAIN = 0.3
 """The share of kills after which the command is started and killed once more before anything is looked at."""

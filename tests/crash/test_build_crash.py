@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from build_index import BuildOptions, build
-from datastore.datastore import open_datastore
-from datastore.failpoints import FAILPOINT_VARIABLE
-from datastore.manifest import read_manifest
-from tests.building import (
+from suffolk.build_index import BuildOptions, build
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.failpoints import FAILPOINT_VARIABLE
+from suffolk.datastore.manifest import read_manifest
+from tests.support.building import (
     ROOT,
     command,
     make_texts,
@@ -27,7 +27,7 @@ from tests.building import (
     write_jsonl,
     write_tokenizer,
 )
-from tests.interrupts import heeded_interrupts
+from tests.support.interrupts import heeded_interrupts
 
 TEXTS = 3000
 SEGMENT_TOKENS = 60_000
@@ -145,7 +145,7 @@ def children(parent: int) -> list[int]:
 
 def is_worker(process: int) -> bool:
     try:
-        return b"build_index.worker" in Path(f"/proc/{process}/cmdline").read_bytes()
+        return b"suffolk.build_index.worker" in Path(f"/proc/{process}/cmdline").read_bytes()
     except OSError:
         return False
 

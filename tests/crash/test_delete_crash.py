@@ -8,9 +8,9 @@ import signal
 import sys
 from pathlib import Path
 
-from build_index.delete import delete
-from datastore import open_datastore
-from tests.stores import make_store
+from suffolk.build_index.delete import delete
+from suffolk.datastore import open_datastore
+from tests.support.stores import make_store
 
 DOCUMENTS = [[1, 2, 3], [1, 2, 4], [1, 2, 5]]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fork_server import ForkServer
-from tests.killing import Change, look, make_changes, prove
+from tests.support.fork_server import ForkServer
+from tests.support.killing import Change, look, make_changes, prove
 
 NAMES = ["fresh", "append", "replace", "replace-ids", "delete", "compact"]
 RANDOM_KILLS = 8

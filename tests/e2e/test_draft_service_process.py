@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from datastore import open_datastore
-from datastore.errors import SuffolkError, Unavailable
-from serving.draft_service.client import connect
-from serving.drafters.datastore import DatastoreDrafter
-from tests.brute_force import assert_same_tree
-from tests.draft_server import drafted
-from tests.processes import WAIT, running, suffolk
-from tests.stores import make_store
-from tests.waiting import HANG, until
+from suffolk.datastore import open_datastore
+from suffolk.datastore.errors import SuffolkError, Unavailable
+from suffolk.serving.draft_service.client import connect
+from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
+from tests.support.brute_force import assert_same_tree
+from tests.support.draft_server import drafted
+from tests.support.processes import WAIT, running, suffolk
+from tests.support.stores import make_store
+from tests.support.waiting import HANG, until
 
 DOCUMENTS = [[1, 2, 3, 4, 1, 2, 5] * 20, [2, 3, 4, 9] * 20]
 
@@ -99,10 +99,10 @@ def test_stop_under_load_answers_or_says_unavailable(store: Path) -> None:
 STUCK = """
 import logging
 import threading
-from serving.draft_service.server import DraftServer, DraftServerConfig
-from serving.transport.server import run_until_signal
-from serving.transport.endpoint import Endpoint
-from tests.brute_force import BruteForceRetriever
+from suffolk.serving.draft_service.server import DraftServer, DraftServerConfig
+from suffolk.serving.transport.server import run_until_signal
+from suffolk.serving.transport.endpoint import Endpoint
+from tests.support.brute_force import BruteForceRetriever
 retriever = BruteForceRetriever([[1, 2, 3]], 9)
 retriever.gate.clear()
 logging.basicConfig(level=logging.INFO)

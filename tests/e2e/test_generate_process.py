@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.interrupts import heeded_interrupts
-from tests.processes import ENVIRONMENT, ROOT, SUFFOLK, WAIT
-from tests.stores import make_store
-from tests.tiny_models import save_tiny
+from tests.support.interrupts import heeded_interrupts
+from tests.support.processes import ENVIRONMENT, ROOT, SUFFOLK, WAIT
+from tests.support.stores import make_store
+from tests.support.tiny_models import save_tiny
 
 PROMPT = "abcabcabcabc"
 TOKENS = "1200"

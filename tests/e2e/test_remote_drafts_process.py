@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from serving.decoding.request import Request, Step
-from serving.decoding.settings import SamplingSettings
-from serving.decoding.target import Target
-from serving.draft_service.client import RemoteDatastore, connect
-from serving.drafters.datastore import DatastoreDrafter
-from tests.drafters import alone, eager_loop
-from tests.processes import WAIT, Running, running
-from tests.stores import make_store
-from tests.tiny_models import VOCAB, tiny_model
-from tests.waiting import HANG, until
+from suffolk.serving.draft_service.client import RemoteDatastore, connect
+from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.engine.loop.request import Request, Step
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from tests.support.drafters import alone, eager_loop
+from tests.support.processes import WAIT, Running, running
+from tests.support.stores import make_store
+from tests.support.tiny_models import VOCAB, tiny_model
+from tests.support.waiting import HANG, until
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
 SETTINGS = SamplingSettings(max_new_tokens=200)

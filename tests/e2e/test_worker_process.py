@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from datastore.errors import Internal, InvalidArgument
-from datastore.tokenizer import fingerprint, load_tokenizer
-from serving.decoding.settings import SamplingSettings
-from serving.worker.client import connect_worker
-from tests.processes import SUFFOLK, WAIT, Running, running, suffolk
-from tests.stores import make_store
-from tests.tiny_models import save_tiny
+from suffolk.datastore.errors import Internal, InvalidArgument
+from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.worker.client import connect_worker
+from tests.support.processes import SUFFOLK, WAIT, Running, running, suffolk
+from tests.support.stores import make_store
+from tests.support.tiny_models import save_tiny
 
 PROMPT = "abcabcabcabc"
 
@@ -107,8 +107,8 @@ def test_a_grace_of_zero_ends_at_once(model: Path) -> None:
 
 DYING = """
 import sys
-from serving.decoding.target import Target
-from suffolk.cli import main
+from suffolk.serving.engine.model.target import Target
+from suffolk.cli.main import main
 load = Target.load
 def load_dying(*arguments, **options):
     target = load(*arguments, **options)

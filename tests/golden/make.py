@@ -17,11 +17,11 @@ import numpy as np
 import zstandard
 from tokenizers import Tokenizer, models
 
-from build_index.delete import delete
-from datastore.datastore import Datastore, open_datastore
-from datastore.manifest import tokenizer_name
-from datastore.tokenizer import fingerprint
-from tests.stores import make_store
+from suffolk.build_index.delete import delete
+from suffolk.datastore.datastore import Datastore, open_datastore
+from suffolk.datastore.manifest import tokenizer_name
+from suffolk.datastore.tokenizer import fingerprint
+from tests.support.stores import make_store
 
 FOLDER = Path(__file__).parent
 WIDTHS = {2: 40, 3: (1 << 16) + 40, 4: (1 << 24) + 40}

@@ -16,30 +16,30 @@ from functools import cache
 import numpy as np
 import torch
 
-from serving.decoding.drafter import Drafter
-from serving.decoding.request import Request, Step
-from serving.decoding.settings import SamplingSettings
-from serving.decoding.target import Target
-from serving.drafters.datastore import DatastoreDrafter
-from serving.drafters.draft_model.drafter import DraftModelDrafter
-from serving.drafters.eagle.drafter import EagleDrafter
-from serving.drafters.eagle.load import new_head
-from serving.drafters.eagle.model import EagleHead
-from serving.drafters.early_exit.drafter import EarlyExitDrafter
-from serving.drafters.early_exit.shallow import shallow
-from serving.drafters.hierarchy.drafter import HierarchyDrafter
-from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from serving.drafters.hybrid import HybridDrafter
-from serving.drafters.prompt_lookup import PromptLookupDrafter
-from serving.drafters.redrafter.config import RedrafterConfig
-from serving.drafters.redrafter.drafter import RedrafterDrafter
-from serving.drafters.redrafter.model import RedrafterHead
-from serving.drafters.token_recycling import TokenRecyclingDrafter
-from tests.brute_force import BruteForceRetriever
-from tests.drafters import Free, MadeUpDrafter, eager_decoder, eager_loop, lying, random_tree
-from tests.hierarchies import DEPTHS, hierarchy
-from tests.later import UnreliableLater
-from tests.tiny_models import VOCAB, tiny_model
+from suffolk.serving.drafters.hierarchy.drafter import HierarchyDrafter
+from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
+from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
+from suffolk.serving.drafters.neural.eagle.drafter import EagleDrafter
+from suffolk.serving.drafters.neural.eagle.load import new_head
+from suffolk.serving.drafters.neural.eagle.model import EagleHead
+from suffolk.serving.drafters.neural.early_exit.drafter import EarlyExitDrafter
+from suffolk.serving.drafters.neural.early_exit.shallow import shallow
+from suffolk.serving.drafters.neural.redrafter.config import RedrafterConfig
+from suffolk.serving.drafters.neural.redrafter.drafter import RedrafterDrafter
+from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
+from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
+from suffolk.serving.engine.loop.drafter import Drafter
+from suffolk.serving.engine.loop.request import Request, Step
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from tests.support.brute_force import BruteForceRetriever
+from tests.support.drafters import Free, MadeUpDrafter, eager_decoder, eager_loop, lying, random_tree
+from tests.support.hierarchies import DEPTHS, hierarchy
+from tests.support.later import UnreliableLater
+from tests.support.tiny_models import VOCAB, tiny_model
 
 BATCHES = (1, 3, 8)
 STACKS = ("retrieval alone", *(f"{depth} levels" for depth in DEPTHS))

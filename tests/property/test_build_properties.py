@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from kitoken import Kitoken
 from tokenizers import Tokenizer
 
-from build_index.block import Lines, Texts, TokenRun
-from build_index.documents import parse_documents
-from build_index.encode_block import BlockEncoder, EncodeSetup
-from build_index.encoder import Encoder
-from build_index.inputs import find_inputs
-from build_index.options import BuildOptions
-from build_index.proof import load_fast
-from build_index.reader import read_blocks
-from tests.building import SPECIALS, tokenize, tokenizer_json
+from suffolk.build_index.block import Lines, Texts, TokenRun
+from suffolk.build_index.documents import parse_documents
+from suffolk.build_index.encode_block import BlockEncoder, EncodeSetup
+from suffolk.build_index.encoder import Encoder
+from suffolk.build_index.inputs import find_inputs
+from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.proof import load_fast
+from suffolk.build_index.reader import read_blocks
+from tests.support.building import SPECIALS, tokenize, tokenizer_json
 
 OPTIONS = BuildOptions(corpora=("any",), output=Path("/nowhere"), tokenizer="some")
 PIECES = [

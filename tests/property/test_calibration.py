@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datastore.draft_tree import DraftTree
-from serving.drafters.calibration.calibrator import Calibrator
-from serving.drafters.calibration.reliability import BINS, Reliability
-from serving.drafters.datastore import PRIOR
-from tests.drafting_oracle import OracleCalibrator
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.drafters.calibration.calibrator import Calibrator
+from suffolk.serving.drafters.calibration.reliability import BINS, Reliability
+from suffolk.serving.drafters.retrieval.datastore import PRIOR
+from tests.support.drafting_oracle import OracleCalibrator
 
 
 @st.composite

@@ -13,16 +13,16 @@ import transformers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from serving.decoding.drafter import Drafter
-from serving.decoding.settings import SamplingSettings
-from serving.decoding.target import Target
-from serving.drafters.datastore import DatastoreDrafter
-from serving.drafters.hybrid import HybridDrafter
-from serving.drafters.prompt_lookup import PromptLookupDrafter
-from tests.brute_force import BruteForceRetriever
-from tests.drafters import MadeUpDrafter, eager_decoder, knowing, lying, random_tree
-from tests.hierarchies import hierarchy, noisy
-from tests.tiny_models import VOCAB, tiny_model
+from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
+from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.engine.loop.drafter import Drafter
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from tests.support.brute_force import BruteForceRetriever
+from tests.support.drafters import MadeUpDrafter, eager_decoder, knowing, lying, random_tree
+from tests.support.hierarchies import hierarchy, noisy
+from tests.support.tiny_models import VOCAB, tiny_model
 
 PROMPT = [3, 14, 15, 92, 65, 35, 89, 79, 3, 14, 15]
 MAX_NEW = 24

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from build_index.delete import delete
-from datastore import Datastore, open_datastore
-from datastore.errors import InvalidArgument
-from tests.stores import make_store
+from suffolk.build_index.delete import delete
+from suffolk.datastore import Datastore, open_datastore
+from suffolk.datastore.errors import InvalidArgument
+from tests.support.stores import make_store
 
 
 class Known(NamedTuple):
@@ -52,7 +52,7 @@ WRITTEN = {True: "true", False: "false"}
 
 
 def is_meant(document: Known, deletion: Deletion) -> bool:
-    """The same question as ``datastore.query`` answers, asked anew."""
+    """The same question as ``suffolk.datastore.query`` answers, asked anew."""
     ids, conditions = deletion
     answers = [document.source in ids] if ids else []
     for field, operator, operand in conditions:

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datastore import DraftTree, _native
-from datastore.draft_tree import Source
-from datastore.errors import InvalidArgument
-from datastore.segment import separated, write_segment
-from tests import oracle
+from suffolk.datastore import DraftTree, _native
+from suffolk.datastore.draft_tree import Source
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.segment import separated, write_segment
 from tests.property.test_retrieval import VOCAB_SIZES, Documents, corpora, cut, paths, queries
+from tests.support import oracle
 
 
 def make_segment(path: Path, documents: Documents, vocab_size: int) -> _native.Segment:

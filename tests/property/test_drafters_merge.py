@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datastore.draft_tree import DraftTree
-from serving.decoding.drafter import DraftRequest
-from serving.decoding.settings import MAX_SEED, SamplingSettings
-from serving.drafters.drawn_chances import with_noise
-from serving.drafters.merge import merge
-from tests.drafting_oracle import Path, drawn_scores, nodes
-from tests.drafting_oracle import merge as expected_merge
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.drafters.calibration.noise_reweighting import with_noise
+from suffolk.serving.drafters.hybrid.merge import merge
+from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.engine.sampling.settings import MAX_SEED, SamplingSettings
+from tests.support.drafting_oracle import Path, drawn_scores, nodes
+from tests.support.drafting_oracle import merge as expected_merge
 
 
 @st.composite

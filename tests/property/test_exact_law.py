@@ -17,16 +17,16 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from datastore.draft_tree import DraftTree
-from serving.decoding.keyed_noise import KeyedUniforms
-from serving.decoding.row_contexts import RowContexts
-from serving.decoding.sampler import Sampler
-from serving.decoding.settings import SamplingSettings
-from serving.decoding.verification import Verdict, accept, typical_path, verify_chain
-from serving.decoding.verification.rejection import acceptance, residual
-from tests import biased_rules
-from tests.drafters import tree
-from tests.toy_target import (
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.engine.model.row_contexts import RowContexts
+from suffolk.serving.engine.sampling.sampler import Sampler
+from suffolk.serving.engine.sampling.seeded_noise import KeyedUniforms
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.engine.sampling.verification import Verdict, accept, typical_path, verify_chain
+from suffolk.serving.engine.sampling.verification.rejection import acceptance, residual
+from tests.support import biased_rules
+from tests.support.drafters import tree
+from tests.support.toy_target import (
     TEXT,
     FirstSteps,
     Outcomes,

@@ -12,25 +12,25 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from serving.decoding.drafter import DraftRequest
-from serving.decoding.keyed_noise import KeyedUniforms
-from serving.decoding.request import Request
-from serving.decoding.settings import SamplingSettings
-from serving.decoding.target import Target
-from serving.decoding.verification import Verdict, verify_chain
-from serving.decoding.verification.rejection import acceptance, residual
-from serving.drafters.hierarchy import drawing
-from serving.drafters.hierarchy.handed import Answer, Ask, Handed
-from serving.drafters.hierarchy.model_level import ModelLevel
-from serving.drafters.hierarchy.recursion import Recursion, StackedLevel
-from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from serving.drafters.hierarchy.text import Belief
-from tests.drafters import eager_loop
-from tests.hierarchies import DEPTHS, hierarchy, noisy
+from suffolk.serving.drafters.hierarchy import drawing
+from suffolk.serving.drafters.hierarchy.draft_segment import Answer, Ask, DraftSegment
+from suffolk.serving.drafters.hierarchy.draft_state import Belief
+from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
+from suffolk.serving.drafters.hierarchy.recursion import Recursion, StackedLevel
+from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.seeded_noise import KeyedUniforms
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.engine.sampling.verification import Verdict, verify_chain
+from suffolk.serving.engine.sampling.verification.rejection import acceptance, residual
 from tests.property.test_exact_law import check_biased
 from tests.property.test_redrafter_law import differs
-from tests.tiny_models import tiny_model
-from tests.toy_target import Outcomes, Text, ToyTarget, check_law
+from tests.support.drafters import eager_loop
+from tests.support.hierarchies import DEPTHS, hierarchy, noisy
+from tests.support.tiny_models import tiny_model
+from tests.support.toy_target import Outcomes, Text, ToyTarget, check_law
 
 SETTINGS = SamplingSettings(max_new_tokens=10, temperature=1.0, verification="rejection", ignore_eos=True)
 COPIED = (1, 0, 0, 1)
@@ -111,13 +111,13 @@ def answer(levels: Sequence[StackedLevel], ask: Ask) -> Answer:
     level = levels[ask.level]
     if isinstance(level, RetrievalLevel):
         found = COPIED[len(ask.path) :][: ask.count]
-        return Handed(found, np.zeros(len(found)))
+        return DraftSegment(found, np.zeros(len(found)))
     assert isinstance(level, ToyLevel)
     rows = [level.toy.law(ask.path + ask.draft[:place]) for place in range(len(ask.draft) + 1)]
     return torch.from_numpy(np.stack(rows)).log()
 
 
-def handed_up(levels: Sequence[StackedLevel], vocab: int, script: Script) -> Iterator[tuple[Handed, float]]:
+def handed_up(levels: Sequence[StackedLevel], vocab: int, script: Script) -> Iterator[tuple[DraftSegment, float]]:
     """All that the stack can hand to the target, each with its probability, by the production recursion."""
     recursion = Recursion(levels, vocab, frozenset())
     belief = Belief(searched=False)
@@ -214,12 +214,12 @@ def test_a_level_that_tells_the_law_of_the_one_below_is_found(script: Script, mo
     assert isinstance(below, ToyLevel)
     resample = drawing.resample
 
-    def wrong(sampler: object, uniforms: object, request: object, path: Text, *rest: object) -> Handed:
-        found: Handed = resample(sampler, uniforms, request, path, *rest)  # type: ignore[arg-type]
+    def wrong(sampler: object, uniforms: object, request: object, path: Text, *rest: object) -> DraftSegment:
+        found: DraftSegment = resample(sampler, uniforms, request, path, *rest)  # type: ignore[arg-type]
         laws = [below.toy.law(path + found.tokens[:place]) for place in range(len(found))]
-        return Handed(found.tokens, found.own, torch.from_numpy(np.stack(laws)))
+        return DraftSegment(found.tokens, found.own, torch.from_numpy(np.stack(laws)))
 
-    monkeypatch.setattr("serving.drafters.hierarchy.recursion.resample", wrong)
+    monkeypatch.setattr("suffolk.serving.drafters.hierarchy.recursion.resample", wrong)
     check_biased(target, texts(levels, target, script), 0.01)
 
 
@@ -228,11 +228,13 @@ def test_a_level_that_keeps_what_the_one_below_drew_is_found(script: Script, mon
     target, levels = ToyTarget(2, 3), stack(2, 2, 3)
     resample = drawing.resample
 
-    def wrong(sampler: object, uniforms: object, request: object, path: Text, draft: Handed, *rest: object) -> Handed:
-        found: Handed = resample(sampler, uniforms, request, path, draft, *rest)  # type: ignore[arg-type]
-        return Handed((draft.tokens + found.tokens)[: len(found)], found.own, found.law)
+    def wrong(
+        sampler: object, uniforms: object, request: object, path: Text, draft: DraftSegment, *rest: object
+    ) -> DraftSegment:
+        found: DraftSegment = resample(sampler, uniforms, request, path, draft, *rest)  # type: ignore[arg-type]
+        return DraftSegment((draft.tokens + found.tokens)[: len(found)], found.own, found.law)
 
-    monkeypatch.setattr("serving.drafters.hierarchy.recursion.resample", wrong)
+    monkeypatch.setattr("suffolk.serving.drafters.hierarchy.recursion.resample", wrong)
     check_biased(target, texts(levels, target, script), 0.01)
 
 
@@ -294,7 +296,7 @@ def test_coins_of_a_level_that_also_choose_are_found(monkeypatch: pytest.MonkeyP
             coins, _ = super().take(count)
             return coins, coins
 
-    monkeypatch.setattr("serving.drafters.hierarchy.recursion.FreshUniforms", Same)
+    monkeypatch.setattr("suffolk.serving.drafters.hierarchy.recursion.FreshUniforms", Same)
     counts, _ = counts_of_texts(3)
     assert differs(counts, law_of_texts(FEW))
 

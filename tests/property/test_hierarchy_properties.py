@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.drafters.hierarchy.law import predict
-from serving.drafters.hierarchy.levels import Levels
-from serving.drafters.hierarchy.plan import best_plan, plans_by_size
-from serving.drafters.hierarchy.search import search
-from tests.hierarchy_oracle import hierarchies, objective, real_seconds, some_levels
+from suffolk.serving.drafters.hierarchy.levels import Levels
+from suffolk.serving.drafters.hierarchy.plan import best_plan, plans_by_size
+from suffolk.serving.drafters.hierarchy.prediction import predict
+from suffolk.serving.drafters.hierarchy.search import search
+from tests.support.hierarchy_oracle import hierarchies, objective, real_seconds, some_levels
 
 
 @settings(max_examples=150)

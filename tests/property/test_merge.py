@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datastore import _native
-from datastore.errors import InvalidArgument, SuffolkError
-from datastore.segment import separated, write_segment
+from suffolk.datastore import _native
+from suffolk.datastore.errors import InvalidArgument, SuffolkError
+from suffolk.datastore.segment import separated, write_segment
 from tests.property.test_deletions import deletions
 from tests.property.test_retrieval import VOCAB_SIZES, Documents
 

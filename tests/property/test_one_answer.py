@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from build_index.compact import compact
-from build_index.delete import delete
-from datastore import Datastore, open_datastore
-from tests import oracle
+from suffolk.build_index.compact import compact
+from suffolk.build_index.delete import delete
+from suffolk.datastore import Datastore, open_datastore
 from tests.property.test_retrieval import VOCAB_SIZES, Documents, paths
-from tests.stores import make_store
+from tests.support import oracle
+from tests.support.stores import make_store
 
 BOUNDS = {"max_match": 8, "min_match": 1, "max_depth": 6, "max_nodes": 40}
 SEGMENTS = {2: 16, 3: 16, 4: 3}

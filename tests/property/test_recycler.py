@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datastore._native import Recycler
-from datastore.draft_tree import DraftTree
-from tests.drafting_oracle import OracleRecycler, paths
+from suffolk.datastore._native import Recycler
+from suffolk.datastore.draft_tree import DraftTree
+from tests.support.drafting_oracle import OracleRecycler, paths
 
 VOCAB = 10
 TOKENS = st.integers(0, VOCAB - 1)

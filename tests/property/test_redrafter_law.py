@@ -10,17 +10,17 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from serving.decoding.drafter import DraftRequest, SampledChain
-from serving.decoding.keyed_noise import KeyedUniforms
-from serving.decoding.request import Request
-from serving.decoding.settings import SamplingSettings
-from serving.decoding.target import Target
-from serving.decoding.verification import verify_chain
-from serving.drafters.redrafter.beams import BeamSearch, take
-from serving.drafters.redrafter.model import RedrafterHead
-from tests.drafters import eager_loop
-from tests.heads import drafter_of, last_states, random_head
-from tests.tiny_models import tiny_model
+from suffolk.serving.drafters.neural.redrafter.beams import BeamSearch, take
+from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
+from suffolk.serving.engine.loop.drafter import DraftRequest, SampledChain
+from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.seeded_noise import KeyedUniforms
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.engine.sampling.verification import verify_chain
+from tests.support.drafters import eager_loop
+from tests.support.heads import drafter_of, last_states, random_head
+from tests.support.tiny_models import tiny_model
 
 FEW = 5
 PROMPT = [3, 1, 4, 1, 0, 2]

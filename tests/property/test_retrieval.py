@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datastore import ContextIndex, DraftTree
-from tests import oracle
-from tests.stores import make_store
+from suffolk.datastore import ContextIndex, DraftTree
+from tests.support import oracle
+from tests.support.stores import make_store
 
 VOCAB_SIZES = {2: 65_535, 3: 65_536, 4: (1 << 24) + 1}
 """Token width in bytes -> a vocabulary that is written with it."""

@@ -12,10 +12,10 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.decoding.row_contexts import RowContexts
-from serving.decoding.sampler import Sampler
-from serving.decoding.settings import SamplingSettings
-from tests.drafters import random_tree
+from suffolk.serving.engine.model.row_contexts import RowContexts
+from suffolk.serving.engine.sampling.sampler import Sampler
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from tests.support.drafters import random_tree
 
 VOCAB = 23
 CPU = torch.device("cpu")

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from datastore import _native
-from datastore.datastore import open_datastore
-from datastore.manifest import Manifest, publish
-from datastore.segment import separator, token_dtype, write_segment
+from suffolk.datastore import _native
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.manifest import Manifest, publish
+from suffolk.datastore.segment import separator, token_dtype, write_segment
 
 
 def _oracle(tokens: np.ndarray, order_depth: int) -> np.ndarray:

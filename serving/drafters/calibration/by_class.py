@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from serving.drafters.calibration.reliability import Reliability
+from suffolk.serving.drafters.calibration.reliability import Reliability
 
 COMMON = ""
 """The class of requests that name none; what is learned from any request is learned for it too."""

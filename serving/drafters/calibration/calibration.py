@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from serving.drafters.calibration.by_class import COMMON, ByClass, T
-from serving.drafters.calibration.calibrator import Calibrator, Prior
-from serving.drafters.calibration.confidence import Confidence
+from suffolk.serving.drafters.calibration.by_class import COMMON, ByClass, T
+from suffolk.serving.drafters.calibration.calibrator import Calibrator, Prior
+from suffolk.serving.drafters.calibration.confidence import Confidence
 
 TEXT, NETWORK = "text", "network"
 """Kinds of sources: their learners are a ``Calibrator`` and a ``Confidence``."""

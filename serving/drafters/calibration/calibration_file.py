@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
-from datastore.manifest import write_atomically
-from serving.decoding.checks import listed, number, text, whole_within
-from serving.drafters.calibration.by_class import MOST_CLASSES, Learner
-from serving.drafters.calibration.calibration import NETWORK, TEXT, Calibration, Learned
-from serving.drafters.calibration.calibrator import Calibrator, Prior
-from serving.drafters.calibration.confidence import Confidence
+from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
+from suffolk.datastore.manifest import write_atomically
+from suffolk.serving.drafters.calibration.by_class import MOST_CLASSES, Learner
+from suffolk.serving.drafters.calibration.calibration import NETWORK, TEXT, Calibration, Learned
+from suffolk.serving.drafters.calibration.calibrator import Calibrator, Prior
+from suffolk.serving.drafters.calibration.confidence import Confidence
+from suffolk.serving.engine.loop.checks import listed, number, text, whole_within
 
 VERSION = 1
 _LEARNERS: dict[str, Callable[[], Learner]] = {  # to hold states against: the prior is no part of one

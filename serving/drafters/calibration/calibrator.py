@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from datastore import _native
-from datastore.draft_tree import DraftTree
-from serving.drafters.calibration.reliability import Reliability
+from suffolk.datastore import _native
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.drafters.calibration.reliability import Reliability
 
 
 @dataclass(frozen=True, slots=True)

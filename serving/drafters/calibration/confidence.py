@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from datastore.errors import InvalidArgument
-from serving.drafters.calibration.reliability import Reliability
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.calibration.reliability import Reliability
 
 Floats = npt.NDArray[np.float64]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from serving.drafters.calibration.by_class import ByClass
-from serving.drafters.calibration.confidence import Confidence, Floats
+from suffolk.serving.drafters.calibration.by_class import ByClass
+from suffolk.serving.drafters.calibration.confidence import Confidence, Floats
 
 Evidence = tuple[Floats, int, npt.NDArray[np.bool_]]
 """Of the children of a node on the target's path: what their drafter said of them, their depth, and which the target took."""

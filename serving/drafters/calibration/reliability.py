@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from datastore.errors import InvalidArgument
+from suffolk.datastore.errors import InvalidArgument
 
 BINS = 10
 _ROUNDING = 1e-3

@@ -14,16 +14,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from serving.decoding.drafter import DraftRequest
-from serving.decoding.reading_budget import PREFILL_CHUNK
-from serving.decoding.settings import SamplingSettings
-from serving.decoding.target import Target
-from serving.decoding.tree_layout import chain
-from serving.drafters.hierarchy.drawing import Samplers
-from serving.drafters.hierarchy.handed import Ask, Path
-from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from serving.drafters.hierarchy.run_laws import Floats, Starts
-from serving.drafters.neural.own_draws import contexts
+from suffolk.serving.drafters.hierarchy.draft_segment import Ask, Path
+from suffolk.serving.drafters.hierarchy.drawing import Samplers
+from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.drafters.hierarchy.run_laws import Floats, Starts
+from suffolk.serving.drafters.neural.coupled_sampling import contexts
+from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.model.tree_layout import chain
+from suffolk.serving.engine.policy.prefill_budget import PREFILL_CHUNK
+from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 Ids = npt.NDArray[np.int32]
 

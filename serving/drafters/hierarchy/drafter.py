@@ -9,18 +9,18 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from datastore.draft_tree import DraftTree, Source
-from serving.decoding.drafter import DraftRequest, Proposal, mean_worth
-from serving.decoding.missed import Missed, missed_by_reason, missed_stats
-from serving.decoding.reading_budget import ReadingBudget
-from serving.drafters.hierarchy.model_level import ModelLevel
-from serving.drafters.hierarchy.passes import Passes
-from serving.drafters.hierarchy.recursion import Recursion, StackedLevel
-from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from serving.drafters.hierarchy.text import Belief, Text
-from serving.drafters.hierarchy.thrift import Thrift
-from serving.drafters.neural.prospect import Prospect
-from serving.drafters.neural.text import LEFT_OVER
+from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.serving.drafters.hierarchy.draft_state import Belief, Text
+from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
+from suffolk.serving.drafters.hierarchy.passes import Passes
+from suffolk.serving.drafters.hierarchy.recursion import Recursion, StackedLevel
+from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.drafters.hierarchy.thrift import Thrift
+from suffolk.serving.drafters.neural.draft_state import LEFT_OVER
+from suffolk.serving.drafters.neural.prospect import Prospect
+from suffolk.serving.engine.loop.draft_failures import DraftFailures, missed_by_reason, missed_stats
+from suffolk.serving.engine.loop.drafter import DraftRequest, Proposal, mean_worth
+from suffolk.serving.engine.policy.prefill_budget import PrefillBudget
 
 
 class HierarchyDrafter:
@@ -54,7 +54,7 @@ class HierarchyDrafter:
         self._models = [level for level in levels if isinstance(level, ModelLevel)]
         self._sources = [source for level in levels if isinstance(level, RetrievalLevel) for source in level.sources]
         self._recursion = Recursion(self._levels, vocab_size, eos_ids)
-        self.missed = Missed("hierarchy")
+        self.missed = DraftFailures("hierarchy")
         self._passes = Passes(self._levels, self._recursion, self.missed)
         self._belief = Belief(searched=isinstance(levels[-1], RetrievalLevel))
         self._thrifty = thrifty
@@ -75,7 +75,7 @@ class HierarchyDrafter:
         self._calls += 1
         texts = [self._open(request) for request in requests]
         ready = [text for text in texts if text is not None and self._fits(text) and self._reads(text, len(requests))]
-        budgets = [ReadingBudget() for _ in self._models]
+        budgets = [PrefillBudget() for _ in self._models]
         self._draft([text for text in ready if self._is_up_to_date(text, budgets)])
         return [DraftTree.empty() if text is None else self._belief.proposal(text, Source.HIERARCHY) for text in texts]
 
@@ -149,7 +149,7 @@ class HierarchyDrafter:
             text.request, len(text.request.tokens), requests
         )
 
-    def _is_up_to_date(self, text: Text, budgets: Sequence[ReadingBudget]) -> bool:
+    def _is_up_to_date(self, text: Text, budgets: Sequence[PrefillBudget]) -> bool:
         """Whether all levels have read the text but for some last tokens; each reads a part of a longer rest now, as far as its
         budget reaches."""
         tokens, is_up_to_date = text.request.tokens, True

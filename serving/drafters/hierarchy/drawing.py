@@ -14,13 +14,13 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from serving.decoding.drafter import DraftRequest
-from serving.decoding.keyed_noise import KeyedUniforms
-from serving.decoding.sampler import Sampler
-from serving.decoding.settings import SamplingSettings
-from serving.decoding.verification.rejection import verify_chain
-from serving.drafters.hierarchy.handed import Floats, Handed, Path
-from serving.drafters.neural.own_draws import laws, own_sampler, scores
+from suffolk.serving.drafters.hierarchy.draft_segment import DraftSegment, Floats, Path
+from suffolk.serving.drafters.neural.coupled_sampling import laws, own_sampler, scores
+from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.engine.sampling.sampler import Sampler
+from suffolk.serving.engine.sampling.seeded_noise import KeyedUniforms
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.engine.sampling.verification.rejection import verify_chain
 
 
 class FreshUniforms:
@@ -58,7 +58,9 @@ class Samplers:
         return self._made[warmth]
 
 
-def follow(sampler: Sampler, request: DraftRequest, path: Path, draft: Handed, logits: torch.Tensor) -> Handed:
+def follow(
+    sampler: Sampler, request: DraftRequest, path: Path, draft: DraftSegment, logits: torch.Tensor
+) -> DraftSegment:
     """Of a level's own draws those that ``draft`` agrees with, and one more; ``logits`` float[draft + 1, vocab].
 
     ``own`` is the level's probability of each, at a temperature above 0 that of the best of its noisy scores.
@@ -73,7 +75,7 @@ def follow(sampler: Sampler, request: DraftRequest, path: Path, draft: Handed, l
     size, unknown = agreed + 1, np.flatnonzero(np.isnan(own[: agreed + 1]))
     if len(unknown):
         size = int(unknown[0])
-    return Handed(tuple(drawn[:size]), own[:size], is_cut=len(unknown) > 0)
+    return DraftSegment(tuple(drawn[:size]), own[:size], is_cut=len(unknown) > 0)
 
 
 def resample(
@@ -81,10 +83,10 @@ def resample(
     uniforms: FreshUniforms,
     request: DraftRequest,
     path: Path,
-    draft: Handed,
+    draft: DraftSegment,
     logits: torch.Tensor,
     vocab_size: int,
-) -> Handed:
+) -> DraftSegment:
     """Speculative sampling of ``draft`` by a level with these ``logits`` float[draft + 1, ids]; the laws are over ``vocab_size``.
 
     Where the level allows no token behind a drafted one, or its logits are no numbers, its chain ends there. What was drawn before
@@ -105,7 +107,7 @@ def resample(
     last = float(sums[verdict.accepted])
     kept = verdict.accepted + (1 if last > 0 else 0)
     tokens = (*draft.tokens[: verdict.accepted], verdict.token)[:kept]
-    return Handed(tokens, _unknown(kept), own[:kept], is_cut=math.isnan(last))
+    return DraftSegment(tokens, _unknown(kept), own[:kept], is_cut=math.isnan(last))
 
 
 def _unknown(size: int) -> Floats:

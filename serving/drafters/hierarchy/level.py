@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from datastore.errors import InvalidArgument
-from serving.decoding.checks import listed, number
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.loop.checks import listed, number
 
 _MOST_ENTRIES = 1 << 16
 _MOST_SECONDS = 1e6

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from datastore.errors import InvalidArgument
-from serving.decoding.checks import listed, number
-from serving.drafters.hierarchy.level import Level, RunLaw
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.hierarchy.level import Level, RunLaw
+from suffolk.serving.engine.loop.checks import listed, number
 
 MOST_LEVELS = 256
 

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from datastore.errors import InvalidArgument
-from datastore.retriever import Retriever
-from serving.decoding.cost_model import CostModel
-from serving.decoding.cost_store import find_costs
-from serving.decoding.target import Target
-from serving.drafters.calibration.calibration import Calibration, Part
-from serving.drafters.datastore import DatastoreDrafter
-from serving.drafters.draft_model.load import require_same_tokens
-from serving.drafters.early_exit.config import ExitConfig, require_exit
-from serving.drafters.early_exit.load import load_exit
-from serving.drafters.early_exit.shallow import shallow
-from serving.drafters.hierarchy.drafter import HierarchyDrafter
-from serving.drafters.hierarchy.model_level import ModelLevel
-from serving.drafters.hierarchy.recursion import StackedLevel
-from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from serving.drafters.hierarchy.stack_spec import DRAFT_MODEL, RETRIEVAL, StackLevel, read_stack, require_stack
-from serving.drafters.limits import Limits
-from serving.drafters.prompt_lookup import PromptLookupDrafter
-from serving.drafters.scoring_drafter import ScoringDrafter
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import Retriever
+from suffolk.serving.drafters.calibration.calibration import Calibration, Part
+from suffolk.serving.drafters.hierarchy.drafter import HierarchyDrafter
+from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
+from suffolk.serving.drafters.hierarchy.recursion import StackedLevel
+from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.drafters.hierarchy.stack_spec import DRAFT_MODEL, RETRIEVAL, StackLevel, read_stack, require_stack
+from suffolk.serving.drafters.neural.draft_model.load import require_same_tokens
+from suffolk.serving.drafters.neural.early_exit.config import ExitConfig, require_exit
+from suffolk.serving.drafters.neural.early_exit.load import load_exit
+from suffolk.serving.drafters.neural.early_exit.shallow import shallow
+from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.drafters.retrieval.limits import Limits
+from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_model import CostModel
+from suffolk.serving.engine.policy.cost_store import find_costs
 
 
 class Stacks:
@@ -42,7 +42,7 @@ class Stacks:
     ) -> None:
         """``heads``: folders of trained exits, which take the place of the target's own output layer behind as many layers.
         ``retrievers``: of a datastore level; their owner closes them. ``calibration``: what drafts of texts have been worth. The
-        others as in ``ModelSources``.
+        others as in ``DrafterConfig``.
 
         Raises:
             InvalidArgument: two of ``heads`` are behind as many layers. NotFound, Corruption: as ``ExitConfig.load``.
@@ -89,7 +89,7 @@ class Stacks:
             self._costs[key] = find_costs(self.model(name), slots).costs
         return self._costs[key]
 
-    def sources(self, name: str) -> list[ScoringDrafter]:
+    def sources(self, name: str) -> list[RetrievalSource]:
         """New sources of text for a retrieval level. Raises as ``drafter``, and InvalidArgument if it is none."""
         if name not in RETRIEVAL:
             raise InvalidArgument(f"level {name} is no source of text; name one of {', '.join(RETRIEVAL)}")

@@ -7,20 +7,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from datastore.errors import InvalidArgument
-from serving.decoding.settings import SamplingSettings
-from serving.decoding.target import Target
-from serving.drafters.hierarchy.agreement import Agreement, Ids, Voice, WrittenText, agree, starts_of
-from serving.drafters.hierarchy.handed import Floats
-from serving.drafters.hierarchy.law import Prediction, predict
-from serving.drafters.hierarchy.level import Level, RunLaw
-from serving.drafters.hierarchy.levels import Levels
-from serving.drafters.hierarchy.load import Stacks
-from serving.drafters.hierarchy.pass_seconds import SIZES, time_lookups, time_passes
-from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from serving.drafters.hierarchy.run_laws import Starts, mean_acceptance, run_law
-from serving.drafters.hierarchy.stack_spec import RETRIEVAL, TARGET, StackLevel, exit_layers, level_name, require_stack
-from serving.drafters.hierarchy.trial import PLAIN, Trial
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.hierarchy.agreement import Agreement, Ids, Voice, WrittenText, agree, starts_of
+from suffolk.serving.drafters.hierarchy.draft_segment import Floats
+from suffolk.serving.drafters.hierarchy.level import Level, RunLaw
+from suffolk.serving.drafters.hierarchy.levels import Levels
+from suffolk.serving.drafters.hierarchy.load import Stacks
+from suffolk.serving.drafters.hierarchy.pass_seconds import SIZES, time_lookups, time_passes
+from suffolk.serving.drafters.hierarchy.prediction import Prediction, predict
+from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.drafters.hierarchy.run_laws import Starts, mean_acceptance, run_law
+from suffolk.serving.drafters.hierarchy.stack_spec import (
+    RETRIEVAL,
+    TARGET,
+    StackLevel,
+    exit_layers,
+    level_name,
+    require_stack,
+)
+from suffolk.serving.drafters.hierarchy.trial import PLAIN, Trial
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 Report = Callable[[str], None]
 _LONGEST = 3

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from serving.decoding.cost_model import CostModel
-from serving.decoding.drafter import DraftRequest
-from serving.decoding.reading_budget import PREFILL_CHUNK
-from serving.decoding.target import Target
-from serving.decoding.tree_layout import chain
-from serving.drafters.hierarchy.handed import Ask
+from suffolk.serving.drafters.hierarchy.draft_segment import Ask
+from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.model.tree_layout import chain
+from suffolk.serving.engine.policy.cost_model import CostModel
+from suffolk.serving.engine.policy.prefill_budget import PREFILL_CHUNK
 
 Ids = npt.NDArray[np.int32]
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from serving.decoding.cost_model import CostModel
-from serving.decoding.drafter import DraftRequest
-from serving.drafters.hierarchy.agreement import Voice, WrittenText
-from serving.drafters.hierarchy.drawing import FreshUniforms, Samplers, follow, resample
-from serving.drafters.hierarchy.handed import Ask, Floats, Handed
-from serving.drafters.hierarchy.model_level import ModelLevel
-from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.drafters.hierarchy.agreement import Voice, WrittenText
+from suffolk.serving.drafters.hierarchy.draft_segment import Ask, DraftSegment, Floats
+from suffolk.serving.drafters.hierarchy.drawing import FreshUniforms, Samplers, follow, resample
+from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
+from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.engine.policy.cost_model import CostModel
 
 SIZES = (0, 1, 2, 3, 4, 6, 8, 12, 15, 16)
 """Drafted tokens of the passes that are timed; between them costs are taken to rise evenly. A pass reads a token more: tiles of 16
@@ -74,7 +74,7 @@ def _time(level: ModelLevel, request: DraftRequest, size: int, vocab_size: int, 
     draft = np.resize(request.tokens, size) % vocab_size
     is_drawn = request.settings.temperature > 0 and request.settings.verification == "rejection"
     law = torch.full((size, vocab_size), 1 / vocab_size, dtype=torch.float64, device=device) if is_drawn else None
-    handed = Handed(tuple(draft.tolist()), np.ones(size), law)
+    handed = DraftSegment(tuple(draft.tolist()), np.ones(size), law)
     sampler = Samplers(request.settings, vocab_size, device).at(level.temperature)
     if is_shared and size and not is_drawn:
         follow(sampler, request, (), handed.head(size - 1), torch.zeros((size, vocab_size), device=device))

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 
 import torch
 
-from datastore.errors import InvalidArgument
-from serving.decoding.missed import Missed
-from serving.drafters.hierarchy.handed import Answer, Ask
-from serving.drafters.hierarchy.model_level import ModelLevel
-from serving.drafters.hierarchy.recursion import Asking, Recursion, StackedLevel
-from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from serving.drafters.hierarchy.text import Text
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.hierarchy.draft_segment import Answer, Ask
+from suffolk.serving.drafters.hierarchy.draft_state import Text
+from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
+from suffolk.serving.drafters.hierarchy.recursion import Asking, Recursion, StackedLevel
+from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.engine.loop.draft_failures import DraftFailures
 
 
 class Passes:
     """Makes the passes that drafts need, the lowest level's first, so that those above wait for company. Not thread-safe."""
 
-    def __init__(self, levels: Sequence[StackedLevel], recursion: Recursion, missed: Missed) -> None:
+    def __init__(self, levels: Sequence[StackedLevel], recursion: Recursion, missed: DraftFailures) -> None:
         """``missed``: counts what a text's own fault takes from it."""
         self._levels, self._recursion, self._missed = levels, recursion, missed
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from serving.drafters.hierarchy.law import predict
-from serving.drafters.hierarchy.levels import Levels
-from serving.drafters.hierarchy.search import search
+from suffolk.serving.drafters.hierarchy.levels import Levels
+from suffolk.serving.drafters.hierarchy.prediction import predict
+from suffolk.serving.drafters.hierarchy.search import search
 
 DEPTH = 15
 """The paper's bound of all lengths."""

@@ -8,10 +8,10 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from datastore.errors import Corruption, InvalidArgument, NotFound
-from serving.decoding.checks import listed
-from serving.drafters.hierarchy.level import Level, RunLaw
-from serving.drafters.hierarchy.levels import Levels
+from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound
+from suffolk.serving.drafters.hierarchy.level import Level, RunLaw
+from suffolk.serving.drafters.hierarchy.levels import Levels
+from suffolk.serving.engine.loop.checks import listed
 
 _MOST_BYTES = 1 << 26
 

@@ -11,14 +11,14 @@ from collections.abc import Generator, Sequence
 import numpy as np
 import torch
 
-from serving.drafters.hierarchy.drawing import FreshUniforms, Samplers, follow, resample
-from serving.drafters.hierarchy.handed import NOTHING, Answer, Ask, Handed, Path
-from serving.drafters.hierarchy.model_level import ModelLevel
-from serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from serving.drafters.hierarchy.text import Text
+from suffolk.serving.drafters.hierarchy.draft_segment import NOTHING, Answer, Ask, DraftSegment, Path
+from suffolk.serving.drafters.hierarchy.draft_state import Text
+from suffolk.serving.drafters.hierarchy.drawing import FreshUniforms, Samplers, follow, resample
+from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
+from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 
 StackedLevel = RetrievalLevel | ModelLevel
-Asking = Generator[Ask, Answer, Handed]
+Asking = Generator[Ask, Answer, DraftSegment]
 
 
 class Recursion:
@@ -51,7 +51,7 @@ class Recursion:
         level, room = self._levels[at], text.room - len(path)
         if isinstance(level, RetrievalLevel):
             answer = yield Ask(at, path, count=min(level.tokens, room))
-            assert isinstance(answer, Handed)
+            assert isinstance(answer, DraftSegment)
             return self._readable(answer).head(room)
         got = NOTHING
         is_top = at == len(self._levels) - 1
@@ -73,7 +73,7 @@ class Recursion:
                 break
         return got.head(room)
 
-    def _verify(self, text: Text, at: int, path: Path, draft: Handed, logits: torch.Tensor) -> Handed:
+    def _verify(self, text: Text, at: int, path: Path, draft: DraftSegment, logits: torch.Tensor) -> DraftSegment:
         level = self._levels[at]
         assert isinstance(level, ModelLevel)
         samplers = text.samplers or self._samplers(text, logits.device)
@@ -89,19 +89,19 @@ class Recursion:
         text.samplers = Samplers(text.request.settings, self._common, device)
         return text.samplers
 
-    def _readable(self, found: Handed) -> Handed:
+    def _readable(self, found: DraftSegment) -> DraftSegment:
         """``found`` up to the first token that a level cannot read."""
         strange = np.flatnonzero(np.asarray(found.tokens) >= self._common)
         return found.head(int(strange[0])) if len(strange) else found
 
-    def _ended(self, text: Text, found: Handed) -> Handed:
+    def _ended(self, text: Text, found: DraftSegment) -> DraftSegment:
         """``found`` up to the first token that ends the text: what is drawn behind it is not looked at."""
         for place, token in enumerate(found.tokens):
             if self._is_end(text, token):
                 return found.head(place + 1)
         return found
 
-    def _ends(self, text: Text, found: Handed) -> bool:
+    def _ends(self, text: Text, found: DraftSegment) -> bool:
         return self._is_end(text, found.tokens[-1])
 
     def _is_end(self, text: Text, token: int) -> bool:

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from datastore.draft_tree import DraftTree
-from serving.decoding.drafter import DraftRequest
-from serving.drafters.hierarchy.handed import Ask, Handed
-from serving.drafters.merge import merge
-from serving.drafters.retrieved import Ids
-from serving.drafters.scoring_drafter import ScoringDrafter
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.drafters.hierarchy.draft_segment import Ask, DraftSegment
+from suffolk.serving.drafters.hybrid.merge import merge
+from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.drafters.retrieval.retrieved import Ids
+from suffolk.serving.engine.loop.drafter import DraftRequest
 
 _NODES = 4
 """Nodes looked at for each token of a chain."""
@@ -26,13 +26,13 @@ class RetrievalLevel:
         sources: all of them are asked.
     """
 
-    def __init__(self, name: str, sources: Sequence[ScoringDrafter], tokens: int) -> None:
+    def __init__(self, name: str, sources: Sequence[RetrievalSource], tokens: int) -> None:
         self.name, self.tokens = name, tokens
         self.sources = list(sources)
 
-    def answer(self, requests: Sequence[DraftRequest], asks: Sequence[Ask]) -> list[Handed]:
+    def answer(self, requests: Sequence[DraftRequest], asks: Sequence[Ask]) -> list[DraftSegment]:
         """The likeliest chain behind each ``path``. The first asks of a step, and they alone, have empty paths."""
-        found: list[Handed | None] = [None] * len(asks)
+        found: list[DraftSegment | None] = [None] * len(asks)
         for first in (True, False):
             places = [place for place, ask in enumerate(asks) if first is not bool(ask.path)]
             if not places:
@@ -46,7 +46,7 @@ class RetrievalLevel:
         return [each for each in found if each is not None]
 
 
-def likeliest(tree: DraftTree, count: int) -> Handed:
+def likeliest(tree: DraftTree, count: int) -> DraftSegment:
     """The chain of up to ``count`` tokens that takes the best child of each node, with the chance of each behind the one before."""
     tokens: list[int] = []
     chances: list[float] = []
@@ -60,4 +60,4 @@ def likeliest(tree: DraftTree, count: int) -> Handed:
         tokens.append(int(tree.tokens[node]))
         chances.append(score / above if above > 0 else 0.0)
         above = score
-    return Handed(tuple(tokens), np.asarray(chances, np.float64))
+    return DraftSegment(tuple(tokens), np.asarray(chances, np.float64))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from serving.drafters.hierarchy.level import RunLaw
+from suffolk.serving.drafters.hierarchy.level import RunLaw
 
 Floats = npt.NDArray[np.float64]
 

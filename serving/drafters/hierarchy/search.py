@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from datastore.errors import InvalidArgument
-from serving.decoding.checks import whole_within
-from serving.drafters.hierarchy.level import Level
-from serving.drafters.hierarchy.levels import Levels
-from serving.drafters.hierarchy.rounds import Floats, expected_rounds, expected_rounds_of, gain_law
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.hierarchy.level import Level
+from suffolk.serving.drafters.hierarchy.levels import Levels
+from suffolk.serving.drafters.hierarchy.rounds import Floats, expected_rounds, expected_rounds_of, gain_law
+from suffolk.serving.engine.loop.checks import whole_within
 
 MOST_DEPTH = 256
 _MOST_STATES = 4096

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from datastore.errors import InvalidArgument
-from serving.decoding.checks import number, whole_within
-from serving.decoding.settings import MIN_TEMPERATURE
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.loop.checks import number, whole_within
+from suffolk.serving.engine.sampling.settings import MIN_TEMPERATURE
 
 RETRIEVAL = ("prompt-lookup", "datastore")
 DRAFT_MODEL = "draft-model"

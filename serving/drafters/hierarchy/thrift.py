@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from serving.decoding.cost_model import CostModel
-from serving.decoding.drafter import DraftRequest
-from serving.drafters.neural.pay import PRIOR, STRENGTH
-from serving.drafters.neural.prospect import share_saved
-from serving.drafters.neural.refusals import Refusals
+from suffolk.serving.drafters.neural.pay import PRIOR, STRENGTH
+from suffolk.serving.drafters.neural.prospect import share_saved
+from suffolk.serving.drafters.neural.refusals import Refusals
+from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.engine.policy.cost_model import CostModel
 
 _DECAY = 0.98
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from datastore.errors import SuffolkError
-from serving.decoding.drafter import Drafter
-from serving.decoding.every_node import EveryNode
-from serving.decoding.request import Request
-from serving.decoding.settings import SamplingSettings
-from serving.decoding.step_loop import StepLoop
-from serving.decoding.target import Target
-from serving.drafters.hierarchy.agreement import Ids
+from suffolk.datastore.errors import SuffolkError
+from suffolk.serving.drafters.hierarchy.agreement import Ids
+from suffolk.serving.engine.loop.drafter import Drafter
+from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.loop.step_loop import StepLoop
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.verify_all_planner import VerifyAllPlanner
+from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 PLAIN = ""
 _MOST_NODES = 256
@@ -71,7 +71,7 @@ class Trial:
     def __init__(self, target: Target, drafters: Mapping[str, Drafter], capacity: int) -> None:
         """``capacity``: tokens of the longest prompt with its answer. Raises ResourceExhausted: no memory for the cache."""
         self._target, self._drafters = target, dict(drafters)
-        self._loop = StepLoop(target, drafters, EveryNode(), 1, capacity + _MOST_NODES)
+        self._loop = StepLoop(target, drafters, VerifyAllPlanner(), 1, capacity + _MOST_NODES)
         self._number = 0
 
     def run(self, way: str, prompt: Ids, settings: SamplingSettings) -> Run:

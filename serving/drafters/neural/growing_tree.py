@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree, Source
 
 ROOT = -1
 """The context's last token, whose children are the first nodes."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from datastore.errors import SuffolkError
+from suffolk.datastore.errors import SuffolkError
 
 
 @contextmanager

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from serving.decoding.cost_model import CostModel
-from serving.decoding.drafter import DraftRequest
-from serving.drafters.neural.prospect import share_saved
-from serving.drafters.neural.refusals import Refusals
+from suffolk.serving.drafters.neural.prospect import share_saved
+from suffolk.serving.drafters.neural.refusals import Refusals
+from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.engine.policy.cost_model import CostModel
 
 PRIOR = 0.6
 """The share of its tokens that the target takes, until more is known of a drafter."""

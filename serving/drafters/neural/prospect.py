@@ -8,9 +8,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from serving.decoding.drafter import DraftRequest
-from serving.drafters.neural.answer_lengths import AnswerLengths
-from serving.drafters.together import together
+from suffolk.serving.drafters.hybrid.combined_gain import together
+from suffolk.serving.drafters.neural.answer_lengths import AnswerLengths
+from suffolk.serving.engine.loop.drafter import DraftRequest
 
 _MARGIN = 1.5
 """Times what reading takes that drafts must save: which steps they pay in is known afterwards, and reading is paid for before."""

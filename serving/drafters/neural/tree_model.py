@@ -13,16 +13,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from serving.decoding.drafter import mean_worth
-from serving.decoding.kv_cache import KVCache
-from serving.decoding.reading_budget import ReadingBudget
-from serving.decoding.target import Target
-from serving.decoding.tree_layout import TreeLayout
-from serving.drafters.calibration.by_class import ByClass
-from serving.drafters.calibration.confidence import Confidence
-from serving.drafters.neural.pay import Pay
-from serving.drafters.neural.text import LEFT_OVER, Text, add_children
-from serving.drafters.neural.tree_bounds import TreeBounds
+from suffolk.serving.drafters.calibration.by_class import ByClass
+from suffolk.serving.drafters.calibration.confidence import Confidence
+from suffolk.serving.drafters.neural.draft_state import LEFT_OVER, Text, add_children
+from suffolk.serving.drafters.neural.pay import Pay
+from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
+from suffolk.serving.engine.loop.drafter import mean_worth
+from suffolk.serving.engine.model.kv_cache import KVCache
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.model.tree_layout import TreeLayout
+from suffolk.serving.engine.policy.prefill_budget import PrefillBudget
 
 
 class TreeModel:
@@ -73,7 +73,7 @@ class TreeModel:
 
     def _read(self, texts: Sequence[Text]) -> list[Text]:
         """Bring texts up to date, a budget's tokens in all; those that are get their first nodes."""
-        budget = ReadingBudget()
+        budget = PrefillBudget()
         parts = [(text, rows) for text in texts if len(rows := text.read(budget))]
         reading, layouts = [text for text, _ in parts], [rows for _, rows in parts]
         slots = [text.slot for text in reading]

@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from datastore.errors import Corruption, NotFound
+from suffolk.datastore.errors import Corruption, NotFound
 
 FILE = "model.safetensors"
 Tensors = dict[str, torch.Tensor]

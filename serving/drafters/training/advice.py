@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from serving.drafters.training.options import TrainOptions
+from suffolk.serving.drafters.training.options import TrainOptions
 
 _MOST_REASONS = 3
 _ADVICE = {

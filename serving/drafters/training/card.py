@@ -12,12 +12,12 @@ from typing import Any
 import torch
 import transformers
 
-from datastore.version import __version__
-from serving.drafters.training.corpus import Corpus
-from serving.drafters.training.curve import Point, percentages
-from serving.drafters.training.options import TrainOptions
-from serving.drafters.training.rows import DataFile
-from serving.drafters.training.tally import expected_tokens
+from suffolk.datastore.version import __version__
+from suffolk.serving.drafters.training.corpus import Corpus
+from suffolk.serving.drafters.training.curve import Point, percentages
+from suffolk.serving.drafters.training.options import TrainOptions
+from suffolk.serving.drafters.training.rows import DataFile
+from suffolk.serving.drafters.training.tally import expected_tokens
 
 
 def describe(

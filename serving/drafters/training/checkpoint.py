@@ -14,9 +14,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from datastore.errors import Corruption, PermissionDenied, ResourceExhausted
-from datastore.failpoints import failpoint
-from datastore.manifest import fsync_directory
+from suffolk.datastore.errors import Corruption, PermissionDenied, ResourceExhausted
+from suffolk.datastore.failpoints import failpoint
+from suffolk.datastore.manifest import fsync_directory
 
 _FORMAT = 1
 _DEVICE_STATE = "random.cuda"

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from datastore.errors import InvalidArgument
-from serving.drafters.training.advice import nothing_to_learn
-from serving.drafters.training.documents import Document, is_held_out
-from serving.drafters.training.options import TrainOptions
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.training.advice import nothing_to_learn
+from suffolk.serving.drafters.training.documents import Document, is_held_out
+from suffolk.serving.drafters.training.options import TrainOptions
 
 AHEAD = 2
 """Tokens of a window that no draft can reach: a draft stands behind a token with features and the one that follows it."""

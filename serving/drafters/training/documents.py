@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from datastore.errors import Unsupported
-from serving.decoding.prompt import encode_text
-from serving.decoding.target import Target
-from serving.drafters.training.conversation import Rendered, render
-from serving.drafters.training.rows import Row
+from suffolk.datastore.errors import Unsupported
+from suffolk.serving.drafters.training.conversation import Rendered, render
+from suffolk.serving.drafters.training.rows import Row
+from suffolk.serving.engine.loop.prompt import encode_text
+from suffolk.serving.engine.model.target import Target
 
 
 @dataclass(frozen=True, slots=True)

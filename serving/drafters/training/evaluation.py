@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import torch
 
-from serving.drafters.training.features import FeatureSource
-from serving.drafters.training.head import TrainableHead
-from serving.drafters.training.tally import Tally
+from suffolk.serving.drafters.training.features import FeatureSource
+from suffolk.serving.drafters.training.head import TrainableHead
+from suffolk.serving.drafters.training.tally import Tally
 
 
 def evaluate(

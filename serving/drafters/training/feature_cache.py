@@ -9,8 +9,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from datastore.errors import Corruption
-from datastore.manifest import write_atomically
+from suffolk.datastore.errors import Corruption
+from suffolk.datastore.manifest import write_atomically
 
 SHARD_BYTES = 256 << 20
 PATTERN = "features-*.safetensors"

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from datastore.errors import InvalidArgument
-from serving.decoding.target import Target
-from serving.decoding.tree_layout import chain
-from serving.drafters.training.corpus import Window
-from serving.drafters.training.feature_cache import FeatureCache
-from serving.drafters.training.head import Batch
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.training.corpus import Window
+from suffolk.serving.drafters.training.feature_cache import FeatureCache
+from suffolk.serving.drafters.training.head import Batch
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.model.tree_layout import chain
 
 
 class FeatureSource:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from datastore.errors import InvalidArgument
+from suffolk.datastore.errors import InvalidArgument
 
 
 class HeadOption(NamedTuple):

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from datastore.errors import InvalidArgument
-from serving.decoding.target import Target
-from serving.drafters.training.evaluation import evaluation_mode
-from serving.drafters.training.head import Batch, TrainableHead
-from serving.drafters.training.head_options import require_known
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.training.evaluation import evaluation_mode
+from suffolk.serving.drafters.training.head import Batch, TrainableHead
+from suffolk.serving.drafters.training.head_options import require_known
+from suffolk.serving.engine.model.target import Target
 
 HeadMaker = Callable[[Target, Mapping[str, Any]], TrainableHead]
 """(the target, the head's own settings) -> a head with fresh weights on the target's device. It refuses settings that it does not
@@ -21,7 +21,7 @@ know, and imports what it needs when it is called."""
 def make_exit(target: Target, options: Mapping[str, Any]) -> TrainableHead:
     """An exit behind the layer that the option ``layers`` names, by default the middle one; ``width`` of its own layer, by default
     the target's hidden size."""
-    from serving.drafters.early_exit.head import new_head
+    from suffolk.serving.drafters.neural.early_exit.head import new_head
 
     require_known("early-exit", options)
     middle = max(1, target.layers // 2)
@@ -31,8 +31,8 @@ def make_exit(target: Target, options: Mapping[str, Any]) -> TrainableHead:
 def make_redrafter(target: Target, options: Mapping[str, Any]) -> TrainableHead:
     """A recurrent head; its options are those of ``LossConfig``, and of ``RedrafterConfig`` but for what the target decides.
     By default the target's output layer is its own."""
-    from serving.drafters.redrafter.config import LossConfig, RedrafterConfig
-    from serving.drafters.redrafter.model import RedrafterHead
+    from suffolk.serving.drafters.neural.redrafter.config import LossConfig, RedrafterConfig
+    from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
 
     shape = ("exit_dim", "blocks", "initial_state", "output", "recurrent")
     require_known("redrafter", options)
@@ -48,7 +48,7 @@ def make_redrafter(target: Target, options: Mapping[str, Any]) -> TrainableHead:
 
 def make_eagle(target: Target, options: Mapping[str, Any]) -> TrainableHead:
     """A head of EAGLE-1, shaped as the target's layers; ``noise`` on its features while it is trained."""
-    from serving.drafters.eagle.load import new_head
+    from suffolk.serving.drafters.neural.eagle.load import new_head
 
     require_known("eagle", options)
     return new_head(target, **options)

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from datastore.errors import InvalidArgument
-from serving.decoding.checks import number, whole_within
-from serving.decoding.settings import SamplingSettings
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.loop.checks import number, whole_within
+from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 MAX_SEED = 2**63 - 1
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")

@@ -10,7 +10,7 @@ from typing import Protocol, TextIO
 
 from rich.progress import Progress, TaskID
 
-from build_index.progress import PLAIN_SECONDS, bars
+from suffolk.build_index.progress import PLAIN_SECONDS, bars
 
 
 class TrainProgress(Protocol):

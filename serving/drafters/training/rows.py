@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from build_index.block import Lines, Texts, TokenRun
-from build_index.documents import not_json, parse_documents
-from build_index.inputs import Inputs, find_inputs, read_error
-from build_index.options import BuildOptions
-from build_index.reader import read_blocks
-from datastore.errors import InvalidArgument
-from serving.drafters.training.options import TrainOptions
-from serving.drafters.training.workspace import work_folder
+from suffolk.build_index.block import Lines, Texts, TokenRun
+from suffolk.build_index.documents import not_json, parse_documents
+from suffolk.build_index.inputs import Inputs, find_inputs, read_error
+from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.reader import read_blocks
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.training.options import TrainOptions
+from suffolk.serving.drafters.training.workspace import work_folder
 
 Message = Mapping[str, Any]
 """One message of a conversation: ``role``, ``content``, and whatever else its template reads."""

@@ -10,22 +10,22 @@ from typing import Any
 
 import torch
 
-from build_index.inputs import Inputs
-from datastore.errors import InvalidArgument
-from serving.decoding.target import Target, read_context_length
-from serving.drafters.training.card import describe, write_card
-from serving.drafters.training.corpus import Corpus, make_corpus
-from serving.drafters.training.documents import Document, encode_row
-from serving.drafters.training.feature_cache import FeatureCache
-from serving.drafters.training.features import FeatureSource
-from serving.drafters.training.head import TrainableHead
-from serving.drafters.training.heads import draft_depth, head_maker
-from serving.drafters.training.options import TrainOptions
-from serving.drafters.training.progress import SilentProgress, TrainProgress
-from serving.drafters.training.regenerate import regenerate
-from serving.drafters.training.rows import Row, describe_files, find_corpus, read_rows, reading_options
-from serving.drafters.training.trainer import Trainer
-from serving.drafters.training.workspace import Workspace, open_workspace
+from suffolk.build_index.inputs import Inputs
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.training.card import describe, write_card
+from suffolk.serving.drafters.training.corpus import Corpus, make_corpus
+from suffolk.serving.drafters.training.documents import Document, encode_row
+from suffolk.serving.drafters.training.feature_cache import FeatureCache
+from suffolk.serving.drafters.training.features import FeatureSource
+from suffolk.serving.drafters.training.head import TrainableHead
+from suffolk.serving.drafters.training.heads import draft_depth, head_maker
+from suffolk.serving.drafters.training.options import TrainOptions
+from suffolk.serving.drafters.training.progress import SilentProgress, TrainProgress
+from suffolk.serving.drafters.training.regenerate import regenerate
+from suffolk.serving.drafters.training.rows import Row, describe_files, find_corpus, read_rows, reading_options
+from suffolk.serving.drafters.training.trainer import Trainer
+from suffolk.serving.drafters.training.workspace import Workspace, open_workspace
+from suffolk.serving.engine.model.target import Target, read_context_length
 
 
 def load_frozen(options: TrainOptions) -> Target:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from serving.drafters.training.head import HeadLoss
+from suffolk.serving.drafters.training.head import HeadLoss
 
 
 @dataclass(slots=True)

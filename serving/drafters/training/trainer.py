@@ -10,21 +10,21 @@ from typing import Any
 
 import torch
 
-from datastore.errors import InvalidArgument
-from datastore.failpoints import failpoint
-from serving.decoding.memory import memory_guard
-from serving.drafters.training.checkpoint import RandomState, load_checkpoint, save_checkpoint
-from serving.drafters.training.corpus import Corpus
-from serving.drafters.training.curve import Point, percentages
-from serving.drafters.training.evaluation import evaluate
-from serving.drafters.training.features import FeatureSource
-from serving.drafters.training.head import Batch, TrainableHead
-from serving.drafters.training.interrupts import Interrupts
-from serving.drafters.training.options import TrainOptions
-from serving.drafters.training.order import batches_of
-from serving.drafters.training.progress import TrainProgress
-from serving.drafters.training.schedule import learning_rate
-from serving.drafters.training.tally import Tally
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.failpoints import failpoint
+from suffolk.serving.drafters.training.checkpoint import RandomState, load_checkpoint, save_checkpoint
+from suffolk.serving.drafters.training.corpus import Corpus
+from suffolk.serving.drafters.training.curve import Point, percentages
+from suffolk.serving.drafters.training.evaluation import evaluate
+from suffolk.serving.drafters.training.features import FeatureSource
+from suffolk.serving.drafters.training.head import Batch, TrainableHead
+from suffolk.serving.drafters.training.interrupts import Interrupts
+from suffolk.serving.drafters.training.options import TrainOptions
+from suffolk.serving.drafters.training.order import batches_of
+from suffolk.serving.drafters.training.progress import TrainProgress
+from suffolk.serving.drafters.training.schedule import learning_rate
+from suffolk.serving.drafters.training.tally import Tally
+from suffolk.serving.engine.model.memory import memory_guard
 
 BETAS = (0.9, 0.95)
 """Of AdamW, as EAGLE (Li et al. 2024) has them."""

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied
-from datastore.failpoints import failpoint
-from datastore.manifest import LOCK_NAME, WriterLock, fsync_directory, write_atomically
-from serving.drafters.training.options import ANSWERING, CHANGEABLE
+from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied
+from suffolk.datastore.failpoints import failpoint
+from suffolk.datastore.manifest import LOCK_NAME, WriterLock, fsync_directory, write_atomically
+from suffolk.serving.drafters.training.options import ANSWERING, CHANGEABLE
 
 
 def work_folder(output: Path) -> Path:

@@ -1,0 +1,174 @@
+"""One tree from several drafters, their calibrated scores being on one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.draft_tree import NETWORKS, DraftTree
+from suffolk.serving.drafters.calibration.calibration import Calibration
+from suffolk.serving.drafters.hybrid.accepted_length import owed
+from suffolk.serving.drafters.hybrid.explanation import Explanation
+from suffolk.serving.drafters.hybrid.gated_drafter import ANY_TOKEN, GatedDrafter
+from suffolk.serving.drafters.hybrid.leaf_retrieval import LeafRetrieval
+from suffolk.serving.drafters.hybrid.merge import merge
+from suffolk.serving.drafters.hybrid.worth import Verdict
+from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.engine.loop.drafter import (
+    CacheDrafter,
+    Drafter,
+    DraftRequest,
+    FeatureDrafter,
+    ForeseeingDrafter,
+    LogitsDrafter,
+    Said,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+    from suffolk.serving.engine.model.kv_cache import KVCache
+
+
+class Addition(Protocol):
+    """Drafts more where it should be worth its time: a network, or retrieval behind drafted tokens.
+
+    Attributes:
+        name: of what it adds; ``verdicts``: of the last step, by the number of the request.
+    """
+
+    name: str
+    verdicts: dict[int, Verdict]
+
+    def add(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> list[list[DraftTree]]:
+        """For each request further trees, beside those that are there; none where that does not pay."""
+        ...
+
+
+class HybridDrafter:
+    """Asks every source of text, then each network where it should add enough; merges all trees as a trie, and keeps the best
+    nodes. Not thread-safe.
+
+    Attributes:
+        layers: whose hidden states of the target its networks want (``FeatureDrafter``); empty if none does.
+        reads_logits: whether one of its sources wants to know what the target said (``LogitsDrafter``).
+        has_networks: whether it has some (``MixedDrafter``).
+    """
+
+    name = "hybrid"
+
+    def __init__(
+        self,
+        sources: Sequence[RetrievalSource],
+        networks: Sequence[Drafter] = (),
+        calibration: Calibration | None = None,
+        vocab_size: int = ANY_TOKEN,
+    ) -> None:
+        """Takes over all of them: ``close`` closes them. ``networks``: are asked where that pays; those of them that score their
+        drafts are sources like the others. ``calibration``: where it learns what networks are worth beside others. ``vocab_size``:
+        the target's, beyond which a network's drafts are missed ones."""
+        known = calibration or Calibration()
+        self._sources = [*sources, *(each for each in networks if isinstance(each, RetrievalSource))]
+        networks = [each for each in networks if not isinstance(each, RetrievalSource)]
+        self._networks = [
+            GatedDrafter(drafter, known.network(f"{drafter.name} in {self.name}"), vocab_size) for drafter in networks
+        ]
+        self.has_networks = bool(networks)
+        self._retrieved: dict[int, DraftTree] = {}  # in the last step: what there would have been without networks
+        self._grafts = LeafRetrieval(self._sources)
+        self._additions: list[Addition] = [*self._networks, self._grafts]
+        self._drafters: list[RetrievalSource | GatedDrafter] = [*self._sources, *self._networks]
+        self._explanation: Explanation | None = None
+        self._readers = {
+            network: network.drafter.layers for network in self._networks if isinstance(network.drafter, FeatureDrafter)
+        }
+        self._learners = [each for each in self._sources if isinstance(each, LogitsDrafter) and each.reads_logits]
+        self.reads_logits = bool(self._learners)
+        self.layers = tuple(sorted({layer for layers in self._readers.values() for layer in layers}))
+
+    def explain(self, explanation: Explanation) -> None:
+        """Tell ``explanation`` of all drafts from now on."""
+        self._explanation = explanation
+
+    def attach(self, cache: KVCache) -> None:
+        """See ``CacheDrafter``."""
+        for network in self._networks:
+            if isinstance(network.drafter, CacheDrafter):
+                network.drafter.attach(cache)
+
+    def follow(self, request_id: int, features: torch.Tensor) -> None:
+        """See ``FeatureDrafter``."""
+        for network, layers in self._readers.items():
+            columns = [self.layers.index(layer) for layer in layers]
+            network.follow(request_id, features if len(columns) == len(self.layers) else features[:, columns])
+
+    def learn_logits(self, said: Sequence[Said]) -> None:
+        """See ``LogitsDrafter``."""
+        for learner in self._learners:
+            learner.learn_logits(said)
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        scored = [source.scored(requests) for source in self._sources]
+        found = [[tree for trees in each for tree in trees] for _, *each in zip(requests, *scored, strict=True)]
+        trees = [self.merged(request, each) for request, each in zip(requests, found, strict=True)]
+        retrieved = list(trees)
+        for addition in self._additions:
+            for place, more in enumerate(addition.add(requests, trees)):
+                if more:
+                    found[place] += more
+                    trees[place] = self.merged(requests[place], found[place])
+        self._retrieved = {
+            request.request_id: tree.likely(request.least_score)
+            for request, tree in zip(requests, retrieved, strict=True)
+        }
+        if self._explanation is not None:
+            for request, tree, before in zip(requests, trees, retrieved, strict=True):
+                number = request.request_id
+                verdicts = {each.name: each.verdicts[number] for each in self._additions if number in each.verdicts}
+                self._explanation.propose(number, len(request.tokens), len(before), verdicts, tree)
+        return trees
+
+    def merged(self, request: DraftRequest, trees: Sequence[DraftTree]) -> DraftTree:
+        """The step's tree for ``request``, from ``trees`` of one source each."""
+        return merge(trees, request.max_nodes)
+
+    def owed(self, request_id: int, tree: DraftTree) -> npt.NDArray[np.bool_]:
+        """See ``MixedDrafter``: of what networks propose all that would not have been verified without them."""
+        if not (tree.sources & int(NETWORKS)).any():
+            return np.zeros(len(tree), np.bool_)
+        return owed(tree, self._retrieved[request_id], int(NETWORKS))
+
+    def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+        """See ``ForeseeingDrafter``."""
+        for source in self._sources:
+            if isinstance(source, ForeseeingDrafter):
+                source.foresee(requests, trees)
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        if self._explanation is not None:
+            self._explanation.observe(request_id, tokens)
+        for each in (*self._drafters, self._grafts):
+            each.observe(request_id, tokens)
+
+    def release(self, request_id: int) -> None:
+        if self._explanation is not None:
+            self._explanation.release(request_id)
+        for each in (*self._drafters, self._grafts):
+            each.release(request_id)
+
+    def stats(self) -> dict[str, float]:
+        """The drafters' counters added up, and each one's own under its name; how often retrieval was asked behind drafts; and
+        what networks took, for ``MixedDrafter``."""
+        total = self._grafts.stats() | {"network_seconds": sum(each.seconds for each in self._networks)}
+        for drafter in self._drafters:
+            for key, value in drafter.stats().items():
+                for name in (key, f"{drafter.name}: {key}"):
+                    total[name] = total.get(name, 0) + value
+        return total
+
+    def close(self) -> None:
+        for drafter in self._drafters:
+            drafter.close()

@@ -1,0 +1,156 @@
+"""Drafts by a smaller language model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.serving.drafters.calibration.by_class import ByClass
+from suffolk.serving.drafters.calibration.confidence import Confidence
+from suffolk.serving.drafters.neural.draft_state import Text
+from suffolk.serving.drafters.neural.pay import Pay
+from suffolk.serving.drafters.neural.prospect import Prospect
+from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
+from suffolk.serving.drafters.neural.tree_model import TreeModel
+from suffolk.serving.engine.loop.draft_failures import DraftFailures
+from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_measurement import measure
+from suffolk.serving.engine.policy.cost_model import CostModel
+
+BOUNDS = TreeBounds(max_depth=16)
+"""Of trees, where nothing else is said: a model that is right often is right far ahead."""
+_SHARE = 0.8
+"""Of a draft model's best candidates, how many the target takes, until more is known: models of one family agree about so often."""
+
+
+class DraftModelDrafter:
+    """Trees from a smaller model with a cache of its own (``tree_model.py``), in which accepted nodes stay. Not thread-safe.
+
+    Attributes:
+        model: the draft model.
+        missed: drafts that it did not make.
+    """
+
+    name = "draft-model"
+    added = 3.0
+    """Tokens that it adds where nothing is retrieved, until more is known."""
+
+    def __init__(
+        self,
+        model: Target,
+        vocab_size: int,
+        slots: int = 8,
+        capacity: int = 4096,
+        bounds: TreeBounds | None = None,
+        costs: CostModel | None = None,
+    ) -> None:
+        """Allocates the draft model's cache.
+
+        Args:
+            model: the draft model; its token ids must mean what the target's do (``require_same_tokens``).
+            vocab_size: the target's; other ids are not drafted.
+            slots: requests it drafts for at once; further ones get no drafts.
+            capacity: tokens of a request, its largest tree included; longer ones get no drafts from there on.
+            costs: of the draft model's passes; None to measure them now, which takes seconds.
+
+        Raises:
+            ResourceExhausted: no memory for the cache.
+        """
+        self.model = model
+        self._vocab_size = min(vocab_size, model.vocab_size)
+        self._bounds = bounds or BOUNDS
+        cache = model.new_cache(slots, capacity)
+        pay = Pay(costs or measure(model, slots), _SHARE)
+        self._trees = TreeModel(model, cache, self._vocab_size, self._bounds, pay)
+        self._prospect = Prospect(pay, self._bounds.max_depth)
+        self._cache = cache
+        self._free = list(range(slots))
+        self._texts: dict[int, Text] = {}
+        self._calls = 0
+        self.missed = DraftFailures(f"draft model {model.name}")
+
+    @property
+    def cache_bytes(self) -> int:
+        """Memory of its cache."""
+        return self._cache.nbytes
+
+    def calibrate(self, confidence: ByClass[Confidence]) -> None:
+        """See ``NetworkDrafter``."""
+        self._trees.confidence = confidence
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        self._calls += 1
+        texts = [self._open(request) for request in requests]
+        self._trees.grow(
+            [
+                text
+                for text in texts
+                if text is not None
+                and self._fits(text)
+                and self._prospect.repays(text.request, text.pending, len(requests))
+            ]
+        )
+        return [
+            DraftTree.empty() if text is None else text.tree.best(request.most_named, Source.DRAFT_MODEL)
+            for request, text in zip(requests, texts, strict=True)
+        ]
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        text = self._texts.get(request_id)
+        if text is not None and len(text.tree):
+            self._trees.learn(text, tokens)
+            self._cache.keep([text.slot], [text.kept_rows(tokens)])
+
+    def release(self, request_id: int) -> None:
+        text = self._texts.pop(request_id, None)
+        if text is not None:
+            self._prospect.learn(request_id, len(text.request.tokens) - text.request.prompt_tokens)
+            self._cache.clear(text.slot)
+            self._free.append(text.slot)
+
+    def stats(self) -> dict[str, float]:
+        counters: dict[str, float] = {
+            "calls": self._calls,
+            "passes": self._trees.passes,
+            "reading_seconds": self._trees.reading_seconds,
+            "unread": self._prospect.refused,
+        }
+        return counters | self.missed.stats()
+
+    def close(self) -> None:
+        for request_id in list(self._texts):
+            self.release(request_id)
+
+    def _open(self, request: DraftRequest) -> Text | None:
+        """The request's text, its last tree forgotten; None if there is no slot for it."""
+        text = self._texts.get(request.request_id)
+        if text is None:
+            if not self._free:
+                self.missed.add("ResourceExhausted", f"all {self._cache.slots} slots are taken")
+                return None
+            text = Text(request, self._free[-1], self._vocab_size, self.model.device)
+            self._free.pop()  # only now: a text that cannot be made takes no slot
+            self._texts[request.request_id] = text
+        cached = min(int(self._cache.lengths[text.slot]), len(request.tokens) - 1)
+        self._cache.lengths[text.slot] = cached
+        text.begin(request, cached)
+        return text
+
+    def _fits(self, text: Text) -> bool:
+        tokens = text.request.tokens
+        deep = self._bounds.max_depth
+        limit = self._cache.capacity - deep * self._bounds.width
+        if self.model.context_length is not None:
+            limit = min(limit, self.model.context_length - deep)
+        if len(tokens) > limit:
+            self.missed.add("ResourceExhausted", f"a text has {len(tokens)} tokens, and {limit} fit with a tree")
+            return False
+        highest = int(tokens[-text.pending :].max())
+        if highest >= self.model.vocab_size:
+            self.missed.add("Unsupported", f"a text has token {highest}, which {self.model.name} does not know")
+            return False
+        return True

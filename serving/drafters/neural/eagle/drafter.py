@@ -1,0 +1,261 @@
+"""Drafts by an EAGLE head: dynamic trees of EAGLE-2 (Li et al. 2024), for all requests of a step at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.calibration.by_class import ByClass
+from suffolk.serving.drafters.calibration.confidence import Confidence
+from suffolk.serving.drafters.neural.draft_state import LEFT_OVER, Text, add_children
+from suffolk.serving.drafters.neural.eagle.cache import HeadCache
+from suffolk.serving.drafters.neural.eagle.config import EagleTreeConfig
+from suffolk.serving.drafters.neural.eagle.costs import measure_head
+from suffolk.serving.drafters.neural.eagle.feature_buffer import FeatureBuffer
+from suffolk.serving.drafters.neural.eagle.model import EagleHead
+from suffolk.serving.drafters.neural.pay import Pay
+from suffolk.serving.engine.loop.draft_failures import DraftFailures
+from suffolk.serving.engine.loop.drafter import DraftRequest, mean_worth
+from suffolk.serving.engine.model.transfer import to_device
+from suffolk.serving.engine.model.tree_layout import TreeLayout
+from suffolk.serving.engine.policy.cost_model import CostModel
+from suffolk.serving.engine.policy.prefill_budget import PrefillBudget
+
+Part = tuple[FeatureBuffer, Text]
+"""A request that is able to draft in this step."""
+
+
+class EagleDrafter:
+    """A tree per request: the best nodes of each level are expanded, and of all candidates the best are proposed; each pass must
+    promise more tokens' worth of time than it takes. At a temperature above 0 the candidates are the best of the head's scores
+    with the target's own noise (``keyed_noise.py``). Not thread-safe.
+
+    Attributes:
+        layers: whose hidden states of the target it is to be given.
+    """
+
+    name = "eagle"
+
+    def __init__(
+        self,
+        head: EagleHead,
+        slots: int = 8,
+        capacity: int = 4096,
+        tree: EagleTreeConfig | None = None,
+        costs: CostModel | None = None,
+    ) -> None:
+        """Allocates the head's cache.
+
+        Args:
+            head: on the target's device.
+            slots: requests it drafts for at once; further ones get no drafts.
+            capacity: tokens of a request, its largest tree included; longer ones get no drafts from there on.
+            costs: of the head's passes; None to measure them now, which takes a second.
+
+        Raises:
+            InvalidArgument: no text fits into a slot beside a tree.
+            ResourceExhausted: no memory for the cache.
+        """
+        self._tree = tree or EagleTreeConfig()
+        self._most = capacity - (self._tree.depth - 1) * self._tree.top_k
+        if self._most < 2:
+            raise InvalidArgument(
+                f"capacity is {capacity}; with trees of {self._tree.depth} levels of {self._tree.top_k} it must be "
+                f"{capacity + 2 - self._most} or more"
+            )
+        self._head = head.eval()
+        self.layers = head.layers
+        weight = head.fc.weight
+        self._device = weight.device
+        self._cache = HeadCache(head.config, slots, capacity, weight.dtype, weight.device)
+        self._pay = Pay(costs or measure_head(head, slots))
+        self._free = list(range(slots))
+        self._followers: dict[int, FeatureBuffer] = {}
+        self._confidence: ByClass[Confidence] = ByClass(Confidence)
+        self._calls = self._passes = 0
+        self._reading_seconds = 0.0
+        self.missed = DraftFailures("EAGLE head")
+
+    @property
+    def cache_bytes(self) -> int:
+        """Memory of its cache."""
+        return self._cache.nbytes
+
+    def calibrate(self, confidence: ByClass[Confidence]) -> None:
+        """See ``NetworkDrafter``."""
+        self._confidence = confidence
+
+    def follow(self, request_id: int, features: torch.Tensor) -> None:
+        follower = self._followers.get(request_id)
+        if follower is None:
+            slot = self._free.pop() if self._free else -1
+            follower = self._followers[request_id] = FeatureBuffer(slot)
+            follower.lost = slot < 0
+        follower.add(features, self._most)
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        self._calls += 1
+        parts = {request.request_id: part for request in requests if (part := self._begin(request)) is not None}
+        worth = mean_worth(text.request for _, text in parts.values()) if parts else 0.0
+        if parts and self._pay.begins(worth, len(parts), self._contexts([*parts.values()])):
+            left = sum(text.request.most_seconds for _, text in parts.values())
+            left -= self._seconds(len(parts), [*parts.values()])
+            growing = self._read([*parts.values()])
+            while growing:
+                growing, left = self._grow(growing, left)
+        return [
+            parts[request.request_id][1].tree.best(min(self._tree.nodes, request.most_named), Source.EAGLE)
+            if request.request_id in parts
+            else DraftTree.empty()
+            for request in requests
+        ]
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        follower = self._followers.get(request_id)
+        if follower is None or follower.text is None or not len(follower.text.tree):
+            return
+        follower.text.learn(tokens, self._confidence, self._pay)
+
+    def release(self, request_id: int) -> None:
+        follower = self._followers.pop(request_id, None)
+        if follower is not None and follower.slot >= 0:
+            self._cache.clear(follower.slot)
+            self._free.append(follower.slot)
+
+    def stats(self) -> dict[str, float]:
+        counters: dict[str, float] = {"calls": self._calls, "passes": self._passes}
+        counters["reading_seconds"] = self._reading_seconds
+        return counters | self.missed.stats()
+
+    def close(self) -> None:
+        for request_id in list(self._followers):
+            self.release(request_id)
+
+    def _begin(self, request: DraftRequest) -> Part | None:
+        """The request with its last tree forgotten; None if it cannot have a draft."""
+        follower, size = self._followers.get(request.request_id), len(request.tokens)
+        if follower is not None and follower.text is not None:
+            follower.text.forget()
+        if follower is None or size < 2 or (follower.followed < size - 1 and follower.slot >= 0):
+            come = 0 if follower is None else follower.followed
+            self.missed.add("Unavailable", f"hidden states of {come} tokens have come, of {size - 1} are needed")
+            return None
+        if follower.slot < 0:
+            self.missed.add("ResourceExhausted", f"all {self._cache.slots} slots are taken")
+            return None
+        if follower.lost or size > self._most:
+            self.missed.add("ResourceExhausted", f"a text has {size} tokens, and {self._most} fit with a tree")
+            return None
+        read = int(self._cache.lengths[follower.slot])
+        if follower.text is None:
+            follower.text = Text(request, follower.slot, self._head.config.vocab_size, self._device)
+        follower.text.begin(request, read + 1)  # n tokens make n - 1 pairs
+        follower.states = follower.states[:1]
+        return follower, follower.text
+
+    def _read(self, parts: Sequence[Part]) -> list[Part]:
+        """Bring texts up to date, a budget's pairs in all; those that are get their first nodes."""
+        budget = PrefillBudget()
+        chosen = [(part, rows) for part in parts if len(rows := part[1].read(budget))]
+        reading, layouts = [part for part, _ in chosen], [rows for _, rows in chosen]
+        contexts, begin = self._contexts(reading), time.perf_counter()
+        if reading:
+            features = [follower.take(len(layout)) for (follower, _), layout in zip(reading, layouts, strict=True)]
+            try:
+                states = self._forward(reading, layouts, self._fuse(torch.cat(features)))
+            except BaseException:
+                for (follower, _), part in zip(reading, features, strict=True):
+                    follower.give_back(part)
+                raise
+            for (follower, _), layout, own in zip(reading, layouts, states, strict=True):
+                self._cache.keep(follower.slot, len(layout))
+                follower.states = own[-1:]
+        ready = [part for part in parts if not part[1].pending]
+        logits = self._logits([follower.states for follower, _ in ready])
+        seconds = time.perf_counter() - begin
+        if max(map(len, layouts), default=0) > LEFT_OVER:  # of a prompt few rows give logits: it says nothing of trees
+            self._reading_seconds += seconds
+        elif reading:
+            self._learn_cost(layouts, contexts, seconds)
+        self._expand(ready, [text.root() for _, text in ready], logits)
+        return ready
+
+    def _grow(self, parts: Sequence[Part], left: float) -> tuple[list[Part], float]:
+        """One pass for the best nodes of all trees' last levels; the requests whose trees have grown, none where a pass does not
+        pay or takes more than the ``left`` seconds, and what is left then."""
+        chosen = [(part, self._best_leaves(part[1])) for part in parts]
+        chosen = [(part, nodes) for part, nodes in chosen if len(nodes)]
+        growing, contexts = [part for part, _ in chosen], self._contexts([part for part, _ in chosen])
+        value = sum(float(text.tree.values[nodes].sum()) for (_, text), nodes in chosen)
+        rows = sum(len(nodes) for _, nodes in chosen)
+        if not growing or not self._pay.pays(value, mean_worth(text.request for _, text in growing), rows, contexts):
+            return [], left
+        left -= self._seconds(rows, growing)
+        if left < 0:
+            return [], left
+        begin_time = time.perf_counter()
+        hidden = [
+            follower.states[to_device(text.rows_of(text.tree.parents[nodes]) + 1, self._device)]
+            for (follower, text), nodes in chosen
+        ]
+        layouts = [text.lay_out(nodes) for (_, text), nodes in chosen]
+        states = self._forward(growing, layouts, torch.cat(hidden))
+        for ((follower, text), nodes), own in zip(chosen, states, strict=True):
+            follower.states = torch.cat([follower.states, own])
+            text.have_read(nodes)
+        logits = self._logits(states)
+        self._learn_cost(layouts, contexts, time.perf_counter() - begin_time)
+        self._expand(growing, [nodes for _, nodes in chosen], logits)
+        return growing, left
+
+    @torch.inference_mode()
+    def _fuse(self, features: torch.Tensor) -> torch.Tensor:
+        return self._head.fuse(features.to(self._device))
+
+    @torch.inference_mode()
+    def _forward(
+        self, parts: Sequence[Part], layouts: Sequence[TreeLayout], hidden: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        """The states of each request's rows; ``hidden``: of all rows, one behind the other."""
+        positions, attend = self._cache.place([follower.slot for follower, _ in parts], layouts)
+        tokens = to_device(np.concatenate([layout.tokens for layout in layouts]), self._device)
+        self._passes += 1
+        states = self._head.step(tokens[None], hidden[None], positions, attend)[0]
+        return torch.split(states, [len(layout) for layout in layouts])
+
+    @torch.inference_mode()
+    def _logits(self, states: Sequence[torch.Tensor]) -> torch.Tensor:
+        """float[rows of all, vocab]; waits for the device."""
+        if not states:
+            return torch.empty((0, self._head.config.vocab_size))
+        logits = self._head.logits(torch.cat([*states]))
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return logits
+
+    def _expand(self, parts: Sequence[Part], nodes: Sequence[npt.NDArray[np.int64]], logits: torch.Tensor) -> None:
+        add_children([text for _, text in parts], nodes, logits, self._tree.top_k, self._confidence)
+
+    def _learn_cost(self, layouts: Sequence[TreeLayout], contexts: npt.NDArray[np.int64], seconds: float) -> None:
+        self._pay.learn_cost(sum(len(layout) for layout in layouts), contexts, seconds)
+
+    def _best_leaves(self, text: Text) -> npt.NDArray[np.int64]:
+        """Which nodes of its tree's last level a pass should read."""
+        deepest = min(self._tree.depth, text.deepest)
+        return text.tree.best_leaves(self._tree.top_k, deepest, True, self._most_nodes(text.request))
+
+    def _most_nodes(self, request: DraftRequest) -> int:
+        return min(self._tree.nodes, request.max_nodes)
+
+    def _seconds(self, rows: int, parts: Sequence[Part]) -> float:
+        """What a pass of ``rows`` rows for ``parts`` should take."""
+        return self._pay.costs.time(rows, len(parts), float(self._contexts(parts).mean()))
+
+    def _contexts(self, parts: Sequence[Part]) -> npt.NDArray[np.int64]:
+        return self._cache.lengths[[follower.slot for follower, _ in parts]]

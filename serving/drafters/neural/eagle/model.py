@@ -1,0 +1,139 @@
+"""The EAGLE head: from a hidden state of the target and the token behind it to the next hidden state (Li et al. 2024)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.serving.drafters.neural.eagle.acceptance import acceptance
+from suffolk.serving.drafters.neural.eagle.config import EagleConfig
+from suffolk.serving.drafters.neural.eagle.initialization import start_linear
+from suffolk.serving.drafters.neural.eagle.layer import Attend, EagleLayer
+from suffolk.serving.drafters.neural.eagle.loss import head_loss
+from suffolk.serving.drafters.neural.eagle.shared_embeddings import SharedEmbeddings
+from suffolk.serving.drafters.training.head import Batch, HeadLoss
+from suffolk.serving.engine.loop.checks import number
+from suffolk.serving.engine.model.int8_linear import compress, compressed
+
+
+class EagleHead(torch.nn.Module):
+    """One decoder layer over pairs of a hidden state and the token one step ahead of it.
+
+    Pair i is the hidden state of token i, which has read tokens 0..i, and token i + 1. It stands at position i, the hidden state's
+    and not the token's, and its outcome, a state, tells of token i + 2. Where token i + 1 was drafted itself, the hidden state is
+    the outcome of the pair before. In version 1 a state is the target's predicted hidden state, read by the target's own output
+    layer; in version 3 it is the head's own, behind a norm and an output layer over a part of the vocabulary.
+
+    Attributes:
+        config, layers: its form, and whose hidden states of the target it reads.
+        d2t: version 3: int64[draft_vocab_size], what is added to a draft id to make it the target's (an offset, not an id).
+        embed_tokens: version 3: float[vocab, hidden] if it has an embedding of its own; else None, and the target's is used.
+        noise: in training, uniform noise of this width is added to the target's hidden states (0.2, from -0.1 to 0.1).
+    """
+
+    ahead = 2
+    d2t: torch.Tensor
+    embed_tokens: torch.Tensor | None
+
+    def __init__(self, config: EagleConfig, ends: SharedEmbeddings, noise: float = 0.2) -> None:
+        """Random weights, in fp32 on the CPU.
+
+        Raises:
+            Unsupported: ``config`` is for a target of another width or vocabulary.
+        """
+        super().__init__()
+        if (config.hidden_size, config.vocab_size) != (ends.hidden_size, ends.vocab_size):
+            raise Unsupported(
+                f"it has hidden states of {config.hidden_size} and {config.vocab_size} tokens, the target has "
+                f"{ends.hidden_size} and {ends.vocab_size}; use a head that was trained for this target"
+            )
+        if not 0 <= number("noise", noise) <= 10:
+            raise InvalidArgument(f"noise is {noise}; it must be between 0 and 10")
+        self.config, self.layers, self.noise = config, config.layers, noise
+        self._ends = ends
+        size = config.hidden_size
+        self.layer = EagleLayer(config)
+        self.register_buffer("embed_tokens", None)
+        if config.version == 1:
+            self.fc = torch.nn.Linear(2 * size, size, config.fusion_bias)
+        else:
+            self.fc = torch.nn.Linear(len(config.layers) * size, size, config.fusion_bias)
+            self.norm = torch.nn.RMSNorm(size, config.rms_eps)
+            self.lm_head = torch.nn.Linear(size, config.draft_vocab_size, bias=False)
+            self.register_buffer("d2t", torch.zeros(config.draft_vocab_size, dtype=torch.int64))
+
+    def fuse(self, features: torch.Tensor) -> torch.Tensor:
+        """float[..., hidden], what ``step`` takes, of the target's hidden states float[..., layers, hidden]."""
+        features = features.to(self.fc.weight.dtype)
+        if self.config.version == 1:
+            return features[..., 0, :]
+        return self.fc(features.flatten(-2))  # type: ignore[no-any-return]
+
+    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        """float[..., hidden], by the head's own embedding or the target's."""
+        return self._ends.embed(tokens) if self.embed_tokens is None else self.embed_tokens[tokens]
+
+    def step(self, tokens: torch.Tensor, hidden: torch.Tensor, positions: torch.Tensor, attend: Attend) -> torch.Tensor:
+        """The states float[b, q, hidden] of pairs.
+
+        Args:
+            tokens: int64[b, q]; ``positions``: int64[q].
+            hidden: float[b, q, hidden], what ``fuse`` gave, or states of pairs before.
+            attend: tells the rows what they see.
+        """
+        embedded = self.embed(tokens).to(hidden.dtype)
+        if self.config.version == 1:
+            hidden = self.fc(torch.cat([embedded, hidden], -1))
+            return self.layer(hidden, None, positions, attend)  # type: ignore[no-any-return]
+        return self.layer(hidden, embedded, positions, attend)  # type: ignore[no-any-return]
+
+    def logits(self, states: torch.Tensor) -> torch.Tensor:
+        """float[..., vocab_size] over the target's vocabulary; -inf for what the head cannot draft."""
+        if self.config.version == 1:
+            return self._ends.logits(states)
+        drafted = self.draft_logits(states)
+        spread = drafted.new_full((*drafted.shape[:-1], self.config.vocab_size), -torch.inf)
+        return spread.index_copy(-1, self.target_ids(), drafted)
+
+    def draft_logits(self, states: torch.Tensor) -> torch.Tensor:
+        """Version 3: float[..., draft_vocab_size], by draft ids."""
+        return self.lm_head(self.norm(states))  # type: ignore[no-any-return]
+
+    def target_ids(self) -> torch.Tensor:
+        """int64[draft_vocab_size], the target's id of each draft id."""
+        return torch.arange(len(self.d2t), device=self.d2t.device) + self.d2t
+
+    def compress(self) -> None:
+        """Round what only drafts read, on a CPU where that is faster; for a head that is not trained any more."""
+        compress(self)
+        if self.config.version == 1:
+            self._ends = replace(self._ends, output=compressed(self._ends.output))
+
+    def start(self, batches: Iterator[Batch]) -> None:
+        """The best linear map from a pair to the next hidden state, behind which the layer adds nothing yet. It hits about as often
+        as a thousand steps of training from random weights do."""
+        if self.config.version == 1:
+            start_linear(self, batches)
+
+    def losses(self, batch: Batch) -> HeadLoss:
+        """As ``TrainableHead.losses``; acceptance for depths 1..5, or in training mode for the first.
+
+        Raises:
+            Unsupported: an EAGLE-3 head, which is run but not trained here.
+        """
+        if self.config.version != 1:
+            raise Unsupported("EAGLE-3 heads are run, not trained, by this version; train an EAGLE head of version 1")
+        found = head_loss(self, batch)
+        return found if self.training else HeadLoss(found.loss, *acceptance(self, batch))
+
+    def save(self, folder: Path) -> None:
+        """Write config.json and model.safetensors into an existing folder."""
+        (folder / "config.json").write_text(json.dumps(self.config.to_dict(), indent=2) + "\n")
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
+        save_file(tensors, folder / "model.safetensors")

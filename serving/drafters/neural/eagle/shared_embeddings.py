@@ -1,0 +1,48 @@
+"""What an EAGLE head borrows of its target: embedding and output layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from suffolk.serving.engine.model.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class SharedEmbeddings:
+    """References, not parameters: no gradient reaches them, and a head's state_dict leaves them out.
+
+    Attributes:
+        embedding, output: the target's modules; ``vocab_size``: of ids that can be drawn and fed back.
+    """
+
+    embedding: Any
+    output: Any
+    vocab_size: int
+
+    @staticmethod
+    def of(target: Target) -> SharedEmbeddings:
+        model = target.model
+        return SharedEmbeddings(model.get_input_embeddings(), model.get_output_embeddings(), target.vocab_size)
+
+    @property
+    def hidden_size(self) -> int:
+        return int(self.output.weight.shape[1])
+
+    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        """float[..., hidden]."""
+        with torch.no_grad():
+            return self.embedding(tokens)  # type: ignore[no-any-return]
+
+    def logits(self, features: torch.Tensor) -> torch.Tensor:
+        """float[..., vocab_size] of ``features`` float[..., hidden], in which it is differentiable."""
+        features = features.to(self.output.weight.dtype)
+        if torch.is_grad_enabled():  # the module's own weights would collect gradients
+            bias = self.output.bias
+            found = F.linear(features, self.output.weight.detach(), None if bias is None else bias.detach())
+        else:
+            found = self.output(features)
+        return found[..., : self.vocab_size]

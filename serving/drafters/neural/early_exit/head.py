@@ -1,0 +1,122 @@
+"""A trained exit: one residual block between a layer of the target and its final norm and output layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import nn
+from torch.func import functional_call
+
+from suffolk.datastore.errors import Unsupported
+from suffolk.serving.drafters.neural.early_exit.config import ExitConfig
+from suffolk.serving.drafters.neural.early_exit.shallow import find_layers
+from suffolk.serving.drafters.training.head import Batch, HeadLoss
+from suffolk.serving.engine.model.target import Target
+
+_NORMS = ("norm", "ln_f", "final_layer_norm", "final_layernorm")
+
+
+class ExitHead(nn.Module):
+    """x + W2 SiLU(W1 norm(x)) of the hidden states behind some layer; begins as the identity. Trained as in
+    ``TrainableHead``."""
+
+    ahead = 1
+
+    def __init__(self, target: Target, config: ExitConfig) -> None:
+        """Raises Unsupported if the target has other layers, another hidden size or vocabulary, or if more than a norm and a
+        linear layer follows its layers."""
+        super().__init__()
+        _require_fit(config, target)
+        self.config = config
+        self.layers = (config.layers,)
+        self.norm = nn.RMSNorm(config.hidden_size, 1e-6)
+        self.inner = nn.Linear(config.hidden_size, config.width, bias=False)
+        self.outer = nn.Linear(config.width, config.hidden_size, bias=False)
+        nn.init.zeros_(self.outer.weight)
+        self._behind = (
+            _final_norm(target),
+            target.model.get_output_embeddings(),
+        )  # a tuple: they are no part of this module
+        self.to(target.device, torch.float64 if target.dtype == torch.float64 else torch.float32)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Of the shape and dtype of ``hidden``, float[..., hidden size]."""
+        own = hidden.to(self.inner.weight.dtype)
+        block: torch.Tensor = self.outer(F.silu(self.inner(self.norm(own))))
+        return (own + block).to(hidden.dtype)
+
+    def start(self, batches: Iterator[Batch]) -> None:
+        """Nothing: it begins as the identity."""
+
+    def losses(self, batch: Batch) -> HeadLoss:
+        """Cross-entropy of the token behind each. See ``TrainableHead``."""
+        wanted = batch.counted[:, 1:] & batch.starts[:, :-1]
+        hidden, tokens = batch.features[:, :-1, 0][wanted], batch.tokens[:, 1:][wanted]
+        logits = self(hidden)
+        for module in self._behind:
+            logits = functional_call(
+                module, {name: each.detach() for name, each in module.named_parameters()}, (logits,)
+            )
+        logits = logits.float()
+        loss = F.cross_entropy(logits, tokens)
+        hits = (logits.argmax(-1) == tokens).double().sum()
+        return HeadLoss(loss, hits[None], torch.full_like(hits, len(tokens))[None])
+
+    def save(self, folder: Path) -> None:
+        """Write config.json and model.safetensors."""
+        self.config.save(folder)
+        save_file(
+            {name: tensor.contiguous() for name, tensor in self.state_dict().items()}, folder / "model.safetensors"
+        )
+
+
+def new_head(target: Target, layers: int, width: int) -> ExitHead:
+    """An exit to be trained behind the first ``layers`` of the target's, with a layer of ``width``. Raises InvalidArgument if they
+    are none or all; else as ``ExitHead``."""
+    return ExitHead(target, ExitConfig(layers, width, target.layers, target.hidden_size, target.vocab_size))
+
+
+class ExitLayer(nn.Module):
+    """A layer of the target with an exit behind it; for all else it is that layer."""
+
+    def __init__(self, layer: nn.Module, head: ExitHead) -> None:
+        super().__init__()
+        self.layer, self.head = layer, head
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("layer"), name)
+
+    def forward(self, *args: Any, **options: Any) -> Any:
+        output = self.layer(*args, **options)
+        return (self.head(output[0]), *output[1:]) if isinstance(output, tuple) else self.head(output)
+
+
+def _require_fit(config: ExitConfig, target: Target) -> None:
+    wanted = (config.target_layers, config.hidden_size, config.vocab_size)
+    found = (target.layers, target.hidden_size, target.vocab_size)
+    if wanted != found:
+        raise Unsupported(
+            f"the exit is for a model of {wanted[0]} layers, hidden size {wanted[1]} and {wanted[2]} tokens; model {target.name} "
+            f"has {found[0]}, {found[1]} and {found[2]}; use a head that was trained for this model"
+        )
+
+
+def _final_norm(target: Target) -> nn.Module:
+    path = find_layers(target)
+    parent = target.model.get_submodule(path.rpartition(".")[0])
+    config = target.model.config.get_text_config(decoder=True)
+    for name in _NORMS:
+        norm = getattr(parent, name, None)
+        if isinstance(norm, nn.Module) and not getattr(config, "final_logit_softcapping", None):
+            return norm
+    raise Unsupported(
+        f"model {target.name}: no exit can be trained: more than a norm and a linear layer follows its layers"
+    )

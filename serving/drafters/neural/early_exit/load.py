@@ -1,0 +1,31 @@
+"""A trained exit from its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from suffolk.serving.drafters.neural.early_exit.config import ExitConfig
+from suffolk.serving.drafters.neural.early_exit.head import ExitHead, ExitLayer
+from suffolk.serving.drafters.neural.early_exit.shallow import shallow
+from suffolk.serving.drafters.neural.head_folder import naming
+from suffolk.serving.drafters.neural.weights import FILE, fit, read_tensors
+from suffolk.serving.engine.model.target import Target
+
+
+def load_exit(folder: Path, target: Target) -> Target:
+    """The target's first layers with the exit that ``folder`` holds.
+
+    Raises:
+        NotFound: a file is missing.
+        Corruption: config or weights are damaged, or do not belong together.
+        Unsupported: the exit is for another model.
+    """
+    with naming(folder):
+        head = ExitHead(target, ExitConfig.load(folder))
+        head.load_state_dict(fit(read_tensors(folder / FILE), head.state_dict()))
+    return with_exit(target, head)
+
+
+def with_exit(target: Target, head: ExitHead) -> Target:
+    """The target's first layers with ``head`` behind them."""
+    return shallow(target, head.config.layers, lambda layer: ExitLayer(layer, head))

@@ -1,0 +1,169 @@
+"""The recurrent draft head: what the target last felt, and a state that reads the drafted tokens (ReDrafter, section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from suffolk.datastore.errors import Unsupported
+from suffolk.serving.drafters.neural.redrafter.checkpoint import write_checkpoint
+from suffolk.serving.drafters.neural.redrafter.config import LossConfig, RedrafterConfig
+from suffolk.serving.drafters.neural.redrafter.initialization import start_linear
+from suffolk.serving.drafters.neural.redrafter.loss import head_loss
+from suffolk.serving.drafters.training.head import Batch, HeadLoss
+from suffolk.serving.engine.model.int8_linear import compress, compressed
+from suffolk.serving.engine.model.target import Target
+
+
+class RedrafterHead(torch.nn.Module):
+    """Predicts the token behind drafted ones from [h; s_t], the target's last hidden state and the state of the drafted text.
+
+        s_t = SiLU(W e(token t) + U s_{t-1} + b)
+        x_0 = [h; s_t], or a projection of it to ``exit_dim`` where that is not twice the hidden size
+        x_k = x_{k-1} + SiLU(V_k x_{k-1} + c_k), block by block
+        logits = output layer of the last x
+
+    h belongs to the last token that the target has read; token 1 is the one behind it, which the target has drawn but not read;
+    with the initial state ``embedding``, s_0 is the embedding of the last token read. The embedding is the target's. An ``own``
+    output layer has weights of [vocab, exit_dim] and no bias; the ``target``'s reads a linear projection of x from ``exit_dim``
+    to the hidden size (none where they are equal) and keeps its bias, but what a model does to its logits behind the layer (caps,
+    scales) is left out. Embedding and output layer of the target are references: no parameters, not in ``state_dict``.
+
+    Attributes:
+        config: its shape; ``loss``: what ``losses`` trains it for.
+        layers: whose hidden states of the target it reads: the last.
+        vocab_size: the target's; logits behind it are cut off.
+
+    In evaluation any number of threads may use it; training is for one.
+    """
+
+    ahead = 2
+
+    def __init__(
+        self,
+        config: RedrafterConfig,
+        target: Target,
+        dtype: torch.dtype | None = None,
+        loss: LossConfig | None = None,
+    ) -> None:
+        """A head with random weights on the target's device.
+
+        Args:
+            dtype: of its weights; None for the target's.
+
+        Raises:
+            Unsupported: hidden size or vocabulary are not the target's.
+        """
+        super().__init__()
+        embedding, output = target.model.get_input_embeddings(), target.model.get_output_embeddings()
+        _require_fit(config, target, embedding, output)
+        self.config, self.loss = config, loss or LossConfig()
+        self.layers = (target.layers,)
+        self.vocab_size = target.vocab_size
+        self._target = (embedding, output)  # in a tuple, where torch does not look for modules
+        hidden, width = config.hidden_size, config.exit_dim
+
+        def linear(inputs: int, outputs: int, bias: bool) -> torch.nn.Linear:
+            return torch.nn.Linear(inputs, outputs, bias, target.device, dtype or target.dtype)
+
+        if config.recurrent:
+            self.token_to_state = linear(hidden, hidden, False)
+            self.state_to_state = linear(hidden, hidden, True)
+        self.projection = torch.nn.Identity() if width == 2 * hidden else linear(2 * hidden, width, True)
+        self.blocks = torch.nn.ModuleList(linear(width, width, True) for _ in range(config.blocks))
+        if config.output == "own":
+            self.output: torch.nn.Module = linear(width, config.vocab_size, False)
+        else:
+            self.output = torch.nn.Identity() if width == hidden else linear(width, hidden, False)
+
+    def forward(
+        self, features: torch.Tensor, states: torch.Tensor, tokens: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """One step: logits [..., vocab] behind ``tokens`` int64[...], and their states [..., hidden].
+
+        ``features`` float[..., hidden]: h; ``states`` [..., hidden]: those before ``tokens``.
+        """
+        states = self.advance(states, tokens)
+        return self.logits(features, states), states
+
+    def initial_state(self, tokens: torch.Tensor) -> torch.Tensor:
+        """s_0 [..., hidden], for int64[...] the last tokens that the target has read."""
+        embedded = self._embed(tokens)
+        return embedded if self.config.initial_state == "embedding" else torch.zeros_like(embedded)
+
+    def advance(self, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        """The states [..., hidden] behind one more token each: int64[...]."""
+        embedded = self._embed(tokens)
+        if not self.config.recurrent:
+            return states + embedded
+        return F.silu(self.token_to_state(embedded) + self.state_to_state(states))
+
+    def logits(self, features: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
+        """float[..., vocab], of the token behind those that ``states`` have read."""
+        x = self.projection(torch.cat([features.to(states.dtype), states], -1))
+        for block in self.blocks:
+            x = x + F.silu(block(x))
+        x = self.output(x)
+        return x[..., : self.vocab_size] if self.config.output == "own" else self.target_logits(x)
+
+    def target_logits(self, features: torch.Tensor) -> torch.Tensor:
+        """float[..., vocab], what the target's output layer makes of ``features`` [..., hidden]; its weights get no gradient."""
+        layer = self._target[1]
+        features = features.to(layer.weight.dtype)
+        if not torch.is_grad_enabled():
+            return layer(features)[..., : self.vocab_size]  # type: ignore[no-any-return]
+        bias = None if layer.bias is None else layer.bias.detach()
+        return F.linear(features, layer.weight.detach(), bias)[..., : self.vocab_size]
+
+    def compress(self) -> None:
+        """Round what only drafts read, on a CPU where that is faster; for a head that is not trained any more."""
+        compress(self)
+        if self.config.output != "own":
+            embedding, output = self._target
+            self._target = (embedding, compressed(output))
+
+    def start(self, batches: Iterator[Batch]) -> None:
+        """See ``start.py``."""
+        start_linear(self, batches, self.loss.tokens)
+
+    def embedding_spread(self) -> float:
+        """Standard deviation of the target's embedding, over a part of the vocabulary."""
+        return max(float(self._target[0].weight[:4096].float().std()), 1e-6)
+
+    def target_weight(self) -> torch.Tensor:
+        """float[vocab, hidden], of the target's output layer."""
+        return self._target[1].weight[: self.vocab_size].detach()  # type: ignore[no-any-return]
+
+    def losses(self, batch: Batch) -> HeadLoss:
+        """See ``loss.py``."""
+        return head_loss(self, batch, self.loss)
+
+    def save(self, folder: Path) -> None:
+        """Write config.json and model.safetensors into an existing folder."""
+        write_checkpoint(folder, self.config, self.state_dict())
+
+    def _embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        dtype = next(self.parameters()).dtype
+        return self._target[0](tokens).detach().to(dtype)  # type: ignore[no-any-return]
+
+
+def _require_fit(config: RedrafterConfig, target: Target, embedding: Any, output: Any) -> None:
+    if output is None or type(output).__name__ == "Identity":
+        raise Unsupported(f"model {target.name} has no output layer; a recurrent head needs a causal LM")
+    widths = {"embedding": embedding.weight.shape[1], "output layer": output.weight.shape[1]}
+    for name, width in widths.items():
+        if width != config.hidden_size:
+            raise Unsupported(
+                f"the head's hidden size is {config.hidden_size}, but the {name} of model {target.name} has {width}; "
+                "use a head trained for this model"
+            )
+    sizes = {target.vocab_size, output.weight.shape[0]}
+    if config.vocab_size not in sizes:
+        raise Unsupported(
+            f"the head's vocabulary has {config.vocab_size} tokens, that of model {target.name} has {target.vocab_size}; "
+            "use a head trained for this model"
+        )

@@ -1,0 +1,205 @@
+"""Drafts from a datastore, in this process or behind gRPC (REST, He et al. 2023, section 3)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import DeadlineExceeded, Internal, SuffolkError
+from suffolk.datastore.retriever import Retriever
+from suffolk.serving.draft_service.limits import MAX_BATCH, MAX_BATCH_NODES
+from suffolk.serving.drafters.calibration.calibration import Calibration, Part
+from suffolk.serving.drafters.calibration.calibrator import Prior
+from suffolk.serving.drafters.retrieval.inflight_call import LaterRetriever
+from suffolk.serving.drafters.retrieval.limits import Limits
+from suffolk.serving.drafters.retrieval.prefetch import Ahead
+from suffolk.serving.drafters.retrieval.retrieval_source import propose_scored
+from suffolk.serving.drafters.retrieval.retrieved import NO_TOKENS, Behind, Ids, Retrieved, known_end, nodes_wanted
+from suffolk.serving.drafters.retrieval.wait_policy import WaitPolicy
+from suffolk.serving.engine.loop.draft_failures import DraftFailures
+from suffolk.serving.engine.loop.drafter import DraftRequest
+
+PRIOR = Prior(constant=-1.85, match=0.12, share=0.76, count=0.09, depth=0.14)
+"""Fitted to what a 135M chat model took of 109 M tokens of source in its own answers to prompts made for that
+(``suffolk.benchmarks.tuning_prompts``, ``suffolk.benchmarks.fit_priors``); only where it starts."""
+
+SHORT_MATCHES = (4, 3, 2, 1)
+"""Shorter endings that are looked up beside the longest: a rare long match leaves most of a tree's nodes unused, and may be no more
+than chance; what follows a shorter ending elsewhere fills them. Calibration weighs one against the other."""
+
+
+class DatastoreDrafter:
+    """One ``draft_batch`` call for all requests of a step, or several if a draft service takes no more at once. A fault costs the
+    step's drafts: counted by reason, logged once each. Not thread-safe."""
+
+    name = "datastore"
+
+    def __init__(
+        self,
+        retriever: Retriever,
+        vocab_size: int,
+        limits: Limits | None = None,
+        calibration: Calibration | Part | None = None,
+        ahead: bool | None = None,
+    ) -> None:
+        """``vocab_size``: the target's; a tree with other ids is a missed draft. ``calibration``: what drafts have been worth,
+        which it goes on learning under the datastore's name. ``close`` leaves ``retriever`` open.
+        ``ahead``: whether all drafts are asked for ahead, also where it should pay to wait for them; None: as it pays. False where
+        nobody calls ``foresee``: each answer is then waited for.
+
+        Raises:
+            InvalidArgument: ``limits`` are deeper than a draft service drafts, and ``retriever`` is behind one.
+        """
+        self._retriever = retriever
+        self._vocab_size = vocab_size
+        self._limits = limits or Limits()
+        shorter = [length for length in SHORT_MATCHES if self._limits.min_match <= length < self._limits.max_match]
+        self._lengths = (self._limits.max_match, *shorter)
+        self._retrieved = Retrieved(calibration or Calibration(), f"{self.name} {retriever.name}", PRIOR)
+        self._ahead = None
+        if isinstance(retriever, LaterRetriever):
+            self._limits.require_served()
+            if ahead is not False:
+                self._ahead = Ahead(retriever, self._limits, self._retrieved.promise)
+        self._always_ahead = bool(ahead)
+        self._distance = WaitPolicy()
+        self._waits = True  # in this step
+        self._ahead_waited = 0
+        self._calls = 0
+        self._lost = False  # whether the last call got no answer
+        self.missed = DraftFailures("datastore drafter")
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        return propose_scored(self, requests)
+
+    def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+        """See ``RetrievalSource``: of the longest match, and of those of ``SHORT_MATCHES`` that are shorter."""
+        self._calls += 1
+        self._waits = self._ahead is None or (
+            not self._always_ahead and self._distance.waits(sum(each.token_seconds for each in requests))
+        )
+        lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # one call, if that goes
+        ends = [self._end(request, NO_TOKENS) for request in requests]
+        endings = [[end[-length:] for length in lengths] for end in ends]
+        found = []
+        for request, trees in zip(requests, self._ask(requests, endings), strict=True):
+            self._retrieved.begin(request)
+            found.append(self._accept(request, [Behind(NO_TOKENS, tree) for tree in _different(trees)]))
+        self._learn_distance(found)
+        return found
+
+    def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+        """See ``RetrievalSource``; empty trees where ``scored`` could not be answered just before."""
+        if self._lost:
+            return [[DraftTree.empty()] * len(each) for each in paths]
+        contexts = [[self._end(request, path) for path in each] for request, each in zip(requests, paths, strict=True)]
+        return [
+            self._accept(request, list(map(Behind, each, trees)))
+            for request, each, trees in zip(requests, paths, self._ask(requests, contexts, again=True), strict=True)
+        ]
+
+    def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+        """See ``ForeseeingDrafter``. What cannot be asked for now is missed, and counted, when it is needed."""
+        if self._ahead is not None and (self._always_ahead or self._distance.far):
+            with suppress(SuffolkError):
+                self._ahead.foresee(requests, trees, self._lengths)
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        self._retrieved.observe(request_id, tokens)
+        if self._ahead is not None:
+            self._ahead.observe(request_id, tokens)
+
+    def release(self, request_id: int) -> None:
+        self._retrieved.release(request_id)
+        if self._ahead is not None:
+            self._ahead.release(request_id)
+
+    def stats(self) -> dict[str, float]:
+        counters: dict[str, float] = {"calls": self._calls}
+        counters |= {} if self._ahead is None else self._ahead.stats()
+        return counters | self.missed.stats()
+
+    def close(self) -> None:
+        self._retrieved.clear()
+
+    def _end(self, request: DraftRequest, path: Ids) -> Ids:
+        """What can be looked up of the text with ``path`` behind it: nothing up to an id that only the target knows, for which a
+        retriever would refuse the drafts of all requests."""
+        most = self._limits.max_match
+        return known_end(np.concatenate([request.tokens[-most:], path])[-most:], self._retriever.vocab_size)
+
+    def _ask(
+        self, requests: Sequence[DraftRequest], contexts: list[list[Ids]], again: bool = False
+    ) -> list[list[DraftTree]]:
+        """The trees of each request's contexts; empty ones if they cannot be had. ``again``: of more than the text's endings."""
+        self._lost = True
+        try:
+            if self._ahead is not None and not self._waits:
+                trees = self._ahead.draft(requests, contexts, again)
+            else:
+                trees = self._call(requests, contexts)
+        except SuffolkError as error:
+            self.missed.add(type(error).__name__, str(error))
+            return [[DraftTree.empty()] * len(each) for each in contexts]
+        self._lost = False
+        return trees
+
+    def _learn_distance(self, found: Sequence[Sequence[DraftTree]]) -> None:
+        """The step's calibrated trees were ``found``: what they promise, and how long what was asked ahead took."""
+        if self._ahead is None:
+            return
+        for seconds in self._ahead.taken():
+            self._distance.learn_wait(seconds)
+        waited, self._ahead_waited = self._ahead.waited - self._ahead_waited, self._ahead.waited
+        if self._lost or waited:  # what was waited for after all is no measure of what is foreseen
+            return
+        for trees in found:
+            self._distance.learn_promise(max((float(tree.scores.sum()) for tree in trees), default=0.0), self._waits)
+
+    def _call(self, requests: Sequence[DraftRequest], contexts: list[list[Ids]]) -> list[list[DraftTree]]:
+        limits = self._limits
+        flat = [context for each in contexts for context in each]
+        most = MAX_BATCH_NODES // max(1, min(len(flat), MAX_BATCH))
+        budgets = [
+            min(nodes_wanted(request), most) for request, each in zip(requests, contexts, strict=True) for _ in each
+        ]
+        begin = time.perf_counter()
+        trees: list[DraftTree] = []
+        try:
+            for start in range(0, len(flat), MAX_BATCH):
+                part = slice(start, start + MAX_BATCH)
+                trees += self._retriever.draft_batch(
+                    flat[part], limits.max_match, limits.min_match, limits.max_depth, budgets[part]
+                )
+        except DeadlineExceeded:  # other errors come at once, and say nothing of how long an answer takes
+            self._distance.learn_miss(time.perf_counter() - begin)
+            raise
+        self._distance.learn_wait(time.perf_counter() - begin)
+        if len(trees) != len(flat):
+            raise Internal(f"{len(trees)} trees came for {len(flat)} contexts")
+        left = iter(trees)
+        return [[next(left) for _ in each] for each in contexts]
+
+    def _accept(self, request: DraftRequest, found: list[Behind]) -> list[DraftTree]:
+        """Their trees with scores, if all are sound; empty ones if not."""
+        try:
+            for each in found:
+                each.tree.validate(self._vocab_size)
+            return self._retrieved.scored(request, found)
+        except SuffolkError as error:
+            self.missed.add(type(error).__name__, str(error))
+            return [DraftTree.empty()] * len(found)
+
+
+def _different(trees: Sequence[DraftTree]) -> list[DraftTree]:
+    """Those that were found, one of each match: the largest, as one may be cut shorter than another."""
+    found: dict[int, DraftTree] = {}
+    for tree in trees:
+        if len(tree) > len(found.get(tree.match_length, ())):
+            found[tree.match_length] = tree
+    return list(found.values())

@@ -1,0 +1,54 @@
+"""How far a retrieval drafter looks back and ahead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH
+from suffolk.serving.draft_service.limits import MAX_DEPTH
+from suffolk.serving.engine.loop.checks import whole_within
+
+MAX_TOKENS = 4096
+"""Longer matches and deeper drafts than any that pay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Tokens of context to match at most and at least, and tokens to draft in depth (``copy_depth`` from the request's
+    own text); each 1..4096.
+
+    Raises:
+        InvalidArgument: a value is no whole number or out of its range, or ``min_match`` above ``max_match``.
+    """
+
+    max_match: int = DEFAULT_MAX_MATCH
+    min_match: int = DEFAULT_MIN_MATCH
+    max_depth: int = DEFAULT_MAX_DEPTH
+
+    def __post_init__(self) -> None:
+        for name in ("max_match", "min_match", "max_depth"):
+            whole_within(name, getattr(self, name), 1, MAX_TOKENS)
+        if self.min_match > self.max_match:
+            raise InvalidArgument(f"min_match is {self.min_match}; it must not be above max_match, {self.max_match}")
+
+    @property
+    def copy_depth(self) -> int:
+        """Tokens to draft in depth from the request's own text: who copies some of it mostly goes on."""
+        return min(2 * self.max_depth, MAX_TOKENS)
+
+    def require_served(self) -> None:
+        """Nothing, if a draft service can answer, whose drafts are not as deep as all others; else raises InvalidArgument."""
+        if self.max_depth > MAX_DEPTH:
+            raise InvalidArgument(
+                f"max_depth is {self.max_depth}; drafts of a draft service are at most {MAX_DEPTH} tokens deep; lower it (on the "
+                "command line: --max-depth) or open the datastore's own folder"
+            )
+
+    def require_within(self, order_depth: int) -> None:
+        """Nothing, if a datastore sorted to ``order_depth`` tokens can answer; else raises InvalidArgument."""
+        if self.max_match + self.max_depth > order_depth:
+            raise InvalidArgument(
+                f"max_match {self.max_match} + max_depth {self.max_depth} is above the datastore's order depth {order_depth}; "
+                "lower one of them or build the datastore with a larger --order-depth"
+            )

@@ -1,0 +1,55 @@
+"""What a step leaves of trees: where it may end, and the draft behind the token that it adds there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.drafters.hybrid.accepted_length import path_to
+from suffolk.serving.drafters.retrieval.retrieved import Ids
+
+_MOST = 6
+"""Places where a step may end that are told; the likeliest."""
+_LEAST = 0.02
+"""Chance of a place that is."""
+
+
+def likely_ends(tree: DraftTree) -> list[Ids]:
+    """int32[depth] each, the paths of ``tree`` behind which the target most likely leaves it, the likeliest first.
+
+    The target ends at a node if it follows its path and none of its children; an empty path is the root's.
+    """
+    chances = np.append(tree.scores.astype(np.float64), 1.0)  # the root's is the last, where index -1 is
+    np.subtract.at(chances, tree.parents, tree.scores)
+    best = np.argsort(-chances, kind="stable")[:_MOST]
+    nodes = np.where(best == len(tree), -1, best)[chances[best] >= _LEAST]
+    return [tree.tokens[path_to(tree, int(node))] for node in nodes]
+
+
+def subtree(tree: DraftTree, token: int, max_nodes: int) -> DraftTree:
+    """The draft for the context of ``tree`` and ``token`` behind it: exact, up to a depth of one less; empty if it cannot be told.
+
+    If ``token`` follows the longest match of a context, then that match with ``token`` is the longest of both, and what follows
+    it lies below ``token`` in the tree. Of a tree that was cut, these are the first nodes of what follows.
+    """
+    if tree.counts is None:
+        return DraftTree.empty()
+    tops = np.flatnonzero((tree.parents == -1) & (tree.tokens == token) & (tree.counts > 0))
+    if not len(tops):
+        return DraftTree.empty()
+    top = int(tops[0])
+    places = {top: -1}  # of the nodes below ``top``, among themselves
+    for node, parent in enumerate(tree.parents.tolist()):
+        if parent in places:
+            places[node] = len(places) - 1
+    nodes = list(places)[1 : max_nodes + 1]
+    count = int(tree.counts[top])
+    return DraftTree(
+        tree.tokens[nodes],
+        np.asarray([places[parent] for parent in tree.parents[nodes].tolist()], np.int32),
+        (tree.counts[nodes] / count).astype(np.float32),
+        tree.sources[nodes],
+        tree.counts[nodes],
+        tree.match_length + 1,
+        count,
+    )

@@ -1,0 +1,93 @@
+"""Drafts from the request's own text: what followed the last occurrences of its current ending (prompt lookup)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.context import ContextIndex
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.drafters.calibration.calibration import Calibration, Part
+from suffolk.serving.drafters.calibration.calibrator import Prior
+from suffolk.serving.drafters.retrieval.limits import Limits
+from suffolk.serving.drafters.retrieval.retrieval_source import propose_scored
+from suffolk.serving.drafters.retrieval.retrieved import NO_TOKENS, Behind, Ids, Retrieved, nodes_wanted
+from suffolk.serving.engine.loop.drafter import DraftRequest
+
+PRIOR = Prior(constant=-1.91, match=0.83, share=0.88, count=0.32, depth=0.84)
+"""Fitted as that of datastores (``suffolk.datastore.py``); only where it starts."""
+
+
+class PromptLookupDrafter:
+    """The longest ending of a request's tokens that occurs in them earlier, and all that followed it, twice as deep as drafts of
+    other texts. Not thread-safe."""
+
+    name = "prompt-lookup"
+
+    def __init__(
+        self, vocab_size: int, limits: Limits | None = None, calibration: Calibration | Part | None = None
+    ) -> None:
+        """``vocab_size``: the target's; requests have no other ids."""
+        self._vocab_size = vocab_size
+        self._limits = limits or Limits()
+        self._retrieved = Retrieved(calibration or Calibration(), self.name, PRIOR)
+        self._texts: dict[int, ContextIndex] = {}
+        self._calls = 0
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        return propose_scored(self, requests)
+
+    def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+        """See ``RetrievalSource``."""
+        for request in requests:
+            self._retrieved.begin(request)
+        return [
+            self._retrieved.scored(request, [Behind(NO_TOKENS, self._look_up(self._text(request), request))])
+            for request in requests
+        ]
+
+    def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+        """See ``RetrievalSource``."""
+        return [
+            self._retrieved.scored(request, [Behind(path, self._look_up_behind(request, path)) for path in each])
+            for request, each in zip(requests, paths, strict=True)
+        ]
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        self._retrieved.observe(request_id, tokens)
+
+    def release(self, request_id: int) -> None:
+        self._texts.pop(request_id, None)
+        self._retrieved.release(request_id)
+
+    def stats(self) -> dict[str, float]:
+        return {"calls": self._calls, "missed": 0}
+
+    def close(self) -> None:
+        self._texts.clear()
+        self._retrieved.clear()
+
+    def _text(self, request: DraftRequest) -> ContextIndex:
+        """All of the request's tokens, sorted."""
+        self._calls += 1
+        text = self._texts.get(request.request_id)
+        if text is None:
+            text = self._texts[request.request_id] = ContextIndex(self._vocab_size)
+        if len(text) > len(request.tokens):  # the request was rolled back
+            text.truncate(len(request.tokens))
+        text.append(request.tokens[len(text) :])
+        return text
+
+    def _look_up_behind(self, request: DraftRequest, path: Ids) -> DraftTree:
+        text = self._texts[request.request_id]
+        text.append(path)
+        try:
+            return self._look_up(text, request)
+        finally:
+            text.truncate(len(request.tokens))  # the path is no part of the text, whatever happens
+
+    def _look_up(self, text: ContextIndex, request: DraftRequest) -> DraftTree:
+        limits = self._limits
+        return text.draft(limits.max_match, limits.min_match, limits.copy_depth, nodes_wanted(request))

@@ -1,0 +1,116 @@
+"""Drafts from what the target itself said behind the same words before: Token Recycling (Luo et al. 2024, arXiv 2408.08696).
+
+Each pass tells how likely all tokens are behind each token of an answer, and one is drawn. The paper keeps the likeliest ones of
+each row by the token they follow, and drafts trees from them (section 3). Here they are kept by up to four tokens, with their log
+probabilities, and the longest end that is known counts (csrc/drafting/recycler.h).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from suffolk.datastore import _native
+from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.serving.drafters.calibration.by_class import ByClass
+from suffolk.serving.drafters.calibration.calibration import Calibration
+from suffolk.serving.drafters.calibration.confidence import Confidence
+from suffolk.serving.drafters.calibration.noise_reweighting import knows_noise
+from suffolk.serving.drafters.calibration.own_scores import learn_trust, trusted
+from suffolk.serving.drafters.hybrid.merge import NAMED
+from suffolk.serving.drafters.retrieval.limits import Limits
+from suffolk.serving.drafters.retrieval.retrieval_source import propose_scored
+from suffolk.serving.drafters.retrieval.retrieved import NO_TOKENS, Ids
+from suffolk.serving.engine.loop.drafter import DraftRequest, Said
+
+ENDS = 1 << 18
+"""Ends of texts that are remembered, some four for each token of an answer: 21 MB."""
+
+
+class TokenRecyclingDrafter:
+    """Learns from all answers that it drafts for, alone or in one tree. Not thread-safe.
+
+    What it remembers are the tokens of answers and what might have stood in their place. It changes how long answers take, and by
+    that a user might tell what others were answered, as with any drafter that learns from all.
+    """
+
+    name = "token-recycling"
+    reads_logits = True
+
+    def __init__(self, limits: Limits | None = None, calibration: Calibration | None = None, ends: int = ENDS) -> None:
+        """``limits``: how deep drafts are. ``ends``: how many ends of texts are remembered at most, 64..2^24, 80 bytes each.
+
+        Raises:
+            InvalidArgument: ``ends`` is out of its range.
+            ResourceExhausted: no memory for so many.
+        """
+        self._max_depth = (limits or Limits()).max_depth
+        self._recycler = _native.Recycler(ends)
+        self._trust: ByClass[Confidence] = (calibration or Calibration()).network(self.name)
+        self._drafts: dict[int, tuple[DraftRequest, DraftTree]] = {}
+        self._calls = 0
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        return propose_scored(self, requests)
+
+    def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+        """See ``RetrievalSource``."""
+        self._calls += 1
+        found = []
+        for request in requests:
+            own = self._draft(request, NO_TOKENS)
+            self._drafts[request.request_id] = request, own
+            found.append([trusted(self._trust, request, own)])
+        return found
+
+    def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+        """See ``RetrievalSource``."""
+        return [
+            [trusted(self._trust, request, self._draft(request, path)) for path in each]
+            for request, each in zip(requests, paths, strict=True)
+        ]
+
+    @torch.inference_mode()
+    def learn_logits(self, said: Sequence[Said]) -> None:
+        """See ``LogitsDrafter``. One copy from the device for all."""
+        width = _native.Recycler.WIDTH
+        logits = torch.cat([each.logits for each in said]).float()
+        if logits.shape[1] < width:
+            return  # a vocabulary of a toy
+        best = logits.topk(width, dim=-1)
+        chances = (best.values - logits.logsumexp(-1, keepdim=True)).clamp_(max=0.0)
+        found = torch.cat([best.indices.int(), chances.view(torch.int32)], 1).cpu().numpy()
+        ends = np.cumsum([len(each.logits) for each in said])[:-1]
+        for each, rows in zip(said, np.split(found, ends), strict=True):
+            self._recycler.learn(each.tokens, rows[:, :width], rows[:, width:].view(np.float32))
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        draft = self._drafts.pop(request_id, None)
+        if draft is not None:
+            learn_trust(self._trust, *draft, tokens)
+
+    def release(self, request_id: int) -> None:
+        self._drafts.pop(request_id, None)
+
+    def stats(self) -> dict[str, float]:
+        return {"calls": self._calls, "missed": 0, "ends": self._recycler.size}
+
+    def close(self) -> None:
+        self._drafts.clear()
+
+    def _draft(self, request: DraftRequest, path: Ids) -> DraftTree:
+        """What may follow the request's text with ``path`` at its end, with its own scores."""
+        settings = request.settings
+        ending = np.concatenate([request.tokens[-_native.Recycler.ORDER :], path])[-_native.Recycler.ORDER :]
+        tokens, parents, scores = self._recycler.draft(
+            ending,
+            len(request.tokens) + len(path),
+            self._max_depth,
+            max(NAMED, request.max_nodes),
+            settings.seed,
+            settings.temperature if knows_noise(settings) else 0.0,
+        )
+        return DraftTree(tokens, parents, scores, np.full(len(tokens), Source.TOKEN_RECYCLING, np.uint8))

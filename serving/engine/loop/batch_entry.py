@@ -1,0 +1,56 @@
+"""One request's part of a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import SuffolkError
+from suffolk.serving.engine.loop.drafter import Proposal, tree_of
+from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.loop.verify_step import Outcome
+from suffolk.serving.engine.model.tree_layout import TreeLayout, lay_out
+from suffolk.serving.engine.policy.planner import DraftCandidate
+
+
+@dataclass(slots=True)
+class BatchEntry:
+    """What a request brings to a pass: rows of its prompt, or its last token and a tree behind it.
+
+    Attributes:
+        layout: its rows; ``wanted``: of how many of the last it wants the logits, 0 while it reads its prompt.
+        proposal: the drafts among the rows; ``offer``: what the planner chose them from, None if nobody was asked.
+    """
+
+    request: Request
+    layout: TreeLayout
+    wanted: int
+    proposal: Proposal
+    offer: DraftCandidate | None
+
+    @property
+    def reading(self) -> bool:
+        """Whether the request still reads its prompt."""
+        return not self.wanted
+
+    @property
+    def has_draft(self) -> bool:
+        return len(tree_of(self.proposal)) > 0
+
+    def without_draft(self) -> BatchEntry:
+        """The same in plain decoding; itself if that is what it is. Its drafter is still told what followed."""
+        if not self.has_draft:
+            return self
+        plain = DraftTree.empty()
+        if self.offer is not None:
+            self.offer.verified, self.offer.promised = 0, 0.0
+        return BatchEntry(self.request, lay_out(int(self.layout.tokens[0]), plain), 1, plain, self.offer)
+
+    def kept(self, outcome: Outcome | SuffolkError | None) -> npt.NDArray[np.int64]:
+        """The rows to keep: a prompt's, or the last token's and the accepted nodes'."""
+        if isinstance(outcome, Outcome) and len(outcome.path):
+            return np.concatenate([[0], outcome.path + 1])
+        return np.arange(1 if self.has_draft else len(self.layout))

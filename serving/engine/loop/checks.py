@@ -1,0 +1,53 @@
+"""What a caller passed, held against the type it should have. numpy's numbers count as numbers, ``bool`` does not."""
+
+from __future__ import annotations
+
+import sys
+from numbers import Integral, Real
+
+from suffolk.datastore.errors import InvalidArgument
+
+
+def whole_number(name: str, value: object) -> int:
+    """``value`` as an int. Raises InvalidArgument if it is no whole number, 5.0 and "5" included."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InvalidArgument(f"{name} is {value!r}, {_kind(value)}; it must be a whole number")
+    return int(value)
+
+
+def whole_within(name: str, value: object, least: int, most: int) -> int:
+    """``value`` as an int. Raises InvalidArgument as ``whole_number``, and if it is out of its range."""
+    found = whole_number(name, value)
+    if not least <= found <= most:
+        raise InvalidArgument(f"{name} is {found}; it must be between {least} and {most}")
+    return found
+
+
+def number(name: str, value: object) -> float:
+    """``value`` as a float. Raises InvalidArgument if it is no number, or one that no float holds."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InvalidArgument(f"{name} is {value!r}, {_kind(value)}; it must be a number")
+    try:
+        return float(value)
+    except OverflowError:
+        raise InvalidArgument(f"{name} is beyond all floating-point numbers; it must be far nearer to 0") from None
+
+
+def text(name: str, value: object, most: int = sys.maxsize) -> str:
+    """``value``, a string of up to ``most`` characters. Raises InvalidArgument if it is none."""
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{name} is {value!r}, {_kind(value)}; it must be a text")
+    if len(value) > most:
+        raise InvalidArgument(f"{name} has {len(value)} characters; the limit is {most}")
+    return value
+
+
+def listed(name: str, value: object, of: str) -> tuple[object, ...]:
+    """``value``, a tuple or list, as a tuple. Raises InvalidArgument if it is neither; ``of`` says of what."""
+    if not isinstance(value, tuple | list):
+        raise InvalidArgument(f"{name} is {value!r}, {_kind(value)}; it must be a tuple of {of}, also for a single one")
+    return tuple(value)
+
+
+def _kind(value: object) -> str:
+    return f"of type {type(value).__name__}"

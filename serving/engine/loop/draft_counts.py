@@ -1,0 +1,62 @@
+"""What became of drafted tokens, by who proposed them and how deep."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from suffolk.datastore.draft_tree import DraftTree
+
+Place = tuple[int, int]
+"""``Source`` bits (a shared node has all its sources' bits, and counts once), and depth: 1 for the first token behind the text."""
+
+STAGES = ("proposed", "verified", "accepted", "earned")
+
+
+@dataclass(slots=True)
+class DraftCounts:
+    """Drafted tokens by place, at each stage on their way into the text. Not thread-safe.
+
+    Attributes:
+        proposed: nodes that came from drafters.
+        verified: nodes that the target looked at.
+        accepted: drafted tokens that are in the text.
+        earned: those of them that took no pass of their own. All but a drafted token that ends the text, which that pass would
+            have drawn without drafts: so that tokens behind the first = passes behind the prompt's + earned.
+    """
+
+    proposed: Counter[Place] = field(default_factory=Counter)
+    verified: Counter[Place] = field(default_factory=Counter)
+    accepted: Counter[Place] = field(default_factory=Counter)
+    earned: Counter[Place] = field(default_factory=Counter)
+
+    def add_tokens(self, sources: Sequence[int]) -> None:
+        """Book what one pass added to the text: drafted tokens from depth 1 on, and 0 for the target's own behind them."""
+        drafted = [(source, depth) for depth, source in enumerate(sources, 1) if source]
+        self.accepted.update(drafted)
+        self.earned.update(drafted[: len(sources) - 1])
+
+    def by_source(self) -> dict[str, dict[str, int]]:
+        """For JSON: ``STAGE_by_source`` -> source bits -> tokens of all depths."""
+        return {f"{stage}_by_source": _by_source(getattr(self, stage)) for stage in STAGES}
+
+    def rows(self) -> list[dict[str, int]]:
+        """For JSON: source bits, depth and the count of each stage, one row per place, sorted."""
+        places = sorted({place for stage in STAGES for place in getattr(self, stage)})
+        return [
+            {"source": source, "depth": depth} | {stage: getattr(self, stage)[source, depth] for stage in STAGES}
+            for source, depth in places
+        ]
+
+
+def places(tree: DraftTree) -> Counter[Place]:
+    """Where the nodes of ``tree`` are counted, and how many there."""
+    return Counter(zip(tree.sources.tolist(), tree.depths().tolist(), strict=True))
+
+
+def _by_source(counts: Counter[Place]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for (source, _), count in counts.items():
+        total[str(source)] += count
+    return dict(total)

@@ -1,0 +1,262 @@
+"""What the decoding loop expects of whoever proposes drafts. The implementations live in serving/drafters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+
+if TYPE_CHECKING:
+    import torch
+
+    from suffolk.serving.engine.model.kv_cache import KVCache
+
+GREEDY = SamplingSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class DraftRequest:
+    """One running request, as its drafter sees it.
+
+    Attributes:
+        request_id: the same number for the whole life of the request.
+        tokens: int32[n], prompt and generated tokens so far; they cannot be written to.
+        max_nodes: the largest tree that may be returned, 0 or more.
+        prompt_tokens: how many of ``tokens`` are the prompt's.
+        settings: how the target draws.
+        token_seconds: what a token costs now in plain decoding, on all requests' time; 0 if that is not known.
+        most_seconds: what the draft may take of a drafter's own passes: it grows with what the request's drafts have earned; 0 for
+            a draft without any (``MixedDrafter``).
+        slot: the request's place in the target's cache.
+        request_class: what kind of request it is; empty if nobody said.
+        rate: tokens that came of late, with drafts, in the time of one in plain decoding, 1 or more.
+        already: tokens that drafts of others, beside which the drafter's own would be, brought step by step: in the request's last
+            steps, and while these are few in those of other requests.
+        row_seconds: what a further row costs in a pass of the target; 0 if that is not known.
+        named_nodes: nodes that may be returned if that is more than ``max_nodes``: what the drafter thinks of them is of use, but
+            it should do no more work for them.
+    """
+
+    request_id: int
+    tokens: npt.NDArray[np.int32]
+    max_nodes: int
+    prompt_tokens: int = 0
+    settings: SamplingSettings = GREEDY
+    token_seconds: float = 0.0
+    most_seconds: float = math.inf
+    slot: int = -1
+    request_class: str = ""
+    rate: float = 1.0
+    row_seconds: float = 0.0
+    already: tuple[int, ...] = ()
+    named_nodes: int = 0
+
+    @property
+    def worth_seconds(self) -> float:
+        """What a drafted token saves, which is less the faster tokens come anyway: a pass of the drafter's own must promise as much
+        as it costs. 0 if that is not known."""
+        return self.token_seconds / self.rate
+
+    @property
+    def least_score(self) -> float:
+        """Nodes of lower scores do not repay their rows; 0 if that is not known."""
+        return min(1.0, self.row_seconds / self.worth_seconds) if self.worth_seconds else 0.0
+
+    @property
+    def room(self) -> int:
+        """How many drafted tokens in a row may still be accepted, 0 or more: the last of ``max_new_tokens`` is the target's."""
+        return max(0, self.settings.max_new_tokens - (len(self.tokens) - self.prompt_tokens) - 1)
+
+    @property
+    def most_named(self) -> int:
+        """The most nodes that may be returned."""
+        return max(self.max_nodes, self.named_nodes)
+
+
+def mean_worth(requests: Iterable[DraftRequest]) -> float:
+    """The mean of what a drafted token saves ``requests``, one or more (``DraftRequest.worth_seconds``): a pass that they share
+    pays for all of them or for none."""
+    return fmean(request.worth_seconds for request in requests)
+
+
+@dataclass(frozen=True, slots=True)
+class SampledChain:
+    """A chain whose tokens were drawn at random, with the laws they were drawn from: what verification ``rejection`` needs.
+
+    Verification ``match`` uses the tree alone. ``rejection`` is exact only if nothing looked at a token before deciding
+    whether it is in the chain: a drafter may stop because of the tokens drawn so far, but drop none that it has drawn; nor may
+    anybody cut the chain by its scores, which tell the tokens (by depth alone: yes).
+
+    Attributes:
+        tree: a chain: each node is the child of the one before it.
+        law: a dense tensor float64[n, vocab] on any device that holds data, the law that each node's token was drawn from: of its
+            temperature, after all cuts and masks, each row with sum 1. Its content is checked where it is used.
+
+    Raises:
+        InvalidArgument: the tree is no chain, ``law`` is no dense tensor of floating point, or it has not one row a node.
+    """
+
+    tree: DraftTree
+    law: torch.Tensor
+
+    def __post_init__(self) -> None:
+        import torch  # who makes a law has loaded it; many who import this module need not
+
+        size = len(self.tree)
+        if not np.array_equal(self.tree.parents, np.arange(-1, size - 1)):
+            raise InvalidArgument(
+                f"sampled chain: parents are {self.tree.parents.tolist()}; each must be the node before"
+            )
+        if not isinstance(self.law, torch.Tensor):
+            raise InvalidArgument(f"sampled chain: law is of type {type(self.law).__name__}; it must be a torch.Tensor")
+        is_dense = self.law.layout == torch.strided and not self.law.is_nested and not self.law.is_meta
+        if not (is_dense and self.law.dtype.is_floating_point):
+            raise InvalidArgument(
+                f"sampled chain: law is a tensor of {self.law.dtype} with layout {self.law.layout} on {self.law.device}; it must "
+                "be dense, of float64, and on a device that holds data"
+            )
+        if self.law.ndim != 2 or len(self.law) != size:
+            raise InvalidArgument(
+                f"sampled chain: law has shape {tuple(self.law.shape)}; {size} nodes need {size} rows of probabilities"
+            )
+
+
+Proposal = DraftTree | SampledChain
+
+
+def tree_of(proposal: Proposal) -> DraftTree:
+    """The tree of a proposal, whichever it is."""
+    return proposal.tree if isinstance(proposal, SampledChain) else proposal
+
+
+class Drafter(Protocol):
+    """Proposes trees for a batch of running requests and learns from what the target made of them.
+
+    A tree's nodes are sorted by falling score, and a score is a calibrated probability that the node's whole path is
+    accepted, so that the loop may keep any first part of a tree. A fault of the drafter's own (a service gone, a
+    deadline missed) is counted inside and answered with an empty tree, never raised.
+    """
+
+    name: str
+
+    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[Proposal]:
+        """One tree per request, in order; possibly empty, never more than the request's ``max_nodes`` nodes.
+
+        A drafter that draws its tokens at random may return a ``SampledChain`` in place of a tree."""
+        ...
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        """The target's own tokens that followed the context of the last ``propose`` (one or more), accepted or not."""
+        ...
+
+    def release(self, request_id: int) -> None:
+        """The request has ended; forget it."""
+        ...
+
+    def stats(self) -> dict[str, float]:
+        """Counters for reports: calls, missed (no draft because of a fault), "missed REASON", and what the drafter adds."""
+        ...
+
+    def close(self) -> None:
+        """Give back connections and memory."""
+        ...
+
+
+@runtime_checkable
+class FeatureDrafter(Drafter, Protocol):
+    """A drafter that reads the target's hidden states, as ReDrafter and EAGLE do.
+
+    Attributes:
+        layers: whose hidden states it wants: 0 for the embedding, k for what leaves the k-th layer; the last as the output
+            layer reads it. Rising; none for one that then gets no states.
+    """
+
+    layers: tuple[int, ...]
+
+    def follow(self, request_id: int, features: torch.Tensor) -> None:
+        """float[k, layers, width]: the features of the request's next k tokens, on the target's device.
+
+        They come from the prompt's first token on, in order and without gaps, also in steps in which nothing is proposed: before
+        a ``propose`` those of all ``tokens`` but the last have come, which the target has not read yet. A drafter that cannot keep
+        up (it has fewer) answers with an empty tree."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the last k tokens of a request were drawn from.
+
+    Attributes:
+        request_id: whose; tokens: int32[n], its text, prompt included, which cannot be written to.
+        logits: float[k, vocab], on the target's device; gone after the call.
+    """
+
+    request_id: int
+    tokens: npt.NDArray[np.int32]
+    logits: torch.Tensor
+
+
+@runtime_checkable
+class LogitsDrafter(Drafter, Protocol):
+    """A drafter that learns from all that the target says, and not only from what it draws, as token recycling does.
+
+    Attributes:
+        reads_logits: whether it wants to be told.
+    """
+
+    reads_logits: bool
+
+    def learn_logits(self, said: Sequence[Said]) -> None:
+        """One for each of its requests that got tokens and might have had drafts, also where nothing was proposed; booked to the
+        step's drafts."""
+        ...
+
+
+@runtime_checkable
+class CacheDrafter(Drafter, Protocol):
+    """A drafter that reads the target's own keys and values, as early exit does."""
+
+    def attach(self, cache: KVCache) -> None:
+        """Called once, before anything is proposed. Rows behind a slot's length are free for whoever runs; ``lengths`` must be
+        after ``propose`` what they were before. When it is asked, all tokens of a request but the last are cached in its slot."""
+        ...
+
+
+@runtime_checkable
+class MixedDrafter(Drafter, Protocol):
+    """A drafter that drafts with networks and without, and whose networks keep an account of their own: they draft nothing where a
+    request's ``most_seconds`` is 0, and their time is in ``stats`` as "network_seconds", without what reading texts took.
+
+    Attributes:
+        has_networks: whether it has some.
+    """
+
+    has_networks: bool
+
+    def owed(self, request_id: int, tree: DraftTree) -> npt.NDArray[np.bool_]:
+        """bool[n], which nodes of ``tree``, a first part of what it proposed last for the request, are owed to its networks."""
+        ...
+
+
+def mixed(drafter: Drafter) -> MixedDrafter | None:
+    """The drafter, if it is a ``MixedDrafter`` that has networks."""
+    return drafter if isinstance(drafter, MixedDrafter) and drafter.has_networks else None
+
+
+@runtime_checkable
+class ForeseeingDrafter(Drafter, Protocol):
+    """A drafter that wants to know what the target is about to verify, to prepare the next step's drafts meanwhile."""
+
+    def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+        """The target now verifies ``trees``, possibly empty, behind ``requests``, which were all in the last ``propose``. Must
+        return at once: what it takes is booked to the step."""
+        ...

@@ -1,0 +1,302 @@
+"""Asks drafters for the trees of a step. Whatever they do wrong costs a draft and not the text: it is counted, logged once, and
+never raised."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.loop.draft_failures import missed_by_reason
+from suffolk.serving.engine.loop.drafter import (
+    CacheDrafter,
+    Drafter,
+    DraftRequest,
+    FeatureDrafter,
+    ForeseeingDrafter,
+    LogitsDrafter,
+    Proposal,
+    Said,
+    SampledChain,
+    mixed,
+    tree_of,
+)
+from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.loop.user_code_errors import USER_CODE_ERRORS, first_line
+from suffolk.serving.engine.model.kv_cache import KVCache
+from suffolk.serving.engine.model.target import Target
+
+log = logging.getLogger(__name__)
+_Value = TypeVar("_Value", bound=np.generic)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request's drafter proposes.
+
+    Attributes:
+        proposal: a sound one, empty if there is none.
+        seconds: the request's share of the time that drafting took; ``network_seconds``: of the time that networks took besides
+            which keep an account of their own; ``reading``: of the time that reading texts took besides, which later drafts profit
+            from too.
+    """
+
+    proposal: Proposal
+    seconds: float = 0.0
+    network_seconds: float = 0.0
+    reading: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Seconds that a drafter says it has taken: for reading texts, and for networks that keep an account of their own."""
+
+    reading: float = 0.0
+    networks: float = 0.0
+
+    @staticmethod
+    def so_far(drafter: Drafter) -> Spent:
+        """Raises what the drafter's ``stats`` raises."""
+        stats = drafter.stats()
+        return Spent(float(stats.get("reading_seconds", 0.0)), float(stats.get("network_seconds", 0.0)))
+
+    def __sub__(self, before: Spent) -> Spent:
+        return Spent(self.reading - before.reading, self.networks - before.networks)
+
+    def of(self, seconds: float) -> tuple[float, float, float]:
+        """What is left of ``seconds``, what networks took of them, and reading."""
+        reading = min(seconds, max(0.0, self.reading))
+        networks = min(seconds - reading, max(0.0, self.networks))
+        return seconds - reading - networks, networks, reading
+
+
+class DrafterPool:
+    """The drafters of a step loop, by name. Not thread-safe.
+
+    Attributes:
+        layers: whose hidden states its drafters want, rising; empty if none does.
+        mixed: by name, its drafters that have networks with an account of their own.
+        faults: faults that were caught here, by kind; those that drafters caught themselves are in their ``stats``.
+    """
+
+    def __init__(self, drafters: Mapping[str, Drafter], target: Target, cache: KVCache) -> None:
+        """Attaches those that read ``cache``. Raises InvalidArgument if one wants hidden states of layers that are not there."""
+        self._drafters = dict(drafters)
+        for each in drafters.values():
+            if isinstance(each, CacheDrafter):
+                each.attach(cache)
+        self._vocab_size = target.vocab_size
+        wanted = {
+            name: each.layers for name, each in drafters.items() if isinstance(each, FeatureDrafter) and each.layers
+        }
+        for name, layers in wanted.items():
+            if list(layers) != sorted(set(layers)) or layers[0] < 0 or layers[-1] > target.layers:
+                raise InvalidArgument(
+                    f"drafter {name} wants hidden states of layers {layers}; model {target.name} has 0..{target.layers}, "
+                    "and they must rise"
+                )
+        self.layers = sorted({layer for layers in wanted.values() for layer in layers})
+        self._columns = {name: [self.layers.index(layer) for layer in layers] for name, layers in wanted.items()}
+        self._learners = {
+            name: each for name, each in drafters.items() if isinstance(each, LogitsDrafter) and each.reads_logits
+        }
+        self.mixed = {name: found for name, each in drafters.items() if (found := mixed(each)) is not None}
+        self.faults: Counter[str] = Counter()
+
+    def ask(
+        self,
+        requests: Sequence[Request],
+        token_seconds: float = 0.0,
+        stakes: Sequence[float] = (),
+        row_seconds: float = 0.0,
+    ) -> list[Answer]:
+        """An answer for each of ``requests``, one call per drafter.
+
+        ``token_seconds``: what a token costs in plain decoding, for drafters that weigh their own passes against it. ``stakes``:
+        how many of them each request's draft may take; none if that is not limited. ``row_seconds``: see ``DraftRequest``.
+        A sampled chain comes with its law only where the request verifies by it; elsewhere it is a tree like any other.
+        """
+        answers: list[Answer] = [Answer(DraftTree.empty())] * len(requests)
+        for name, members in _by_drafter(requests).items():
+            spent, begin = self._spent(name), time.perf_counter()
+            most = [token_seconds * stakes[at] if len(stakes) else math.inf for at in members]
+            asked = [
+                _asked(requests[at], token_seconds, allowed, row_seconds)
+                for at, allowed in zip(members, most, strict=True)
+            ]
+            found = self._propose(name, [requests[at] for at in members], asked)
+            seconds = time.perf_counter() - begin
+            own, networks, reading = (self._spent(name) - spent).of(seconds)
+            for at, proposal, allowed in zip(members, found, most, strict=True):
+                passes = 1 / sum(each > 0 for each in most) if allowed else 0.0
+                answers[at] = Answer(proposal, own / len(members), networks * passes, reading * passes)
+        return answers
+
+    def owed(self, request: Request, tree: DraftTree) -> npt.NDArray[np.bool_] | None:
+        """bool[n], which nodes of ``tree``, a part of the request's last proposal, are owed to networks with an account of their
+        own; None if there are no such networks, or at a fault."""
+        drafter = self.mixed.get(request.drafter)
+        if drafter is None or not len(tree):
+            return None
+        try:
+            found = np.asarray(drafter.owed(request.number, _lent_tree(tree)), np.bool_)
+            if found.shape != (len(tree),):
+                raise InvalidArgument(f"owed nodes come with shape {found.shape} for {len(tree)} nodes")
+            return found
+        except USER_CODE_ERRORS as error:
+            self._miss(request.drafter, [request], error)
+            return None
+
+    def foresee(self, requests: Sequence[Request], trees: Sequence[DraftTree]) -> None:
+        """Tell drafters that want it which trees are verified for ``requests`` now."""
+        for name, members in _by_drafter(requests).items():
+            drafter = self._drafters[name]
+            if not isinstance(drafter, ForeseeingDrafter):
+                continue
+            try:
+                asked = [_asked(requests[at], 0.0, math.inf) for at in members]
+                drafter.foresee(asked, [_lent_tree(trees[at]) for at in members])
+            except USER_CODE_ERRORS as error:
+                self._miss(name, [requests[at] for at in members], error)
+
+    def follow(self, request: Request, features: torch.Tensor, rows: npt.NDArray[np.int64]) -> None:
+        """Give the request's drafter its layers of ``rows`` of ``features``, float[n, layers, width], of its next tokens. There may
+        be no memory for them, which only the drafter misses."""
+        columns = self._columns.get(request.drafter)
+        if columns is None:
+            return
+        try:
+            drafter = self._drafters[request.drafter]
+            assert isinstance(drafter, FeatureDrafter)
+            found = features[torch.from_numpy(rows).to(features.device)]
+            drafter.follow(request.number, found if len(columns) == len(self.layers) else found[:, columns])
+        except USER_CODE_ERRORS as error:
+            self._miss(request.drafter, [request], error)
+
+    def learns(self, request: Request) -> bool:
+        """Whether the request's drafter wants to know what the target said."""
+        return request.drafter in self._learners
+
+    def learn_logits(self, requests: Sequence[Request], logits: Sequence[torch.Tensor]) -> None:
+        """Tell the drafters of ``requests``, who want to know, what the last tokens were drawn from, float[k, vocab] each."""
+        for name, members in _by_drafter(requests).items():
+            try:
+                self._learners[name].learn_logits(
+                    [Said(requests[at].number, _text(requests[at]), logits[at]) for at in members]
+                )
+            except USER_CODE_ERRORS as error:
+                self._miss(name, [requests[at] for at in members], error)
+
+    def observe(self, request: Request, tokens: npt.NDArray[np.int32]) -> None:
+        """Tell the request's drafter which tokens followed its last draft."""
+        try:
+            self._drafters[request.drafter].observe(request.number, _lent(tokens))
+        except USER_CODE_ERRORS as error:
+            self._miss(request.drafter, [request], error)
+
+    def release(self, request: Request) -> None:
+        """Tell the request's drafter that it has ended."""
+        try:
+            self._drafters[request.drafter].release(request.number)
+        except USER_CODE_ERRORS as error:
+            self._miss(request.drafter, [request], error)
+
+    def _propose(self, name: str, requests: Sequence[Request], asked: Sequence[DraftRequest]) -> list[Proposal]:
+        drafter = self._drafters[name]
+        try:
+            before = missed_by_reason(drafter.stats())
+            proposals = list(drafter.propose(asked))
+            missed = missed_by_reason(drafter.stats()) - before
+            if len(proposals) != len(requests):
+                raise InvalidArgument(f"{len(proposals)} trees came for {len(requests)} requests")
+        except USER_CODE_ERRORS as error:
+            self._miss(name, requests, error)
+            return [DraftTree.empty()] * len(requests)
+        checked = [self._check(name, request, each) for request, each in zip(requests, proposals, strict=True)]
+        for request, each in zip(requests, checked, strict=True):
+            if not len(tree_of(each)):  # the drafter does not say whose draft it missed
+                request.stats.missed.update(missed.keys())
+        return checked
+
+    def _spent(self, name: str) -> Spent:
+        try:
+            return Spent.so_far(self._drafters[name])
+        except USER_CODE_ERRORS:
+            return Spent()  # counted where it is asked for drafts
+
+    def _check(self, name: str, request: Request, proposal: Proposal) -> Proposal:
+        try:
+            tree = checked_tree(tree_of(proposal), self._vocab_size, request.max_nodes)
+            if request.settings.verification == "rejection" and isinstance(proposal, SampledChain):
+                return SampledChain(tree, proposal.law[: len(tree)].clone())
+            return tree
+        except USER_CODE_ERRORS as error:
+            self._miss(name, [request], error)
+            return DraftTree.empty()
+
+    def _miss(self, name: str, requests: Sequence[Request], error: BaseException) -> None:
+        reason = type(error).__name__
+        if not self.faults[reason]:
+            log.warning("drafter %s: %s; going on without its draft", name, first_line(error))
+        self.faults[reason] += 1
+        for request in requests:
+            request.stats.missed[reason] += 1
+
+
+def _by_drafter(requests: Sequence[Request]) -> dict[str, list[int]]:
+    """The places of the requests of each drafter."""
+    groups: defaultdict[str, list[int]] = defaultdict(list)
+    for at, request in enumerate(requests):
+        groups[request.drafter].append(at)
+    return groups
+
+
+def _text(request: Request) -> npt.NDArray[np.int32]:
+    return _lent(request.tokens[: request.length])
+
+
+def _lent(values: npt.NDArray[_Value]) -> npt.NDArray[_Value]:
+    """A view that drafters cannot write through: what they are shown is still needed as it is."""
+    view: npt.NDArray[_Value] = values[:]
+    view.flags.writeable = False
+    return view
+
+
+def _lent_tree(tree: DraftTree) -> DraftTree:
+    return DraftTree(_lent(tree.tokens), _lent(tree.parents), _lent(tree.scores), _lent(tree.sources))
+
+
+def _asked(request: Request, token_seconds: float, most_seconds: float, row_seconds: float = 0.0) -> DraftRequest:
+    return DraftRequest(
+        request.number,
+        _text(request),
+        request.max_nodes,
+        request.stats.prompt_tokens,
+        request.settings,
+        token_seconds,
+        most_seconds,
+        request.slot,
+        request.request_class,
+        1.0 if request.ledger is None else request.ledger.rate,
+        row_seconds,
+    )
+
+
+def checked_tree(tree: DraftTree, vocab_size: int, max_nodes: int) -> DraftTree:
+    """A copy of ``tree``, cut to ``max_nodes`` and without its counts, if it is one over this vocabulary; else raises
+    InvalidArgument. A copy, because its maker may use the arrays again while the tree is verified."""
+    tree.validate(vocab_size)
+    kept = slice(max_nodes)
+    return DraftTree(
+        tree.tokens[kept].copy(), tree.parents[kept].copy(), tree.scores[kept].copy(), tree.sources[kept].copy()
+    )

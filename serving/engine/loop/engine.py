@@ -1,0 +1,308 @@
+"""The engine: a step loop on a thread of its own, with a bounded queue in front."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from suffolk.datastore.errors import Internal, InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
+from suffolk.serving.engine.loop.checks import text, whole_number
+from suffolk.serving.engine.loop.drafter import Drafter
+from suffolk.serving.engine.loop.generation import Generation
+from suffolk.serving.engine.loop.prompt import Prompt
+from suffolk.serving.engine.loop.request import Request, Step
+from suffolk.serving.engine.loop.step_loop import StepLoop
+from suffolk.serving.engine.loop.user_code_errors import USER_CODE_ERRORS, first_line
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_model import CostModel
+from suffolk.serving.engine.sampling.settings import SamplingSettings, settings_or_default
+
+log = logging.getLogger(__name__)
+
+MAX_CLASS = 128
+"""Characters of the name of a class of requests."""
+
+_STATS_AGE = 0.05
+"""Seconds; adding everything up takes a quarter of a millisecond, too long for every step."""
+
+
+class Engine:
+    """Generates for many requests at once. Safe to use from any thread; a context manager that closes itself.
+
+    The tokens of a request depend on its prompt and settings alone, not on the other requests, nor, under verification ``match``,
+    on its drafter. Under ``rejection`` their law does not depend on it; under ``typical`` they do.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        drafters: Mapping[str, Drafter | None] | None = None,
+        costs: CostModel | None = None,
+        slots: int = 8,
+        capacity: int = 4096,
+        queue: int = 64,
+        passes: str = "auto",
+    ) -> None:
+        """Allocates the cache and starts the thread.
+
+        Args:
+            target: the model whose text is produced.
+            drafters: by name; each request chooses one; a None is left out. ``close`` closes them.
+            costs: the target's costs as measured, which are left as they are; None to measure them now if there are drafters.
+            slots: requests that are decoded at once, 1..1024.
+            capacity: tokens of a request, its prompt and its largest tree included.
+            queue: requests that may wait for a slot, 0 or more.
+            passes: auto (captured on CUDA, packed elsewhere), packed, captured: decoding passes in a few static shapes, which
+                CUDA replays as graphs; or compiled: on a CPU, by torch and a C++ compiler, which takes a minute or more now.
+
+        Raises:
+            InvalidArgument: a value is out of its range.
+            ResourceExhausted: no memory for the cache.
+            Unsupported: ``captured`` or ``compiled`` passes, and the model has none.
+        """
+        slots, capacity, queue = (
+            whole_number(name, value) for name, value in (("slots", slots), ("capacity", capacity), ("queue", queue))
+        )
+        if queue < 0:
+            raise InvalidArgument(f"queue is {queue}; it must be 0 or more")
+        if costs is not None and not isinstance(costs, CostModel):
+            raise InvalidArgument(
+                f"costs is of type {type(costs).__name__}; give a CostModel, as find_costs(...).costs is"
+            )
+        self._drafters = _by_name(drafters)
+        self._loop = StepLoop(target, self._drafters, costs, slots, capacity, passes)
+        self._names = tuple(sorted(self._drafters))
+        self._queue = queue
+        self._numbers = itertools.count(1)
+        self._waiting: deque[Generation] = deque()
+        self._running: dict[int, Generation] = {}
+        self._cancelled: list[Generation] = []
+        self._changed = threading.Condition()
+        self._stats = self._loop.totals()
+        self._stats_due = 0.0
+        self._closing = False
+        self._death: SuffolkError | None = None
+        self._thread = threading.Thread(target=self._run, name="suffolk-engine", daemon=True)
+        self._ended = threading.Event()
+        self._thread.start()
+        atexit.register(self._close_at_exit)
+
+    @property
+    def target(self) -> Target:
+        return self._loop.target
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """The names that a request may choose from, sorted."""
+        return self._names
+
+    @property
+    def slots(self) -> int:
+        return self._loop.cache.slots
+
+    @property
+    def capacity(self) -> int:
+        """Tokens of a request, its prompt and its largest tree included."""
+        return self._loop.cache.capacity
+
+    @property
+    def queue(self) -> int:
+        """Requests that may wait for a slot."""
+        return self._queue
+
+    @property
+    def cache_bytes(self) -> int:
+        """Memory of the cache, all of it taken at the start."""
+        return self._loop.cache.nbytes
+
+    @property
+    def drifts(self) -> int:
+        """How often real steps took so much longer or shorter than measured that all costs were scaled (``CostModel``)."""
+        return self._loop.drifts
+
+    @property
+    def alive(self) -> bool:
+        """False once the engine has died or is closed, and in a forked child, where its thread is not."""
+        return not self._ended.is_set() and self._thread.is_alive()
+
+    @property
+    def death(self) -> SuffolkError | None:
+        """Why the engine died; None while it lives or after ``close``."""
+        return self._death
+
+    def generate(
+        self,
+        prompt: Prompt,
+        settings: SamplingSettings | None = None,
+        drafter: str = "",
+        max_nodes: int = 64,
+        request_class: str = "",
+    ) -> Generation:
+        """Start a generation; it runs whether or not anybody reads its steps.
+
+        Args:
+            prompt: a text to continue, a conversation of (role, content) messages to answer, or token ids.
+            settings: None for greedy decoding of up to 256 tokens.
+            drafter: the name of one of the engine's; empty or "none" for plain decoding.
+            max_nodes: largest tree, 1..1024.
+            request_class: what kind of request it is, in any words of up to 128 characters: what drafts are worth is learned
+                class by class.
+
+        Raises:
+            InvalidArgument: the prompt or a value cannot be used.
+            ResourceExhausted: no slot is free and the queue is full, or the request is too long for a slot.
+            Unavailable: the engine has died or is closed.
+        """
+        settings, max_nodes = settings_or_default(settings), whole_number("max_nodes", max_nodes)
+        if not isinstance(drafter, str):
+            raise InvalidArgument(f"drafter is of type {type(drafter).__name__}; give the name of one of the engine's")
+        name, kind = "" if drafter == "none" else drafter, text("request_class", request_class, MAX_CLASS)
+        request = Request(next(self._numbers), self.target, prompt, settings, name, max_nodes, kind)
+        self._loop.require_room(request)
+        generation = Generation(request, self._cancel)
+        with self._changed:
+            self._require_alive()
+            if len(self._running) + len(self._waiting) >= self._loop.cache.slots + self._queue:
+                raise ResourceExhausted(
+                    f"{len(self._running) + len(self._waiting)} requests run or wait; the slots hold "
+                    f"{self._loop.cache.slots} and the queue holds {self._queue}; try again later"
+                )
+            self._waiting.append(generation)
+            self._changed.notify_all()
+        return generation
+
+    def stats(self) -> dict[str, Any]:
+        """Counts and seconds (``LoopStats`` says of what), a twentieth of a second old at most while steps are faster, and what
+        runs and waits now."""
+        with self._changed:
+            return self._stats | {"running": len(self._running), "waiting": len(self._waiting)}
+
+    def close(self) -> None:
+        """Cancel what runs, end the thread, close the drafters: a fault of one is logged. Calling it again does nothing."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if (
+            self._thread is not threading.current_thread() and self._thread.is_alive()
+        ):  # a forked child has no such thread
+            self._ended.wait()  # once interrupted, Thread.join takes the thread for ended
+            self._thread.join()
+        with self._changed:
+            drafters, self._drafters = self._drafters, {}
+        for name, drafter in drafters.items():
+            try:
+                drafter.close()
+            except USER_CODE_ERRORS as error:  # the others must be closed too
+                log.warning("drafter %s: it could not be closed: %s", name, first_line(error))
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _close_at_exit(self) -> None:
+        """An interpreter that ends takes its threads down inside the model's pass, and that aborts the process: end ours first.
+
+        Nobody closed the engine, or a second Ctrl-C came while ``close`` waited."""
+        if self._thread.is_alive():
+            self.close()
+
+    def _require_alive(self) -> None:
+        if self._death is not None:
+            raise Unavailable(f"the engine has died ({self._death}); start it again")
+        if self._closing:
+            raise Unavailable("the engine is closed")
+        if not self._thread.is_alive():
+            raise Unavailable("the engine's thread is not in this process, which was forked; make an engine here")
+
+    def _cancel(self, generation: Generation) -> None:
+        with self._changed:
+            self._cancelled.append(generation)
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        try:
+            self._step_on()
+        finally:
+            atexit.unregister(self._close_at_exit)  # which would keep the engine, and the model, in memory
+            self._ended.set()
+
+    def _step_on(self) -> None:
+        error: SuffolkError | None = None
+        try:
+            while self._admit():
+                self._deliver(self._loop.step())
+        except SuffolkError as fault:
+            error = fault
+        except BaseException as fault:  # nobody stands above this thread, and those who wait must learn of it
+            log.exception("the engine has died")
+            error = Internal(first_line(fault))
+        with self._changed:
+            self._death = error
+            for generation in [*self._running.values(), *self._waiting]:
+                generation.request.stats.finish = generation.request.stats.finish or ("error" if error else "cancelled")
+                generation.end(error)
+            self._running.clear()
+            self._waiting.clear()
+
+    def _admit(self) -> bool:
+        """Between two steps: who leaves, who joins. False when the engine closes; waits while there is nothing to do."""
+        with self._changed:
+            while not (self._running or self._waiting or self._closing):
+                self._cancelled.clear()
+                self._changed.wait()
+            for generation in self._cancelled:
+                self._drop(generation)
+            if self._cancelled:
+                self._stats = self._loop.totals()
+                self._cancelled.clear()
+            while self._waiting and self._loop.free:
+                generation = self._waiting.popleft()
+                self._loop.join(generation.request)
+                self._running[generation.request.number] = generation
+            return not self._closing
+
+    def _drop(self, generation: Generation) -> None:
+        request = generation.request
+        if self._running.pop(request.number, None) is not None:
+            self._loop.leave(request)
+        elif generation in self._waiting:
+            self._waiting.remove(generation)
+            request.stats.finish = "cancelled"
+            self._loop.stats.add_request(request.stats)
+        generation.end()
+
+    def _deliver(self, answers: list[tuple[Request, Step | SuffolkError]]) -> None:
+        ended = any(request.stats.finish for request, _ in answers)
+        fresh = ended or time.monotonic() > self._stats_due
+        totals = self._loop.totals() if fresh else self._stats
+        with self._changed:
+            if fresh:
+                self._stats, self._stats_due = totals, time.monotonic() + _STATS_AGE
+            for request, answer in answers:
+                generation = self._running[request.number]
+                if isinstance(answer, Step):
+                    generation.put(answer)
+                if request.stats.finish:
+                    del self._running[request.number]
+                    generation.end(answer if isinstance(answer, SuffolkError) else None)
+
+
+def _by_name(drafters: Mapping[str, Drafter | None] | None) -> dict[str, Drafter]:
+    if drafters is not None and not isinstance(drafters, Mapping):
+        raise InvalidArgument(f"drafters is of type {type(drafters).__name__}; give a dict of drafters by name")
+    found = {name: drafter for name, drafter in (drafters or {}).items() if drafter is not None}
+    for name, drafter in found.items():
+        if not isinstance(name, str) or not callable(getattr(drafter, "propose", None)):
+            raise InvalidArgument(f"drafters[{name!r}] is of type {type(drafter).__name__}; give a Drafter by its name")
+    return found

@@ -1,0 +1,121 @@
+"""One running generation, as whoever asked for it sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+
+from suffolk.datastore.errors import SuffolkError
+from suffolk.serving.engine.loop.request import Request, Step
+from suffolk.serving.engine.loop.stats import GenerationStats
+from suffolk.serving.engine.sampling.log_probabilities import LogProbability
+
+Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
+
+
+class Generation(Iterator[Step], AsyncIterator[Step]):
+    """Iterate over it, plainly or with ``async for``, to get its steps as they come. One reader; ``cancel`` from any thread.
+
+    It does not wait for its reader: steps that nobody takes are kept, at most one for each of its tokens, of which there are no
+    more than the request's ``max_new_tokens`` and a slot's capacity. The slot is free once the text has ended.
+    """
+
+    def __init__(self, request: Request, cancel: Callable[[Generation], None]) -> None:
+        self.request = request
+        self._cancel = cancel
+        self._steps: deque[Step] = deque()
+        self._ended = False
+        self._error: SuffolkError | None = None
+        self._changed = threading.Condition()
+        self._waiters: list[Waiter] = []
+
+    @property
+    def tokens(self) -> list[int]:
+        """The tokens generated so far."""
+        return self.request.generated
+
+    @property
+    def ended(self) -> bool:
+        """Whether no step will follow those that wait to be read, and its place in the engine is free: another ``generate`` may
+        take it."""
+        with self._changed:
+            return self._ended
+
+    @property
+    def log_probabilities(self) -> list[LogProbability]:
+        """Those of ``tokens``, if ``logprobs`` was set; else empty."""
+        return self.request.log_probabilities[:]
+
+    @property
+    def stats(self) -> GenerationStats:
+        return self.request.stats
+
+    def cancel(self) -> None:
+        """End it: its slot is free before the engine's next step. Does nothing once it has ended."""
+        self._cancel(self)
+
+    def close(self) -> None:
+        """The same as ``cancel``, for ``contextlib.closing``."""
+        self.cancel()
+
+    def __next__(self) -> Step:
+        with self._changed:
+            while not self._steps and not self._ended:
+                self._changed.wait()
+        step = self._take()
+        if step is None:
+            raise StopIteration
+        return step
+
+    async def __anext__(self) -> Step:
+        waiter = asyncio.get_running_loop(), asyncio.Event()
+        with self._changed:
+            ready = bool(self._steps) or self._ended
+            if not ready:
+                self._waiters.append(waiter)
+        if not ready:
+            try:
+                await waiter[1].wait()
+            finally:
+                self._forget(waiter)
+        step = self._take()
+        if step is None:
+            raise StopAsyncIteration
+        return step
+
+    def put(self, step: Step) -> None:
+        """For the engine: one more step."""
+        with self._changed:
+            self._steps.append(step)
+            self._wake()
+
+    def end(self, error: SuffolkError | None = None) -> None:
+        """For the engine: no step will follow; ``error`` is raised behind the last one."""
+        with self._changed:
+            if not self._ended:
+                self._ended, self._error = True, error
+                self._wake()
+
+    def _take(self) -> Step | None:
+        with self._changed:
+            if self._steps:
+                return self._steps.popleft()
+            error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return None
+
+    def _wake(self) -> None:
+        self._changed.notify_all()
+        for loop, event in self._waiters:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(event.set)
+        self._waiters.clear()
+
+    def _forget(self, waiter: Waiter) -> None:
+        with self._changed:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)

@@ -1,0 +1,112 @@
+"""A prompt as text, as a conversation or as token ids, to the target's tokens. Loads no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from jinja2 import TemplateError
+
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import Tokens
+
+if TYPE_CHECKING:
+    from suffolk.serving.engine.model.target import Target
+
+Messages = Sequence[tuple[str, str]]
+"""A conversation: (role, content) each."""
+Prompt = str | Messages | Tokens
+"""A text to continue, a conversation to answer, or token ids."""
+FORMS = "give a text, a list of (role, content) tuples of strings, or a flat list of token ids"
+
+
+def read_prompt(prompt: Prompt) -> str | list[tuple[str, str]] | npt.NDArray[np.int64]:
+    """Which of the three ``prompt`` is: a text, a conversation, or token ids int64[n], for which one row [1, n] is taken too.
+
+    Raises:
+        InvalidArgument: none of them, or a text with half a character (a surrogate), which no tokenizer takes.
+    """
+    if isinstance(prompt, str):
+        return _whole("the prompt", prompt)
+    if isinstance(prompt, tuple | list) and prompt and isinstance(prompt[0], tuple):
+        return [_message(f"message {at}", each) for at, each in enumerate(prompt)]
+    if isinstance(prompt, Mapping):
+        raise InvalidArgument(f"the prompt is of type {type(prompt).__name__}; give its input_ids")
+    return _ids(prompt)
+
+
+def encode(target: Target, prompt: Prompt) -> npt.NDArray[np.int64]:
+    """The tokens of ``prompt``, int64[n]. Raises as ``read_prompt``, ``encode_text`` and ``encode_chat``."""
+    found = read_prompt(prompt)
+    if isinstance(found, str):
+        return np.array(encode_text(target, found), np.int64)
+    if isinstance(found, list):
+        return np.array(encode_chat(target, found), np.int64)
+    return found
+
+
+def has_template(target: Target) -> bool:
+    """Whether the model says how conversations are written."""
+    return bool(getattr(target.tokenizer, "chat_template", None))
+
+
+def encode_text(target: Target, text: str) -> list[int]:
+    """The tokens of a text that is to be continued. Raises InvalidArgument: the target has no tokenizer."""
+    return list(_tokenizer(target)(text)["input_ids"])
+
+
+def encode_chat(target: Target, messages: Messages) -> list[int]:
+    """The tokens of a conversation, each message a (role, content), up to where the model's answer begins.
+
+    Raises:
+        InvalidArgument: the target has no chat template, or the template refuses the conversation.
+    """
+    tokenizer = _tokenizer(target)
+    if not has_template(target):
+        raise InvalidArgument(f"model {target.name} has no chat template; send the prompt as text")
+    conversation = [{"role": role, "content": content} for role, content in messages]
+    try:
+        encoded = tokenizer.apply_chat_template(conversation, add_generation_prompt=True, return_dict=True)
+    except TemplateError as error:
+        raise InvalidArgument(f"the chat template of model {target.name} refuses the conversation: {error}") from error
+    return list(encoded["input_ids"])
+
+
+def _tokenizer(target: Target) -> Any:
+    if target.tokenizer is None:
+        raise InvalidArgument(f"model {target.name} was loaded without a tokenizer; send the prompt as token ids")
+    return target.tokenizer
+
+
+def _whole(name: str, text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(
+            f"{name} has a surrogate, {text[error.start]!r}, at {error.start}: half a character, or a byte that is no UTF-8; "
+            "convert it"
+        ) from None
+    return text
+
+
+def _message(name: str, message: object) -> tuple[str, str]:
+    match message:
+        case (str() as role, str() as content):
+            return _whole(f"{name}'s role", role), _whole(f"{name}'s content", content)
+    raise InvalidArgument(f"{name} of the prompt is {message!r}; {FORMS}")
+
+
+def _ids(prompt: Any) -> npt.NDArray[np.int64]:
+    try:
+        array = np.asarray(prompt)
+    except (TypeError, ValueError, OverflowError) as error:  # ragged lists, a tensor that is not on the CPU
+        raise InvalidArgument(f"the prompt cannot be read as token ids ({error}); {FORMS}") from None
+    if array.ndim == 2 and len(array) == 1:
+        array = array[0]
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InvalidArgument(
+            f"the prompt, of type {type(prompt).__name__}, is an array of {array.dtype} of shape {list(array.shape)}; {FORMS}"
+        )
+    return array.astype(np.int64)

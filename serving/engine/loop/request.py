@@ -1,0 +1,154 @@
+"""One request: its tokens, how it samples, where it ends, and its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.loop.prompt import Prompt, encode
+from suffolk.serving.engine.loop.stats import GenerationStats
+from suffolk.serving.engine.loop.text_stream import TextStream
+from suffolk.serving.engine.model.memory import memory_guard
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.ledger import Ledger
+from suffolk.serving.engine.sampling.log_probabilities import LogProbability
+from suffolk.serving.engine.sampling.sampler import Sampler
+from suffolk.serving.engine.sampling.seeded_noise import KeyedUniforms
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one target pass gave for a request.
+
+    Attributes:
+        tokens: one or more token ids, in order.
+        sources: for each, the ``Source`` bits of the accepted draft node; 0 for the target's own draw.
+        pieces: (text, source bits) that became safe to show; empty without a tokenizer.
+        finish: why the text ends with this step (eos, stop, length, context), else empty.
+        log_probabilities: of each token, if the request asked for them; else empty.
+    """
+
+    tokens: tuple[int, ...]
+    sources: tuple[int, ...]
+    pieces: tuple[tuple[str, int], ...]
+    finish: str
+    log_probabilities: tuple[LogProbability, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return "".join(text for text, _ in self.pieces)
+
+
+class Request:
+    """A request from its prompt to its end. Made by whoever submits it, then used by one step loop alone.
+
+    Attributes:
+        number: the same for the request's whole life, and no other's.
+        drafter: name of its drafter; empty for none.
+        max_nodes: its largest tree.
+        request_class: what kind of request it is.
+        length: tokens so far, prompt and generated: ``tokens[:length]``.
+        slot: its place in the cache while it runs.
+        ledger: what drafting has earned; None without a drafter.
+        sampler, uniforms: what its tokens are drawn with.
+        stats: its numbers.
+        log_probabilities: of the generated tokens, if ``settings`` ask for them.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        target: Target,
+        prompt: Prompt,
+        settings: SamplingSettings,
+        drafter: str = "",
+        max_nodes: int = 64,
+        request_class: str = "",
+    ) -> None:
+        """Raises InvalidArgument: the prompt is none or empty, has ids outside the vocabulary or fills the model's context, or
+        text or stop strings are given to a target without a tokenizer."""
+        ids = _checked_prompt(prompt, target)
+        if settings.stop and target.tokenizer is None:
+            raise InvalidArgument(f"stop strings need a tokenizer; model {target.name} was loaded without one")
+        room = settings.max_new_tokens
+        if target.context_length is not None:
+            room = min(room, target.context_length - len(ids))
+        self.number = number
+        self.drafter = drafter
+        self.max_nodes = max_nodes
+        self.request_class = request_class
+        self.settings = settings
+        with memory_guard(f"{room} new tokens"):
+            self.tokens = np.empty(len(ids) + room, np.int32)
+        self.tokens[: len(ids)] = ids
+        self.length = len(ids)
+        self.slot = -1
+        self.ledger: Ledger | None = None
+        self.sampler = Sampler(settings, target.vocab_size, target.device)
+        self.uniforms = KeyedUniforms(settings.seed, target.device)
+        self.stats = GenerationStats(prompt_tokens=len(ids))
+        self.log_probabilities: list[LogProbability] = []
+        self._eos_ids = frozenset() if settings.ignore_eos else target.eos_ids
+        self._text = None if target.tokenizer is None else TextStream(target.tokenizer, settings.stop)
+
+    @property
+    def room(self) -> int:
+        """How many drafted tokens may still be accepted: one token more comes from the target."""
+        return len(self.tokens) - self.length - 1
+
+    @property
+    def generated(self) -> list[int]:
+        """The tokens generated so far."""
+        return [int(token) for token in self.tokens[self.stats.prompt_tokens : self.length]]
+
+    def commit(
+        self, drawn: Sequence[int], marks: Sequence[int], log_probabilities: Sequence[LogProbability] = ()
+    ) -> Step:
+        """Append the ``drawn`` tokens, with their sources' ``marks``, up to where plain decoding would have ended."""
+        tokens: list[int] = []
+        pieces: list[tuple[str, int]] = []
+        for token, source in zip(drawn, marks, strict=True):
+            tokens.append(token)
+            self.tokens[self.length] = token
+            self.length += 1
+            if self._text is not None:
+                pieces += self._text.push(token, source)
+            self.stats.finish = self._finish(token)
+            if self.stats.finish:
+                break
+        if self.stats.finish and self._text is not None:
+            pieces += self._text.finish()
+        sources = tuple(marks[: len(tokens)])
+        self.stats.add_tokens(sources)
+        kept = tuple(log_probabilities[: len(tokens)])
+        self.log_probabilities += kept
+        return Step(tuple(tokens), sources, tuple(pieces), self.stats.finish, kept)
+
+    def _finish(self, token: int) -> str:
+        if token in self._eos_ids:
+            return "eos"
+        if self._text is not None and self._text.stopped:
+            return "stop"
+        if self.length - self.stats.prompt_tokens == self.settings.max_new_tokens:
+            return "length"
+        return "context" if self.length == len(self.tokens) else ""
+
+
+def _checked_prompt(prompt: Prompt, target: Target) -> npt.NDArray[np.int32]:
+    ids = encode(target, prompt)
+    if not len(ids):
+        raise InvalidArgument("the prompt is empty; give at least one token")
+    if ids.min() < 0 or ids.max() >= target.vocab_size:
+        raise InvalidArgument(
+            f"the prompt has ids {ids.min()}..{ids.max()}; model {target.name} has {target.vocab_size}"
+        )
+    if target.context_length is not None and len(ids) >= target.context_length:
+        raise InvalidArgument(
+            f"the prompt has {len(ids)} tokens; model {target.name} takes {target.context_length} in all; shorten the prompt"
+        )
+    return ids.astype(np.int32)

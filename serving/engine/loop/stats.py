@@ -1,0 +1,133 @@
+"""What generations did, in numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from suffolk.serving.engine.loop.draft_counts import DraftCounts
+
+PARTS = ("prefill", "draft", "wait", "forward", "verify", "compact", "other")
+
+
+@dataclass(slots=True)
+class Counts:
+    """What is counted of one request, and of all together. The pass that ends a prompt gives the first token and is no step.
+
+    Attributes:
+        tokens: tokens generated, the first included.
+        steps: target passes after the prompt's.
+        proposals: steps in which the drafter was asked.
+        drafted: drafted tokens by who proposed them and how deep; ``nodes_proposed``, ``nodes_verified``, ``accepted`` and
+            ``earned`` are their sums.
+        missed: proposals that failed, by reason: faults the loop caught, and those the drafter reports.
+        seconds: by part: prefill, draft (choosing of the drafts and laying them out), wait (for drafters), forward, verify,
+            compact, other.
+    """
+
+    tokens: int = 0
+    steps: int = 0
+    proposals: int = 0
+    drafted: DraftCounts = field(default_factory=DraftCounts)
+    missed: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
+
+    @property
+    def nodes_proposed(self) -> int:
+        return self.drafted.proposed.total()
+
+    @property
+    def nodes_verified(self) -> int:
+        return self.drafted.verified.total()
+
+    @property
+    def accepted(self) -> int:
+        return self.drafted.accepted.total()
+
+    @property
+    def earned(self) -> int:
+        return self.drafted.earned.total()
+
+    def add_tokens(self, sources: tuple[int, ...]) -> None:
+        """Book what one pass added to the text; ``sources`` as ``DraftCounts.add_tokens`` takes them."""
+        self.tokens += len(sources)
+        self.drafted.add_tokens(sources)
+
+    def add_seconds(self, parts: Mapping[str, float]) -> None:
+        """Book the parts of one step."""
+        for part, seconds in parts.items():
+            self.seconds[part] += seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields and derived values, ready for JSON and shared with nobody."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        copies = {name: dict(value) for name, value in found.items() if isinstance(value, dict)}
+        sums = {name: getattr(self, name) for name in ("nodes_proposed", "nodes_verified", "accepted", "earned")}
+        return found | copies | {"drafted": self.drafted.rows()} | self.drafted.by_source() | sums
+
+
+@dataclass(slots=True)
+class GenerationStats(Counts):
+    """Counts and seconds of one request: of the steps it took part in.
+
+    Attributes:
+        prompt_tokens: length of the prompt.
+        finish: why the text ended: eos, stop, length (max_new_tokens), context (the model's length), cancelled or error; empty
+            while it runs.
+    """
+
+    prompt_tokens: int = 0
+    finish: str = ""
+
+    @property
+    def mean_generated_length(self) -> float:
+        """M: tokens per target pass behind the prompt; 1.0 for plain decoding."""
+        return (self.tokens - 1) / self.steps if self.steps else 1.0
+
+    @property
+    def decode_seconds(self) -> float:
+        return sum(self.seconds.values()) - self.seconds["prefill"]
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens behind the first, per second behind the prompt's pass."""
+        return (self.tokens - 1) / self.decode_seconds if self.decode_seconds > 0 else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        derived = ("mean_generated_length", "decode_seconds", "tokens_per_second")
+        return Counts.to_dict(self) | {name: getattr(self, name) for name in derived}
+
+
+@dataclass(slots=True)
+class LoopStats(Counts):
+    """Sums over all requests of a step loop, the running ones included; prompts' seconds are not told apart.
+
+    Attributes:
+        passes: forward passes of the target; ``rows`` in them, and ``turns``: requests that took part, summed over passes.
+        prompt_tokens: tokens of prompts that were read.
+        requests: requests that ended; ``finished``: the same by why.
+        missed: of requests that ended; the loop knows those of the others.
+    """
+
+    passes: int = 0
+    rows: int = 0
+    turns: int = 0
+    prompt_tokens: int = 0
+    requests: int = 0
+    finished: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS[1:], 0.0))
+
+    def add_step(self, requests: int, rows: int, parts: Mapping[str, float]) -> None:
+        """Book one pass."""
+        self.passes += 1
+        self.rows += rows
+        self.turns += requests
+        self.add_seconds(parts)
+
+    def add_request(self, stats: GenerationStats) -> None:
+        """Book that a request has ended."""
+        self.requests += 1
+        self.finished[stats.finish] += 1
+        self.missed.update(stats.missed)

@@ -1,0 +1,160 @@
+"""A forward pass that torch compiles, as one graph for all numbers of rows, requests and cached tokens; for CPUs.
+
+What differs between two passes but for token ids and positions is behind an operator that the graph calls for each layer,
+``suffolk::attend``: it writes keys and values into the cache of the pass at hand and attends as a packed pass does. The graph
+therefore has one size that is not fixed, the number of rows, and compiling joins what lies between attention and products.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from contextvars import ContextVar
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers.cache_utils import DynamicCache, DynamicLayer
+
+from suffolk.datastore.errors import Unsupported
+from suffolk.serving.engine.model.kv_cache import KVCache
+from suffolk.serving.engine.model.operators import define_operator
+from suffolk.serving.engine.model.pass_result import PassResult
+from suffolk.serving.engine.model.tree_attention import PackedRows, Terms
+from suffolk.serving.engine.model.tree_layout import TreeLayout
+
+if TYPE_CHECKING:
+    from suffolk.serving.engine.model.target import Target
+
+log = logging.getLogger(__name__)
+
+_pass: ContextVar[tuple[list[Any], PackedRows]] = ContextVar("suffolk_pass")
+"""The cache's layers and the rows of the pass that this thread computes."""
+
+
+class CompiledPass:
+    """A target's pass over the rows of several requests, compiled by its first call of two rows or more.
+
+    Once compiled any number of threads may use it, each with a cache of its own.
+    """
+
+    @staticmethod
+    def of(target: Target) -> CompiledPass:
+        """The target's own, which it keeps.
+
+        Raises:
+            Unsupported: the model is not on a CPU, or layers of it share what they cache.
+        """
+        if not target.compiled:
+            target.compiled.append(CompiledPass(target))
+        return target.compiled[0]
+
+    def __init__(self, target: Target) -> None:
+        if target.device.type != "cpu":
+            raise Unsupported(f"the model is on {target.device}, and compiled passes are for CPUs")
+        if None in target.shapes:
+            raise Unsupported("some of its layers cache nothing of their own")
+        self._target = target
+        self._compiled = _compile(target)
+        self._is_compiled = False
+
+    def forward(self, cache: KVCache, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> PassResult:
+        """As ``Target.forward`` with the logits of all rows wanted.
+
+        Raises:
+            RuntimeError: torch cannot compile the model, or finds no compiler.
+        """
+        packed, rows = self._target.place(cache, slots, layouts)
+        token = _pass.set((cache.layers.layers, rows))
+        try:
+            return PassResult(self._call(packed), None)
+        finally:
+            _pass.reset(token)
+
+    @torch.inference_mode()
+    def _call(self, packed: torch.Tensor) -> torch.Tensor:
+        ids, positions = packed[0][None].clone(), packed[1][None].clone()  # each its own, as the graph has them
+        if self._is_compiled:
+            return self._compiled(ids, positions)  # type: ignore[no-any-return]
+        log.info(
+            "model %s: compiling its passes, a minute or more; what torch keeps on disk saves most of it later",
+            self._name,
+        )
+        begin = time.perf_counter()
+        for numbers in (ids, positions):
+            torch._dynamo.mark_dynamic(numbers, 1)
+        result = self._compiled(ids, positions)
+        self._is_compiled = True
+        log.info("model %s: compiled in %.0f s", self._name, time.perf_counter() - begin)
+        return result  # type: ignore[no-any-return]
+
+    @property
+    def _name(self) -> str:
+        return self._target.name
+
+
+class _OperatorRows:
+    """The rows of whichever pass is computed: attention is a call of the operator."""
+
+    def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
+        output: torch.Tensor = torch.ops.suffolk.attend(query, key, value, *terms)
+        return output.transpose(1, 2)
+
+
+class _PassingLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # transformers is not typed throughout
+    """A cache layer that hands on the keys and values of the pass, for the operator to write."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.is_initialized = True
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return key_states, value_states
+
+    def get_seq_length(self) -> int:
+        return 0
+
+
+def _compile(target: Target) -> Any:
+    """A function of token ids and positions, [1, rows] each, that gives logits [rows, vocab]."""
+    model, vocab_size, rows = target.model, target.vocab_size, _OperatorRows()
+    cache = DynamicCache(config=model.config)
+    cache.layers = [_PassingLayer() for _ in cache.layers]
+
+    def compute(ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        output = model(input_ids=ids, position_ids=positions, past_key_values=cache, use_cache=True, suffolk_rows=rows)
+        logits: torch.Tensor = output.logits[0, :, :vocab_size]
+        return logits
+
+    # torch keeps graphs by code object and tells them apart by guards. We need none: the model stays as it is, and ids and
+    # positions are always alike but for their length, which includes 1 although torch would set it apart. So every model
+    # has a code object of its own.
+    own = FunctionType(compute.__code__.replace(), compute.__globals__, "compute", None, compute.__closure__)
+    return torch.compile(own, fullgraph=True, dynamic=True, options={"guard_filter_fn": _no_guards})
+
+
+def _no_guards(guards: Sequence[object]) -> list[bool]:
+    return [False] * len(guards)
+
+
+def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *terms: Any) -> torch.Tensor:
+    """[1, rows, heads, value width], contiguous; ``key`` and ``value`` are those of the pass alone."""
+    layers, rows = _pass.get()
+    found = Terms(*terms)
+    keys, values = layers[found.layer].update(key, value)
+    return rows.attend(query, keys, values, found).transpose(1, 2).contiguous()
+
+
+def _shape_of_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *terms: Any) -> torch.Tensor:
+    batch, heads, rows, _ = query.shape
+    return query.new_empty((batch, rows, heads, value.shape[-1]))
+
+
+define_operator(
+    "attend(Tensor query, Tensor key, Tensor value, float scaling, int? window, float? softcap, int layer) -> Tensor",
+    _attend,
+    _shape_of_attention,
+)

@@ -1,0 +1,105 @@
+"""Attention of a pass of static shape: every slot has the same number of cells for rows and of keys, whatever is in them.
+
+No size here depends on the requests' lengths or trees but for the bucket's, and nothing asks the device for a number: such a pass
+can be captured and replayed, or compiled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+
+from suffolk.serving.engine.model.tree_attention import Terms, capped_attention
+
+WORD = 64
+"""Bits of a number of ``ancestors``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The shape of a pass.
+
+    Attributes:
+        rows: of the linear layers, of all requests together.
+        slots: attention runs over the cache's first so many slots.
+        cells: rows that attention has for each of them.
+        keys: cached tokens and rows that a slot may have.
+    """
+
+    rows: int
+    slots: int
+    cells: int
+    keys: int
+
+
+@dataclass(slots=True)
+class Grid:
+    """Which rows of a static pass stand where, and what they see. All arrays are int64 and lie on the cache's device.
+
+    Attributes:
+        bucket: the pass's shape.
+        capacity: tokens of a slot of the cache.
+        members: [slots * cells], the row in each cell; any row in a cell that is not used.
+        places: [rows], the cell of each row; any cell for a row that is not used.
+        lengths: [slots], cached tokens; 0 for a slot that takes no part.
+        depths: [slots, cells], a row's position behind the cached tokens.
+        ancestors: [slots, cells, words], bit j % 64 of word j // 64 tells whether the cell sees the slot's cell j. Every cell
+            sees itself, also where it is not used: a softmax over nothing would be NaN.
+    """
+
+    bucket: Bucket
+    capacity: int
+    members: torch.Tensor
+    places: torch.Tensor
+    lengths: torch.Tensor
+    depths: torch.Tensor
+    ancestors: torch.Tensor
+    _masks: dict[tuple[int | None, int, torch.dtype], torch.Tensor] = field(default_factory=dict)
+
+    def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
+        """[1, heads, rows, value width]; ``query`` [1, heads, rows, width], ``key`` and ``value`` [cache rows, heads, width]."""
+        slots, cells = self.bucket.slots, self.bucket.cells
+        heads, key_heads = query.shape[1], key.shape[1]
+        fold = heads // key_heads
+        rows = query[0].index_select(1, self.members).view(key_heads, fold, slots, cells, -1)
+        rows = rows.permute(2, 0, 1, 3, 4).reshape(slots, key_heads, fold * cells, -1)
+        keys, values, mask = self._cached(key), self._cached(value), self._mask(terms.window, fold, query.dtype)
+        if terms.softcap is None:
+            output = F.scaled_dot_product_attention(rows, keys, values, attn_mask=mask, scale=terms.scaling)
+        else:
+            output = capped_attention(rows, keys, values, mask, terms.scaling, terms.softcap)
+        output = output.reshape(slots, key_heads, fold, cells, -1).permute(1, 2, 0, 3, 4)
+        return output.reshape(heads, slots * cells, -1).index_select(1, self.places)[None]
+
+    def _cached(self, slab: torch.Tensor) -> torch.Tensor:
+        """[slots, heads, keys, width], a view of the cache's [rows, heads, width]."""
+        size = self.bucket.slots * self.capacity
+        return (
+            slab[:size].view(self.bucket.slots, self.capacity, *slab.shape[1:])[:, : self.bucket.keys].transpose(1, 2)
+        )
+
+    def _mask(self, window: int | None, fold: int, dtype: torch.dtype) -> torch.Tensor:
+        """Additive [slots, 1, fold * cells, keys]; made once a pass for all layers alike."""
+        kind = (window, fold, dtype)
+        if kind not in self._masks:
+            seen = self._seen(window)
+            mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, -torch.inf)
+            self._masks[kind] = mask.repeat(1, fold, 1)[:, None]
+        return self._masks[kind]
+
+    def _seen(self, window: int | None) -> torch.Tensor:
+        """bool[slots, cells, keys], whether the row in a cell sees a key of its slot."""
+        cells, device = self.bucket.cells, self.lengths.device
+        keys = torch.arange(self.bucket.keys, device=device)
+        behind = keys - self.lengths[:, None]  # the cell that a key belongs to; negative for a cached token's
+        cell = behind.clamp(0, cells - 1)
+        bits = (self.ancestors[..., None] >> torch.arange(WORD, device=device)) & 1
+        visible = bits.flatten(-2).bool().gather(2, cell[:, None].expand(-1, cells, -1))
+        seen = visible & (behind < cells)[:, None] | (behind < 0)[:, None]
+        if window is not None:
+            own = self.lengths[:, None] + self.depths
+            positions = torch.where(behind < 0, keys, own.gather(1, cell))
+            seen = seen & (positions[:, None] > own[..., None] - window)
+        return seen

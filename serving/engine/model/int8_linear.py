@@ -1,0 +1,129 @@
+"""Linear layers of drafting networks on a CPU, with weights of one byte: drafts may be wrong, so their network may be rounded.
+
+A pass over few rows takes as long as reading the weights. A byte for each, and a scale for each output (its largest weight is 127
+of them), are half of bf16 and a quarter of fp32, and shift a layer's results by less than a hundredth of their size. The model's
+own weights stay, for passes over many rows, such as prompts', which cost computation rather than memory. A target is never
+compressed: its numbers are the text.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+
+import torch
+
+from suffolk.serving.engine.model import memory
+from suffolk.serving.engine.model.layer_trial import seconds, some_rows
+from suffolk.serving.engine.model.skinny_gemm import MOST_ROWS, RowLinear, fits_kernel, row_linear
+
+log = logging.getLogger(__name__)
+_TRIAL_ROWS = (1, 2, 4, 8, 16, 32, MOST_ROWS)
+_ROUNDS = 5
+_PLAIN = (torch.nn.Linear, RowLinear)
+_TINY = torch.finfo(torch.float32).tiny
+_CHUNK = 512
+"""Outputs that are rounded at once: wide copies of a whole head would take as much memory as the model."""
+
+
+class ByteLinear(RowLinear):
+    """A linear layer that multiplies up to ``byte_rows`` rows by its rounded weights, in inference mode.
+
+    Attributes:
+        weight_bytes: int8[outputs, inputs]; ``scales``: float32[outputs], which multiply them.
+        byte_dtype: of the weights that were rounded, and of rows that their bytes take.
+    """
+
+    weight_bytes: torch.Tensor
+    scales: torch.Tensor
+    byte_rows: int
+    byte_dtype: torch.dtype
+
+    @staticmethod
+    def round(layer: torch.nn.Linear) -> ByteLinear:
+        """Make ``layer`` itself one, of no rows yet; one that is one stays as it is."""
+        if isinstance(layer, ByteLinear):
+            return layer
+        if not isinstance(layer, RowLinear):
+            RowLinear.take_over(layer, frozenset())
+        layer.__class__ = ByteLinear
+        assert isinstance(layer, ByteLinear)
+        layer.weight_bytes, layer.scales = round_weights(layer.weight)
+        layer.byte_rows, layer.byte_dtype = 0, layer.weight.dtype
+        return layer
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002  # torch's own name for it
+        rows = input.numel() // max(1, input.shape[-1])
+        use = 1 <= rows <= self.byte_rows and input.dtype is self.byte_dtype and torch.is_inference_mode_enabled()
+        if not use or torch.compiler.is_compiling():
+            return super().forward(input)
+        return row_linear(input, self.weight_bytes, self.bias, self.scales)
+
+
+def compress(model: torch.nn.Module) -> int:
+    """Let a drafting network's linear layers use rounded weights where that is faster on this machine; how many do.
+
+    Takes about a second for 200 million weights, and a byte of memory for each; where less than twice that is free, nothing is
+    done, and logged. Parameters and state_dict stay as they are. Layers qualify as for ``accelerate``, to be called before. Not to
+    be called while another thread uses the model, nor for a target.
+    """
+    layers = sorted(_rounding(model), key=lambda layer: layer.weight.numel(), reverse=True)
+    needed, free = sum(layer.weight.numel() for layer in layers), memory.available_memory(torch.device("cpu"))
+    if 2 * needed > free:
+        log.warning("drafts read whole weights: rounded ones would take %d MB of %d", needed >> 20, free >> 20)
+        return 0
+    rows = _faster_rows(copy.copy(layers[0])) if layers else 0  # a copy, whose bytes are gone if they are no faster
+    if not rows:
+        return 0
+    rounded = [ByteLinear.round(layer) for layer in layers]
+    for each in rounded:
+        each.byte_rows = rows if bool(each.scales.isfinite().all()) else 0
+    return sum(each.byte_rows > 0 for each in rounded)
+
+
+def compressed(layer: torch.nn.Module) -> torch.nn.Module:
+    """A layer for a drafting network with the weights of ``layer``, which is another's and stays as it is: rounded if that is
+    faster, else ``layer`` itself."""
+    twin = copy.copy(layer)
+    return twin if compress(twin) else layer
+
+
+def is_compressed(model: torch.nn.Module) -> bool:
+    """Whether any of its layers use rounded weights."""
+    return any(isinstance(layer, ByteLinear) and layer.byte_rows > 0 for layer in model.modules())
+
+
+def round_weights(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """int8[outputs, inputs] and float32[outputs], whose product is ``weight`` to within half a scale. Where an output's weights are
+    not all finite, its scale is not."""
+    numbers, scales = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight))
+    with torch.no_grad():
+        for begin in range(0, len(weight), _CHUNK):
+            wide = weight[begin : begin + _CHUNK].to(torch.float32, copy=True)
+            scale = wide.abs().amax(1).div_(127)
+            scales[begin : begin + _CHUNK] = scale
+            numbers[begin : begin + _CHUNK] = wide.div_(scale.clamp_(min=_TINY)[:, None]).round_()
+    return numbers, scales
+
+
+def _rounding(model: torch.nn.Module) -> list[torch.nn.Linear]:
+    """The layers that may be rounded."""
+    linear = [layer for layer in model.modules() if isinstance(layer, torch.nn.Linear)]
+    return [layer for layer in linear if type(layer) in _PLAIN and fits_kernel(layer)]
+
+
+@torch.inference_mode()
+def _faster_rows(linear: torch.nn.Linear) -> int:
+    """Up to how many rows the rounded weights are faster; makes ``linear`` a ``ByteLinear``."""
+    found, layer = 0, ByteLinear.round(linear)
+    for count in _TRIAL_ROWS:
+        rows = some_rows(count, layer)
+        times = [
+            (seconds(layer, rows), seconds(row_linear, rows, layer.weight_bytes, None, layer.scales))
+            for _ in range(_ROUNDS)
+        ]
+        plain, rounded = (min(each) for each in zip(*times, strict=True))
+        if rounded >= plain:
+            break
+        found = count
+    return found

@@ -1,0 +1,167 @@
+"""Keys and values of all running requests: one allocation at the start, a slot per request, compacted in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from transformers.cache_utils import DynamicCache, DynamicLayer
+
+from suffolk.serving.engine.model.transfer import to_device
+
+
+@dataclass(frozen=True, slots=True)
+class LayerShape:
+    """What one layer keeps per token: heads and widths of keys and values, and how far back it looks (None: all)."""
+
+    heads: int
+    key_width: int
+    value_width: int
+    window: int | None
+
+
+Shapes = tuple[LayerShape | None, ...]
+"""One entry per layer; None for a layer that keeps nothing of its own."""
+
+
+class KVCache:
+    """Keys and values of ``slots`` requests of up to ``capacity`` tokens each, rows of rejected nodes included.
+
+    Token i of slot s is row s * capacity + i of every layer. Layers of equal shape share a slab [layers, rows, heads, width], so
+    that keeping the accepted rows of all requests is one gather and one copy for all layers. Layers with a sliding window keep
+    their whole history and are windowed in attention: a rejected branch then needs no undoing. Not thread-safe.
+
+    Attributes:
+        lengths: int64[slots], tokens kept per slot.
+        spare: a row of every layer that belongs to no slot.
+        finite: whether NaN and infinity are written as 0. A pass of static shape reads rows that it then weighs with 0: what
+            a rejected node or a slot's last request left there must not show in a text.
+        layers: the transformers cache that the model's forward pass takes.
+    """
+
+    def __init__(
+        self,
+        layers: DynamicCache,
+        shapes: Shapes,
+        slots: int,
+        capacity: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        """Takes over ``layers``, an empty cache made for the model; its layers without a shape stay as they are."""
+        self.slots = slots
+        self.capacity = capacity
+        self.lengths = np.zeros(slots, np.int64)
+        self.spare = slots * capacity
+        self.layers = layers
+        self._device = device
+        needed: dict[tuple[int, int], int] = {}
+        for form in (form for shape in shapes for form in _forms(shape)):
+            needed[form] = needed.get(form, 0) + 1
+        self._slabs = {
+            form: torch.zeros((count, slots * capacity + 1, *form), dtype=dtype, device=device)
+            for form, count in needed.items()
+        }
+        free = {form: iter(slab) for form, slab in self._slabs.items()}
+        self._appending: list[SlabLayer] = []
+        for number, shape in enumerate(shapes):
+            if shape is not None:
+                keys, values = (next(free[form]) for form in _forms(shape))
+                layer = SlabLayer(keys, values)
+                layers.layers[number] = layer
+                self._appending.append(layer)
+
+    @property
+    def finite(self) -> bool:
+        return all(layer.finite for layer in self._appending)
+
+    @finite.setter
+    def finite(self, finite: bool) -> None:
+        for layer in self._appending:
+            layer.finite = finite
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all slabs."""
+        return sum(slab.nbytes for slab in self._slabs.values())
+
+    def place(self, rows: torch.Tensor) -> None:
+        """Where the next forward pass puts its rows: int64[q] on the cache's device, one cache row for each."""
+        for layer in self._appending:
+            layer.rows = rows
+
+    def keep(self, slots: Sequence[int], accepted: Sequence[npt.NDArray[np.int64]]) -> None:
+        """Keep the ``accepted`` rows of those that passes have put behind each slot's kept ones, and drop the others.
+
+        ``accepted``: for each of ``slots`` int64[k], rising, counted from the slot's length.
+        """
+        sources: list[npt.NDArray[np.int64]] = []
+        places: list[npt.NDArray[np.int64]] = []
+        for slot, rows in zip(slots, accepted, strict=True):
+            begin = slot * self.capacity + self.lengths[slot]
+            moved = (
+                int(np.argmin(rows == np.arange(len(rows)))) if len(rows) and rows[-1] != len(rows) - 1 else len(rows)
+            )
+            sources.append(begin + rows[moved:])
+            places.append(begin + np.arange(moved, len(rows)))
+            self.lengths[slot] += len(rows)
+        source, place = np.concatenate(sources), np.concatenate(places)
+        if len(source):
+            index = to_device(np.stack([source, place]), self._device)
+            for slab in self._slabs.values():
+                slab[:, index[1]] = slab[:, index[0]]  # the gather is complete before anything is overwritten
+
+    def copy(self, source: int, target: int, begin: int, end: int) -> None:
+        """Put the tokens from ``begin`` to ``end`` of one slot into the same places of another, which then has ``end``."""
+        places = slice(source * self.capacity + begin, source * self.capacity + end)
+        others = slice(target * self.capacity + begin, target * self.capacity + end)
+        for slab in self._slabs.values():
+            slab[:, others] = slab[:, places]
+        self.lengths[target] = end
+
+    def clear(self, slot: int) -> None:
+        """Forget a slot's tokens; the memory stays."""
+        self.lengths[slot] = 0
+
+
+class SlabLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # transformers is not typed throughout
+    """A cache layer of transformers that writes into its part of a slab and answers with all of it: [rows, heads, width].
+
+    Only ``suffolk.serving.engine.model.tree_attention`` reads such an answer.
+    """
+
+    keys: torch.Tensor
+    values: torch.Tensor
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.is_initialized = True
+        self.keys, self.values = keys, values
+        self.rows = torch.empty(0, dtype=torch.int64)
+        self.finite = False
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """``key_states``, ``value_states``: [1, heads, q, width], the rows of one packed pass."""
+        if self.finite:
+            key_states = key_states.nan_to_num(0.0, 0.0, 0.0)
+            value_states = value_states.nan_to_num(0.0, 0.0, 0.0)
+        self.keys.index_copy_(0, self.rows, key_states[0].transpose(0, 1))
+        self.values.index_copy_(0, self.rows, value_states[0].transpose(0, 1))
+        return self.keys, self.values
+
+    def get_seq_length(self) -> int:
+        return 0  # positions and masks come with every pass
+
+
+def bytes_per_token(shapes: Shapes, itemsize: int) -> int:
+    """What one token takes in the cache, over all layers."""
+    return itemsize * sum(heads * width for shape in shapes for heads, width in _forms(shape))
+
+
+def _forms(shape: LayerShape | None) -> list[tuple[int, int]]:
+    return [] if shape is None else [(shape.heads, shape.key_width), (shape.heads, shape.value_width)]

@@ -1,0 +1,219 @@
+"""Which kind of forward pass a step takes: packed, of any shape; compiled, the same as one graph; or static, in a bucket's shape,
+which CUDA can capture.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import torch
+
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.serving.engine.model.compiled_pass import CompiledPass
+from suffolk.serving.engine.model.grid_attention import Bucket
+from suffolk.serving.engine.model.kv_cache import KVCache
+from suffolk.serving.engine.model.pass_result import PassResult
+from suffolk.serving.engine.model.static_pass import GraphMemory, StaticPass
+from suffolk.serving.engine.model.tree_layout import TreeLayout, chain, lay_out
+
+if TYPE_CHECKING:
+    from suffolk.serving.engine.model.target import Target
+
+log = logging.getLogger(__name__)
+
+KINDS = ("auto", "packed", "captured", "compiled")
+MOST_ROWS = 256
+"""Larger passes have work enough to hide their launches, and what compiling saves."""
+_LEAST_KEYS = 256
+_MOST_PASSES = 64
+"""Shapes that are kept; the one that was not used for longest goes first."""
+_TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # many models norm in fp32, whatever their dtype
+_LOW_PRECISION_TOLERANCE = 0.2
+"""Standard deviations of the logits: rounding is below, a wrong mask or position far above."""
+
+
+class Passes:
+    """The forward passes over one cache. Not thread-safe.
+
+    With ``captured`` a pass of up to ``MOST_ROWS`` rows, all of whose logits are wanted, has static shape: captured as a graph
+    on CUDA, computed as it stands elsewhere; with ``compiled``, on a CPU, it runs as a graph that is made at once, for all
+    sizes (``compiled_pass.py``). Others, such as prompts, are packed. ``auto``: captured on CUDA, packed elsewhere; a model
+    that cannot be captured is then packed, with a warning.
+    """
+
+    def __init__(self, target: Target, cache: KVCache, kind: str = "auto", layers: Sequence[int] = ()) -> None:
+        """Tries small passes of the kind against packed ones, unless all are packed; compiling takes a minute or more.
+
+        ``layers``: whose hidden states all passes give.
+
+        Raises:
+            InvalidArgument: an unknown kind.
+            Unsupported: ``captured`` or ``compiled``, and the model's passes of this kind fail or differ.
+        """
+        if kind not in KINDS:
+            raise InvalidArgument(f"passes are {kind!r}; they must be one of {', '.join(KINDS)}")
+        require_states(target, kind, layers)
+        self._target, self._cache, self._kind, self._layers = target, cache, kind, tuple(layers)
+        self._special: _SpecialPasses | None = None
+        if kind != "packed" and (kind != "auto" or target.device.type == "cuda"):
+            problem = _problem(target, self._make)
+            if problem is None:
+                self._special = self._make(cache)
+            else:
+                self._degrade(problem)
+
+    def _make(self, cache: KVCache) -> _SpecialPasses:
+        if self._kind == "compiled":
+            return _CompiledPasses(self._target, cache)
+        return _StaticPasses(self._target, cache, self._layers)
+
+    def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> None:
+        """Make what ``forward`` with the same arguments makes only once, a graph, so that a clock need not see it.
+
+        Raises:
+            Unsupported: ``captured``, and the pass cannot be.
+        """
+        if self._special is None or not _fits(layouts, wanted):
+            return
+        try:
+            self._special.prepare(slots, layouts)
+        except RuntimeError as error:  # torch's for whatever CUDA cannot do, memory for the graph included
+            self._degrade(_first_line(error))
+
+    def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> PassResult:
+        """As ``Target.forward``. The result is good until the next pass."""
+        if self._special is not None and _fits(layouts, wanted):
+            return self._special.forward(slots, layouts)
+        return self._target.forward(self._cache, slots, layouts, wanted, self._layers)
+
+    def _degrade(self, problem: str) -> None:
+        if self._kind != "auto":
+            raise Unsupported(
+                f"model {self._target.name}: its passes cannot be {self._kind} ({problem}); use packed passes"
+            )
+        log.warning(
+            "model %s: its passes cannot be captured (%s); going on with packed ones", self._target.name, problem
+        )
+        self._special = None
+
+
+def require_states(target: Target, kind: str, layers: Sequence[int]) -> None:
+    """Raises Unsupported if passes of that ``kind`` give no hidden states, and those of ``layers`` are wanted."""
+    if kind == "compiled" and layers:
+        raise Unsupported(
+            f"model {target.name}: its passes cannot be compiled (compiled passes give no hidden states, which a drafter asks "
+            "for); use packed passes"
+        )
+
+
+def bucket_for(cache: KVCache, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> Bucket:
+    """The smallest bucket for these rows: powers of two, the cache's own sizes where they are smaller."""
+    sizes = np.asarray([len(layout) for layout in layouts])
+    keys = int((cache.lengths[list(slots)] + sizes).max())
+    return Bucket(
+        rows=_power(int(sizes.sum())),
+        slots=min(_power(max(slots) + 1), cache.slots),
+        cells=min(_power(int(sizes.max())), cache.capacity),
+        keys=min(max(_power(keys), _LEAST_KEYS), cache.capacity),
+    )
+
+
+class _SpecialPasses(Protocol):
+    def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> None: ...
+
+    def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> PassResult: ...
+
+
+class _CompiledPasses:
+    """Passes of the target's graph over one cache."""
+
+    def __init__(self, target: Target, cache: KVCache) -> None:
+        self._cache, self._pass = cache, CompiledPass.of(target)
+
+    def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> None:
+        """Nothing is left to make."""
+
+    def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> PassResult:
+        return self._pass.forward(self._cache, slots, layouts)
+
+
+class _StaticPasses:
+    """Static passes by shape. On CUDA their graphs share memory and one array of logits."""
+
+    def __init__(self, target: Target, cache: KVCache, layers: tuple[int, ...]) -> None:
+        cache.finite = True
+        self._target, self._cache, self._layers = target, cache, layers
+        self._passes: dict[tuple[int, int, Bucket], StaticPass] = {}
+        self._memory = GraphMemory.on(target.device, MOST_ROWS) if target.device.type == "cuda" else None
+
+    def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> None:
+        found = self._find(slots, layouts)
+        if self._memory is not None and not found.is_captured:
+            found.load(slots, layouts)
+            found.capture(self._memory)
+
+    def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> PassResult:
+        found = self._find(slots, layouts)
+        rows = found.load(slots, layouts)
+        return found.run().head(rows)
+
+    def _find(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> StaticPass:
+        cache = self._cache
+        bucket = bucket_for(cache, slots, layouts)
+        key = (cache.slots, cache.capacity, bucket)
+        found = self._passes.pop(key, None) or StaticPass(self._target, cache, bucket, self._layers)
+        self._passes[key] = found  # the last is the one used last
+        if len(self._passes) > _MOST_PASSES:
+            del self._passes[next(iter(self._passes))]
+        return found
+
+
+def _fits(layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> bool:
+    sizes = [len(layout) for layout in layouts]
+    return sizes == list(wanted) and sum(sizes) <= MOST_ROWS
+
+
+def _power(number: int) -> int:
+    """The smallest power of two that is not less."""
+    return 1 << (number - 1).bit_length()
+
+
+def _problem(target: Target, make: Callable[[KVCache], _SpecialPasses]) -> str | None:
+    """What is wrong with special passes of the model: two requests, one with a small tree, one slot left out between them, and
+    one row alone.
+    """
+    vocab = target.vocab_size
+    ids = (np.arange(12) * 7919 + 17) % vocab
+    parents = np.array([-1, 0, -1, 2, 1], np.int32)
+    tree = DraftTree(ids[:5].astype(np.int32), parents, np.ones(5, np.float32), np.ones(5, np.uint8))
+    layouts = [lay_out(int(ids[9]), tree), chain(ids[10:11])]
+    cache = target.new_cache(3, 24)
+    target.prefill(ids[:9], cache, 2)
+    target.prefill(ids[5:9], cache, 0)
+    tried = [([2, 0], layouts), ([0], layouts[1:])]
+    try:
+        special = make(cache)
+        worst = float(np.max([_deviation(target, cache, special, *each) for each in tried]))  # NaN if one is
+    except (Unsupported, RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
+        return _first_line(error)
+    limit = _TOLERANCE.get(target.dtype, _LOW_PRECISION_TOLERANCE)
+    return None if worst <= limit else f"they differ from packed ones by {worst:.2g} standard deviations"
+
+
+def _deviation(
+    target: Target, cache: KVCache, special: _SpecialPasses, slots: Sequence[int], layouts: Sequence[TreeLayout]
+) -> float:
+    """Of a special pass's logits from a packed one's, in standard deviations of these."""
+    expected = target.forward(cache, slots, layouts, [len(layout) for layout in layouts]).logits
+    special.prepare(slots, layouts)
+    found = special.forward(slots, layouts).logits
+    deviation = (found - expected).double().square().mean(-1).sqrt().max()
+    return float(deviation / expected.double().std().clamp(min=1e-9))
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

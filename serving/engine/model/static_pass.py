@@ -1,0 +1,177 @@
+"""A forward pass of static shape: computed as it stands anywhere, captured as a graph and replayed on CUDA.
+
+A CUDA pass over few rows waits for the launches of its kernels, hundreds of them; a replayed graph is one launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from suffolk.serving.engine.model.grid_attention import WORD, Bucket, Grid
+from suffolk.serving.engine.model.kv_cache import KVCache
+from suffolk.serving.engine.model.pass_result import PassResult
+from suffolk.serving.engine.model.tree_layout import TreeLayout
+
+if TYPE_CHECKING:
+    from suffolk.serving.engine.model.target import Target
+
+_WARM_UPS = 2
+"""Passes before a capture: libraries then have made what they make once."""
+
+
+@dataclass(slots=True)
+class GraphMemory:
+    """What the graphs of one cache share: only one of them runs at a time, and none needs what another has left there.
+
+    Attributes:
+        rows: the most of any graph.
+        pool: torch's memory pool; ``stream``: on which they are captured (libraries keep work space for every stream).
+        result: [rows, ...], where all of them write what they give; None before the first capture.
+    """
+
+    rows: int
+    pool: Any
+    stream: torch.cuda.Stream
+    result: PassResult | None = None
+
+    @staticmethod
+    def on(device: torch.device, rows: int) -> GraphMemory:
+        with torch.cuda.device(device):
+            stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's own
+            return GraphMemory(rows, torch.cuda.graph_pool_handle(), stream)
+
+
+class StaticPass:
+    """One pass over the rows of several requests, padded to a bucket. Not thread-safe.
+
+    Rows that are not used write into the cache's spare row, which no mask shows. All that a pass is told goes to the device in one
+    copy, from pinned memory on CUDA.
+    """
+
+    def __init__(self, target: Target, cache: KVCache, bucket: Bucket, layers: tuple[int, ...] = ()) -> None:
+        """For ``cache`` as it is cut now. ``layers``: whose hidden states are wanted."""
+        self._target, self._cache, self._bucket, self._layers = target, cache, bucket, layers
+        self._capacity = cache.capacity
+        cuda = target.device.type == "cuda"
+        rows, grid = bucket.rows, (bucket.slots, bucket.cells)
+        shapes: dict[str, tuple[int, ...]] = {
+            "ids": (rows,),
+            "positions": (rows,),
+            "written": (rows,),
+            "places": (rows,),
+        }
+        shapes |= {"members": grid, "lengths": grid[:1], "depths": grid, "ancestors": (*grid, -(-grid[1] // WORD))}
+        sizes = [int(np.prod(shape)) for shape in shapes.values()]
+        self._host = torch.zeros(sum(sizes), dtype=torch.int64, pin_memory=cuda)
+        self._inputs = torch.zeros_like(self._host, device=target.device) if cuda else self._host
+        self._numbers = _cut(self._host.numpy(), shapes, sizes)
+        self._tensors = _cut(self._inputs, shapes, sizes)
+        self._alone = _words(np.eye(grid[1], dtype=np.bool_), grid[1])
+        self._copied = torch.cuda.Event() if cuda else None  # type: ignore[no-untyped-call]  # torch's own
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._result: PassResult | None = None
+
+    @property
+    def is_captured(self) -> bool:
+        return self._graph is not None
+
+    def load(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> int:
+        """Tell the pass its rows, in the order of ``layouts``; how many there are. They must fit the bucket."""
+        numbers, cells = self._numbers, self._bucket.cells
+        if self._copied is not None:
+            self._copied.synchronize()  # the last copy may not have read all of it
+        self._host.zero_()
+        numbers["written"][:] = self._cache.spare
+        numbers["ancestors"][:] = self._alone
+        begin = 0
+        for slot, layout in zip(slots, layouts, strict=True):
+            size, length = len(layout), int(self._cache.lengths[slot])
+            rows, order = slice(begin, begin + size), np.arange(size)
+            numbers["ids"][rows] = layout.tokens
+            numbers["positions"][rows] = length + layout.depths
+            numbers["written"][rows] = slot * self._capacity + length + order
+            numbers["places"][rows] = slot * cells + order
+            numbers["members"][slot, :size] = begin + order
+            numbers["lengths"][slot] = length
+            numbers["depths"][slot, :size] = layout.depths
+            visible = np.tri(size, dtype=np.bool_) if layout.visible is None else layout.visible
+            numbers["ancestors"][slot, :size] = _words(visible, cells)
+            begin += size
+        if self._copied is not None:
+            self._inputs.copy_(self._host, non_blocking=True)
+            self._copied.record(torch.cuda.current_stream(self._target.device))
+        return begin
+
+    @torch.inference_mode()
+    def compute(self) -> PassResult:
+        """Of what was loaded, padded to the rows of the bucket."""
+        inputs = self._tensors
+        grid = Grid(
+            bucket=self._bucket,
+            capacity=self._capacity,
+            members=inputs["members"].flatten(),
+            places=inputs["places"],
+            lengths=inputs["lengths"],
+            depths=inputs["depths"],
+            ancestors=inputs["ancestors"],
+        )
+        self._cache.place(inputs["written"])
+        output = self._target.model(
+            input_ids=inputs["ids"][None],
+            position_ids=inputs["positions"][None],
+            past_key_values=self._cache.layers,
+            use_cache=True,
+            suffolk_rows=grid,
+            output_hidden_states=bool(self._layers),
+        )
+        return PassResult.of(output, self._layers, self._target.vocab_size)
+
+    @torch.inference_mode()
+    def capture(self, memory: GraphMemory) -> None:
+        """Capture ``compute`` as a CUDA graph. What was loaded must be a real pass: it is computed meanwhile.
+
+        Raises:
+            RuntimeError: the model does what cannot be captured, such as asking the device for a number.
+        """
+        with torch.cuda.device(self._target.device):
+            memory.stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(memory.stream):
+                for _ in range(_WARM_UPS):
+                    found = self.compute()
+                if memory.result is None:
+                    memory.result = found.empty(memory.rows)
+            torch.cuda.current_stream().wait_stream(memory.stream)
+            result, graph = memory.result.head(self._bucket.rows), torch.cuda.CUDAGraph()
+            # other threads may use the device meanwhile: what they do is not captured, and does not spoil the capture
+            with torch.cuda.graph(graph, pool=memory.pool, stream=memory.stream, capture_error_mode="thread_local"):
+                result.copy_(self.compute())
+        self._graph, self._result = graph, result
+
+    def run(self) -> PassResult:
+        """Of what was loaded, padded to the rows of the bucket. A graph's is overwritten by the next of its memory."""
+        if self._graph is None or self._result is None:
+            return self.compute()
+        self._graph.replay()
+        return self._result
+
+
+def _cut(numbers: Any, shapes: dict[str, tuple[int, ...]], sizes: Sequence[int]) -> dict[str, Any]:
+    """Views of parts of ``numbers``, one behind the other."""
+    ends = np.cumsum(sizes)
+    return {
+        name: numbers[end - size : end].reshape(shape)
+        for (name, shape), size, end in zip(shapes.items(), sizes, ends.tolist(), strict=True)
+    }
+
+
+def _words(visible: npt.NDArray[np.bool_], cells: int) -> npt.NDArray[np.int64]:
+    """int64[rows, words], the bits of bool[rows, seen] in little-endian words enough for ``cells``."""
+    bits = np.zeros((len(visible), -(-cells // WORD) * WORD), np.bool_)
+    bits[:, : visible.shape[1]] = visible
+    return np.packbits(bits, axis=1, bitorder="little").view("<i8")

@@ -1,0 +1,63 @@
+"""The rows of a forward pass: a draft tree behind a context's last token (SpecInfer, Miao et al. 2024), or a run of the prompt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore import _native
+from suffolk.datastore.draft_tree import DraftTree
+
+
+def _no_rows() -> npt.NDArray[np.int64]:
+    return np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeLayout:
+    """One request's rows of a forward pass. For a tree row 0 is the context's last token, row ``i + 1`` the tree's node ``i``.
+
+    Attributes:
+        tokens: int64[n].
+        depths: int64[n], a row's position behind the cached tokens; 0 for row 0.
+        visible: bool[n, earlier + n], whether a row (first axis) sees another: its ancestors and itself. None for a chain, in which
+            every row sees those before it.
+        earlier: int64[earlier], the depths of rows of passes before, which stand behind the cached tokens and are not kept yet:
+            a tree that is read level by level.
+    """
+
+    tokens: npt.NDArray[np.int64]
+    depths: npt.NDArray[np.int64]
+    visible: npt.NDArray[np.bool_] | None
+    earlier: npt.NDArray[np.int64] = field(default_factory=_no_rows)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+def lay_out(last_token: int, tree: DraftTree) -> TreeLayout:
+    """The rows for ``tree`` behind a context that ends in ``last_token``. Raises InvalidArgument if it is no tree."""
+    return TreeLayout(*_native.lay_out(last_token, tree.tokens, tree.parents))
+
+
+def chain(tokens: npt.NDArray[np.int64]) -> TreeLayout:
+    """The rows for ``tokens`` one behind the other: a part of a prompt, or a draft without branches."""
+    return TreeLayout(tokens, np.arange(len(tokens)), None)
+
+
+def cut(tree: DraftTree, max_depth: int) -> DraftTree:
+    """``tree`` without the nodes deeper than ``max_depth``."""
+    if len(tree) <= max_depth:  # a node a level at least
+        return tree
+    keep = tree.depths() <= max_depth
+    if keep.all():
+        return tree
+    row = np.cumsum(keep, dtype=np.int32) - 1
+    parents = tree.parents[keep]
+    parents = np.where(parents < 0, np.int32(-1), row[parents]).astype(np.int32)
+    counts = None if tree.counts is None else tree.counts[keep]
+    return DraftTree(
+        tree.tokens[keep], parents, tree.scores[keep], tree.sources[keep], counts, tree.match_length, tree.match_count
+    )

@@ -1,0 +1,104 @@
+"""Times passes of a target: a quick look before decoding, or a whole grid for ``suffolk profile``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from suffolk.serving.engine.model.kv_cache import KVCache, SlabLayer
+from suffolk.serving.engine.model.passes import Passes
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.model.tree_layout import chain
+from suffolk.serving.engine.policy.cost_grid import SIZES, Point
+from suffolk.serving.engine.policy.cost_model import CostModel, Sample
+
+_CONTEXT = 128
+_LONG_CONTEXT = 1024
+_MAX_QUICK_SLOTS = 16
+_QUICK_SECONDS = 2.5
+_PATIENCE = 4
+"""A quick look may take this many times its budget for two rounds: a single pass on a busy machine says little."""
+_NEEDED = 3
+_WARM_UPS = 6
+
+
+def measure(target: Target, slots: int = 1, budget: float = _QUICK_SECONDS, passes: str = "auto") -> CostModel:
+    """A quick look at up to ``slots`` requests: a dozen points or fewer, twice at least and over and over for ``budget`` seconds.
+
+    A target so slow that two rounds take four times longer is measured at the first points alone, three or more.
+    """
+    limit = target.context_length or _LONG_CONTEXT + SIZES[-1]
+    sizes = [size for size in SIZES if size < limit]
+    context = max(1, min(_CONTEXT, limit - sizes[-1]))
+    points = [(sizes[0], 1, context), *((size, 1, context) for size in (*sizes[3:4], *sizes[1:3], *sizes[4:]))]
+    if (batch := min(slots, _MAX_QUICK_SLOTS)) > 1:
+        points.insert(2, (1, batch, context))
+    if (long := min(_LONG_CONTEXT, limit - sizes[-1])) >= 2 * context:
+        points[3:3] = [(1, 1, long), (sizes[len(sizes) // 2], 1, long)]
+    return CostModel.fit(time_points(target, points, budget=budget, passes=passes))
+
+
+def time_points(
+    target: Target,
+    points: Sequence[Point],
+    rounds: int | None = None,
+    budget: float = float("inf"),
+    report: Callable[[int], None] = lambda passes: None,
+    passes: str = "auto",
+) -> list[Sample]:
+    """The fastest pass of ``rounds`` at each point, or of as many as ``budget`` seconds allow; ``report`` is told the passes done.
+
+    The fastest, because whatever else the machine does only adds time, and adds it unevenly; in rounds, so that a busy
+    while does not fall on one point. Before, passes warm up until they get no faster. ``passes``: as a ``StepLoop`` has them
+    (``passes.py``).
+
+    Raises:
+        ResourceExhausted: no memory for the cache.
+    """
+    cache = target.new_cache(1, max(batch * (size + context) for size, batch, context in points))
+    _fill(cache)
+    taken = Passes(target, cache, passes)
+    best: dict[Point, float] = {}
+    _warm_up(taken, cache, points[0])
+    begin, done = time.perf_counter(), 0
+    while rounds is None or done < rounds * len(points):
+        spent = time.perf_counter() - begin
+        if spent > budget and done >= 2 * len(points):
+            break
+        if spent > _PATIENCE * budget and len(best) >= min(_NEEDED, len(points)):
+            break
+        point = points[done % len(points)]
+        best[point] = min(best.get(point, np.inf), _time_pass(taken, cache, point))
+        done += 1
+        report(done)
+    return [Sample(size * batch, batch, context, best[size, batch, context]) for size, batch, context in best]
+
+
+def _warm_up(passes: Passes, cache: KVCache, point: Point) -> None:
+    last = np.inf
+    for _ in range(_WARM_UPS):
+        now = _time_pass(passes, cache, point)
+        if now > 0.9 * last:
+            break
+        last = now
+
+
+def _time_pass(passes: Passes, cache: KVCache, point: Point) -> float:
+    size, batch, context = point
+    cache.slots, cache.capacity = batch, size + context  # one slab, cut anew for every point
+    cache.lengths = np.full(batch, context)
+    layouts = [chain(np.zeros(size, np.int64))] * batch
+    passes.prepare(range(batch), layouts, [size] * batch)
+    begin = time.perf_counter()
+    passes.forward(range(batch), layouts, [size] * batch).logits.argmax(-1).cpu()
+    return time.perf_counter() - begin
+
+
+def _fill(cache: KVCache) -> None:
+    """Some keys and values: what memory happens to hold may be denormal, and slow."""
+    for layer in cache.layers.layers:
+        if isinstance(layer, SlabLayer):
+            layer.keys.normal_()
+            layer.values.normal_()

@@ -1,0 +1,223 @@
+"""Where measured costs are kept: a JSON file for each model, device and version of what decides them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import platform
+import tempfile
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied, SuffolkError, Unsupported
+from suffolk.datastore.paths import expand
+from suffolk.serving.engine.model.int8_linear import is_compressed
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_measurement import measure
+from suffolk.serving.engine.policy.cost_model import CostModel
+
+log = logging.getLogger(__name__)
+FORMAT = 1
+KERNELS = 3
+"""Raised when our attention, linear layers or kinds of passes change what a pass costs."""
+_MAX_BYTES = 1 << 20
+_TERMS = ("per_request", "per_key", "per_pair")
+_KEYS = {"format", "target", "sizes", "seconds", *_TERMS}
+_NOT_COSTS = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "_attn_implementation")
+
+
+@dataclass(frozen=True, slots=True)
+class CostKey:
+    """What costs depend on; costs of another key are of no use.
+
+    Attributes:
+        model: digest of the config; ``dtype`` and ``parameters`` with it tell models apart.
+        device: name of the device; threads: of the CPU, 0 on others.
+        torch, kernels: versions of the code that runs.
+    """
+
+    model: str
+    dtype: str
+    parameters: int
+    device: str
+    threads: int
+    torch: str
+    kernels: int
+
+    @staticmethod
+    def of(target: Target) -> CostKey:
+        """The key of ``target`` here and now."""
+        config = {name: value for name, value in target.model.config.to_dict().items() if name not in _NOT_COSTS}
+        if is_compressed(target.model):  # the same model drafts faster than it decodes
+            config |= {"compressed": True}
+        on_cpu = target.device.type == "cpu"
+        return CostKey(
+            model=_digest(config),
+            dtype=str(target.dtype).removeprefix("torch."),
+            parameters=sum(parameter.numel() for parameter in target.model.parameters()),
+            device=_cpu_name() if on_cpu else torch.cuda.get_device_name(target.device),
+            threads=torch.get_num_threads() if on_cpu else 0,
+            torch=torch.__version__,
+            kernels=KERNELS,
+        )
+
+
+class CostStore:
+    """A folder of cost files. Any number of threads and processes may use it.
+
+    Attributes:
+        ignored: files of the folder that could not be used; the first is logged.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """``folder``: None for $XDG_CACHE_HOME/suffolk/costs, by default ~/.cache/suffolk/costs."""
+        home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+        self.folder = expand(home) / "suffolk" / "costs" if folder is None else folder
+        self.ignored = 0
+
+    def path(self, key: CostKey) -> Path:
+        """The file of ``key``."""
+        return self.folder / f"{_digest(asdict(key))}.json"
+
+    def find(self, key: CostKey) -> CostModel | None:
+        """The costs of ``key``; None if there are none, or none that can be used."""
+        try:
+            return load_costs(self.path(key), key)
+        except NotFound:
+            return None
+        except SuffolkError as error:
+            if not self.ignored:
+                log.warning("%s; going on without it", error)
+            self.ignored += 1
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCosts:
+    """Costs, where they are from (a file, or "measured"), and how many unusable files were passed over."""
+
+    costs: CostModel
+    source: str
+    ignored: int
+
+
+def find_costs(target: Target, slots: int, file: Path | None = None, passes: str = "auto") -> FoundCosts:
+    """The costs in ``file``; None: those in the user's cache, or a quick look at up to ``slots`` requests if there are none,
+    with ``passes`` as a ``StepLoop`` has them.
+
+    Raises:
+        NotFound, Corruption, Unsupported, InvalidArgument: ``file`` cannot be used, as in ``load_costs``.
+    """
+    key = CostKey.of(target)
+    if file is not None:
+        return FoundCosts(load_costs(file, key), str(file), 0)
+    store = CostStore()
+    costs = store.find(key)
+    if costs is None:
+        return FoundCosts(measure(target, slots, passes=passes), "measured", store.ignored)
+    return FoundCosts(costs, str(store.path(key)), 0)
+
+
+def save_costs(costs: CostModel, key: CostKey, path: Path) -> None:
+    """Write ``costs`` as measured: a whole new file takes the place of the old one, or nothing changes.
+
+    Raises:
+        PermissionDenied: the file cannot be written.
+    """
+    document = {
+        "format": FORMAT, "target": asdict(key), "sizes": costs.sizes.astype(int).tolist(),
+        "seconds": costs.measured.tolist(), **{term: getattr(costs, term) for term in _TERMS},
+    }  # fmt: skip
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(prefix=path.name, suffix=".tmp", dir=path.parent)
+        try:
+            with os.fdopen(handle, "w") as file:
+                file.write(json.dumps(document, indent=2) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(draft)
+            raise
+    except OSError as error:
+        raise PermissionDenied(f"costs {path}: cannot be written ({error.strerror}); name another file") from error
+
+
+def load_costs(path: Path, key: CostKey) -> CostModel:
+    """The costs in ``path``, which must be those of ``key``.
+
+    Raises:
+        NotFound: there is no such file, or it cannot be read.
+        Corruption: it is no cost file, or damaged.
+        Unsupported: another format version.
+        InvalidArgument: its costs are of another model, device or version.
+    """
+    costs, found = read_costs(path)
+    _require_key(path, found, key)
+    return costs
+
+
+def read_costs(path: Path) -> tuple[CostModel, dict[str, Any]]:
+    """The costs in ``path``, and of what they are: the fields of a ``CostKey``. Raises as ``load_costs``, but takes any key."""
+    document = _read(path)
+    if document.get("format") != FORMAT:
+        raise Unsupported(
+            f"costs {path}: format is {document.get('format')!r}, not {FORMAT}; run 'suffolk profile' again"
+        )
+    if document.keys() != _KEYS:
+        odd = ", ".join(sorted(document.keys() ^ _KEYS))
+        raise Corruption(f"costs {path}: fields are unknown or missing ({odd}); run 'suffolk profile' again")
+    names = {field.name for field in fields(CostKey)}
+    found = document["target"]
+    if not isinstance(found, dict) or found.keys() != names:
+        raise Corruption(
+            f"costs {path}: target does not have the fields {', '.join(sorted(names))}; run 'suffolk profile' again"
+        )
+    try:
+        terms = (float(document[term]) for term in _TERMS)
+        return CostModel(document["sizes"], document["seconds"], *terms), found
+    except (TypeError, ValueError, OverflowError) as error:  # InvalidArgument is a ValueError
+        raise Corruption(f"costs {path}: damaged ({error}); run 'suffolk profile' again") from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise NotFound(f"costs {path}: cannot be read ({error.strerror}); 'suffolk profile' makes them") from error
+    try:
+        document = json.loads(content[: _MAX_BYTES + 1])
+    except (ValueError, RecursionError) as error:
+        raise Corruption(f"costs {path}: no JSON ({error}); run 'suffolk profile' again") from error
+    if not isinstance(document, dict) or len(content) > _MAX_BYTES:
+        raise Corruption(f"costs {path}: no cost file; run 'suffolk profile' again")
+    return document
+
+
+def _require_key(path: Path, found: dict[str, Any], key: CostKey) -> None:
+    for name, value in asdict(key).items():
+        if found[name] != value:
+            raise InvalidArgument(
+                f"costs {path}: made for {name} {found[name]!r}, and this is {value!r}; run 'suffolk profile' for it"
+            )
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+def _cpu_name() -> str:
+    with contextlib.suppress(OSError):  # Linux only
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,121 @@
+"""Draws the target's own token at every row, exactly as plain decoding would draw it there."""
+
+from __future__ import annotations
+
+import torch
+
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.model.row_contexts import RowContexts
+from suffolk.serving.engine.model.transfer import to_device
+from suffolk.serving.engine.sampling.candidates import PART, Candidates, choose
+from suffolk.serving.engine.sampling.logits_processing import LogitsProcessing
+from suffolk.serving.engine.sampling.seeded_noise import KeyedNoise
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+
+NO_TOKEN = -1
+"""What is drawn behind drafted tokens where no token is allowed: that row must not be followed."""
+
+
+class Sampler:
+    """Turns logits into tokens for one request. The draw at a row depends on the seed, the row's text and its logits, on nothing
+    else. The committed text of a call must extend that of the call before. Not thread-safe."""
+
+    def __init__(self, settings: SamplingSettings, vocab_size: int, device: torch.device) -> None:
+        """Raises InvalidArgument if a bad word is not of this vocabulary."""
+        self._settings = settings
+        self._vocab_size = vocab_size
+        self._processing = LogitsProcessing(settings, vocab_size)
+        self._noise = KeyedNoise(settings.seed, vocab_size, device) if settings.temperature > 0 else None
+
+    @property
+    def is_plain_greedy(self) -> bool:
+        """Whether a draw is the argmax of the target's own logits."""
+        return self._noise is None and not self._processing
+
+    def draw(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
+        """int64[rows], the token drawn for each row of ``logits`` float[rows, vocab].
+
+        ``NO_TOKEN`` for a row behind drafted tokens where processors and mask fail or allow nothing. Such a row must not be
+        followed: the text may end before it, and if not, it is a committed text in a later step.
+
+        Raises:
+            InvalidArgument: processors or mask fail, or no token is allowed, behind the committed text.
+        """
+        logits, dead = self._processed(logits, contexts)
+        if self._noise is None:
+            drawn = likeliest(logits)
+        else:
+            candidates = choose(logits, self._settings)
+            drawn = self._noisy(candidates, contexts).argmax(-1)
+            if candidates.tokens is not None:
+                drawn = candidates.tokens.gather(1, drawn[:, None])[:, 0]
+        return drawn if dead is None else drawn.masked_fill(dead, NO_TOKEN)
+
+    def scores(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
+        """What ``draw`` takes the argmax of: processed logits [rows, vocab], if not greedy in float64 with noise added."""
+        logits, _ = self._processed(logits, contexts)
+        if self._noise is None:
+            return logits
+        candidates = choose(logits, self._settings)
+        return candidates.spread(self._noisy(candidates, contexts), self._vocab_size, -torch.inf)
+
+    def probabilities(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
+        """float64[rows, vocab], the law of each row's draw; one token has 1 at temperature 0.
+
+        All 0 for a row where ``draw`` gives ``NO_TOKEN``; raises as ``draw`` does.
+        """
+        logits, dead = self._processed(logits, contexts)
+        if self._noise is None:
+            law = torch.zeros_like(logits, dtype=torch.float64).scatter_(1, likeliest(logits)[:, None], 1.0)
+        else:
+            candidates = choose(logits, self._settings)
+            law = candidates.spread(candidates.values.softmax(-1), self._vocab_size, 0.0)
+        return law if dead is None else law.masked_fill_(dead[:, None], 0.0)
+
+    def _processed(self, logits: torch.Tensor, contexts: RowContexts) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Processed logits, and bool[rows], where no token is allowed; None if that cannot be."""
+        if not self._processing:
+            return logits, None
+        logits = self._processing.apply(logits, contexts)
+        if not self._processing.may_forbid:
+            return logits, None
+        dead = ~logits.amax(-1).isfinite()  # amax passes NaN on
+        if bool(dead.any()):
+            _require_tokens(logits, dead, contexts)
+            logits[dead] = -torch.inf
+            logits[dead, 0] = 0.0
+        return logits, dead
+
+    def _noisy(self, candidates: Candidates, contexts: RowContexts) -> torch.Tensor:
+        """The values of ``candidates``, changed in place: each with the noise of its token and position."""
+        assert self._noise is not None
+        values, length = candidates.values, len(contexts.tokens)
+        depths = to_device(contexts.depths, values.device)
+        if candidates.tokens is not None:
+            return values.add_(self._noise.at((length + depths)[:, None], candidates.tokens))
+        noise = self._noise.rows(length, contexts.paths.shape[1] + 1)
+        rows = max(1, PART // self._vocab_size)
+        for start in range(0, len(values), rows):
+            values[start : start + rows] += noise[depths[start : start + rows]]
+        return values
+
+
+def _require_tokens(logits: torch.Tensor, dead: torch.Tensor, contexts: RowContexts) -> None:
+    """Nothing, unless a row of the committed text is dead."""
+    for row in torch.nonzero(dead).flatten().tolist():
+        if contexts.depths[row] == 0:
+            best, position = float(logits[row].amax()), len(contexts.tokens)
+            if best == -torch.inf:
+                raise InvalidArgument(
+                    f"no token is allowed at position {position}: bad_words, processors and token_mask together forbid all; "
+                    "allow at least one, such as the end of the text"
+                )
+            raise InvalidArgument(
+                f"processors gave a score of {best} at position {position}; scores must be finite or -inf"
+            )
+
+
+def likeliest(logits: torch.Tensor) -> torch.Tensor:
+    """int64[rows], the id with the highest of ``logits`` float[rows, vocab]; of equals the smallest."""
+    narrow = logits.device.type == "cpu" and logits.dtype.itemsize < 4  # torch takes five times as long for these there
+    return (logits.float() if narrow else logits).argmax(-1)

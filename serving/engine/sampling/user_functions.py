@@ -1,0 +1,86 @@
+"""Calls of the user's own processors and token mask, which may do anything."""
+
+from __future__ import annotations
+
+import torch
+
+from suffolk.datastore.errors import InvalidArgument, SuffolkError
+from suffolk.serving.engine.loop.user_code_errors import USER_CODE_ERRORS, first_line
+from suffolk.serving.engine.model.row_contexts import RowContexts
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+
+
+class UserFunctions:
+    """The processors and the token mask of one request. Not thread-safe unless the user's functions are."""
+
+    def __init__(self, settings: SamplingSettings) -> None:
+        self._settings = settings
+
+    def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
+        """``logits`` float[rows, vocab], changed in place, one call of each function per depth.
+
+        A row behind drafted tokens for which a function fails becomes all -inf: plain decoding might never ask for that text.
+
+        Raises:
+            InvalidArgument: a function raised or returned something else than it should, for the committed text.
+        """
+        for rows, texts in contexts.levels():
+            at = torch.from_numpy(rows).to(logits.device)
+            logits[at] = self._level(
+                torch.from_numpy(texts).to(logits.device), logits[at], drafted=contexts.depths[rows[0]] > 0
+            )
+        return logits
+
+    def _level(self, texts: torch.Tensor, scores: torch.Tensor, drafted: bool) -> torch.Tensor:
+        """What the functions make of ``scores`` [k, vocab] behind ``texts`` [k, n]."""
+        try:
+            return self._changed(texts, scores.clone())
+        except InvalidArgument:
+            if not drafted:
+                raise
+            if len(texts) == 1:
+                return torch.full_like(scores, -torch.inf)
+            parts = [self._level(texts[row : row + 1], scores[row : row + 1], drafted) for row in range(len(texts))]
+            return torch.cat(parts)  # one bad draft must not cost its neighbours
+
+    def _changed(self, texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        name, shape, texts = "", scores.shape, texts.clone()  # the functions may change what they get, sizes too
+        try:
+            for number, processor in enumerate(self._settings.processors):
+                name = f"processors[{number}] ({_name(processor)})"
+                changed = _checked(name, processor(texts, scores), shape)
+                if not changed.is_floating_point():
+                    raise InvalidArgument(
+                        f"{name} returned {changed.dtype}; it must return scores, floating-point numbers"
+                    )
+                scores = changed.to(scores)
+            mask = self._settings.token_mask
+            if mask is not None:
+                name = f"token_mask ({_name(mask)})"
+                allowed = _checked(name, mask(texts), shape)
+                if allowed.dtype != torch.bool:
+                    raise InvalidArgument(
+                        f"{name} returned {allowed.dtype}; it must return bool, True for an allowed token"
+                    )
+                scores = scores.masked_fill(~allowed.to(scores.device), -torch.inf)
+        except SuffolkError:
+            raise
+        except USER_CODE_ERRORS as error:
+            raise InvalidArgument(f"{name} raised {first_line(error)}; mend it or leave it out") from error
+        return scores
+
+
+def _checked(name: str, result: object, shape: torch.Size) -> torch.Tensor:
+    if not isinstance(result, torch.Tensor):
+        raise InvalidArgument(f"{name} returned {type(result).__name__}; it must return a torch.Tensor")
+    if result.layout is not torch.strided or result.is_meta:
+        raise InvalidArgument(
+            f"{name} returned a sparse or empty-handed tensor; it must return a dense one with values"
+        )
+    if result.shape != shape:
+        raise InvalidArgument(f"{name} returned shape {list(result.shape)}; it must be {list(shape)}")
+    return result
+
+
+def _name(function: object) -> str:
+    return getattr(function, "__name__", None) or type(function).__name__

@@ -1,0 +1,88 @@
+"""Verification ``typical`` is LOSSY: the text is not drawn from the target's law, and depends on the draft.
+
+Cai et al.: Medusa (2024), section 2.3.1; Zhang et al.: Recurrent Drafter (2024), section 4. A drafted token is acceptable where
+the target finds it likely enough for how sure it is: p(token) >= min(epsilon, delta * exp(-entropy(p))).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from suffolk.datastore.errors import InvalidArgument
+
+
+def typical_path(
+    tokens: npt.NDArray[np.int32],
+    parents: npt.NDArray[np.int32],
+    probabilities: torch.Tensor,
+    epsilon: float,
+    delta: float,
+) -> npt.NDArray[np.int64]:
+    """LOSSY: the longest path of acceptable nodes from the top down, int64[k]; of equally long ones the most probable.
+
+    Of siblings with the same token the first counts, as in ``match``; where all laws are one-hot (temperature 0) the path is
+    the one of ``match``. A law with NaN accepts nothing.
+
+    Args:
+        tokens: int32[n], the tree's tokens.
+        parents: int32[n], each node's parent; -1 for a child of the context.
+        probabilities: float[n + 1, vocab], the target's processed law after the context (row 0) and after each node, on any
+            device.
+        epsilon: a token at least this likely is acceptable; above 0, at most 1.
+        delta: share of exp(-entropy) that is acceptable; above 0, at most 1.
+
+    Raises:
+        InvalidArgument: ``epsilon`` or ``delta`` is out of its range, or there is not one law a row.
+    """
+    for name, value in (("epsilon", epsilon), ("delta", delta)):
+        if not 0.0 < value <= 1.0:
+            raise InvalidArgument(f"{name} is {value}; it must be above 0 and at most 1")
+    if probabilities.ndim != 2 or len(probabilities) != len(tokens) + 1:
+        raise InvalidArgument(
+            f"probabilities has shape {tuple(probabilities.shape)}; a tree of {len(tokens)} nodes needs {len(tokens) + 1} rows"
+        )
+    likely, least = _on_host(tokens, parents, probabilities, epsilon, delta)
+    acceptable = (likely >= least) & _first_of_equals(tokens, parents)
+    worth = np.zeros(len(tokens) + 1)  # by row: log probability of the path to it
+    level, best = np.zeros(len(tokens) + 1, np.bool_), -1
+    level[0] = True
+    while True:  # one round per level
+        nodes = np.flatnonzero(acceptable & level[parents + 1])
+        if not len(nodes):
+            return _path_to(best, parents)
+        worth[nodes + 1] = worth[parents[nodes] + 1] + np.log(likely[nodes])
+        best = int(nodes[np.argmax(worth[nodes + 1])])
+        level[:] = False
+        level[nodes + 1] = True
+
+
+def _on_host(
+    tokens: npt.NDArray[np.int32],
+    parents: npt.NDArray[np.int32],
+    probabilities: torch.Tensor,
+    epsilon: float,
+    delta: float,
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """For each node its probability behind its parent, and the least that is acceptable there: one copy to the host."""
+    laws = probabilities.to(torch.float64)
+    rows = torch.from_numpy(parents + 1).long().to(laws.device)
+    columns = torch.from_numpy(tokens.astype(np.int64)).to(laws.device)  # torch warns of read-only arrays
+    least = (delta * (-torch.special.entr(laws).sum(-1)).exp()).clamp(max=epsilon)
+    likely, thresholds = torch.stack([laws[rows, columns], least[rows]]).cpu().numpy()
+    return likely, thresholds
+
+
+def _first_of_equals(tokens: npt.NDArray[np.int32], parents: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    first = np.zeros(len(tokens), np.bool_)
+    first[np.unique((parents.astype(np.int64) << 32) | tokens, return_index=True)[1]] = True
+    return first
+
+
+def _path_to(node: int, parents: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    path: list[int] = []
+    while node >= 0:
+        path.append(node)
+        node = int(parents[node])
+    return np.array(path[::-1], np.int64)

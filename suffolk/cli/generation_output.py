@@ -1,0 +1,102 @@
+"""What a generation looks like to people: text as it comes, coloured by source, and the report behind it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, Protocol, TypeVar
+
+from suffolk.datastore.draft_tree import source_name
+
+PALETTE = {0: "", 1: "\x1b[38;5;32m", 2: "\x1b[38;5;208m", 3: "\x1b[38;5;36m"}
+"""Colours by source bits that colour-blind readers can tell apart (after Okabe and Ito): datastore blue, prompt lookup
+orange, both green."""
+OTHER = "\x1b[38;5;175m"
+RESET = "\x1b[0m"
+
+
+class Shown(Protocol):
+    """One step: text pieces with their source bits."""
+
+    @property
+    def pieces(self) -> tuple[tuple[str, int], ...]: ...
+
+
+class Stream(Protocol):
+    """A generation, in this process or in a worker."""
+
+    def __iter__(self) -> Iterator[Shown]: ...
+
+    def cancel(self) -> None: ...
+
+
+StreamT = TypeVar("StreamT", bound=Stream)
+
+
+def show(generation: StreamT, coloured: bool) -> StreamT:
+    """Write the text to stdout as it comes; cancels what is left when that fails."""
+    try:
+        for step in generation:
+            sys.stdout.write("".join(_paint(text, source) if coloured else text for text, source in step.pieces))
+            sys.stdout.flush()
+    finally:
+        generation.cancel()
+        with contextlib.suppress(BrokenPipeError):
+            print(flush=True)
+    return generation
+
+
+def report_lines(report: dict[str, Any]) -> list[str]:
+    """The report for people."""
+    seconds = report["seconds"]
+    lines = [
+        f"tokens    {report['tokens']} ({report['finish']}), {report['tokens_per_second']:.1f} tokens/s "
+        f"behind a prompt of {report['prompt_tokens']} ({seconds['prefill']:.2f} s)",
+        f"M         {report['mean_generated_length']:.2f} tokens per target pass, {report['steps']} passes",
+        f"accepted  {report['accepted']} drafted tokens{_by_source(report['accepted_by_source'])}",
+        f"drafts    {report['proposals']} asked for, {report['nodes_verified']} nodes verified, {_missed(report['missed'])}",
+        "time      " + ", ".join(f"{part} {spent:.2f} s" for part, spent in seconds.items() if part != "prefill"),
+    ]
+    if report["verification"] == "typical":
+        lines.append(
+            "lossy     typical acceptance: the text depends on the drafts and is not drawn from the model's law"
+        )
+    plain = report.get("plain")
+    if plain is not None:
+        gap = (
+            ""
+            if plain["identical"]
+            else f" from token {plain['position']} on, where the target's scores differ by {plain['gap']:.2g}"
+        )
+        lines.append(
+            f"plain     {plain['tokens_per_second']:.1f} tokens/s; speed-up {plain['speed_up']:.2f}; "
+            f"output identical = {'yes' if plain['identical'] else 'no' + gap}"
+        )
+    return lines
+
+
+def _by_source(counts: dict[str, int]) -> str:
+    shown = [f"{source_name(int(bits))} {count}" for bits, count in sorted(counts.items())]
+    return f": {', '.join(shown)}" if shown else ""
+
+
+def _missed(missed: dict[str, int]) -> str:
+    reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(missed.items()))
+    return f"{sum(missed.values())} missed" + (f" ({reasons})" if reasons else "")
+
+
+def _paint(text: str, source: int) -> str:
+    colour = PALETTE.get(source, OTHER)
+    return f"{colour}{text}{RESET}" if colour else text
+
+
+def choose_colours(choice: str) -> bool:
+    """Whether to colour: auto, always or never; explains the colours if so."""
+    if choice == "auto" and (os.environ.get("NO_COLOR") or not sys.stdout.isatty()):
+        return False
+    if choice != "never":
+        names = {1: "datastore", 2: "prompt lookup", 3: "both"}
+        print("colours   target, " + ", ".join(_paint(names[bits], bits) for bits in names), file=sys.stderr)
+    return choice != "never"

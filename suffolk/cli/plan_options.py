@@ -1,0 +1,84 @@
+"""What ``suffolk plan --measure`` is asked to measure."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.head_kind import kind_of
+from suffolk.serving.drafters.hierarchy.stack_spec import DRAFT_MODEL, MOST_LEVELS, RETRIEVAL, StackLevel, read_stack
+from suffolk.serving.drafters.neural.early_exit.config import KIND, ExitConfig
+from suffolk.serving.engine.sampling.settings import MIN_TEMPERATURE
+
+Stack = tuple[StackLevel, ...]
+_LAST = 1 << 20
+"""The draft model stands behind all exits."""
+
+
+def read_stacks(args: argparse.Namespace) -> list[Stack]:
+    """Those of --stack, each once. Raises as ``read_stack``."""
+    return list(dict.fromkeys(read_stack(text) for text in args.stack))
+
+
+def check_measuring(args: argparse.Namespace, stacks: Sequence[Stack]) -> None:
+    """Nothing is loaded for it.
+
+    Raises:
+        InvalidArgument: a value is out of its range, or the given ``stacks`` do not use what was named, or lack what was not.
+        NotFound, Corruption: a --head cannot be read.
+    """
+    if args.rounds < 1:
+        raise InvalidArgument(f"--rounds is {args.rounds}; it must be 1 or more")
+    if args.max_new_tokens < 2:
+        raise InvalidArgument(
+            f"--max-new-tokens is {args.max_new_tokens}; it must be 2 or more: the first is drafted by nobody"
+        )
+    named = _named(args)
+    if not stacks:
+        return
+    used = list(dict.fromkeys(level.name for stack in stacks for level in stack))
+    needed = {DRAFT_MODEL: "--draft-model MODEL", "datastore": "--datastore STORE"}
+    there = {level for level, _ in named}
+    for level in used:
+        if level in needed and level not in there:
+            raise InvalidArgument(f"level {level} of --stack needs something to draft from; add {needed[level]}")
+    for level, option in named:
+        if level not in used:
+            raise InvalidArgument(f"{option} is level {level}, which no --stack has; leave it out, or name it there")
+
+
+def wanted_levels(args: argparse.Namespace, stacks: Sequence[Stack]) -> list[tuple[str, float | None]]:
+    """The levels to measure, by name and temperature: those of ``stacks``; without any all that can be made, each model at several
+    temperatures. Raises InvalidArgument if these are no levels, or more than a stack takes."""
+    if stacks:
+        return list(dict.fromkeys((level.name, level.temperature) for stack in stacks for level in stack))
+    named = dict.fromkeys(level for level, _ in _named(args))
+    sources = [name for name in RETRIEVAL if name != "datastore" or name in named]
+    models = sorted(named.keys() - set(RETRIEVAL), key=lambda name: StackLevel(name, 1).exit_layers or _LAST)
+    if len(models) >= MOST_LEVELS:
+        raise InvalidArgument(
+            f"{len(models)} models would draft; a stack takes {MOST_LEVELS - 1} beside retrieval; leave some out"
+        )
+    temperatures: list[float | None] = [None]
+    if args.temperature > 0:
+        temperatures += [0.0, max(MIN_TEMPERATURE, args.temperature / 2)]
+    return [(name, None) for name in sources] + [(name, warmth) for name in models for warmth in temperatures]
+
+
+def _named(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """The levels that options name, each with its option."""
+    found = [] if args.draft_model is None else [(DRAFT_MODEL, f"--draft-model {args.draft_model}")]
+    found += [("datastore", f"--datastore {name}") for name in args.datastore]
+    found += [(f"exit-{layers}", f"--exit {layers}") for layers in args.exit]
+    return found + [(f"exit-{_layers(folder)}", f"--head {folder}") for folder in args.head]
+
+
+def _layers(head: Path) -> int:
+    """Behind how many layers a trained exit is."""
+    if (kind := kind_of(head)) != KIND:
+        raise InvalidArgument(
+            f"--head {head} is of kind {kind}; levels are trained exits alone (early-exit); leave it out"
+        )
+    return ExitConfig.load(head).layers

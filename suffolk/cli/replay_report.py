@@ -1,0 +1,125 @@
+"""What ``suffolk replay`` prints and writes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from suffolk.benchmarks.stopping import Stop
+from suffolk.benchmarks.table import format_table
+from suffolk.build_index.report import count
+from suffolk.cli.output_file import write_json
+from suffolk.cli.printable import printable
+from suffolk.datastore.version import __version__
+from suffolk.serving.replay.recording import Recording
+from suffolk.serving.replay.summary import DEPTHS, summarize
+
+if TYPE_CHECKING:
+    from suffolk.serving.replay.replayer import Replayed
+
+ALL = "all"
+
+
+def head_lines(paths: Sequence[Path], recordings: Sequence[Recording], costs: str) -> list[str]:
+    """What is replayed, and what is to be known about it."""
+    lines = [
+        f"replaying {count(len(recordings), 'text')} of {printable(recordings[0].model) or 'a model without a name'}, "
+        f"{sum(len(each.generated) for each in recordings):,} tokens behind {sum(len(each.prompt) for each in recordings):,} of "
+        f"prompts, from {', '.join(map(str, paths))}",
+        "recorded live: "
+        + ", ".join(f"{printable(name)} M {length:.2f}" for name, length in recorded_lengths(recordings).items()),
+    ]
+    if len({each.drafter for each in recordings}) > 1:
+        lines.append(
+            "several drafters decoded these texts; if they decoded the same ones, each is replayed as often: choose by "
+            "--recorded-with DRAFTER"
+        )
+    others = sum(each.settings.verification != "match" for each in recordings)
+    if others:
+        lines.append(f"{others} of them were not verified by 'match'; here all are")
+    lines.append(f"costs: {costs}" if costs else "every step drafts, and all nodes are verified")
+    return lines
+
+
+def recorded_lengths(recordings: Sequence[Recording]) -> dict[str, float]:
+    """M as it was measured live, by drafter."""
+    found: dict[str, float] = {}
+    for name in sorted({each.drafter for each in recordings}):
+        own = [each for each in recordings if each.drafter == name]
+        steps = sum(each.counts.get("steps", 0) for each in own)
+        found[name] = sum(len(each.generated) - 1 for each in own) / steps if steps else 1.0
+    return found
+
+
+def results(name: str, nodes: int, replayed: Sequence[Replayed], seconds: float, planned: bool) -> list[dict[str, Any]]:
+    """A row for each group, and one for all; ``seconds`` is what the replay took."""
+    groups: dict[str, list[Replayed]] = {}
+    for each in replayed:
+        groups.setdefault(each.recording.group, []).append(each)
+    rows = [_row(name, nodes, group, own, planned) for group, own in groups.items() if len(groups) > 1]
+    tokens = sum(len(each.recording.generated) for each in replayed)
+    return [
+        *rows,
+        _row(name, nodes, ALL, replayed, planned) | {"replayed_tokens_per_second": tokens / max(seconds, 1e-9)},
+    ]
+
+
+def result_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The table, and what its columns are."""
+    planned = any("speed_up" in row for row in rows)
+    depths = [f"to {depth}" for depth in range(1, DEPTHS + 1)]
+    headers = ["drafter", "nodes", "group", "texts", "M", "nodes/pass", *depths, *(["speed-up"] if planned else [])]
+    cells = [
+        [
+            row["drafter"], row["nodes"], printable(row["group"]), row["texts"], f"{row['mean_generated_length']:.3f}",
+            row["nodes_a_pass"], *(f"{share:.0%}" for share in row["right_to_depth"]),
+            *([f"{row['speed_up']:.2f}x"] if planned else []), _shares(row["accepted_by_source"]), row["missed"],
+            row.get("replayed_tokens_per_second"),
+        ]
+        for row in rows
+    ]  # fmt: skip
+    lines = [
+        format_table([*headers, "accepted from", "missed", "replayed/s"], cells),
+        "M: tokens a pass of the model, behind the first of each text; to 1, to 2 ...: passes that accepted so many drafts; "
+        "missed: drafts that failed",
+    ]
+    if planned:
+        lines.append("speed-up: predicted, against plain decoding, by the costs")
+    return lines
+
+
+def write_results(
+    path: Path,
+    args: argparse.Namespace,
+    recordings: Sequence[Recording],
+    costs: str,
+    rows: list[dict[str, Any]],
+    stopped: Stop | None,
+) -> None:
+    """Raises as ``write_json``."""
+    document = {
+        "version": __version__,
+        "recordings": [str(each) for each in args.recordings],
+        "model": recordings[0].model,
+        "datastores": args.datastore,
+        "limits": {name: getattr(args, name) for name in ("max_match", "min_match", "max_depth")},
+        "costs": costs or None,
+        "recorded": recorded_lengths(recordings),
+        "stopped": stopped,
+        "results": rows,
+    }
+    write_json(path, document)
+
+
+def _row(name: str, nodes: int, group: str, replayed: Sequence[Replayed], planned: bool) -> dict[str, Any]:
+    row = {"drafter": name, "nodes": nodes, "group": group} | summarize([each.stats for each in replayed]).to_dict()
+    if planned:
+        drafted = sum(each.seconds for each in replayed)
+        row["speed_up"] = sum(each.plain_seconds for each in replayed) / drafted if drafted else 1.0
+    return row
+
+
+def _shares(shares: dict[str, float]) -> str:
+    return ", ".join(f"{source} {share:.0%}" for source, share in shares.items()) or "-"

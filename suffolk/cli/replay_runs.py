@@ -1,0 +1,107 @@
+"""The replays of ``suffolk replay``: every drafter with every size of tree, in turn."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from suffolk.benchmarks.stopping import Stop, keep
+from suffolk.build_index.report import count
+from suffolk.cli.replay_report import results
+from suffolk.datastore.retriever import Retriever
+from suffolk.serving.drafters.calibration.calibration import Calibration
+from suffolk.serving.drafters.choose import MODELS, make_drafter
+from suffolk.serving.replay.recorded_states import SPARE, RecordedStates
+from suffolk.serving.replay.replayer import Replayed, Replayer
+
+if TYPE_CHECKING:
+    from suffolk.serving.drafters.drafter_config import DrafterConfig
+    from suffolk.serving.drafters.retrieval.limits import Limits
+    from suffolk.serving.engine.loop.drafter import Drafter
+    from suffolk.serving.engine.model.target import Target
+    from suffolk.serving.engine.policy.cost_model import CostModel
+    from suffolk.serving.replay.recording import Recording
+
+PROGRESS_SECONDS = 10.0
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is replayed, besides the drafter's name and its largest tree."""
+
+    recordings: Sequence[Recording]
+    stores: Sequence[Retriever]
+    limits: Limits
+    sources: DrafterConfig | None
+    target: Target | None
+    costs: CostModel | None
+    draft_seconds: float | None
+    calibration: Calibration | None
+
+
+def replay_all(setting: Setting, sizes: Sequence[int], names: Sequence[str]) -> tuple[Rows, Stop | None]:
+    """The rows of all replays, and where Ctrl-C stopped them: then of those along all texts, for figures of fewer do not compare;
+    where not even the first got so far, of the texts that it has done. Raises KeyboardInterrupt if it has done none."""
+    replays, stop = keep(_replays(setting, sizes, names), len(sizes) * len(names), "replays")
+    _, stop_in_first = replays[0]
+    return [row for rows, _ in replays for row in rows], stop_in_first or stop
+
+
+def _replays(setting: Setting, sizes: Sequence[int], names: Sequence[str]) -> Iterator[tuple[Rows, Stop | None]]:
+    """The rows of each replay, and where it was stopped, after which none follows."""
+    for place, (nodes, name) in enumerate(itertools.product(sizes, names)):
+        found, seconds, stop = _replay(setting, name, nodes)
+        if stop is None or place == 0:
+            yield results(name, nodes, found, seconds, setting.costs is not None), stop
+        if stop is not None:
+            raise KeyboardInterrupt
+
+
+def _replay(setting: Setting, name: str, nodes: int) -> tuple[list[Replayed], float, Stop | None]:
+    """The texts with a drafter that begins anew, or with what is known, the seconds that took, and where it was stopped."""
+    capacity = max(len(each.prompt) + len(each.generated) for each in setting.recordings) + nodes + SPARE
+    calibration = setting.calibration or Calibration()
+    models = _load(setting, name, capacity, calibration)
+    vocab_size = setting.recordings[0].vocab_size
+    drafter = make_drafter(name, vocab_size, list(setting.stores), setting.limits, models, calibration, ahead=False)
+    assert drafter is not None
+    try:
+        states = RecordedStates(setting.target, drafter, capacity) if models and setting.target is not None else None
+        replayer = Replayer(drafter, nodes, setting.costs, states, draft_seconds=setting.draft_seconds)
+        texts = _replayed(replayer, setting.recordings, f"{name}, {nodes} nodes")
+        done, stop = keep(texts, len(setting.recordings), f"texts with {name}, {nodes} nodes")
+    finally:
+        drafter.close()
+    _, seconds = done[-1]
+    return [each for each, _ in done], seconds, stop
+
+
+def _replayed(replayer: Replayer, recordings: Sequence[Recording], what: str) -> Iterator[tuple[Replayed, float]]:
+    """Each text, and the seconds so far; tells how far it is."""
+    begin = last = time.monotonic()
+    tokens = 0
+    for number, recording in enumerate(recordings, 1):
+        found = replayer.replay(recording)
+        now = time.monotonic()
+        yield found, now - begin
+        tokens += len(recording.generated)
+        if now - last >= PROGRESS_SECONDS:
+            last = now
+            place = f"{number} of {count(len(recordings), 'text')}, {tokens / (now - begin):,.0f} tokens/s"
+            print(f"{what}: {place}", file=sys.stderr, flush=True)
+
+
+def _load(setting: Setting, name: str, capacity: int, calibration: Calibration) -> list[Drafter]:
+    """The networks that drafter ``name`` needs, as they are before they have learned anything."""
+    if setting.sources is None or setting.target is None or (name not in MODELS and name != "hybrid"):
+        return []
+    from suffolk.serving.drafters.load import load_models
+
+    return load_models(
+        setting.target, setting.sources.only(name), 1, capacity, setting.stores, setting.limits, calibration
+    )

@@ -1,0 +1,113 @@
+"""Documents of lines, texts and rows, with their names and fields."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from suffolk.build_index.block import Lines, Texts, TokenRun
+from suffolk.build_index.documents import MAX_TEXT_CHARACTERS, parse_documents
+from suffolk.build_index.encode_block import BlockEncoder, EncodeSetup
+from suffolk.datastore.errors import InvalidArgument
+from tests.support.build_blocks import blocks, options
+
+
+def test_fields_of_records_are_kept_as_metadata(tmp_path: Path) -> None:
+    record = {"text": "one", "license": "mit", "repo": {"name": "a/b", "stars": 3}, "repo.fork": False, "none": None}
+    fields = ("license", "repo.name", "repo.stars", "repo.fork", "none", "missing", "repo.name.deeper")
+    kept = {"license": "mit", "repo.name": "a/b", "repo.stars": 3, "repo.fork": False}
+    lines = Lines("s.jsonl", 1, json.dumps(record).encode() + b'\n{"text": "two"}\n')
+    assert parse_documents(lines, options("s", metadata=fields)).metadata == [kept, {}]
+    assert parse_documents(lines, options("s")).metadata == [{}, {}]
+    for column, values in (("text", ["one", "two"]), ("input_ids", [[1, 2], [3]])):
+        rows = {"repo": [record["repo"], None], "license": ["mit", None], "repo.fork": [False, None], column: values}
+        parquet.write_table(pyarrow.table(rows), tmp_path / "a.parquet")
+        (block,) = blocks(tmp_path / "a.parquet", tokenizer="some", metadata=fields)
+        assert list(block.payload.metadata) == [kept, {}]
+    encoder = BlockEncoder(EncodeSetup(options("a", end_of_document=0), None, False, 500))
+    encoded = encoder.encode(TokenRun("p", 0, np.array([1, 2, 0, 3, 4]), (0, 3), ("p#a", "p#b"), (kept, {})))
+    assert encoded.metadata == [kept, {}]
+
+
+def test_fields_ids_and_line_numbers() -> None:
+    data = b'\n{"meta": {"path": "p/q.py"}, "text": "one"}\n{"text.x": "two", "meta": {"path": 7}}\n'
+    lines = Lines("s.jsonl", 5, data[: data.index(b'{"text.x')])
+    assert parse_documents(lines, options("s")).sources == ["s.jsonl:6"]
+    assert parse_documents(lines, options("s", id_field="meta.path")).sources == ["s.jsonl#p/q.py"]
+    second = Lines("s.jsonl", 7, data[data.index(b'{"text.x') :])
+    assert parse_documents(second, options("s", text_field="text.x")).texts == ["two"]
+    with pytest.raises(
+        InvalidArgument, match=r"s\.jsonl:7: no field 'text'; the line has meta, text\.x; name .* --text-field"
+    ):
+        parse_documents(second, options("s"))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"{broken", r"s:1: not a JSON value .*; every line of a \.jsonl file is one JSON object"),
+        (b"[1, 2]", "s:1: a JSON list, not an object"),
+        (b'{"text": 3}', "s:1: field 'text' holds int, not text; name the text field"),
+        (b'{"text": null}', "s:1: field 'text' holds NoneType, not text"),
+        (b"[" * 100_000, "s:1: not a JSON value that can be read: it is nested too deep; correct the line"),
+        (
+            b'{"text": "a", "n": ' + b"7" * 5000 + b"}",
+            "^s:1: not a JSON value that can be read: it holds a number of too many digits; correct the line or leave it out$",
+        ),
+    ],
+)
+def test_wrong_lines_are_named(line: bytes, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        parse_documents(Lines("s", 1, line), options("s"))
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path, ending: str) -> None:
+    data = b'\xef\xbb\xbf{"text": "one"}\n{"text": "two"}\n'
+    path = tmp_path / f"a.jsonl{ending}"
+    path.write_bytes(gzip.compress(data) if ending else data)
+    (block,) = blocks(path)
+    assert parse_documents(block.payload, options("s")).texts == ["one", "two"]
+
+
+def test_invalid_utf8_is_replaced_and_counted() -> None:
+    found = parse_documents(Texts((("a", b"ok \xff\xfe \xef\xbf\xbd end"), ("b", "fine"))), options("s"))
+    assert found.texts == ["ok \ufffd\ufffd \ufffd end", "fine"]
+    assert found.replaced == 2
+    half = parse_documents(Lines("s", 1, b'{"text": "a\\ud800b"}\n{"text": "c\xff"}'), options("s"))
+    assert half.texts == ["a\ufffdb", "c\ufffd"]
+    assert half.replaced == 2
+
+
+def test_very_long_texts_are_cut_at_a_line_end() -> None:
+    text = "line of text\n" * (MAX_TEXT_CHARACTERS // 8)
+    found = parse_documents(Texts((("a", text),)), options("s"))
+    assert len(found.texts) == 2
+    assert "".join(found.texts) == text
+    assert found.texts[0].endswith("\n")
+    assert found.sources == ["a", "a"]
+
+
+@pytest.mark.parametrize(
+    "kind", [pyarrow.string(), pyarrow.large_string(), pyarrow.dictionary(pyarrow.int32(), pyarrow.string())]
+)
+def test_parquet_text_that_is_no_utf8_is_replaced_and_counted(tmp_path: Path, kind: pyarrow.DataType) -> None:
+    """It ended the build with an error of Python's, where JSON lines and text files go on."""
+    text = pyarrow.array([b"ok \xff\xfe end", "fin\u00e9".encode()]).cast(pyarrow.string(), safe=False)
+    text = text.dictionary_encode() if pyarrow.types.is_dictionary(kind) else text.cast(kind)
+    parquet.write_table(pyarrow.table({"text": text, "id": ["a", "b"]}), tmp_path / "a.parquet")
+    (block,) = blocks(tmp_path / "a.parquet", id_field="id")
+    found = parse_documents(block.payload, options("s"))
+    assert found.texts == ["ok \ufffd\ufffd end", "fin\u00e9"]
+    assert (found.replaced, found.text_bytes) == (2, 14)
+    for more in ({"id_field": "text"}, {"metadata": ("text",)}):
+        with pytest.raises(
+            InvalidArgument, match=r"a\.parquet: text holds text that is not UTF-8 .*; correct it, or name"
+        ):
+            blocks(tmp_path / "a.parquet", **more)

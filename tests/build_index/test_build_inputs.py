@@ -1,0 +1,105 @@
+"""What is read of files, folders and patterns, and what is left out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffolk.build_index.inputs import find_inputs, recognise
+from suffolk.datastore.errors import InvalidArgument, NotFound
+from tests.support.build_blocks import options
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("a.JSONL", "lines"), ("a.jsonl.gz", "lines-gz"), ("a.jsonl.zst", "lines-zst"), ("x.parquet", "parquet"),
+     ("x.npy", "npy"), ("x.bin", "bin"), ("x.py", "text"), ("README", "text"), ("x.json", "text")],
+)  # fmt: skip
+def test_files_are_recognised_by_name(name: str, kind: str) -> None:
+    assert recognise(name) == kind
+
+
+def test_folders_are_walked_in_order_without_hidden_files(tmp_path: Path) -> None:
+    for name in ("b.py", "a/z.py", "a/.git/config", ".env", "c.md", "a/data.npy"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    inputs = find_inputs(options(tmp_path, tmp_path / "b.py", extensions=("py", ".npy")))
+    assert [Path(file.path).name for file in inputs.files] == ["b.py", "z.py"]
+    assert inputs.skipped["hidden"] == 2
+    assert inputs.skipped["other extension"] == 1
+    assert inputs.skipped["given twice"] == 1
+    assert sum(count for reason, count in inputs.skipped.items() if "token arrays" in reason) == 1
+
+
+def test_linked_folders_are_counted_and_read_where_they_are_named(tmp_path: Path) -> None:
+    """They were left out without a word."""
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "corpus/a.txt").write_text("a")
+    (tmp_path / "elsewhere/b.txt").write_text("b")
+    (tmp_path / "corpus/linked").symlink_to(tmp_path / "elsewhere")
+    inputs = find_inputs(options(tmp_path / "corpus"))
+    assert [Path(file.path).name for file in inputs.files] == ["a.txt"]
+    assert inputs.skipped["linked folder (name it)"] == 1
+    named = find_inputs(options(tmp_path / "corpus", tmp_path / "corpus/linked"))
+    assert [Path(file.path).name for file in named.files] == ["a.txt", "b.txt"]
+
+
+def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was left out without a word."""
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / "locked").mkdir()
+    scan = os.scandir
+
+    def refuse(path: str) -> Any:  # who runs as root may read everything
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(
+        InvalidArgument, match=r"locked: cannot be read \(Permission denied\); check the file and its perm"
+    ):
+        find_inputs(options(tmp_path))
+
+
+def test_patterns_and_missing_inputs(tmp_path: Path) -> None:
+    for name in ("1.txt", "2.txt"):
+        (tmp_path / name).write_text(name)
+    assert len(find_inputs(options(f"{tmp_path}/*.txt")).files) == 2
+    with pytest.raises(NotFound, match=r"\*\.md: the pattern matches no file; check it"):
+        find_inputs(options(f"{tmp_path}/*.md"))
+    with pytest.raises(NotFound, match="gone.txt: no such file or folder; check the name"):
+        find_inputs(options(tmp_path / "gone.txt"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidArgument, match=r"nothing to read \(no files at all\)"):
+        find_inputs(options(tmp_path / "empty"))
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "message"),
+    [
+        (
+            "a.txt",
+            {"end_of_document": 2},
+            r"^end of document: 2 does nothing, for no corpus is a \.npy or \.bin or \.parq",
+        ),
+        ("a.jsonl", {"end_of_document": 2}, "leave --end-of-document out, or name tokenized corpora$"),
+        (
+            "a.npy",
+            {"token_format": "u16"},
+            r"^token format: u16 does nothing, for no corpus is a \.bin file; leave --token-f",
+        ),
+    ],
+)
+def test_options_of_tokenized_corpora_are_refused_for_others(
+    tmp_path: Path, name: str, option: dict[str, Any], message: str
+) -> None:
+    (tmp_path / name).write_text("x")
+    with pytest.raises(InvalidArgument, match=message):
+        find_inputs(options(tmp_path, **option))
+    (tmp_path / "b.bin").write_bytes(b"1234")
+    assert len(find_inputs(options(tmp_path, **option)).files) == 2

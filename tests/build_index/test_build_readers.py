@@ -1,0 +1,95 @@
+"""Files in blocks of bounded size."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pytest
+import zstandard
+from pyarrow import parquet
+
+from suffolk.build_index.block import BLOCK_BYTES
+from suffolk.datastore.errors import Corruption, InvalidArgument
+from tests.support.build_blocks import blocks
+
+
+def test_small_files_share_a_block_and_binary_ones_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("a = 1\n")
+    (tmp_path / "b.so").write_bytes(b"\x7fELF\0\0")
+    (tmp_path / "c.txt").write_bytes(b"")
+    (tmp_path / "d.py").write_text("d = 4\n")
+    (block,) = blocks(tmp_path)
+    assert [text for _, text in block.payload.documents] == [b"a = 1\n", b"d = 4\n"]
+    assert block.skipped == {"binary": 1, "empty": 1}
+    with pytest.raises(InvalidArgument, match=r"b.so: a binary file \(NUL byte in its first 1024 bytes\); name text"):
+        blocks(tmp_path / "b.so")
+
+
+def test_large_text_is_cut_at_line_ends_and_never_inside_a_character(tmp_path: Path) -> None:
+    for name, text in (("lines.txt", "zeile äöü\n" * 300_000), ("one.txt", "日" * 900_000)):
+        (tmp_path / name).write_text(text)
+        pieces = [raw for block in blocks(tmp_path / name) for _, raw in block.payload.documents]
+        assert len(pieces) > 1
+        assert b"".join(pieces) == text.encode()
+        assert "".join(piece.decode() for piece in pieces) == text
+        assert max(map(len, pieces)) <= 2 * BLOCK_BYTES
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
+def test_json_lines_come_in_whole_lines(tmp_path: Path, ending: str) -> None:
+    data = b"".join(json.dumps({"text": "x" * (number % 9000)}).encode() + b"\n" for number in range(1600)).rstrip(
+        b"\n"
+    )
+    frames = zstandard.compress(data[:5000]) + zstandard.compress(data[5000:])  # a stream may have several frames
+    path = tmp_path / f"a.jsonl{ending}"
+    path.write_bytes({"": data, ".gz": gzip.compress(data), ".zst": frames}[ending])
+    found = blocks(path)
+    assert len(found) >= 2
+    assert b"".join(block.payload.data for block in found) == data
+    lines = 1
+    for block in found:
+        assert block.payload.first_line == lines
+        lines += block.payload.data.count(b"\n")
+    assert found[-1].bytes_read == path.stat().st_size
+
+
+@pytest.mark.parametrize(("ending", "compress"), [(".gz", gzip.compress), (".zst", zstandard.compress)])
+def test_broken_streams_are_named(tmp_path: Path, ending: str, compress: Any) -> None:
+    data = compress(b'{"text": "hello"}\n' * 1000)
+    path = tmp_path / f"a.jsonl{ending}"
+    for broken in (data[:-9], b"this is no such stream"):
+        path.write_bytes(broken)
+        with pytest.raises(Corruption, match=rf"a\.jsonl\{ending}: broken .* stream .*; fetch the file again"):
+            blocks(path)
+
+
+def test_a_small_stream_of_much_text_comes_in_blocks_of_bounded_size(tmp_path: Path) -> None:
+    """Two kilobytes of zstandard held 64 MiB, and gave them in one block."""
+    path = tmp_path / "a.jsonl.zst"
+    path.write_bytes(zstandard.compress(b"\n" * (64 << 20)))
+    sizes = [len(block.payload.data) for block in blocks(path)]
+    assert sum(sizes) == 64 << 20
+    assert max(sizes) <= BLOCK_BYTES + (16 << 20)
+
+
+def test_long_rows_come_in_blocks_of_bounded_size(tmp_path: Path) -> None:
+    """A batch of 256 long rows would be a block of a hundred megabytes, of which many are in memory at a time."""
+    texts = [f"{number} " * (50_000 if number % 3 else 1) for number in range(300)]
+    ids = [list(range(number * 1000)) for number in range(40)]
+    parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "a.parquet")
+    parquet.write_table(pyarrow.table({"input_ids": ids}), tmp_path / "b.parquet")
+    found = blocks(tmp_path / "a.parquet")
+    sizes = [sum(len(text) for _, text in block.payload.documents) for block in found]
+    named = [document for block in found for document in block.payload.documents]
+    assert max(sizes) <= BLOCK_BYTES
+    assert named == [(f"{tmp_path}/a.parquet:{row}", text.encode()) for row, text in enumerate(texts, 1)]
+    assert found[-1].bytes_read == (tmp_path / "a.parquet").stat().st_size
+    runs = [block.payload for block in blocks(tmp_path / "b.parquet", tokenizer=None)]
+    assert max(run.ids.nbytes for run in runs) <= BLOCK_BYTES
+    assert np.array_equal(np.concatenate([run.ids for run in runs]), np.concatenate(ids))
+    assert [source for run in runs for source in run.sources] == [f"{tmp_path}/b.parquet:{row}" for row in range(1, 41)]

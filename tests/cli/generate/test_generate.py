@@ -1,0 +1,204 @@
+"""``suffolk generate`` on a tiny model: text, report, comparison, and what is learned."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import string
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffolk.cli.main import main
+from suffolk.datastore.datastore import Datastore
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.loop.generation import Generation
+from suffolk.serving.engine.sampling.settings import VERIFICATIONS, SamplingSettings
+from tests.support.generate_command import PROMPT, generate, store_of
+
+
+def test_every_drafter_gives_the_same_text(model: str, store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = set()
+    for drafter in ("none", "datastore", "prompt-lookup", "hybrid"):
+        assert (
+            generate("--model", model, "--datastore", store, "--drafter", drafter, "--temperature", "0.8", PROMPT) == 0
+        )
+        captured = capsys.readouterr()
+        texts.add(captured.out)
+        assert "tokens    24 (length)" in captured.err
+        assert "0 missed" in captured.err
+        assert "time      draft" in captured.err
+    assert len(texts) == 1
+
+
+def test_all_datastores_are_asked(
+    model: str, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = store_of(tmp_path / "other", fingerprint(load_tokenizer(model)))
+    asked: set[Path] = set()
+    draft_batch = Datastore.draft_batch
+
+    def watched(self: Datastore, *args: Any, **kwargs: Any) -> list[DraftTree]:
+        asked.add(self.path)
+        return draft_batch(self, *args, **kwargs)
+
+    monkeypatch.setattr(Datastore, "draft_batch", watched)
+    words = ["--model", model, "--datastore", store, "--datastore", other, "--drafter", "datastore", PROMPT]
+    assert generate(*words) == 0
+    assert "tokens    24 (length)" in capsys.readouterr().err
+    assert asked == {Path(store), Path(other)}
+
+
+@pytest.mark.parametrize("drafter", ["early-exit", "draft-model"])
+def test_a_network_drafts_to_the_end_with_few_nodes(
+    drafter: str, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = ["--exit-layers", "1"] if drafter == "early-exit" else ["--draft-model", model]
+    assert generate("--model", model, *network, "--drafter", drafter, "--max-nodes", "4", "--ignore-eos", PROMPT) == 0
+    assert " 0 missed" in capsys.readouterr().err
+
+
+def test_the_comparison_and_the_json_report(
+    model: str, store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "stats.json"
+    words = ["--model", model, "--datastore", store, "--compare-plain", "--stats-json", str(report), PROMPT]
+    assert generate(*words) == 0
+    assert "output identical = yes" in capsys.readouterr().err
+    stats = json.loads(report.read_text())
+    assert stats["plain"]["identical"] is True
+    assert stats["tokens"] == len(stats["tokens_generated"]) == 24
+    assert stats["drafter"] == "hybrid"
+    assert set(stats["seconds"]) == {"prefill", "draft", "wait", "forward", "verify", "compact", "other"}
+
+
+def test_what_is_learned_is_kept_shown_and_explained(
+    model: str, store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "calibration.json"
+    words = ["--model", model, "--datastore", store, "--calibration", str(kept), "--class", "letters", PROMPT]
+    assert generate(*words) == 0
+    text = capsys.readouterr().out
+    assert generate("--explain", *words) == 0  # begins with what was learned
+    captured = capsys.readouterr()
+    assert captured.out == text
+    assert re.search(
+        r"at 13: \d+ nodes retrieved; .*\d+ proposed \(.*\), [\d.]+ tokens expected; \d+ said, \d+ of them proposed",
+        captured.err,
+    )
+    assert main(["calibration", str(kept)]) == 0
+    shown = capsys.readouterr().out
+    assert "prompt-lookup, all requests:" in shown
+    assert "prompt-lookup, class letters:" in shown
+    assert main(["calibration", str(kept), "--json"]) == 0
+    facts = {(each["source"], each["class"]): each for each in json.loads(capsys.readouterr().out)}
+    assert facts["prompt-lookup", "letters"]["predictions"] > 0
+
+
+def test_the_prompt_can_come_from_stdin(
+    model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(PROMPT))
+    assert generate("--model", model) == 0
+    from_stdin = capsys.readouterr().out
+    assert generate("--model", model, PROMPT) == 0
+    assert capsys.readouterr().out == from_stdin
+
+
+def test_colours_change_nothing_but_colours(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert generate("--model", model, "--colour", "never", PROMPT) == 0
+    plain = capsys.readouterr()
+    assert "\x1b" not in plain.out + plain.err
+    assert generate("--model", model, "--colour", "always", PROMPT) == 0
+    coloured = capsys.readouterr()
+    for code in ("\x1b[38;5;32m", "\x1b[38;5;208m", "\x1b[38;5;36m", "\x1b[0m"):
+        assert code in coloured.err  # the legend
+    stripped = coloured.out
+    for code in ("\x1b[38;5;208m", "\x1b[0m"):
+        stripped = stripped.replace(code, "")
+    assert stripped == plain.out
+
+
+def test_a_stop_string_ends_the_text_before_it(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    generate("--model", model, PROMPT)
+    text = capsys.readouterr().out.rstrip("\n")
+    stop = text[4:6]
+    assert generate("--model", model, "--stop", stop, PROMPT) == 0
+    captured = capsys.readouterr()
+    assert captured.out.rstrip("\n") == text[: text.index(stop)].rstrip("\n")
+    assert "(stop)" in captured.err
+
+
+def test_penalties_bad_words_and_logprobs(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = tmp_path / "stats.json"
+    assert generate("--model", model, "--logprobs", "2", "--stats-json", str(report), PROMPT) == 0
+    plain = json.loads(report.read_text())
+    assert [each["token"] for each in plain["logprobs"]] == plain["tokens_generated"]
+    for each in plain["logprobs"]:
+        (likeliest, value), _ = each["alternatives"]
+        assert (each["token"], each["value"]) == (likeliest, value)  # greedy
+        assert value <= 0
+    tokenizer = load_tokenizer(model)
+    ids = {letter: tokenizer.encode(letter).ids[0] for letter in string.ascii_letters}
+    letters = [letter for token in plain["tokens_generated"] for letter in ids if ids[letter] == token]
+    for words in (
+        ["--repetition-penalty", "1.5"],
+        ["--presence-penalty", "2"],
+        ["--frequency-penalty", "2"],
+        ["--temperature", "1", "--min-p", "0.9"],
+        ["--bad-words", letters[0], "--bad-words", letters[-1]],
+    ):
+        drafted = generate("--model", model, "--compare-plain", "--stats-json", str(report), *words, PROMPT)
+        assert drafted == 0
+        changed = json.loads(report.read_text())
+        assert changed["plain"]["identical"] is True
+        if words[0] == "--bad-words":
+            assert not {ids[letters[0]], ids[letters[-1]]} & set(changed["tokens_generated"])
+        elif words[0] != "--temperature":
+            assert changed["tokens_generated"] != plain["tokens_generated"]
+    capsys.readouterr()
+
+
+def test_verifications(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[SamplingSettings] = []
+    start = Engine.generate
+
+    def spy(engine: Engine, prompt: list[int], settings: SamplingSettings, *more: Any) -> Generation:
+        asked.append(settings)
+        return start(engine, prompt, settings, *more)
+
+    monkeypatch.setattr(Engine, "generate", spy)
+    report = tmp_path / "stats.json"
+    words = ["--model", model, "--temperature", "1.5", "--stats-json", str(report), PROMPT]
+    tokens = {}
+    for name in VERIFICATIONS:
+        thresholds = ["--epsilon", "0.2", "--delta", "0.1"] if name == "typical" else []
+        assert generate("--verification", name, *thresholds, *words) == 0
+        found = json.loads(report.read_text())
+        assert found["verification"] == asked[-1].verification == name
+        tokens[name] = found["tokens_generated"]
+    assert (asked[-1].epsilon, asked[-1].delta) == (0.2, 0.1)
+    assert tokens["match"] == tokens["rejection"]  # the drafter samples no chains
+    assert capsys.readouterr().err.count("lossy     typical acceptance") == 1
+    with pytest.raises(SystemExit) as shown:
+        main(["generate", "--help"])
+    assert shown.value.code == 0
+    assert "typical: LOSSY" in " ".join(capsys.readouterr().out.split())
+
+
+def test_characters_that_stdout_does_not_know_are_escaped(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They ended the text in its middle, with a traceback."""
+    words = ["--model", model, "--temperature", "2", "--max-new-tokens", "200", PROMPT]
+    shown = {}
+    for encoding in ("ascii", "utf-8"):
+        stdout = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        monkeypatch.setattr("sys.stdout", stdout)
+        assert generate(*words) == 0
+        shown[encoding] = stdout.buffer.getvalue()  # type: ignore[attr-defined]
+    assert shown["ascii"] == shown["utf-8"].decode().encode("ascii", "backslashreplace") != shown["utf-8"]

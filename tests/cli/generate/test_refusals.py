@@ -1,0 +1,149 @@
+"""``suffolk generate``: one line for every bad input."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+
+from suffolk.cli.main import main
+from tests.support.generate_command import PROMPT, generate, refused, store_of
+from tests.support.stores import make_store
+
+
+def test_a_calibration_that_is_none_is_refused_and_left_alone(model: str, tmp_path: Path) -> None:
+    kept = tmp_path / "calibration.json"
+    kept.write_text("# a file of mine\n")
+    assert generate("--model", model, "--calibration", str(kept), PROMPT) == 2
+    assert main(["calibration", str(kept)]) == 2
+    assert kept.read_text() == "# a file of mine\n"
+
+
+def test_only_a_hybrid_can_be_explained(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert generate("--model", model, "--explain", "--drafter", "prompt-lookup", PROMPT) == 2
+    assert (
+        "--explain is of hybrid, which decides in each step what to draft, and not of prompt-lookup; add --datastore"
+        in capsys.readouterr().err
+    )
+
+
+def test_bad_input_is_one_line_and_exit_code_2(
+    model: str, store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    foreign = store_of(tmp_path / "foreign", "ab" * 32)
+    shallow = store_of(tmp_path / "shallow", None, order_depth=20)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    cases = [
+        (["--model", str(tmp_path / "none"), "x"], "does not exist; name a folder"),
+        (["--model", str(empty), "x"], "it has no config.json"),
+        (["--model", model, "--datastore", foreign, "x"], "was built with tokenizer abababababab, model"),
+        (
+            ["--model", model, "--datastore", shallow, "x"],
+            "--max-match 16 + --max-depth 10 is above the datastore's order depth 20",
+        ),
+        (["--model", model, "--datastore", str(tmp_path / "nothing"), "x"], "nothing"),
+        (["--model", model, "--drafter", "datastore", "x"], "needs a datastore"),
+        (["--model", model, "--datastore", "grpc://127.0.0.1:1/x", "x"], "127.0.0.1:1"),
+        (
+            ["--model", model, "--datastore", "http://127.0.0.1:1/x", "x"],
+            "not the URL of a service; the forms are grpc://",
+        ),
+        (["--model", model, "--max-match", "0", "x"], "--max-match is 0"),
+        (
+            ["--model", model, "--max-depth", "9" * 20, "x"],
+            "--max-depth is 99999999999999999999; it must be between 1 and 4096",
+        ),
+        (["--model", model, "--max-nodes", "0", "x"], "--max-nodes is 0; it must be in 1..1024"),
+        (["--model", model, "--temperature", "-1", "x"], "--temperature is -1.0"),
+        (["--model", model, "--min-p", "2", "x"], "--min-p is 2.0; it must be between 0"),
+        (["--model", model, "--repetition-penalty", "0", "x"], "--repetition-penalty is 0.0; it must be between 0.01"),
+        (["--model", model, "--presence-penalty", "3", "x"], "--presence-penalty is 3.0; it must be between -2 and 2"),
+        (["--model", model, "--frequency-penalty", "-3", "x"], "--frequency-penalty is -3.0"),
+        (["--model", model, "--bad-words", " ", "x"], "--bad-words is empty; name a text"),
+        (["--model", model, "--logprobs", "21", "x"], "--logprobs is 21; it must be between 0 and 20"),
+        (["--model", model, "--logprobs", "2", "x"], "--logprobs 2 goes into the JSON report only; add --stats-json"),
+        (
+            ["--model", model, "--verification", "typical", "--epsilon", "0", "x"],
+            "--epsilon is 0.0; it must be above 0",
+        ),
+        (
+            ["--model", model, "--epsilon", "0.1", "x"],
+            "--epsilon 0.1 does nothing under --verification match; leave it",
+        ),
+        (["--model", model, "--device", "abacus", "x"], "device 'abacus' is unknown; use auto"),
+        (["--model", model, "--threads", "0", "x"], "--threads is 0"),
+        (["--model", model, "--threads", "9" * 14, "x"], "--threads is 99999999999999; it must be in 1..1024"),
+        (["--model", model, "ab\udcff"], "the prompt has a surrogate, '\\udcff', at 2"),
+        (["--model", model, "--drafter", "none", "--costs", "/nowhere", "x"], "is of no use with --drafter none"),
+        (["--model", model, "--chat", "x"], "has no chat template"),
+        (["--model", model, "--datastore", store, "--deadline-ms", "0", "x"], "--deadline-ms is 0.0"),
+        (["--model", model, ""], "the prompt is empty"),
+    ]
+    for words, message in cases:
+        assert message in refused(capsys, *words)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:1", "mps", "hpu", "meta"])
+def test_a_device_that_is_not_there_is_not_recommended(
+    device: str, model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if device.startswith("cuda") and torch.cuda.is_available():
+        pytest.skip("it is there")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    error = refused(capsys, "--model", model, "--device", device, "x")
+    assert f"device '{device}' " in error
+    assert error.endswith("; use auto or cpu\n")
+    assert len(error) < 200
+
+
+def test_a_prompt_beyond_the_context_is_refused_before_costs_are_measured(
+    model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measured(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("suffolk.serving.engine.policy.cost_store.find_costs", measured)
+    assert "the prompt has 5000 tokens" in refused(capsys, "--model", model, "x" * 5000)
+
+
+def test_a_model_that_does_not_fit_is_refused_before_it_is_read(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in Path(model).iterdir():
+        if file.suffix != ".safetensors":
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    header = json.dumps({"w": {"dtype": "F32", "shape": [2**20, 2**22], "data_offsets": [0, 2**44]}}).encode()
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    assert "needs 32768.00 GiB for its weights" in refused(capsys, "--model", str(tmp_path), "x")
+
+
+def test_a_datastore_without_a_tokenizer_is_held_against_the_models_ids(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    fits = store_of(tmp_path / "fits", None)
+    assert generate("--model", model, "--datastore", fits, PROMPT) == 0
+    assert caplog.text.count(f"datastore {fits} has no tokenizer") == 1
+    make_store(tmp_path / "larger", [[[1, 2, 3]]], vocab_size=999).close()
+    assert generate("--model", model, "--datastore", str(tmp_path / "larger"), PROMPT) == 2
+    assert re.search(r"larger was built for 999 token ids, model \S+ has \d+;", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--stats-json", "."], "--stats-json . is a folder; name a file"),
+        (["--model", __file__], "is a file, not a model folder"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_few_words(
+    model: str, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert generate("--model", model, "--drafter", "none", *words, PROMPT) == 2
+    err = capsys.readouterr().err.splitlines()[-1]
+    assert said in err
+    assert len(err) < 300

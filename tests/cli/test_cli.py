@@ -1,0 +1,291 @@
+"""The command line: help, versions, streams, errors on one line, and exit codes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import suffolk
+from suffolk.cli.main import COMMANDS, main
+from suffolk.datastore.version import __version__
+from tests.support.stores import make_word_store
+
+
+@pytest.fixture
+def store_path(tmp_path):
+    return make_word_store(tmp_path / "store")
+
+
+def test_no_arguments_print_help(capsys):
+    assert main([]) == 0
+    out = capsys.readouterr().out
+    assert all(command in out for command in COMMANDS)
+
+
+def test_version_is_the_one_of_the_package(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.strip() == f"suffolk {__version__}" == f"suffolk {suffolk.__version__}"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_examples(capsys, command):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    out = capsys.readouterr().out
+    assert stop.value.code == 0
+    assert f"suffolk {command}" in out
+    assert "example" in out
+
+
+def test_an_unknown_command_is_refused(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["frobnicate"])
+    assert stop.value.code == 2
+    assert "frobnicate" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["generate", "--model", "M", "--dtype", "int8"], "argument --dtype: invalid choice: 'int8'"),
+        (["generate", "--model", "M", "--temperature", "abc"], "argument --temperature: invalid float value: 'abc'"),
+        (["generate", "--model", "M", "--worker", "W"], "argument --worker: not allowed with argument --model"),
+        (["bench", "decode", "--limit", "x"], "argument --limit: invalid int value: 'x'"),
+        (["build"], "the following arguments are required: CORPUS, --output"),
+        (["frobnicate"], "invalid choice: 'frobnicate'"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_2(capsys, words, said):
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    err = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert err.startswith("suffolk: ")
+    assert said in err
+    assert err.count("\n") == 1
+    command = " ".join(["suffolk", *words[: 2 if words[0] == "bench" else 1]]).removesuffix(" frobnicate")
+    assert err.endswith(f"; see '{command} --help'\n")
+
+
+@pytest.mark.parametrize("command", [["info"], ["verify"], ["lookup", "--ids", "1"]])
+def test_a_missing_datastore_is_one_line_and_2(capsys, tmp_path, command):
+    assert main([command[0], str(tmp_path / "nothing"), *command[1:]]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "nothing is no datastore" in err
+    assert "suffolk build" in err
+
+
+def test_printing_a_version_loads_no_torch():
+    code = (
+        "import sys\nfrom suffolk.cli.main import main\n"
+        "try: main(['--version'])\nexcept SystemExit: pass\nprint('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["suffolk", __version__, "False"]
+
+
+def test_a_closed_pipe_is_no_error(store_path):
+    command = f"{sys.executable} -m suffolk info --json {store_path} | head -c 5"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
+def test_a_full_disk_behind_stdout_is_one_line_and_2(store_path):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "suffolk", "info", store_path], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("redirection", "said"),
+    [
+        ("<&-", "there is no PROMPT, and stdin is closed; give one of them"),
+        (">&-", "stdout is closed; send it to a file or to /dev/null"),
+        ("< {bad}", "the prompt cannot be read: 'utf-8' codec can't decode byte 0xff in position 2"),
+    ],
+)
+def test_streams_that_cannot_be_used_are_one_line_and_2(tmp_path, redirection, said):
+    (tmp_path / "bad").write_bytes(b"ab\xff")
+    command = f"{sys.executable} -m suffolk generate --model M {redirection.format(bad=tmp_path / 'bad')}"
+    environment = os.environ | {"PYTHONIOENCODING": "utf-8:strict"}
+    done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True, env=environment)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_would_go_to_a_closed_stderr_does_not_go_to_stdout(tmp_path):
+    command = f"{sys.executable} -m suffolk info {tmp_path} 2>&-"
+    done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["info", "5", "6"], "info takes no token ids and was given 2; leave them out"),
+        (["lookup"], "lookup needs a context; give its token ids"),
+        (["draft"], "draft needs a context; give its token ids"),
+    ],
+)
+def test_client_refuses_ids_that_do_nothing_and_none_where_it_needs_them(capsys, words, said):
+    assert main(["client", "grpc://127.0.0.1:1/x", *words]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"suffolk: {said}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["generate", "--threads", "0", "x"], "--threads is 0"),
+        (["generate", "--exit-layers", "0", "x"], "--exit-layers is 0; it must be 1 or more"),
+        (["generate", "--levels", "draft-model:4", "x"], "level draft-model needs a model (on the command line"),
+        (["worker", "--threads", "0"], "--threads is 0"),
+        (["profile", "--threads", "0"], "--threads is 0"),
+        (["profile", "--slots", "0"], "--slots is 0; it must be between 1 and 256"),
+        (["profile", "--contexts", "0"], "--contexts: 0 cannot be measured"),
+        (["plan", "--measure", "--prompts", "x", "--rounds", "0"], "--rounds is 0; it must be 1 or more"),
+        (
+            ["plan", "--measure", "--prompts", "x", "--max-new-tokens", "1"],
+            "--max-new-tokens is 1; it must be 2 or more",
+        ),
+        (["plan", "--measure", "--prompts", "x", "--exit", "0"], "level 'exit-0' is unknown"),
+        (
+            ["plan", "--measure", "--prompts", "x", "--stack", "datastore:3"],
+            "level datastore of --stack needs something",
+        ),
+        (
+            ["plan", "--measure", "--prompts", "x", "--stack", "exit-2:3", "--exit", "3"],
+            "--exit 3 is level exit-3, which no --stack has",
+        ),
+        (
+            ["plan", "--measure", "--prompts", "x", "--head", "/nowhere/head"],
+            "head /nowhere/head: config.json cannot be",
+        ),
+        (["profile", "--output", "."], "--output . is a folder; name a file"),
+        (["train", "eagle", "--corpus", "x", "--output", "y", "--head-option", "zz=1"], "head eagle has no option zz"),
+        (["worker", "--slots", "0"], "--slots is 0"),
+        (["worker", "--draft-model", "/nowhere/small"], "model folder /nowhere/small does not exist"),
+        (["generate", "--head", "/nowhere/head", "x"], "head /nowhere/head: config.json cannot be"),
+        (["generate", "x"], "model folder /nowhere does not exist"),
+        (["worker", "--listen", "127.0.0.1:0"], "model folder /nowhere does not exist"),
+        (["profile"], "model folder /nowhere does not exist"),
+        (["train", "eagle", "--corpus", "x", "--output", "y"], "model folder /nowhere does not exist"),
+        (["plan", "--measure", "--prompts", "x"], "model folder /nowhere does not exist"),
+    ],
+)
+def test_what_no_model_could_be_used_with_is_refused_before_torch_is_loaded(words, said):
+    code = "import sys; from suffolk.cli.main import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
+    words = [sys.executable, "-c", code, *words, "--model", "/nowhere"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "False"]
+    assert done.stderr.startswith(f"suffolk: {said}")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["/nowhere/day.jsonl"], "recording /nowhere/day.jsonl"),
+        (["x", "--threads", "2"], "--dtype, --device and --threads are of --model; leave them out, or add it"),
+        (["x", "--nodes", "4", "8", "--calibration", "c"], "--calibration c is of one drafter"),
+        (
+            ["x", "--drafter", "prompt-lookup", "--model", "m", "--exit-layers", "2"],
+            "early-exit drafts for no --drafter that is named",
+        ),
+    ],
+)
+def test_replay_refuses_before_torch_is_loaded(words, said):
+    """A mistyped path took six seconds, and options that nothing reads were taken without a word."""
+    code = "import sys; from suffolk.cli.main import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, "replay", *words], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "False"]
+    assert done.stderr.startswith(f"suffolk: {said}")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["generate", "--costs", "/nowhere/costs", "x"], "costs /nowhere/costs: cannot be read"),
+        (["worker", "--listen", "127.0.0.1:0", "--costs", "/nowhere/costs"], "costs /nowhere/costs: cannot be read"),
+        (
+            ["plan", "--measure", "--prompts", "x", "--draft-model", "/nowhere/small"],
+            "model folder /nowhere/small does",
+        ),
+        (
+            ["train", "eagle", "--corpus", "/nowhere/text", "--output", "/nowhere/new"],
+            "corpus /nowhere/text: no such file or folder",
+        ),
+    ],
+)
+def test_files_that_are_not_there_are_refused_before_the_model_is_loaded(capsys, tmp_path, words, said):
+    (tmp_path / "config.json").touch()  # looks like a model, and cannot be loaded
+    assert main([*words, "--model", str(tmp_path)]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"suffolk: {said}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["info", ""],
+        ["verify", ""],
+        ["compact", ""],
+        ["delete", "", "--id", "x"],
+        ["delete", "S", "--id", ""],
+        ["lookup", "", "hi"],
+        ["serve", ""],
+        ["serve", "S", "--tls-cert", "", "--tls-key", ""],
+        ["serve", "S", "--tls-cert", "C", "--tls-key", "K", "--tls-client-ca", ""],
+        ["worker", "--model", "M", "--tls-cert", "C", "--tls-key", ""],
+        ["build", "--output", "", "corpus"],
+        ["build", "--output", "S", "--tokenizer", "", "corpus"],
+        ["client", "", "info"],
+        ["generate", "--worker", ""],
+        ["generate", "--model", "M", "--class", ""],
+        ["generate", "--model", "M", "--stats-json", ""],
+    ],
+)
+def test_an_empty_name_is_refused(capsys, words):
+    """A shell's variable that was not set left clients' certificates unasked for, without a word."""
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    err = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert "it is empty" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compact"],
+        ["delete", "--id", "x"],
+        ["build", "corpus.txt", "--append", "--output"],
+        ["build", "corpus.txt", "--tokenizer", "/no/such/place", "--output"],
+    ],
+)
+def test_a_refused_command_leaves_an_empty_folder_empty(capsys, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpus.txt").write_text("text")
+    (tmp_path / "empty").mkdir()
+    assert main([*words, "empty"]) == 2
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_a_url_without_a_port_is_told_which_is_meant(capsys):
+    assert main(["client", "grpc://127.0.0.9/x", "info"]) == 2
+    assert "grpc://127.0.0.9/x (it names no port; 7700 is meant): nothing listens there" in capsys.readouterr().err

@@ -1,0 +1,66 @@
+"""Settings of heads as help and documentation list them: those that the makers take, with these ranges and defaults."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffolk.cli.main import main
+from suffolk.cli.train import _head_options
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.training.head_options import HEAD_OPTIONS, HeadOption, option_lines, option_rows
+from suffolk.serving.drafters.training.heads import HEADS
+from suffolk.serving.engine.model.target import Target
+from tests.support.tiny_models import tiny_model
+
+LISTED = [(kind, option) for kind, options in HEAD_OPTIONS.items() for option in options]
+DOCS = Path(__file__).parents[2] / "docs" / "DRAFTERS.md"
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    return Target.wrap(tiny_model(), accelerate=False)
+
+
+def make(kind: str, target: Target, *words: str) -> dict[str, Any]:
+    """What the command line's ``words`` make of a head."""
+    made = vars(HEADS[kind](target, _head_options(list(words))))
+    return {name: made.get(name) for name in ("config", "loss", "noise")}
+
+
+def wrong(option: HeadOption) -> list[str]:
+    """Values just outside of its range."""
+    if bounds := re.fullmatch(r"(\d+)\.\.(\d+)", option.values):
+        return [str(int(bounds[1]) - 1), str(int(bounds[2]) + 1), '"1"']
+    return ["0", "2"] if "fewer than all" in option.values else ["neither", "0.5"]
+
+
+@pytest.mark.parametrize(("kind", "option"), LISTED, ids=lambda each: getattr(each, "name", each))
+def test_ranges_and_defaults_are_those_of_the_head(kind: str, option: HeadOption, target: Target) -> None:
+    for value in wrong(option):
+        with pytest.raises(InvalidArgument, match=f"^{option.name} is "):
+            make(kind, target, f"{option.name}={value}")
+    hidden = 32
+    default = {"half of them": 1, "the model's hidden size": hidden, "twice the model's hidden size": 2 * hidden}
+    word = f"{option.name}={default.get(option.default, option.default)}"
+    assert make(kind, target, word) == make(kind, target)
+
+
+def test_what_is_not_listed_is_refused_with_what_is(target: Target) -> None:
+    assert HEAD_OPTIONS.keys() == {"early-exit", "redrafter", "eagle"}
+    for kind, options in HEAD_OPTIONS.items():
+        known = ", ".join(option.name for option in options)
+        with pytest.raises(InvalidArgument, match=f"^head {kind} has no option depth; it has {known}$"):
+            make(kind, target, "depth=1")
+
+
+def test_help_and_documentation_list_them_all(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    shown = capsys.readouterr().out
+    assert all(line in shown for line in option_lines())
+    rows = re.findall(r"^\| (?:early-exit|redrafter|eagle) \| .*$", DOCS.read_text(), re.MULTILINE)
+    assert rows == option_rows()

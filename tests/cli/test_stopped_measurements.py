@@ -1,0 +1,258 @@
+"""Ctrl-C in the middle of ``bench decode``, ``bench batch`` and ``replay``: what was measured is reported, and marked as a part."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffolk.benchmarks import batches, decoding
+from suffolk.cli.bench import outcome
+from suffolk.cli.main import main
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_model import CostModel
+from suffolk.serving.engine.policy.cost_store import CostKey, save_costs
+from suffolk.serving.replay.replayer import Replayer
+from tests.support.interrupts import heeded_interrupts
+from tests.support.processes import ENVIRONMENT, ROOT, SUFFOLK, WAIT
+from tests.support.tiny_models import save_tiny
+
+pytest.importorskip("matplotlib")
+PROMPTS = ("abcabcabcabc", "def f(x):\n    return x\n" * 3, "one two one two", "x = y\n" * 5)
+EAGER = (
+    sys.executable,
+    "-c",
+    "from suffolk.cli import replay_runs; replay_runs.PROGRESS_SECONDS = 0; " + SUFFOLK[2],
+)
+"""The command, which tells of every text that it has replayed."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def words(model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Of a measurement with the model, four prompts and two ways."""
+    folder = tmp_path_factory.mktemp("inputs")
+    save_costs(CostModel([1, 2, 64], [1.0, 1.01, 1.5]), CostKey.of(Target.load(str(model))), folder / "costs.json")
+    (folder / "p.jsonl").write_text("".join(json.dumps({"prompt": each}) + "\n" for each in PROMPTS))
+    found = ["--model", model, "--prompts", folder / "p.jsonl", "--costs", folder / "costs.json"]
+    return [*map(str, found), "--max-new-tokens", "12", "--ignore-eos", "--drafters", "prompt-lookup"]
+
+
+@pytest.fixture(scope="module")
+def recording(words: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The four prompts with their answers."""
+    folder = tmp_path_factory.mktemp("recordings")
+    path = folder / "day.jsonl"
+    options = ["--drafters", "none", "--record", str(path), "--json", str(folder / "x.json")]
+    assert main(["bench", "decode", *words, *options]) == 0
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _heeded() -> Iterator[None]:
+    with heeded_interrupts():
+        yield
+
+
+def interrupt(patch: pytest.MonkeyPatch, owner: object, name: str, call: int) -> None:
+    """Let SIGINT come in that call of ``owner.name``."""
+    usual, numbers = getattr(owner, name), itertools.count(1)
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        if next(numbers) == call:
+            signal.raise_signal(signal.SIGINT)
+        return usual(*args, **options)
+
+    patch.setattr(owner, name, interrupted)
+
+
+def stopped_process(arguments: Sequence[object], line: str, command: Sequence[str] = SUFFOLK) -> tuple[int, str, str]:
+    """Exit code, output and the rest of the errors of a process that got SIGINT once ``line`` stood in its errors."""
+    process = subprocess.Popen(
+        [*command, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=ENVIRONMENT,
+    )
+    assert process.stderr is not None
+    try:
+        seen = []
+        for each in process.stderr:
+            seen.append(each)
+            if line in each:
+                break
+        process.send_signal(signal.SIGINT)
+        shown, errors = process.communicate(timeout=WAIT)
+        assert any(line in each for each in seen), seen
+        return process.returncode, shown, errors
+    finally:
+        process.kill()
+
+
+def test_decode_reports_the_prompts_that_are_done(words: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "decode.json"
+    command = ["bench", "decode", *words, "--rounds", 50_000, "--json", path]  # it would take hours
+    code, shown, errors = stopped_process(command, "7 of 200000 p p.jsonl:3")
+    assert code == 130, errors
+    assert "Traceback" not in errors
+    results = json.loads(path.read_text())["results"]
+    done = results["stopped"]["done"]
+    assert results["stopped"] == {"done": done, "of": 200_000, "unit": "prompts in 50,000 rounds"}
+    assert done >= 7
+    assert shown.startswith(f"stopped after {done:,} of 200,000 prompts in 50,000 rounds\nprompts, drafter")
+    assert {name: each["runs"] for name, each in results["summary"]["p"].items()} == {
+        "none": done,
+        "prompt-lookup": done,
+    }
+    assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_batch_reports_the_sizes_that_all_ways_have_run(words: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "batch.json"
+    command = ["bench", "batch", *words, "--batches", 1, 2, "--rounds", 50_000, "--json", path]
+    code, shown, errors = stopped_process(command, "round 2, batch 2: prompt-lookup")
+    assert code == 130, errors
+    results = json.loads(path.read_text())["results"]
+    done = results["stopped"]["done"]
+    assert results["stopped"] == {"done": done, "of": 100_000, "unit": "batch sizes in 50,000 rounds"}
+    assert done >= 3
+    assert shown.startswith(f"stopped after {done:,} of 100,000 batch sizes in 50,000 rounds\nbatch, drafter")
+    turns = {"1": (done + 1) // 2, "2": done // 2}
+    requests = {
+        size: {way: each["requests"] for way, each in ways.items()} for size, ways in results["batches"].items()
+    }
+    assert requests == {
+        size: dict.fromkeys(("none", "prompt-lookup"), len(PROMPTS) * count) for size, count in turns.items()
+    }
+
+
+def test_replay_reports_the_replays_that_are_done(recording: Path, tmp_path: Path) -> None:
+    path = tmp_path / "replay.json"
+    sizes = [*range(1, 1025)] * 20
+    command = ["replay", recording, "--json", path, "--nodes", *sizes]
+    code, shown, errors = stopped_process(command, "prompt-lookup, 3 nodes: 1 of 4 texts", EAGER)
+    assert code == 130, errors
+    report = json.loads(path.read_text())
+    done = report["stopped"]["done"]
+    assert report["stopped"] == {"done": done, "of": len(sizes), "unit": "replays"}
+    assert done >= 2
+    assert shown.startswith(f"stopped after {done:,} of 20,480 replays\ndrafter")
+    assert [(row["nodes"], row["texts"]) for row in report["results"]] == [(size, 4) for size in sizes[:done]]
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "runner", "stopped", "counts"),
+    [
+        ("decode", decoding, "run_way", (2, 4, "prompts"), ("summary", "p", "runs", 2)),
+        ("batch", batches, "run_batch", (2, 3, "batch sizes"), ("batches", "1", "requests", 6)),
+    ],
+)
+def test_what_only_one_way_has_done_is_left_out(
+    name: str,
+    module: object,
+    runner: str,
+    stopped: tuple[int, int, str],
+    counts: tuple[str, str, str, int],
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It comes behind one run to warm up, two parts of two ways, and the first way of the third part."""
+    interrupt(monkeypatch, module, runner, 7)
+    path = tmp_path / "x.json"
+    sizes = ["--batches", "1", "2", "3"] if name == "batch" else []
+    assert main(["bench", name, *words, *sizes, "--json", str(path)]) == 130
+    done, of, unit = stopped
+    assert f"stopped after {done} of {of} {unit}\n" in capsys.readouterr().out
+    results = json.loads(path.read_text())["results"]
+    assert results["stopped"] == {"done": done, "of": of, "unit": unit}
+    table, part, field, value = counts
+    assert {way: each[field] for way, each in results[table][part].items()} == {"none": value, "prompt-lookup": value}
+    assert list(results[table]) == (["1", "2"] if name == "batch" else ["p"])
+    assert path.with_suffix(".png").exists()
+
+
+def test_a_comparison_of_outputs_that_is_stopped_costs_its_own_size_alone(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It came behind all runs, and Ctrl-C in it lost them. The first size compares one way's outputs, each further one both's."""
+    interrupt(monkeypatch, batches, "first_difference", 3 * len(PROMPTS))
+    path = tmp_path / "x.json"
+    sizes = ["--batches", "1", "2", "3", "--rounds", "1"]
+    assert main(["bench", "batch", *words, *sizes, "--json", str(path)]) == 130
+    assert "stopped after 1 of 3 batch sizes\n" in capsys.readouterr().out
+    results = json.loads(path.read_text())["results"]
+    assert list(results["batches"]) == ["1"]
+    assert results["near_ties"]["tokens_compared"] == results["batches"]["1"]["none"]["requests"] * 12
+
+
+def replayed(path: Path) -> dict[tuple[str, int], dict[str, Any]]:
+    """The figures of each replay that a clock has no part in."""
+    rows = json.loads(path.read_text())["results"]
+    found = {(row.pop("drafter"), row.pop("nodes")): row for row in rows}
+    for row in found.values():
+        assert row.pop("replayed_tokens_per_second") > 0
+    return found
+
+
+def test_a_replay_stopped_half_way_does_not_stand_beside_whole_ones(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, whole = tmp_path / "x.json", tmp_path / "whole.json"
+    assert main(["replay", str(recording), "--nodes", "8", "--json", str(whole)]) == 0
+    assert json.loads(whole.read_text())["stopped"] is None
+    interrupt(monkeypatch, Replayer, "replay", len(PROMPTS) + 3)
+    assert main(["replay", str(recording), "--nodes", "8", "16", "--json", str(path)]) == 130
+    assert "stopped after 1 of 2 replays\n" in capsys.readouterr().out
+    assert replayed(path) == replayed(whole)
+
+
+def test_the_first_replay_counts_as_far_as_it_came(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, two, first = tmp_path / "x.json", tmp_path / "two.jsonl", tmp_path / "two.json"
+    two.write_text("".join(recording.read_text().splitlines(keepends=True)[:2]))
+    assert main(["replay", str(two), "--nodes", "8", "--json", str(first)]) == 0
+    interrupt(monkeypatch, Replayer, "replay", 3)
+    assert main(["replay", str(recording), "--nodes", "8", "16", "--json", str(path)]) == 130
+    assert "stopped after 2 of 4 texts with prompt-lookup, 8 nodes\n" in capsys.readouterr().out
+    assert json.loads(path.read_text())["stopped"] == {"done": 2, "of": 4, "unit": "texts with prompt-lookup, 8 nodes"}
+    assert replayed(path) == replayed(first)
+
+
+def test_nothing_measured_is_said_and_nothing_written(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    interrupt(monkeypatch, decoding, "run_way", 3)
+    path = tmp_path / "x.json"
+    assert main(["bench", "decode", *words, "--json", str(path)]) == 130
+    printed = capsys.readouterr()
+    assert printed.err == "suffolk: interrupted before the first of 4 prompts was done\n"
+    assert not printed.out
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_second_interrupt_ends_the_report(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    interrupt(monkeypatch, decoding, "run_way", 7)
+    interrupt(monkeypatch, outcome, "write_report", 1)
+    assert main(["bench", "decode", *words, "--json", str(tmp_path / "x.json")]) == 130
+    printed = capsys.readouterr()
+    assert printed.out.startswith("stopped after 2 of 4 prompts\n")
+    assert printed.err.endswith("suffolk: interrupted\n")
+    assert not [*tmp_path.iterdir()]

@@ -1,0 +1,40 @@
+"""Datastores that an earlier version wrote, as they lie in tests/golden: read by this one and every later one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from suffolk.datastore import open_datastore
+from tests.golden.make import FOLDER, WIDTHS, ask, build, unpack
+from tests.support.forging import HEADER_BYTES, sections
+
+WRITER = 120
+"""Where the name of the writer stands in the header; before it the format's own fields."""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_old_files_are_read(width: int, tmp_path: Path) -> None:
+    with open_datastore(unpack(width, tmp_path)) as datastore:
+        datastore.verify("full")
+        assert ask(datastore) == json.loads((FOLDER / f"width-{width}.json").read_text())
+
+
+@pytest.mark.parametrize("width", [2, 3])
+def test_the_writer_still_writes_the_frozen_format(width: int, tmp_path: Path) -> None:
+    """Same documents, same bytes: a change here is a change of the format, which needs a new version and new golden files.
+
+    All but the writer's own version, which stands in the header, and the checksums over it.
+    """
+    golden = unpack(width, tmp_path / "golden") / "segments"
+    build(tmp_path / "now", width)
+    now = tmp_path / "now" / "segments"
+    assert {path.name for path in golden.iterdir()} == {path.name for path in now.iterdir()}
+    for path in golden.iterdir():
+        old, new = path.read_bytes(), (now / path.name).read_bytes()
+        end = sections(old)[0].place
+        assert len(new) == len(old)
+        assert new[:WRITER] == old[:WRITER]
+        assert new[HEADER_BYTES:end] == old[HEADER_BYTES:end]

@@ -1,0 +1,80 @@
+"""Loading tokenizers by name and telling whether two are the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tokenizers import AddedToken, Tokenizer
+
+from suffolk.datastore.errors import Corruption, NotFound
+from suffolk.datastore.tokenizer import fingerprint, load_tokenizer, vocab_size
+from tests.support.building import VOCAB_SIZE, tokenizer_json, write_tokenizer
+
+
+def test_folder_and_file_give_the_same_tokenizer(tmp_path: Path) -> None:
+    folder = write_tokenizer(tmp_path)
+    assert fingerprint(load_tokenizer(folder)) == fingerprint(load_tokenizer(f"{folder}/tokenizer.json"))
+    assert vocab_size(load_tokenizer(folder)) == VOCAB_SIZE
+
+
+def test_truncation_padding_and_dropout_are_off(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.from_str(tokenizer_json())
+    tokenizer.enable_truncation(4)
+    tokenizer.enable_padding(length=100)
+    tokenizer.model.dropout = 0.9
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    loaded = load_tokenizer(tmp_path)
+    text = "def value(self): return self.value " * 5
+    expected = Tokenizer.from_str(tokenizer_json()).encode(text).ids
+    assert len(expected) > 4
+    assert loaded.encode(text).ids == expected
+
+
+def test_fingerprint_ignores_notation_and_templates() -> None:
+    definition = json.loads(tokenizer_json())
+    definition["model"]["merges"] = [
+        " ".join(merge) for merge in definition["model"]["merges"]
+    ]  # as older versions wrote it
+    definition["decoder"] = None
+    definition["model"]["vocab"] = dict(reversed(definition["model"]["vocab"].items()))
+    other = Tokenizer.from_str(json.dumps(definition))
+    assert fingerprint(other) == fingerprint(Tokenizer.from_str(tokenizer_json()))
+
+
+def test_fingerprint_of_transformers_backend_is_the_same(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    wrapped = transformers.PreTrainedTokenizerFast(tokenizer_file=f"{write_tokenizer(tmp_path)}/tokenizer.json")
+    assert fingerprint(wrapped.backend_tokenizer) == fingerprint(load_tokenizer(tmp_path / "tokenizer"))
+
+
+@pytest.mark.parametrize("change", ["merge", "id", "added"])
+def test_fingerprint_notices_what_changes_ids(change: str) -> None:
+    definition = json.loads(tokenizer_json())
+    if change == "merge":
+        definition["model"]["merges"][-2:] = definition["model"]["merges"][-2:][::-1]
+    elif change == "id":
+        vocab = definition["model"]["vocab"]
+        vocab["a"], vocab["b"] = vocab["b"], vocab["a"]
+    other = Tokenizer.from_str(json.dumps(definition))
+    if change == "added":
+        other.add_tokens([AddedToken("<new>", special=True)])
+    assert fingerprint(other) != fingerprint(Tokenizer.from_str(tokenizer_json()))
+
+
+def test_missing_tokenizers_are_named(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=r"tokenizer /no/such/place: no such file or folder; give a Hugging Face folder"):
+        load_tokenizer("/no/such/place")
+    with pytest.raises(NotFound, match="the folder has no tokenizer.json; give the model folder"):
+        load_tokenizer(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(Corruption, match="tokenizer.json: not a tokenizer.json"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_path_in_the_home_of_nobody_is_not_found() -> None:
+    with pytest.raises(
+        NotFound, match=r"^~nobody-here/x: no home folder is known for ~nobody-here; write the whole path$"
+    ):
+        load_tokenizer("~nobody-here/x")

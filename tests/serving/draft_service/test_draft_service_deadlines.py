@@ -1,0 +1,163 @@
+"""Every call has a deadline: what is late is dropped, and who is often late is left alone."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+
+import grpc
+import pytest
+
+from suffolk.cli import client
+from suffolk.cli.main import main
+from suffolk.datastore.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    Unavailable,
+)
+from suffolk.serving.draft_service.client import DEFAULT_DEADLINE, INFO_DEADLINE, connect
+from suffolk.serving.draft_service.grpc_server import Servicer
+from suffolk.serving.draft_service.server import DraftServer
+from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.proto import draft_pb2
+from tests.support.brute_force import BruteForceRetriever, assert_same_tree
+from tests.support.draft_server import connected, drafted, serving
+from tests.support.waiting import HANG, until
+
+
+def test_late_work_is_dropped(brute: BruteForceRetriever) -> None:
+    """On a loaded machine a call may be late before it has begun; then it is none of this test's and made again."""
+    with serving({"wiki": brute}) as server, connected(server, deadline=0.2) as remote:
+        brute.gate.clear()
+        while not brute.entered.is_set():
+            with pytest.raises(DeadlineExceeded, match="no answer within 200 ms, the deadline"):
+                remote.lookup_batch([[1]] * 200)
+            remote.breaker.succeeded()
+        brute.gate.set()
+        until(lambda: server.service.admission.taken() == 0)
+        assert set(brute.calls) == {32}  # of 200 queries: what had begun when the deadline passed
+        until(lambda: 'code="DEADLINE_EXCEEDED",method="Lookup"' in server.service.metrics.exposition().decode())
+
+
+def test_every_call_of_the_client_has_a_deadline(brute: BruteForceRetriever, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, float | None] = {}
+    answer = Servicer._answer
+
+    def spy(self: Servicer, method: str, context: grpc.ServicerContext, work: object) -> object:
+        seen[method] = context.time_remaining()
+        return answer(self, method, context, work)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Servicer, "_answer", spy)
+    with serving({"wiki": brute}) as server, connected(server, deadline=HANG) as remote:
+        remote.lookup([1])
+        remote.draft([1])
+    assert set(seen) == {method.name for method in draft_pb2.DESCRIPTOR.services_by_name["DraftService"].methods}
+    for method, left in seen.items():
+        assert left is not None
+        assert left < (INFO_DEADLINE if method == "GetInfo" else HANG) + 1  # gRPC rounds long ones up
+
+
+def test_deadlines_of_a_client(server: DraftServer) -> None:
+    url = f"grpc://{server.listening[0]}"
+    for store, expected in (
+        (connect(url), DEFAULT_DEADLINE),
+        (connect(f"{url}?deadline_ms=7"), 0.007),
+        (connect(url, 3), 3),
+    ):
+        assert store.deadline == expected
+        store.close()
+    with pytest.raises(InvalidArgument, match="deadline is 0 s; it must be above 0 and at most 3600"):
+        connect(url, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "shown"),
+    [([], "?deadline_ms=70", 70), (["--deadline", "0.06"], "?deadline_ms=70", 60), ([], "", 80)],
+)
+def test_the_command_takes_the_deadline_of_its_url(
+    words: list[str],
+    asked: str,
+    shown: int,
+    server: DraftServer,
+    brute: BruteForceRetriever,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The option's own default was always passed on, so that the URL's deadline meant nothing."""
+    monkeypatch.setattr(client, "DEADLINE", 0.08)
+    brute.gate.clear()
+    assert main(["client", f"grpc://{server.listening[0]}{asked}", "lookup", "1", *words]) == 2
+    assert f"no answer within {shown} ms, the deadline" in capsys.readouterr().err
+
+
+def test_a_connection_that_nobody_confirms_is_given_up_in_a_second(server: DraftServer) -> None:
+    """Behind a network that was cut for a quarter of a minute the system's own next attempt took as long again."""
+    with connected(server):
+        assert 1000 in {each for each in map(_user_timeout, os.listdir("/proc/self/fd")) if each is not None}
+
+
+def _user_timeout(number: str) -> int | None:
+    try:
+        with socket.socket(fileno=os.dup(int(number))) as copy:
+            return copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+    except OSError:  # no TCP socket, or one that was closed meanwhile
+        return None
+
+
+def test_a_call_that_nobody_waits_for_tells_the_breaker(brute: BruteForceRetriever) -> None:
+    with serving({"wiki": brute}) as server, connected(server, deadline=HANG) as remote:
+        (tree,) = remote.draft_batch_later([[1, 2]]).result(HANG)
+        assert_same_tree(tree, brute.draft([1, 2]))
+        assert remote.answering
+        remote.deadline = 0.05
+        brute.gate.clear()
+        while not remote.breaker.is_open():
+            call = remote.draft_batch_later([[1, 2]])
+            with pytest.raises(DeadlineExceeded, match="no answer within 250 ms, the deadline"):
+                call.result(HANG)
+            assert not remote.answering
+        with pytest.raises(Unavailable, match="the last calls failed, so the draft service is left alone"):
+            remote.draft_batch_later([[1, 2]])
+        brute.gate.set()
+        remote.deadline = HANG
+        calls = []
+
+        def probed() -> bool:
+            with suppress(Unavailable):
+                calls.append(remote.draft_batch_later([[1, 2]]))
+            return remote.answering
+
+        until(probed)
+        assert len(calls) < 10, "probes are rare"
+
+
+def test_closing_ends_calls_that_are_on_their_way(brute: BruteForceRetriever) -> None:
+    with serving({"wiki": brute}) as server, connected(server, deadline=HANG) as remote:
+        brute.gate.clear()
+        call = remote.draft_batch_later([[1]])
+        remote.close()
+        with pytest.raises(Unavailable, match="open it again"):
+            call.result(HANG)
+        with pytest.raises(Unavailable, match="was closed; open it again"):
+            remote.draft_batch_later([[1]])
+        brute.gate.set()
+
+
+def test_hung_service_costs_a_deadline_only_now_and_then(brute: BruteForceRetriever) -> None:
+    with serving({"wiki": brute}) as server, connected(server, deadline=0.05) as remote:
+        drafter = DatastoreDrafter(remote, remote.vocab_size, ahead=False)
+        brute.gate.clear()
+        for _ in range(50):
+            assert drafted(drafter, [1]) == 0
+        missed = drafter.missed.by_reason
+        assert missed["DeadlineExceeded"] + missed["Unavailable"] == 50
+        assert missed["DeadlineExceeded"] >= 3
+        assert len(brute.calls) <= missed["DeadlineExceeded"] < 25  # the breaker kept the others at home
+        with pytest.raises(Unavailable, match="the last calls failed, so the draft service is left alone"):
+            remote.draft([1])
+        assert remote.info()["generation"] == 7  # not held back
+        brute.gate.set()
+        remote.deadline = HANG
+        until(lambda: drafted(drafter, [1]) > 0)
+        assert not remote.breaker.is_open()

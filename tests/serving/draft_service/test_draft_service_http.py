@@ -1,0 +1,267 @@
+"""The HTTP/JSON twin: the same answers and bounds as over gRPC, proper statuses, metrics, health."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socket
+import tracemalloc
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from suffolk.datastore.errors import ALL_ERRORS, SuffolkError
+from suffolk.serving.draft_service import limits
+from suffolk.serving.draft_service.server import DraftServer
+from suffolk.serving.transport import http_server
+from suffolk.serving.transport.status import TABLE
+from tests.support.brute_force import BruteForceRetriever
+from tests.support.draft_server import serving
+from tests.support.waiting import HANG, until
+
+DOCUMENTS = [[1, 2, 3, 4, 1, 2, 5], [2, 3, 4, 9]]
+
+
+@pytest.fixture
+def brute() -> Iterator[BruteForceRetriever]:
+    retriever = BruteForceRetriever(DOCUMENTS, 40)
+    yield retriever
+    retriever.gate.set()
+
+
+@pytest.fixture
+def server(brute: BruteForceRetriever) -> Iterator[DraftServer]:
+    with serving({"wiki": brute}, max_concurrent=2, grace=0.2) as server:
+        yield server
+
+
+def ask(server: DraftServer, method: str, path: str, body: Any = None) -> tuple[int, dict[str, str], Any]:
+    """Status, headers and body (parsed if it is JSON) of one request on a connection of its own."""
+    assert server.http is not None
+    connection = http.client.HTTPConnection(server.http.host, server.http.port, timeout=HANG)
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    connection.request(method, path, data)
+    reply = connection.getresponse()
+    content, headers = reply.read(), dict(reply.getheaders())
+    connection.close()
+    return reply.status, headers, json.loads(content) if headers.get("Content-Type") == "application/json" else content
+
+
+def test_draft_and_lookup(server: DraftServer, brute: BruteForceRetriever) -> None:
+    contexts = [[7, 1, 2], [], [3, 4]]
+    status, _, reply = ask(server, "POST", "/v1/draft", {"contexts": contexts, "max_depth": 3, "max_nodes": [2, 5, 9]})
+    assert status == 200
+    for tree, expected in zip(reply["trees"], brute.draft_batch(contexts, 16, 1, 3, [2, 5, 9]), strict=True):
+        assert tree == {
+            "tokens": expected.tokens.tolist(),
+            "parents": expected.parents.tolist(),
+            "scores": pytest.approx(expected.scores.tolist(), abs=1e-6),
+            "counts": expected.counts.tolist() if expected.counts is not None else None,
+            "match_length": expected.match_length,
+            "match_count": expected.match_count,
+        }
+    status, _, reply = ask(server, "POST", "/v1/lookup", {"contexts": contexts, "datastore": "wiki", "max_match": 1})
+    assert (status, reply) == (
+        200,
+        {"matches": [{"length": 1, "count": 3}, {"length": 0, "count": 0}, {"length": 1, "count": 2}]},
+    )
+    assert ask(server, "POST", "/v1/draft", {"contexts": []})[2] == {"trees": []}
+
+
+def test_info_leaves_out_where_the_files_are(server: DraftServer) -> None:
+    status, _, reply = ask(server, "GET", "/v1/info")
+    assert status == 200
+    assert reply["datastores"]["wiki"]["tokens"] == 11
+    assert "secret" not in json.dumps(reply)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"{", "body: not JSON"),
+        (b"\xff", "body: not JSON"),
+        (b"[" * 100_000, "body: not JSON"),
+        (b"[1]", "body: a JSON list; give an object with the keys contexts, datastore, max_match"),
+        ({}, "contexts: give a list of lists of token ids"),
+        ({"contexts": [1]}, "contexts: give a list of lists of token ids"),
+        ({"contexts": [["a"]]}, "contexts[0] has a str in it; give a flat list of integers"),
+        ({"contexts": [[True]]}, "contexts[0] has a bool in it"),
+        ({"contexts": [[1 << 40]]}, "contexts[0] has a token id beyond 32 bits"),
+        ({"contexts": [[40]]}, "token id 40 is not in the vocabulary of 40"),
+        ({"contexts": [[]] * 257}, "queries: the batch has 257; the limit is 256; split it"),
+        ({"contexts": [[1] * 4097]}, "queries[0].context has 4097 tokens; the limit is 4096"),
+        ({"contexts": [[1]], "max_nodes": 1025}, "queries[0].max_nodes is 1025; it must be in 0..1024"),
+        ({"contexts": [[1]], "max_nodes": [1, 2]}, "max_nodes: give one whole number, or 1, one per context"),
+        ({"contexts": [[1]], "max_nodes": [1.5]}, "max_nodes: give one whole number, or 1"),
+        ({"contexts": [[1]] * 129, "max_nodes": 1024}, "max_nodes add up to 132096; the limit is 131072"),
+        ({"contexts": [[1]], "max_depth": 65}, "max_depth is 65; it must be in 1..64"),
+        ({"contexts": [[1]], "max_match": 4097}, "max_match is 4097; it must be in 1..4096"),
+        ({"contexts": [[1]], "max_match": "9"}, "max_match is a str; give a whole number"),
+        ({"contexts": [[1]], "min_match": True}, "min_match is a bool; give a whole number"),
+        ({"contexts": [[1]], "datastore": 3}, "datastore is a int; give its name as a string"),
+        ({"contexts": [[1]], "depth": 3}, "depth: no such key; the keys are contexts, datastore, max_match"),
+    ],
+)
+def test_limits(body: Any, text: str, server: DraftServer) -> None:
+    status, _, reply = ask(server, "POST", "/v1/draft", body)
+    assert (status, reply["error"]["code"]) == (400, "INVALID_ARGUMENT")
+    assert text in reply["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(4097, "queries[0].context has 4097 tokens"), (4096, "contexts[0] has a str in it")]
+)
+def test_a_context_takes_no_room_before_it_is_checked(size: int, text: str, server: DraftServer) -> None:
+    """Numpy gave every element the room of the longest: 0.9 MB of texts became an array of 18 GB."""
+    tracemalloc.start()
+    try:
+        status, _, reply = ask(server, "POST", "/v1/draft", {"contexts": [["x" * 20_000, *[""] * (size - 1)]]})
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert status == 400
+    assert text in reply["error"]["message"]
+    assert peak < 10 << 20  # it was 4 * 20_000 * size bytes
+
+
+def test_other_datastore_is_not_found(server: DraftServer) -> None:
+    status, _, reply = ask(server, "POST", "/v1/lookup", {"contexts": [], "datastore": "../wiki"})
+    assert (status, reply["error"]["code"]) == (404, "NOT_FOUND")
+    assert "there is no '../wiki'; this server has wiki" in reply["error"]["message"]
+
+
+@pytest.mark.parametrize("kind", ALL_ERRORS)
+def test_every_error_has_its_status(kind: type[SuffolkError], server: DraftServer, brute: BruteForceRetriever) -> None:
+    brute.fault = kind("segment 3: no good")
+    status, _, reply = ask(server, "POST", "/v1/draft", {"contexts": [[1]]})
+    code, http_status = TABLE[kind]
+    assert (status, reply["error"]) == (http_status, {"code": code.name, "message": "segment 3: no good"})
+
+
+def test_fault_in_the_server(server: DraftServer, brute: BruteForceRetriever) -> None:
+    brute.fault = ZeroDivisionError("seven")
+    status, _, reply = ask(server, "POST", "/v1/draft", {"contexts": [[1]]})
+    assert (status, reply["error"]["code"]) == (500, "INTERNAL")
+    assert "Traceback" not in reply["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("GET", "/v1/draft", 405),
+        ("POST", "/metrics", 404),
+        ("PUT", "/v1/draft", 501),
+        ("GET", "/../etc/passwd", 404),
+    ],
+)
+def test_other_paths_and_methods(method: str, path: str, status: int, server: DraftServer) -> None:
+    assert ask(server, method, path)[0] == status
+
+
+def raw(server: DraftServer, request: bytes) -> bytes:
+    assert server.http is not None
+    with socket.create_connection((server.http.host, server.http.port), HANG) as connection:
+        connection.sendall(request)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def test_bodies_are_bounded_before_they_are_read(server: DraftServer) -> None:
+    request = b"POST /v1/draft HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+    reply = raw(server, request % (limits.MAX_REQUEST_BYTES + 1))
+    assert reply.startswith(b"HTTP/1.1 413 ")
+    assert b"the body has more than 1048576 bytes, the limit; split it" in reply
+    for digits in (19, 5000):  # int refuses more than 4300 of them, and the connection was dropped without an answer
+        assert raw(server, request.replace(b"%d", b"9" * digits)).startswith(b"HTTP/1.1 413 ")
+    assert raw(server, request.replace(b"%d", b"-1")).startswith(b"HTTP/1.1 411 ")
+    chunked = b"POST /v1/draft HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert raw(server, chunked).startswith(b"HTTP/1.1 411 ")
+
+
+def test_silent_connections_are_closed(server: DraftServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server.Handler, "timeout", 0.1)
+    assert raw(server, b"POST /v1/draft HTTP/1.1\r\nContent-Length: 100\r\n\r\n{") == b""
+    assert raw(server, b"GET") == b""
+    assert ask(server, "GET", "/livez")[0] == 200
+
+
+def test_connections_are_bounded(server: DraftServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert server.http is not None
+    address = (server.http.host, server.http.port)
+    held = []
+    for _ in range(http_server.MAX_CONNECTIONS):
+        connection = socket.create_connection(address, HANG)
+        connection.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
+        assert connection.recv(17).startswith(b"HTTP/1.1 200")
+        held.append(connection)
+    reply = raw(server, b"")
+    assert reply.startswith(b"HTTP/1.1 503 ")
+    assert b"Retry-After: 1" in reply
+    for connection in held:
+        connection.close()
+
+
+def test_places_are_shared_with_grpc(server: DraftServer, brute: BruteForceRetriever) -> None:
+    brute.gate.clear()
+    with ThreadPoolExecutor(2) as pool:
+        held = [pool.submit(ask, server, "POST", "/v1/draft", {"contexts": [[1]]}) for _ in range(2)]
+        while server.service.admission.taken() < 2:
+            assert brute.entered.wait(HANG)
+        status, headers, reply = ask(server, "POST", "/v1/draft", {"contexts": [[1]]})
+        assert (status, reply["error"]["code"], headers["Retry-After"]) == (429, "RESOURCE_EXHAUSTED", "1")
+        assert ask(server, "GET", "/livez")[0] == 200
+        assert b"suffolk_in_flight 2.0" in ask(server, "GET", "/metrics")[2]
+        brute.gate.set()
+        assert [future.result()[0] for future in held] == [200, 200]
+
+
+def test_metrics_can_be_parsed(server: DraftServer) -> None:
+    ask(server, "POST", "/v1/draft", {"contexts": [[1, 2], [1], []]})
+    ask(server, "POST", "/v1/draft", {"contexts": [[99]]})
+    status, headers, text = ask(server, "GET", "/metrics")
+    assert (status, headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    samples = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+    assert samples["suffolk_requests_total", "Draft", "OK", "http"] == 1
+    assert samples["suffolk_requests_total", "Draft", "INVALID_ARGUMENT", "http"] == 1
+    assert samples["suffolk_match_length_count",] == 3
+    assert samples["suffolk_match_length_sum",] == 3
+    assert samples["suffolk_datastore_generation", "wiki"] == 7
+    assert samples["process_resident_memory_bytes",] > 0
+
+
+def test_readiness_ends_before_the_process(server: DraftServer) -> None:
+    assert ask(server, "GET", "/livez")[0] == ask(server, "GET", "/readyz?verbose")[0] == 200
+    http = server._http
+    assert http is not None
+    http.ready.clear()
+    assert ask(server, "GET", "/livez")[0] == 200
+    assert ask(server, "GET", "/readyz")[0] == 503
+
+
+def test_a_server_that_stops_finishes_its_answers(brute: BruteForceRetriever) -> None:
+    """Those under way were cut off."""
+    brute.gate.clear()
+    with serving({"wiki": brute}) as server, ThreadPoolExecutor(2) as pool:
+        answer = pool.submit(ask, server, "POST", "/v1/draft", {"contexts": [[1]]})
+        assert brute.entered.wait(HANG)
+        pages = server._http
+        assert pages is not None
+        stop = pool.submit(server.stop)
+        until(lambda: pages.socket.fileno() == -1)  # nobody new comes in
+        assert not wait({stop}, timeout=0.2).done
+        brute.gate.set()
+        assert answer.result()[0] == 200
+        stop.result(HANG)
+
+
+def test_http_can_be_left_out(brute: BruteForceRetriever) -> None:
+    with serving({"wiki": brute}, http=None) as server:
+        assert re.fullmatch(r"serving wiki on grpc 127\.0\.0\.1:\d+", server.announcement())

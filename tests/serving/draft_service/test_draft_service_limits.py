@@ -1,0 +1,169 @@
+"""What a draft server and its client refuse, each with its text."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import numpy as np
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from suffolk.datastore.errors import (
+    InvalidArgument,
+    ResourceExhausted,
+)
+from suffolk.serving.draft_service import limits
+from suffolk.serving.draft_service.client import RemoteDatastore
+from suffolk.serving.draft_service.server import DraftServer
+from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.drafters.retrieval.limits import Limits
+from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
+from suffolk.serving.transport.grpc_server import SPARE_THREADS
+from tests.support.brute_force import BruteForceRetriever
+from tests.support.draft_server import DOCUMENTS, VOCABULARY, check_health, connected, serving
+from tests.support.waiting import HANG, until
+
+DRAFT, QUERY, LOOKUP = draft_pb2.DraftRequest, draft_pb2.DraftQuery, draft_pb2.LookupRequest
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (DRAFT(max_match=0), "max_match is 0; it must be in 1..4096"),
+        (DRAFT(max_match=4097), "max_match is 4097; it must be in 1..4096"),
+        (DRAFT(min_match=0), "min_match is 0; it must be in 1..4096"),
+        (DRAFT(max_match=2, min_match=3), "min_match is 3, above max_match, 2; lower min_match or raise max_match"),
+        (DRAFT(max_depth=0), "max_depth is 0; it must be in 1..64"),
+        (DRAFT(max_depth=65), "max_depth is 65; it must be in 1..64"),
+        (DRAFT(queries=[QUERY()] * 257), "queries: the batch has 257; the limit is 256; split it into several calls"),
+        (DRAFT(queries=[QUERY(), QUERY(max_nodes=1025)]), "queries[1].max_nodes is 1025; it must be in 0..1024"),
+        (
+            DRAFT(queries=[QUERY(max_nodes=1024)] * 129),
+            "max_nodes add up to 132096; the limit is 131072; lower them or",
+        ),
+        (
+            DRAFT(queries=[QUERY(context=bytes(4 * 4097))]),
+            "queries[0].context has 4097 tokens; the limit is 4096; send only",
+        ),
+        (DRAFT(queries=[QUERY(context=b"abc")]), "queries[0].context has 3 bytes; it must be a multiple of 4, int32"),
+        (DRAFT(datastore="x" * 129), "datastore: the name has 129 characters; the limit is 128; see GetInfo"),
+        (DRAFT(max_match=16, max_depth=64), "max_match + max_depth is 80, above 64"),
+        (LOOKUP(max_match=4097), "max_match is 4097; it must be in 1..4096"),
+        (LOOKUP(contexts=[b""] * 257), "the batch has 257; the limit is 256"),
+        (LOOKUP(contexts=[b"abcde"]), "contexts[0] has 5 bytes; it must be a multiple of 4"),
+        (LOOKUP(contexts=[b"\xff\xff\xff\xff"]), "token id -1 is not in the vocabulary of 40"),
+    ],
+)
+def test_limits(request_: DRAFT | LOOKUP, text: str, stub: draft_pb2_grpc.DraftServiceStub) -> None:
+    method = stub.Draft if isinstance(request_, DRAFT) else stub.Lookup
+    with pytest.raises(grpc.RpcError) as caught:
+        method(request_, timeout=HANG)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert text in caught.value.details()
+
+
+@pytest.mark.parametrize("method", ["Draft", "Lookup", "GetInfo"])
+def test_a_request_that_is_no_message_is_refused(
+    method: str, server: DraftServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with grpc.insecure_channel(str(server.listening[0])) as channel, pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary(f"/suffolk.v1.DraftService/{method}")(b"\xff\xff no message", timeout=HANG)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "the request is no message of that method" in caught.value.details()
+    assert caplog.records == []
+
+
+def test_who_watches_health_holds_no_thread(brute: BruteForceRetriever) -> None:
+    """Each held one for as long as it watched, and a server with as many watchers as threads answered nobody."""
+    with (
+        serving({"wiki": brute}, max_concurrent=1) as server,
+        connected(server) as remote,
+        grpc.insecure_channel(str(server.listening[0])) as channel,
+    ):
+        health = health_pb2_grpc.HealthStub(channel)
+        watches = [health.Watch(health_pb2.HealthCheckRequest(), timeout=HANG) for _ in range(SPARE_THREADS + 2)]
+        for watch in watches:
+            assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        assert len(remote.draft(DOCUMENTS[0][:5])) > 0
+        server.turn_unready()
+        for watch in watches:
+            assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
+            watch.cancel()
+
+
+def test_limits_admit_what_is_within(stub: draft_pb2_grpc.DraftServiceStub, brute: BruteForceRetriever) -> None:
+    brute.documents = [[1, 2, 3]]
+    largest = QUERY(context=bytes(4 * limits.MAX_CONTEXT), max_nodes=limits.MAX_NODES)
+    reply = stub.Draft(DRAFT(queries=[largest, *[QUERY(max_nodes=509)] * 255]), timeout=HANG)
+    assert len(reply.trees) == limits.MAX_BATCH
+
+
+def test_message_sizes_are_limited(stub: draft_pb2_grpc.DraftServiceStub) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.Lookup(LOOKUP(contexts=[bytes(4096)] * 257), timeout=HANG)
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "larger than max (1053" in caught.value.details()
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda store: store.lookup([1], 0), "max_match is 0; it must be in 1..4096"),
+        (lambda store: store.draft([1], max_match=-3), "max_match is -3"),
+        (lambda store: store.draft([1], max_depth=99), "max_depth is 99; it must be in 1..64"),
+        (lambda store: store.draft([1], max_nodes=-1), "queries[0].max_nodes is -1; it must be in 0..1024"),
+        (lambda store: store.draft_batch([[1]], max_nodes=[1, 2]), "max_nodes has 2 entries for 1 contexts"),
+        (lambda store: store.draft_batch([[1]] * 257), "the batch has 257; the limit is 256"),
+        (lambda store: store.lookup([0.5]), "contexts[0] is a 1-dimensional array of float64"),
+        (lambda store: store.lookup([VOCABULARY]), f"token id {VOCABULARY} is not in the vocabulary"),
+    ],
+)
+def test_client_refuses_as_a_local_datastore_does(call: object, text: str, remote: RemoteDatastore) -> None:
+    for _ in range(5):  # the caller's mistakes do not open the breaker
+        with pytest.raises(InvalidArgument) as caught:
+            call(remote)  # type: ignore[operator]
+        assert text in str(caught.value)
+    assert remote.lookup([1]).length == 1
+
+
+def test_more_contexts_than_a_call_takes_are_asked_in_several(
+    remote: RemoteDatastore, brute: BruteForceRetriever
+) -> None:
+    limits_of_drafts = Limits(max_match=4, max_depth=2)
+    drafter, local = (DatastoreDrafter(store, VOCABULARY, limits_of_drafts) for store in (remote, brute))
+    for requests in (limits.MAX_BATCH + 3, 65):
+        texts = [np.asarray(DOCUMENTS[number % 6][: 1 + number % 90], np.int32) for number in range(requests)]
+        asked = [DraftRequest(number, text, 4) for number, text in enumerate(texts)]
+        behind = [[np.asarray(text[-1:]), *[text[:1]] * 3] for text in texts]  # 260 for 65 requests
+        for found, expected in (
+            (drafter.scored(asked), local.scored(asked)),
+            (drafter.behind(asked, behind), local.behind(asked, behind)),
+        ):
+            assert sum(len(tree) for trees in found for tree in trees) > requests
+            for trees, others in zip(found, expected, strict=True):
+                assert [tree.tokens.tolist() for tree in trees] == [tree.tokens.tolist() for tree in others]
+    assert drafter.missed.by_reason.total() == 0
+
+
+def test_too_much_at_once_is_refused(brute: BruteForceRetriever) -> None:
+    with (
+        serving({"wiki": brute}, max_concurrent=2) as server,
+        connected(server) as remote,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        brute.gate.clear()
+        held = [pool.submit(remote.draft, DOCUMENTS[0][:5]) for _ in range(2)]
+        until(lambda: server.service.admission.taken() == 2)
+        with pytest.raises(
+            ResourceExhausted, match="works on 2 requests, its limit; try again later or raise --max-concurrent"
+        ):
+            remote.draft([1])
+        assert (
+            'suffolk_refused_total{method="Draft",transport="grpc"} 1.0' in server.service.metrics.exposition().decode()
+        )
+        assert check_health(server, "") == "SERVING"
+        brute.gate.set()
+        assert [len(future.result()) for future in held] == [len(brute.draft(DOCUMENTS[0][:5]))] * 2
+        assert len(remote.draft(DOCUMENTS[0][:5])) > 0

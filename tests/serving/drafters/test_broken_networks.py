@@ -1,0 +1,155 @@
+"""A network that fails beside retrieval costs its own drafts alone, and is told."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
+from suffolk.serving.drafters.hybrid.explanation import Explanation
+from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from tests.support.drafters import MadeUpDrafter, eager_loop, tree
+from tests.support.tiny_models import VOCAB, tiny_model
+
+TEXT = np.array([5, 6, 7, 8, 9, 5, 6], np.int32)
+
+
+class Fewer(MadeUpDrafter):
+    """One tree too few."""
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        return super().propose(requests)[1:]
+
+
+def out_of_memory(request: DraftRequest) -> DraftTree:
+    raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def no_numbers(request: DraftRequest) -> DraftTree:
+    return tree([40, 41], [-1, 0], [np.nan, np.nan])
+
+
+def sound(request: DraftRequest) -> DraftTree:
+    return tree([40, 41], [-1, 0], [0.9, 0.8])
+
+
+BROKEN = {
+    "raises": (lambda: MadeUpDrafter(out_of_memory), "OutOfMemoryError"),
+    "NaN": (lambda: MadeUpDrafter(no_numbers), "InvalidArgument"),
+    "another vocabulary": (lambda: MadeUpDrafter(lambda request: tree([VOCAB], [-1], [0.5])), "InvalidArgument"),
+    "too few": (lambda: Fewer(sound), "InvalidArgument"),
+}
+
+
+@pytest.mark.parametrize("way", BROKEN)
+def test_what_is_retrieved_is_proposed_beside_a_broken_network(way: str, caplog: pytest.LogCaptureFixture) -> None:
+    make, reason = BROKEN[way]
+    drafter = HybridDrafter([PromptLookupDrafter(VOCAB)], [make(), MadeUpDrafter(sound)], vocab_size=VOCAB)
+    alone = HybridDrafter([PromptLookupDrafter(VOCAB)], [MadeUpDrafter(sound)])
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            requests = [DraftRequest(number, TEXT, 16) for number in (1, 2)]
+            for mine, other in zip(drafter.propose(requests), alone.propose(requests), strict=True):
+                assert {7, 40} <= set(mine.tokens.tolist())  # of prompt lookup, and of the sound network
+                assert mine.tokens.tolist() == other.tokens.tolist()
+            for number in (1, 2):
+                drafter.observe(number, np.array([7, 8], np.int32))
+                alone.observe(number, np.array([7, 8], np.int32))
+    assert drafter.stats()["missed"] == drafter.stats()[f"missed {reason}"] == 6
+    assert drafter.stats()[f"made-up: missed {reason}"] == 6
+    assert len([each for each in caplog.records if "network made-up" in each.message]) == 1
+
+
+def test_a_sound_tree_stays_beside_a_broken_one_of_the_same_network() -> None:
+    network = MadeUpDrafter(lambda request: sound(request) if request.request_id == 1 else no_numbers(request))
+    drafter = HybridDrafter([PromptLookupDrafter(VOCAB)], [network])
+    one, other = drafter.propose([DraftRequest(number, TEXT, 16) for number in (1, 2)])
+    assert 40 in one.tokens
+    assert 40 not in other.tokens
+    assert 7 in other.tokens
+    assert drafter.stats()["missed InvalidArgument"] == 1
+
+
+def test_the_time_of_faults_is_booked_and_they_are_not_asked_for_ever() -> None:
+    def fail_late(request: DraftRequest) -> DraftTree:
+        time.sleep(0.002)
+        raise RuntimeError("a device that was lost")
+
+    explanation = Explanation()
+    drafter = HybridDrafter([PromptLookupDrafter(VOCAB)], [MadeUpDrafter(fail_late)])
+    drafter.explain(explanation)
+    request = DraftRequest(1, TEXT, 16, token_seconds=0.004)
+    for _ in range(40):
+        drafter.propose([request])
+        drafter.observe(1, np.array([30], np.int32))
+    found = drafter.stats()
+    assert 0 < found["missed RuntimeError"] == found["asked"] < 25
+    assert found["asked"] + found["skipped"] >= 37  # but for the steps in which it is only listened to
+    assert found["network_seconds"] >= 0.002 * found["asked"]
+    assert any(step.verdicts["made-up"].declined for step in explanation.steps if "made-up" in step.verdicts)
+
+
+def test_a_request_is_told_what_its_network_missed() -> None:
+    target = Target.wrap(tiny_model("llama"))
+    drafter = HybridDrafter([PromptLookupDrafter(VOCAB)], [MadeUpDrafter(out_of_memory)])
+    loop = eager_loop(target, {"hybrid": drafter})
+    request = Request(1, target, np.arange(10, dtype=np.int32), SamplingSettings(6, ignore_eos=True), "hybrid")
+    loop.join(request)
+    while loop.running:
+        loop.step()
+    assert len(request.generated) == 6
+    assert request.stats.missed["OutOfMemoryError"] > 0
+
+
+class Reader(MadeUpDrafter):
+    """Keeps what it is given, beside what ``MadeUpDrafter`` keeps."""
+
+    layers = (1,)
+
+    def __init__(self) -> None:
+        super().__init__(sound)
+        self.followed: list[int] = []
+        self.closed = False
+
+    def follow(self, request_id: int, features: torch.Tensor) -> None:
+        self.followed.append(request_id)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def faulty(method: str) -> Reader:
+    """A reader whose ``method`` raises."""
+
+    def fail(*args: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    reader = Reader()
+    setattr(reader, method, fail)
+    return reader
+
+
+@pytest.mark.parametrize("method", ["follow", "observe", "release", "stats", "close"])
+def test_a_fault_of_one_network_does_not_keep_anything_from_another(method: str) -> None:
+    """Only ``propose`` was guarded: behind a network that raised elsewhere the next one missed hidden states, or was never
+    released."""
+    second = Reader()
+    drafter = HybridDrafter([PromptLookupDrafter(VOCAB)], [faulty(method), second], vocab_size=VOCAB)
+    drafter.follow(1, torch.zeros(6, 1, 4))
+    (proposed,) = drafter.propose([DraftRequest(1, TEXT, 16)])
+    drafter.observe(1, np.array([7, 8], np.int32))
+    drafter.release(1)
+    assert {7, 40} <= set(proposed.tokens.tolist())
+    drafter.close()
+    assert drafter.stats()["missed OutOfMemoryError"] > 0
+    assert (second.followed, second.observed, second.released, second.closed) == ([1], [[7, 8]], [1], True)

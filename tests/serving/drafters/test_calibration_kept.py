@@ -1,0 +1,178 @@
+"""Calibrations by class, their reliability, and their files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError, Unsupported
+from suffolk.serving.drafters.calibration.by_class import MOST_CLASSES, ByClass
+from suffolk.serving.drafters.calibration.calibration import Calibration
+from suffolk.serving.drafters.calibration.calibration_file import read_calibration, write_calibration
+from suffolk.serving.drafters.calibration.confidence import Confidence
+from suffolk.serving.drafters.calibration.reliability import Reliability
+from suffolk.serving.drafters.retrieval.datastore import PRIOR
+
+TREE = DraftTree(
+    np.array([5], np.int32), np.array([-1], np.int32), np.zeros(1, np.float32), np.ones(1, np.uint8),
+    np.array([8], np.uint64), 3, 10,
+)  # fmt: skip
+RIGHT, WRONG = np.array([5], np.int32), np.array([6], np.int32)
+
+
+def taught(calibration: Calibration, request_class: str, tokens: np.ndarray, times: int) -> None:
+    for _ in range(times):
+        for learner in calibration.text("store", PRIOR).taught(request_class):
+            learner.learn(TREE, tokens)
+
+
+def chance(calibration: Calibration, request_class: str) -> float:
+    return float(calibration.text("store", PRIOR)[request_class].scored(TREE).scores[0])
+
+
+def test_classes_learn_apart_and_begin_with_what_is_known_of_all() -> None:
+    calibration = Calibration()
+    taught(calibration, "code", RIGHT, 200)
+    assert chance(calibration, "code") > 0.9
+    assert chance(calibration, "chat") == chance(calibration, "") > 0.9
+    taught(calibration, "chat", WRONG, 200)
+    assert chance(calibration, "chat") < 0.6
+    assert chance(calibration, "code") > 0.9
+
+
+def test_callers_cannot_make_classes_without_end() -> None:
+    calibration = Calibration()
+    for number in range(MOST_CLASSES + 10):
+        taught(calibration, f"class {number}", RIGHT, 1)
+    assert len(calibration.text("store", PRIOR).known) == MOST_CLASSES
+
+
+def test_what_was_learned_is_kept_with_what_nobody_asked_for(tmp_path: Path) -> None:
+    path, calibration = tmp_path / "calibration.json", Calibration()
+    taught(calibration, "code", RIGHT, 50)
+    network = calibration.network("a network")
+    for learner in network.taught(""):
+        learner.learn(np.array([0.9, 0.1]), np.asarray(1), False, np.array([False, True]))
+    write_calibration(path, calibration)
+    again = read_calibration(path)
+    assert chance(again, "code") == chance(calibration, "code")
+    assert (
+        again.text("store", PRIOR)["code"].reliability.error()
+        == calibration.text("store", PRIOR)["code"].reliability.error()
+    )
+    write_calibration(path, again)  # the network was not asked for
+    own = np.array([0.9])
+    chances = [
+        each.network("a network")[""].chances(own, np.asarray(1), False)[0]
+        for each in (calibration, read_calibration(path))
+    ]
+    assert chances[0] == chances[1] < 0.9
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "message"),
+    [
+        (None, NotFound, "cannot be read"),
+        ("{", Corruption, "is no calibration; name a file that --calibration wrote"),
+        ("[" * 100_000, Corruption, "is no calibration"),
+        ("[]", Corruption, "is no calibration"),
+        ('{"suffolk": "calibration", "version": 9}', Unsupported, "has version 9, this program reads 1"),
+        ('{"suffolk": "calibration", "version": 1}', Corruption, "is damaged"),
+    ],
+)
+def test_what_is_no_calibration_is_refused(
+    tmp_path: Path, content: str | None, error: type[SuffolkError], message: str
+) -> None:
+    path = tmp_path / "calibration.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(error, match=message):
+        read_calibration(path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"kind": "other"},
+        {"state": {"cells": [1], "values": []}},
+        {"state": {"cells": [-1], "values": [0.0]}},
+        {"state": {"cells": [1 << 40], "values": [0.0]}},
+        {"state": {"cells": [1.0], "values": [0.0]}},
+        {"state": {"cells": [1, 1], "values": [0.0, 0.0]}},
+        {"state": {"cells": [1], "values": ["1"]}},
+        {"state": 7},
+        {"source": {}},
+        {"class": None},
+        {"reliability": [0.0] * 10 + [9.0] * 10 + [1.0] * 10},
+        {"reliability": [0.0]},
+        {"reliability": [float("nan")] * 30},
+    ],
+)
+def test_a_damaged_calibration_is_refused(tmp_path: Path, damage: dict[str, object]) -> None:
+    path, calibration = tmp_path / "calibration.json", Calibration()
+    taught(calibration, "", RIGHT, 1)
+    write_calibration(path, calibration)
+    content = json.loads(path.read_text())
+    content["learned"][0].update(damage)
+    path.write_text(json.dumps(content))
+    with pytest.raises(Corruption, match=r"calibration .* is damaged: .*; remove it to begin anew"):
+        read_calibration(path)
+
+
+def test_impossible_tallies_are_refused() -> None:
+    for learner in (Calibration().text("store", PRIOR)[""], Confidence()):
+        for value in (-1.0, float("nan"), float("inf")):
+            state = learner.state()
+            state[0] = value
+            with pytest.raises(InvalidArgument, match="calibration: a state has"):
+                learner.restore(state)
+        with pytest.raises(InvalidArgument, match="entries; it must have"):
+            learner.restore(np.zeros(3))
+
+
+def test_reliability_is_the_distance_between_prediction_and_outcome() -> None:
+    reliability = Reliability()
+    reliability.add(np.array([0.9] * 10), np.array([True] * 7 + [False] * 3))
+    reliability.add(np.array([0.05] * 10), np.array([False] * 10))
+    assert reliability.error() == pytest.approx((0.2 * 10 + 0.05 * 10) / 20)
+    assert reliability.error(0.1) == pytest.approx(0.2)
+    assert [(bar.measured, bar.weight) for bar in reliability.bars()] == [(0.0, 10.0), (0.7, 10.0)]
+    assert Reliability().error() == 0.0
+
+
+def test_more_outcomes_than_predictions_are_refused_however_few() -> None:
+    """A bar of next to no weight with an outcome was a thousand million times true, and drawn as long."""
+    state = Reliability().state()
+    state[10:30:10] = 1e-3, 1e-12
+    with pytest.raises(InvalidArgument, match="more outcomes than predictions"):
+        Reliability().restore(state)
+    state[10:30:10] = 1e-12, 1e-12
+    Reliability().restore(state)
+
+
+def test_what_is_no_probability_teaches_nothing() -> None:
+    learners = ByClass(Confidence)
+    learners[""].learn(np.array([float("nan")]), np.asarray(1), False, np.array([True]))
+    assert learners[""].reliability.weight == 0
+    assert np.all(np.isfinite(learners[""].state()))
+
+
+def test_a_learner_takes_as_many_depths_as_candidates() -> None:
+    one = Confidence()
+    one.learn(np.array([0.2, float("nan"), 0.4]), np.array([1, 2, 3]), False, np.array([True, True, False]))
+    assert one.reliability.weight == 2
+
+
+def test_classes_without_end_in_a_file_are_refused(tmp_path: Path) -> None:
+    path, calibration = tmp_path / "calibration.json", Calibration()
+    taught(calibration, "", RIGHT, 1)
+    write_calibration(path, calibration)
+    content = json.loads(path.read_text())
+    content["learned"] = [content["learned"][0] | {"class": f"{number}"} for number in range(MOST_CLASSES + 1)]
+    path.write_text(json.dumps(content))
+    with pytest.raises(Corruption, match="has 65 classes; there may be 64"):
+        read_calibration(path)

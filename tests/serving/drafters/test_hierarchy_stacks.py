@@ -1,0 +1,129 @@
+"""Stacks of a hierarchy: how they are written, and what they are made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.drafter_config import DrafterConfig
+from suffolk.serving.drafters.hierarchy.agreement import Voice
+from suffolk.serving.drafters.hierarchy.load import Stacks
+from suffolk.serving.drafters.hierarchy.measurement import Measurements
+from suffolk.serving.drafters.hierarchy.stack_spec import StackLevel, name_stack, read_stack
+from suffolk.serving.drafters.load import load_models
+from suffolk.serving.drafters.neural.early_exit.head import ExitLayer, new_head
+from suffolk.serving.drafters.neural.early_exit.shallow import shallow
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_model import CostModel
+from suffolk.serving.engine.policy.cost_store import FoundCosts
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from tests.support.drafters import alone, eager_decoder
+from tests.support.hierarchies import PROMPT, request
+from tests.support.tiny_models import tiny_model
+
+
+def test_stacks_are_written_and_read() -> None:
+    text = "prompt-lookup:4 > exit-8@0.5:3 > exit-16:2 > draft-model@0:6"
+    stack = read_stack(text + " > target")
+    assert name_stack(stack) == text
+    assert stack[1] == StackLevel("exit-8", 3, 0.5)
+    assert [each.exit_layers for each in stack] == [None, 8, 16, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "'' is no level"),
+        ("draft-model", "'draft-model' is no level"),
+        ("draft-model:0", "tokens of level draft-model is 0; it must be between 1 and 64"),
+        ("large:3", "level 'large' is unknown"),
+        ("exit-1:2 > datastore:3", "level datastore stands above exit-1"),
+        ("exit-1:2 > exit-1:3", "exit-1 is named twice"),
+        ("exit-3:2 > exit-1:3", "must rise"),
+        ("prompt-lookup@1:3", "retrieval draws nothing"),
+        ("draft-model@-1:3", r"it must be 0 \(greedy\), or between 1e-06 and 100"),
+        ("draft-model@1e-7:3", r"it must be 0 \(greedy\), or between 1e-06 and 100"),
+        ("draft-model@101:3", r"it must be 0 \(greedy\), or between 1e-06 and 100"),
+        ("draft-model@1e:3", "is no number"),
+    ],
+)
+def test_what_is_no_stack_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        read_stack(text)
+
+
+@pytest.mark.parametrize(
+    ("levels", "message"),
+    [
+        ([StackLevel("draft-model", 4), StackLevel("prompt-lookup", 4)], "prompt-lookup stands above draft-model"),
+        ([StackLevel("exit-1", 2), StackLevel("exit-1", 3)], "exit-1 is named twice"),
+        ([StackLevel("exit-2", 2), StackLevel("exit-1", 3)], "must rise"),
+        ([], "levels are 0; give 1 to 16"),
+    ],
+)
+def test_levels_are_held_to_the_order_that_texts_are(levels: list[StackLevel], message: str) -> None:
+    """However a stack is given, it is refused before a model is loaded, and before anything is said of what it costs."""
+    with pytest.raises(InvalidArgument, match=message):
+        Stacks(Target.wrap(tiny_model())).drafter(levels)
+    target = Voice("target", Target.wrap(tiny_model()))
+    with pytest.raises(InvalidArgument, match=message):
+        Measurements((target,), (), (np.ones(2),), (), (), 4).predict(levels)
+
+
+def test_costs_are_measured_for_the_slots_that_they_are_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch is looked at only where there is one: what one request costs is not what four do; each drafter has its own."""
+    looked: list[int] = []
+
+    def look(model: Target, slots: int) -> FoundCosts:
+        looked.append(slots)
+        return FoundCosts(CostModel([1], [float(slots)]), "measured", 0)
+
+    monkeypatch.setattr("suffolk.serving.drafters.hierarchy.load.find_costs", look)
+    stacks = Stacks(Target.wrap(tiny_model()))
+    assert [stacks.costs("exit-1", slots).time(1, 1, 0) for slots in (1, 4, 1)] == [1.0, 4.0, 1.0]
+    assert looked == [1, 4]
+    drafter = stacks.drafter("exit-1:4", 4, 160)
+    drafter.propose([request()])
+    assert drafter.stats()["passes"] > 0
+    assert looked == [1, 4]
+    assert stacks.costs("exit-1", 4).time(1, 1, 0) == 4.0  # its passes took less, and it alone has learned that
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_trained_exit_drafts_as_a_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temperature: float) -> None:
+    """It takes the place of the target's own output layer behind as many layers, and the text stays that of plain decoding."""
+    monkeypatch.setattr(
+        "suffolk.serving.drafters.hierarchy.load.find_costs",
+        lambda *given: FoundCosts(CostModel([1], [1e-9]), "measured", 0),
+    )
+    target, settings = Target.wrap(tiny_model()), SamplingSettings(30, temperature, seed=3)
+    new_head(target, 1, 8).save(tmp_path)
+    stacks = Stacks(target, heads=[tmp_path])
+    assert any(isinstance(each, ExitLayer) for each in stacks.model("exit-1").model.modules())
+    drafter = stacks.drafter("prompt-lookup:3 > exit-1:4", 1, 160, thrifty=False)
+    run = eager_decoder(target, drafter).generate(PROMPT, settings)
+    list(run)
+    assert run.tokens == alone(target, PROMPT, settings)
+    assert drafter.stats()["exit-1: passes"] >= run.stats.steps
+    assert run.stats.accepted > 0
+
+
+def test_two_trained_exits_behind_as_many_layers_are_refused(tmp_path: Path) -> None:
+    """The last one took the place of the other, and nobody was told."""
+    target = Target.wrap(tiny_model())
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        new_head(target, 1, 8).save(tmp_path / name)
+    with pytest.raises(InvalidArgument, match=r"heads .*one and .*two are both level exit-1; leave one of them out"):
+        Stacks(target, heads=[tmp_path / "one", tmp_path / "two"])
+    sources = DrafterConfig(heads=[tmp_path / "one", tmp_path / "two"], levels="exit-1:2")
+    with pytest.raises(InvalidArgument, match="are both level exit-1"):
+        load_models(target, sources)
+
+
+def test_exits_keep_the_first_layers_alone() -> None:
+    target = Target.wrap(tiny_model())
+    assert shallow(target, 1).new_cache(1, 10).nbytes * 2 == target.new_cache(1, 10).nbytes

@@ -1,0 +1,221 @@
+"""Drafters that are networks, as commands name them: the same text, truthful reports, and one line for what does not fit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from suffolk.cli.main import main
+from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.serving.drafters.choose import MODELS, READERS
+from suffolk.serving.drafters.drafter_config import DrafterConfig
+from suffolk.serving.drafters.hierarchy.drafter import HierarchyDrafter
+from suffolk.serving.drafters.load import load_models
+from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
+from suffolk.serving.drafters.neural.draft_model.load import load_draft_model
+from suffolk.serving.drafters.neural.eagle.drafter import EagleDrafter
+from suffolk.serving.drafters.neural.eagle.load import new_head as eagle_head
+from suffolk.serving.drafters.neural.early_exit.drafter import EarlyExitDrafter
+from suffolk.serving.drafters.neural.early_exit.head import new_head
+from suffolk.serving.drafters.neural.early_exit.shallow import shallow
+from suffolk.serving.drafters.neural.redrafter.config import RedrafterConfig
+from suffolk.serving.drafters.neural.redrafter.drafter import RedrafterDrafter
+from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
+from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_measurement import measure
+from suffolk.serving.engine.policy.cost_store import CostKey, CostStore, save_costs
+from tests.support.tiny_models import save_tiny, tiny_model
+
+PROMPT = "abcabcabcabc"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A target, a smaller model with its tokenizer, and a head; what passes cost is measured once and kept."""
+    base = tmp_path_factory.mktemp("models")
+    model, small = save_tiny(base / "target"), save_tiny(base / "small", num_hidden_layers=1)
+    (head := base / "head").mkdir()
+    target = Target.load(str(model))
+    new_head(target, 1, 8).save(head)
+    (redrafter := base / "redrafter").mkdir()
+    RedrafterHead(RedrafterConfig(257, 16, 32), Target.wrap(tiny_model(vocab_size=257, hidden_size=16))).save(redrafter)
+    (eagle := base / "eagle").mkdir()
+    eagle_head(Target.wrap(tiny_model(vocab_size=257, hidden_size=16))).save(eagle)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        for each in (target, shallow(target, 1), Target.load(str(small))):
+            path = CostStore().path(key := CostKey.of(each))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            save_costs(measure(each, 1), key, path)
+        yield {
+            "model": str(model),
+            "small": str(small),
+            "head": str(head),
+            "redrafter": str(redrafter),
+            "eagle": str(eagle),
+        }
+
+
+def generate(*words: str) -> int:
+    return main(["generate", "--max-new-tokens", "24", "--temperature", "0.8", *words])
+
+
+def test_every_network_gives_the_same_text(
+    folders: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts, ways = set(), {
+        "none": ["--drafter", "none"],
+        "draft-model": ["--draft-model", folders["small"], "--drafter", "draft-model"],
+        "early-exit": ["--exit-layers", "1", "--drafter", "early-exit"],
+        "head": ["--head", folders["head"], "--drafter", "early-exit"],
+        "hybrid": ["--head", folders["head"], "--draft-model", folders["small"]],
+        "hierarchy": ["--draft-model", folders["small"], "--levels", "prompt-lookup:3 > exit-1:2 > draft-model@0.3:4 > target"],
+    }  # fmt: skip
+    for name, words in ways.items():
+        report = tmp_path / f"{name}.json"
+        assert generate("--model", folders["model"], *words, "--stats-json", str(report), PROMPT) == 0
+        captured = capsys.readouterr()
+        texts.add(captured.out)
+        assert json.loads(report.read_text())["drafter"] == ("early-exit" if name == "head" else name)
+        assert "0 missed" in captured.err
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--drafter", "draft-model"], "--drafter draft-model needs a model; add --draft-model MODEL"),
+        (
+            ["--drafter", "early-exit"],
+            "--drafter early-exit needs a model; add --exit-layers N or --head FOLDER",
+        ),
+        (["--drafter", "prompt-lookup", "--exit-layers", "1"], "does not need what was given for early-exit"),
+        (
+            ["--exit-layers", "1", "--draft-model", "{small}", "--drafter", "early-exit"],
+            "drafter early-exit does not need what was given for draft-model; leave one of them out",
+        ),
+        (["--exit-layers", "1", "--head", "{head}"], "two drafters are called early-exit; leave one of them out"),
+        (
+            ["--exit-layers", "2"],
+            "suffolk: --exit-layers is 2; it must be 1 or more, and fewer than the 2 of the model",
+        ),
+        (["--drafter", "hierarchy"], "--drafter hierarchy needs a model; add --levels LEVELS"),
+        (["--levels", "draft-model:4"], "level draft-model needs a model (on the command line: --draft-model MODEL)"),
+        (
+            ["--levels", "exit-2:4"],
+            "layers of level exit-2 is 2; it must be 1 or more, and fewer than the 2 of the model",
+        ),
+        (["--levels", "exit-1"], "levels: 'exit-1' is no level; write NAME:TOKENS"),
+        (["--levels", "datastore:4"], "level datastore needs a datastore (on the command line: --datastore STORE)"),
+        (["--levels", "exit-1:2 > prompt-lookup:2"], "retrieval drafts at the bottom alone"),
+        (["--head", "/nowhere"], "head /nowhere: config.json cannot be read (No such file or directory)"),
+        (["--head", "{small}"], "suffolk: head {small}: it is a language model and no head; --draft-model takes it"),
+        (["--head", "{redrafter}"], "suffolk: head {redrafter}: the head's hidden size is 16, but the embedding of"),
+        (["--head", "{eagle}"], "suffolk: EAGLE head {eagle}: it has hidden states of 16 and 257 tokens, the target"),
+        (["--draft-model", "/nowhere"], "model folder /nowhere does not exist"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(
+    folders: dict[str, str], words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert generate("--model", folders["model"], *(word.format(**folders) for word in words), PROMPT) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message.format(**folders) in captured.err
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--model", "--head", "--draft-model", "--datastore"])
+@pytest.mark.parametrize("command", [["generate"], ["worker"], ["bench", "decode", "--prompts", "x"]])
+def test_names_that_are_empty_are_refused(command: list[str], option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([*command, option, ""])
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert f"argument {option}: it is empty; give a name or a path" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [["generate"], ["worker"], ["bench", "decode"], ["bench", "batch"]])
+def test_help_shows_how_networks_draft(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([*command, "--help"])
+    examples = capsys.readouterr().out.partition("examples:")[2]
+    for option in ("--head HEAD_FOLDER", "--draft-model SMALLER_MODEL_FOLDER"):
+        assert f"suffolk {' '.join(command)} --model MODEL_FOLDER {option}" in examples
+
+
+def test_a_worker_has_its_own_drafters(folders: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert generate("--worker", "grpc://127.0.0.1:1", "--draft-model", folders["small"], PROMPT) == 2
+    assert "--worker grpc://127.0.0.1:1 has its own drafters" in capsys.readouterr().err
+    assert main(["worker", "--model", folders["model"], "--drafter", "draft-model"]) == 2
+    assert "--drafter draft-model needs something to draft from; add --draft-model MODEL" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["redrafter", "eagle"])
+def test_compiled_passes_and_what_they_cannot_do_are_refused_before_a_model_is_loaded(
+    folders: dict[str, str], kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["worker", "--model", "/nowhere", "--passes", "compiled", "--head", folders[kind]]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"suffolk: --passes compiled gives no hidden states, which drafter {kind} reads; leave its")
+    assert error.count("\n") == 1
+
+
+def test_no_exit_layers_are_refused_and_not_overlooked(
+    folders: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """0 once counted as not named, and the answer came without a word about it."""
+    assert generate("--model", folders["model"], "--exit-layers", "0", PROMPT) == 2
+    assert "--exit-layers is 0" in capsys.readouterr().err
+    assert generate("--worker", "grpc://127.0.0.1:1", "--exit-layers", "0", PROMPT) == 2
+    assert "has its own drafters" in capsys.readouterr().err
+
+
+def test_drafters_that_read_hidden_states_are_known_by_name() -> None:
+    networks = (DraftModelDrafter, EarlyExitDrafter, RedrafterDrafter, EagleDrafter, HierarchyDrafter)
+    classes = (*networks, TokenRecyclingDrafter)
+    assert {each.name for each in classes} == MODELS.keys()
+    assert {each.name for each in classes if hasattr(each, "follow")} == set(READERS)
+
+
+@pytest.mark.parametrize("words", [["--exit-layers", "2"], ["--draft-model", "/nowhere"]])
+def test_networks_that_cannot_be_had_are_refused_before_passes_are_compiled(
+    folders: dict[str, str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["worker", "--model", folders["model"], "--slots", "1", "--passes", "compiled", *words]) == 2
+    assert "compiling" not in capsys.readouterr().err
+
+
+def test_a_draft_model_with_another_tokenizer_is_refused(folders: dict[str, str]) -> None:
+    target, other = Target.load(folders["model"]), Target.load(folders["model"])
+    other.tokenizer.add_tokens(["another"])
+    with pytest.raises(
+        Unsupported, match="token 'another' is 257 here and missing there|'another' is missing there and 257 here"
+    ):
+        load_draft_model(folders["small"], other)
+    assert load_draft_model(folders["small"], target).name == "draft-model"
+
+
+def test_models_are_loaded_for_an_engine(folders: dict[str, str]) -> None:
+    target = Target.load(folders["model"])
+    sources = DrafterConfig(folders["small"], (), 1)
+    assert [each.name for each in load_models(target, sources, 2, 200)] == ["draft-model", "early-exit"]
+    with pytest.raises(InvalidArgument, match="two drafters are called early-exit"):
+        load_models(target, DrafterConfig(None, (Path(folders["head"]),), 1))
+
+
+def test_a_measurement_with_a_head_is_written(
+    folders: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The folder of a head in the options once ended a run with a traceback, after all of it."""
+    (tmp_path / "prompts.jsonl").write_text('{"prompt": "abcabc"}\n')
+    words = ["--model", folders["model"], "--prompts", str(tmp_path / "prompts.jsonl"), "--head", folders["head"]]
+    words += ["--drafters", "early-exit", "--max-new-tokens", "4", "--json", str(tmp_path / "decode.json")]
+    assert main(["bench", "decode", *words]) == 0
+    assert json.loads((tmp_path / "decode.json").read_text())["settings"]["models"]["heads"] == [folders["head"]]
+    assert "early-exit" in capsys.readouterr().out

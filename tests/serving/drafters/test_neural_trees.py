@@ -1,0 +1,219 @@
+"""What neural drafters share: growing trees, confidence, and whether a pass pays."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from suffolk.datastore.draft_tree import Source
+from suffolk.serving.drafters.calibration.confidence import Confidence
+from suffolk.serving.drafters.neural.draft_model.drafter import BOUNDS
+from suffolk.serving.drafters.neural.eagle.config import EagleTreeConfig
+from suffolk.serving.drafters.neural.growing_tree import ROOT, GrowingTree
+from suffolk.serving.drafters.neural.pay import Pay
+from suffolk.serving.drafters.neural.tree_bounds import OWN_ROWS, TreeBounds, rows_behind
+from suffolk.serving.engine.policy.cost_model import CostModel
+
+
+def grown(seed: int, passes: int = 5, width: int = 3, children: int = 3) -> GrowingTree:
+    rng = np.random.default_rng(seed)
+    tree = GrowingTree()
+    nodes = np.array([ROOT])
+    for _ in range(passes):
+        size = (len(nodes), children)
+        tokens = np.stack([rng.choice(50, children, replace=False) for _ in nodes])
+        tree.expand(nodes, tokens, rng.random(size))
+        nodes = tree.best_leaves(width, 20)
+    return tree
+
+
+def path(tree: GrowingTree, node: int) -> tuple[int, ...]:
+    return tuple(tree.tokens[tree.ancestors(np.array([node]))[0][::-1]].tolist())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_best_nodes_hang_together_and_are_the_best(seed: int) -> None:
+    tree = grown(seed)
+    for size in (0, 1, 7, 20, 1000):
+        best = tree.best(size, Source.EAGLE)
+        best.validate(50)
+        assert len(best) == min(size, len(tree))
+        assert np.all(np.diff(best.scores) <= 0)
+        assert sorted(best.scores.tolist()) == pytest.approx(sorted(np.sort(tree.values)[::-1][:size].tolist()))
+        paths = [tuple(best.tokens[[*_up(best.parents, node)][::-1]].tolist()) for node in range(len(best))]
+        kept = {path(tree, node): tree.values[node] for node in range(len(tree))}
+        assert [kept[each] for each in paths] == pytest.approx(best.scores.tolist())
+        assert set(best.sources.tolist()) <= {int(Source.EAGLE)}
+
+
+def _up(parents: np.ndarray, node: int) -> itertools.chain:
+    while node >= 0:
+        yield node
+        node = int(parents[node])
+
+
+def test_children_share_what_their_parent_has() -> None:
+    tree = GrowingTree()
+    first = tree.expand(np.array([ROOT]), np.array([[5, 6]]), np.array([[0.9, 0.6]]))  # more than 1 in all
+    assert tree.values.tolist() == pytest.approx([0.6, 0.4])
+    tree.expand(first[1:], np.array([[7, 8]]), np.array([[0.5, 0.25]]))
+    assert tree.values[2:].tolist() == pytest.approx([0.2, 0.1])
+    assert tree.depths.tolist() == [1, 1, 2, 2]
+
+
+def test_leaves_are_taken_by_value_and_not_beyond_the_depth() -> None:
+    tree = GrowingTree()
+    tree.expand(np.array([ROOT]), np.array([[1, 2, 3]]), np.array([[0.2, 0.5, 0.3]]))
+    assert tree.best_leaves(2, 5).tolist() == [1, 2]
+    tree.expand(np.array([1]), np.array([[4, 5, 6]]), np.array([[0.9, 0.05, 0.05]]))
+    assert tree.best_leaves(2, 5).tolist() == [2, 3]
+    assert tree.best_leaves(9, 2).tolist() == [0, 2]  # what is 2 deep stays without children
+
+
+def test_what_has_no_value_is_not_asked_behind() -> None:
+    """One value that was no number, of one text, kept a pass from being made for any."""
+    tree = GrowingTree()
+    tree.expand(np.array([ROOT]), np.array([[1, 2, 3]]), np.array([[0.2, 0.5, 0.3]]))
+    tree.expand(np.array([1]), np.array([[4, 5]]), np.array([[np.nan, np.nan]]))
+    assert tree.best_leaves(9, 5).tolist() == [0, 2]
+    assert tree.best_leaves(9, 5, deepest=True).tolist() == []
+
+
+def test_a_text_is_followed_as_far_as_there_are_nodes() -> None:
+    tree = grown(3)
+    deepest = int(np.argmax(tree.depths))
+    tokens = np.array([*path(tree, deepest), 99], np.int32)
+    assert tree.follow(tokens).tolist() == tree.ancestors(np.array([deepest]))[0][::-1]
+    assert tree.follow(np.array([99], np.int32)).tolist() == []
+
+
+def test_confidence_goes_from_the_drafter_s_word_to_what_was_seen() -> None:
+    confidence, own, depths = Confidence(), np.full(50, 0.6), np.ones(50, np.int64)
+    assert confidence.chances(own, depths, False)[0] == pytest.approx(0.6)
+    for _ in range(20):
+        confidence.learn(own, depths, False, np.arange(50) < 10)
+    assert confidence.chances(own, depths, False)[0] == pytest.approx(0.2, abs=0.02)
+    assert confidence.chances(own, depths + 1, False)[0] == pytest.approx(
+        0.2, abs=0.02
+    )  # who promises too much does so there too
+    assert confidence.chances(own, depths, True)[0] == pytest.approx(0.6)  # other draws
+
+
+def test_who_is_certain_and_never_right_is_soon_not_heard() -> None:
+    """A chain of certain nodes, always wrong, once took a tenth of all accepted tokens from the other sources for 800 steps."""
+    confidence, own, depth = Confidence(), np.ones(1), np.ones(1, np.int64)
+    for _ in range(20):
+        confidence.learn(own, depth, False, np.zeros(1, np.bool_))
+    assert confidence.chances(own, depth, False)[0] < 0.1
+
+
+def test_who_keeps_its_promises_is_believed_where_nothing_was_seen() -> None:
+    confidence, own, depth = Confidence(), np.full(10, 0.9), np.ones(1, np.int64)
+    for _ in range(20):
+        confidence.learn(own, depth, False, np.arange(10) < 9)
+    assert confidence.chances(np.full(1, 0.5), depth, False)[0] == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_pass_pays_while_it_promises_more_than_it_takes() -> None:
+    pay, contexts = Pay(CostModel([1, 8], [1.0, 2.0])), np.array([10])
+    assert pay.pays(0.5, 10.0, 1, contexts)
+    assert not pay.pays(0.5, 3.0, 1, contexts)  # 0.6 of its best candidates are taken, they say at first
+    assert pay.pays(0.01, 0.0, 1, contexts)  # nobody knows
+    for _ in range(300):
+        pay.learn(True)
+    assert pay.pays(0.5, 3.0, 1, contexts)
+    assert not pay.pays(0.5, 3.0, 8, contexts)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_pass_asks_behind_the_nodes_that_bring_most_above_its_time(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pay, contexts, values = Pay(CostModel([1, 4, 8], [1.0, 1.2, 3.0])), np.array([10, 20]), rng.random(8)
+    chosen = pay.choose(values, 2.0, contexts)
+    gain = {
+        each: pay.share * 2.0 * values[list(each)].sum() - pay.costs.time(len(each), 2, 15.0)
+        for size in range(1, 9)
+        for each in itertools.combinations(range(8), size)
+    }
+    assert tuple(np.flatnonzero(chosen).tolist()) == max(gain, key=lambda each: gain[each])
+    assert not pay.choose(values, 0.1, contexts).any()
+    assert pay.choose(values, 0.0, contexts).all()
+
+
+def test_a_draft_that_never_pays_is_tried_now_and_then() -> None:
+    pay, contexts = Pay(CostModel([1], [1.0])), np.array([10])
+    begun = [pay.begins(0.5, 1, contexts) for _ in range(303)]
+    assert [number for number, each in enumerate(begun) if each] == [100, 201, 302]
+
+
+def test_the_example_of_eagle_2_is_grown_as_its_figure_7_shows() -> None:
+    """Expand the best 2 of each level, rerank, keep the best 8, of which the context's last word is one."""
+    words = ["is", "has", "a", "the", "to", "good", "nice", "be", "do"]
+    confidences = {
+        "It": {"is": 0.6, "has": 0.2},
+        "is": {"a": 0.8, "the": 0.1},
+        "has": {"to": 0.7, "a": 0.1},
+        "a": {"good": 0.7, "nice": 0.1},
+        "to": {"be": 0.6, "do": 0.2},
+    }
+    tree = GrowingTree()
+    nodes = np.array([ROOT])
+    expanded = []
+    for _ in range(3):
+        names = ["It" if node == ROOT else words[tree.tokens[node]] for node in nodes.tolist()]
+        expanded.append(names)
+        children = [confidences[name] for name in names]
+        tokens = np.array([[words.index(child) for child in each] for each in children])
+        tree.expand(nodes, tokens, np.array([list(each.values()) for each in children]))
+        nodes = tree.best_leaves(2, 20, deepest=True)
+    assert expanded == [["It"], ["is", "has"], ["a", "to"]]
+    assert tree.values.round(2).tolist() == [0.6, 0.2, 0.48, 0.06, 0.14, 0.02, 0.34, 0.05, 0.08, 0.03]
+    best = tree.best(7, Source.EAGLE)
+    drafted = [
+        (words[token], -1 if at < 0 else words[best.tokens[at]])
+        for token, at in zip(best.tokens, best.parents, strict=True)
+    ]
+    assert sorted(drafted, key=str) == sorted(
+        [("is", -1), ("has", -1), ("a", "is"), ("the", "is"), ("to", "has"), ("good", "a"), ("be", "to")], key=str
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_cannot_be_kept_is_not_expanded(seed: int) -> None:
+    """The best nodes are the same, for fewer passes' rows."""
+    trees, rows = [], []
+    for kept in (None, 12):
+        tree, nodes, read = GrowingTree(), np.array([ROOT]), 0
+        for level in range(6):
+            rng = np.random.default_rng(seed + level)
+            table = rng.random((200, 3)) ** 2  # a node's chances, by its token
+            own = tree.tokens[nodes] if level else np.array([0])
+            read += len(nodes)
+            tree.expand(nodes, (own[:, None] * 7 + np.arange(3)) % 200, table[own])
+            nodes = tree.best_leaves(4, 20, deepest=True, kept=kept)
+            if not len(nodes):
+                break
+        trees.append(tree.best(12, Source.EAGLE))
+        rows.append(read)
+    assert np.array_equal(trees[0].tokens, trees[1].tokens)
+    assert np.array_equal(trees[0].parents, trees[1].parents)
+    assert rows[1] < rows[0]
+
+
+def test_only_the_last_level_is_expanded_if_asked_for() -> None:
+    tree = GrowingTree()
+    tree.expand(np.array([ROOT]), np.array([[1, 2]]), np.array([[0.5, 0.4]]))
+    tree.expand(np.array([0]), np.array([[3, 4]]), np.array([[0.1, 0.2]]))
+    assert tree.best_leaves(1, 9).tolist() == [1]
+    assert tree.best_leaves(1, 9, deepest=True).tolist() == [3]
+    assert tree.best_leaves(5, 2, deepest=True).tolist() == []  # as deep as may be
+
+
+def test_every_network_s_tree_fits_behind_a_text() -> None:
+    eagle = EagleTreeConfig()
+    for bounds in (TreeBounds(), BOUNDS):
+        assert bounds.max_depth * bounds.width <= OWN_ROWS
+    assert (eagle.depth - 1) * eagle.top_k <= OWN_ROWS
+    assert [rows_behind(nodes) for nodes in (1, 64, 100)] == [64, 64, 100]

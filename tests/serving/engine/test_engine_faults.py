@@ -1,0 +1,289 @@
+"""What goes wrong in drafters, users' functions, readers and the model: who learns of it, and who goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import Internal, InvalidArgument, Unavailable
+from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.engine.loop.drafter import DraftRequest, Said
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_model import CostModel
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from tests.support.drafters import Free, MadeUpDrafter, alone, eager_decoder, eager_loop, tree
+from tests.support.tiny_models import VOCAB, tiny_model
+
+PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
+LONG = SamplingSettings(max_new_tokens=400)
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    return Target.wrap(tiny_model())
+
+
+def test_an_engine_that_dies_tells_everybody() -> None:
+    target = Target.wrap(tiny_model())
+    with Engine(target, slots=1, capacity=500) as engine:
+        generations = [engine.generate(PROMPT, LONG) for _ in range(2)]
+        next(generations[0])
+        target.model.forward = broken
+        for generation in generations:
+            with pytest.raises(Exception, match="the device is gone"):
+                list(generation)
+            assert generation.stats.finish == "error"
+        with pytest.raises(Unavailable, match="the engine has died .*the device is gone.*; start it again"):
+            engine.generate(PROMPT, LONG)
+        assert engine.death is not None
+
+
+def broken(*args: Any, **kwargs: Any) -> Any:
+    raise RuntimeError("the device is gone")
+
+
+def test_a_drafter_that_fails_in_every_way_costs_drafts_only(target: Target) -> None:
+    class Failing(MadeUpDrafter):
+        def observe(self, request_id: int, tokens: Any) -> None:
+            raise KeyError(request_id)
+
+        def release(self, request_id: int) -> None:
+            raise ZeroDivisionError
+
+    def fail(request: Any) -> DraftTree:
+        raise RuntimeError("no draft")
+
+    drafters = {"failing": Failing(fail), "forgetful": Failing(lambda request: DraftTree.empty())}
+    with Engine(target, drafters, CostModel([1], [1.0]), slots=2, capacity=500) as engine:
+        generations = {name: engine.generate(PROMPT, SamplingSettings(max_new_tokens=30), name) for name in drafters}
+        for generation in generations.values():
+            list(generation)
+            assert generation.tokens == alone(target, PROMPT, SamplingSettings(max_new_tokens=30))
+    assert generations["failing"].stats.missed["RuntimeError"] > 0
+    assert generations["forgetful"].stats.missed["KeyError"] > 0
+
+
+@pytest.mark.parametrize("size", [None, 0])
+def test_a_drafter_that_cannot_say_what_its_networks_are_owed_costs_nothing_else(
+    target: Target, size: int | None
+) -> None:
+    class Mixed(MadeUpDrafter):
+        has_networks = True
+
+        def owed(self, request_id: int, tree: DraftTree) -> npt.NDArray[np.bool_]:
+            if size is None:
+                raise KeyError(request_id)
+            return np.zeros(size, np.bool_)
+
+    settings = SamplingSettings(max_new_tokens=30)
+    with Engine(target, {"mixed": Mixed(lambda request: tree([1], [-1]))}, Free(), slots=1, capacity=500) as engine:
+        generation = engine.generate(PROMPT, settings, "mixed")
+        assert [token for step in generation for token in step.tokens] == alone(target, PROMPT, settings)
+    assert generation.stats.missed["KeyError" if size is None else "InvalidArgument"] > 0
+
+
+def test_a_drafter_that_prepares_is_told_what_is_verified_and_may_fail(target: Target) -> None:
+    class Preparing(MadeUpDrafter):
+        told: ClassVar[list[tuple[int, list[int]]]] = []
+
+        def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+            self.told += [
+                (len(request.tokens), tree.tokens.tolist()) for request, tree in zip(requests, trees, strict=True)
+            ]
+            raise RuntimeError("not prepared")
+
+    drafter = Preparing(lambda request: tree([1, 2], [-1, 0]) if len(request.tokens) % 2 else DraftTree.empty())
+    loop = eager_loop(target, {"one": drafter})
+    request = Request(1, target, PROMPT, SamplingSettings(max_new_tokens=20), "one")
+    loop.join(request)
+    while loop.running:
+        loop.step()
+    assert request.generated == alone(target, PROMPT, SamplingSettings(max_new_tokens=20))
+    assert len(drafter.told) == request.stats.proposals == request.stats.missed["RuntimeError"] > 0
+    assert {tuple(tokens) for size, tokens in drafter.told if size < len(PROMPT) + 18} == {(), (1, 2)}
+    assert all(bool(tokens) == bool(size % 2) for size, tokens in drafter.told if size < len(PROMPT) + 18)
+
+
+@pytest.mark.parametrize("call", ["propose", "foresee", "learn_logits", "observe"])
+def test_a_drafter_that_writes_to_the_text_is_at_fault(target: Target, call: str) -> None:
+    """Drafters were lent the request's own tokens: one that changed them changed the answer."""
+
+    class Writing(MadeUpDrafter):
+        reads_logits = True
+
+        def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+            self.write("propose", requests[0].tokens)
+            return super().propose(requests)
+
+        def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+            self.write("foresee", requests[0].tokens)
+
+        def learn_logits(self, said: Sequence[Said]) -> None:
+            self.write("learn_logits", said[0].tokens)
+
+        def observe(self, request_id: int, tokens: Any) -> None:
+            self.write("observe", tokens)
+
+        def write(self, here: str, tokens: Any) -> None:
+            if here == call:
+                tokens[-1:] = (tokens[-1] + 1) % VOCAB
+
+    settings = SamplingSettings(max_new_tokens=20)
+    drafter = Writing(lambda request: tree([1, 2], [-1, 0]))
+    run = eager_decoder(target, drafter).generate(PROMPT, settings)
+    list(run)
+    assert run.tokens == alone(target, PROMPT, settings)
+    assert run.stats.missed["ValueError"] > 5
+
+
+def test_a_drafter_that_cannot_be_closed_leaves_no_other_open(target: Target, caplog: pytest.LogCaptureFixture) -> None:
+    """The first fault once ended the closing, and nobody could close the rest."""
+    closed = []
+
+    class Stuck(MadeUpDrafter):
+        def close(self) -> None:
+            closed.append(self)
+            raise SystemExit("stuck")
+
+    stuck = [Stuck(lambda request: DraftTree.empty()) for _ in range(2)]
+    engine = Engine(target, {"one": stuck[0], "two": stuck[1]}, CostModel([1], [1.0]), slots=1, capacity=500)
+    engine.close()
+    engine.close()
+    assert closed == stuck
+    assert [record.getMessage() for record in caplog.records] == [
+        f"drafter {name}: it could not be closed: SystemExit: stuck" for name in ("one", "two")
+    ]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_tree_that_is_written_to_while_it_is_verified_does_no_harm(target: Target, own: bool) -> None:
+    """A drafter that prepared its next draft in the arrays of its last one changed the answer: tokens were accepted that the pass
+    had not read."""
+
+    class Hasty(MadeUpDrafter):
+        def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+            done = len(requests[0].tokens) - len(PROMPT)
+            tokens = last.tokens if own else trees[0].tokens
+            tokens[:2] = plain[done : done + len(tokens)][:2]
+
+    def make(request: Any) -> DraftTree:
+        last.tokens[:] = [1, 2]
+        return last
+
+    settings = SamplingSettings(max_new_tokens=20)
+    plain, last = alone(target, PROMPT, settings), tree([1, 2], [-1, 0])
+    run = eager_decoder(target, Hasty(make)).generate(PROMPT, settings)
+    list(run)
+    assert run.tokens == plain
+    assert run.stats.accepted == 0
+
+
+@pytest.mark.parametrize("fault", [SystemExit(3), asyncio.CancelledError(), GeneratorExit()])
+def test_exceptions_that_are_no_errors_cost_drafts_only(target: Target, fault: BaseException) -> None:
+    """They once ended the engine's thread without a word, and everybody waited for ever."""
+
+    def give_up(request: Any) -> DraftTree:
+        raise fault
+
+    settings = SamplingSettings(max_new_tokens=20)
+    with Engine(target, {"one": MadeUpDrafter(give_up)}, CostModel([1], [1.0]), slots=2, capacity=500) as engine:
+        generation = engine.generate(PROMPT, settings, "one")
+        list(generation)
+        assert generation.tokens == alone(target, PROMPT, settings)
+        assert generation.stats.missed[type(fault).__name__] > 0
+
+
+def test_whatever_ends_the_thread_is_told(target: Target) -> None:
+    def interrupt(texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        raise KeyboardInterrupt
+
+    with Engine(target, slots=1, capacity=500) as engine:
+        generation = engine.generate(PROMPT, replace(LONG, processors=(interrupt,)))
+        with pytest.raises(Internal, match="KeyboardInterrupt"):
+            list(generation)
+        assert engine.death is not None
+        with pytest.raises(Unavailable, match="has died"):
+            engine.generate(PROMPT)
+
+
+def test_a_miss_is_counted_for_those_who_missed_a_draft(target: Target) -> None:
+    """Eight bad trees of one call were once counted for each of eight requests: 64."""
+
+    class Counting(MadeUpDrafter):
+        missed = 0
+
+        def stats(self) -> dict[str, float]:
+            return {"missed Corruption": self.missed}
+
+    def draft(request: Any) -> DraftTree:
+        if len(request.tokens) % 2:
+            return tree([1], [-1])
+        drafter.missed += 1
+        return DraftTree.empty()
+
+    drafter = Counting(draft)
+    loop = eager_loop(target, {"one": drafter}, slots=2)
+    requests = [
+        Request(number, target, PROMPT[number:], SamplingSettings(max_new_tokens=9), "one") for number in (0, 1)
+    ]
+    for request in requests:
+        loop.join(request)
+    while loop.running:
+        loop.step()
+    assert drafter.missed > 0
+    assert sum(request.stats.missed["Corruption"] for request in requests) == drafter.missed
+
+
+def test_an_event_loop_that_is_gone_harms_nobody(target: Target) -> None:
+    """A reader that gave up left its event behind, in a loop that closed: setting it killed the engine."""
+    with Engine(target, slots=1, capacity=500) as engine:
+        held, go = threading.Event(), threading.Event()
+
+        def wait(texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            held.set()
+            go.wait()
+            return scores
+
+        generation = engine.generate(PROMPT, SamplingSettings(max_new_tokens=5, processors=(wait,)))
+
+        async def give_up() -> None:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(generation), 0.05)
+            assert not generation._waiters
+
+        assert held.wait(10)
+        asyncio.run(give_up())
+        closed = asyncio.new_event_loop()
+        closed.close()
+        generation._waiters.append((closed, asyncio.Event()))
+        go.set()
+        assert len([token for step in generation for token in step.tokens]) == 5
+        assert engine.death is None
+
+
+def test_a_request_whose_own_function_fails_ends_alone(target: Target) -> None:
+    def fail(texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        if texts.shape[1] == len(PROMPT) + 3:
+            raise KeyError("grammar")
+        return scores
+
+    drafters = {"prompt-lookup": PromptLookupDrafter(VOCAB)}
+    with Engine(target, drafters, CostModel([1], [1.0]), slots=2, capacity=500) as engine:
+        failing = engine.generate(PROMPT, SamplingSettings(20, processors=(fail,)), "prompt-lookup")
+        other = engine.generate(PROMPT, SamplingSettings(20))
+        with pytest.raises(InvalidArgument, match="processors.*grammar"):
+            list(failing)
+        assert (len(failing.tokens), failing.stats.finish) == (3, "error")
+        list(other)
+        assert other.tokens == alone(target, PROMPT, SamplingSettings(20))

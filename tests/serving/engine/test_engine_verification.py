@@ -1,0 +1,182 @@
+"""Chains by their law, typical acceptance and log-probabilities, through the whole engine or loop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from suffolk.serving.engine.loop.drafter import SampledChain
+from suffolk.serving.engine.loop.request import Request
+from suffolk.serving.engine.loop.verify_step import Outcome, verify
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from tests.property.test_redrafter_law import differs
+from tests.support.drafters import MadeUpDrafter, alone, eager_decoder, eager_loop, knowing, tree
+from tests.support.tiny_models import VOCAB, tiny_model
+
+PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
+LONG = SamplingSettings(max_new_tokens=400)
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    return Target.wrap(tiny_model())
+
+
+def sampled(target: Target, law: SamplingSettings, rng: np.random.Generator, lie: float = 1.0) -> MadeUpDrafter:
+    """Draws chains of 4 from a law near the target's own, and tells that law, multiplied by ``lie``."""
+    vocab = target.vocab_size
+
+    def make(request: Any) -> Any:
+        text, rows = request.tokens.tolist(), []
+        for _ in range(4):
+            logits = target.prefill(text, target.new_cache(1, len(text)))[0] / max(law.temperature, 0.5)
+            rows.append((logits + 0.3 * torch.from_numpy(rng.standard_normal(vocab))).softmax(-1))
+            text.append(int(rng.choice(vocab, p=rows[-1].numpy())))
+        return SampledChain(tree(text[-4:], [-1, 0, 1, 2]), torch.stack(rows) * lie)
+
+    return MadeUpDrafter(make)
+
+
+@pytest.mark.parametrize("law", [SamplingSettings(24), SamplingSettings(24, 1.0, top_p=0.9, seed=3)])
+def test_rejection_accepts_chains_of_a_known_law(target: Target, law: SamplingSettings) -> None:
+    """Greedy, the text is the plain one; sampled, it is another of the same law (tests/property/test_exact_law.py)."""
+    law = replace(law, verification="rejection")
+    run = eager_decoder(target, sampled(target, law, np.random.default_rng(0))).generate(PROMPT, law)
+    list(run)
+    assert run.stats.finish == "length"
+    assert run.stats.accepted > 3
+    assert run.stats.missed.total() == 0
+    if law.temperature == 0:
+        assert run.tokens == alone(target, PROMPT, SamplingSettings(24))
+
+
+def test_a_law_that_is_none_costs_the_draft(target: Target) -> None:
+    law = SamplingSettings(10, 1.0, verification="rejection")
+    run = eager_decoder(target, sampled(target, law, np.random.default_rng(0), lie=2.0)).generate(PROMPT, law)
+    list(run)
+    assert len(run.tokens) == 10
+    assert run.stats.accepted == 0
+    assert run.stats.missed["InvalidArgument"] == run.stats.proposals > 5
+
+
+def test_a_chain_whose_law_ends_in_no_numbers_is_judged_up_to_there() -> None:
+    """It was dropped whole, and so its first token too, if that was one behind which its drafter had no numbers: of such tokens
+    there came too few."""
+    few, runs = 5, 800
+    target, rng = Target.wrap(tiny_model(vocab_size=few)), np.random.default_rng(0)
+
+    def make(request: Any) -> Any:
+        law = torch.tensor([[0.6, 0.1, 0.1, 0.1, 0.1]] * 2, dtype=torch.float64)
+        chain = rng.choice(few, 2, p=law[0].numpy()).tolist()
+        if chain[0] == 0:
+            law[1] = torch.nan
+        return SampledChain(tree(chain, [-1, 0]), law)
+
+    drafter = MadeUpDrafter(make)
+    loop = eager_loop(target, {"made-up": drafter}, slots=50, capacity=20)
+    prompt = [0, 1, 2]
+    settings = [SamplingSettings(4, 2.0, seed=seed, verification="rejection", ignore_eos=True) for seed in range(runs)]
+    requests = [Request(each.seed, target, prompt, each, "made-up", 8) for each in settings]
+    waiting = list(requests)
+    while waiting or loop.running:
+        while waiting and loop.free:
+            loop.join(waiting.pop())
+        loop.step()
+    # the first token comes with the prompt's pass; the drafts stand behind it
+    for first in range(few):
+        with torch.no_grad():
+            law = (target.prefill([*prompt, first], target.new_cache(1, 4))[0] / 2).softmax(-1).double().numpy()
+        seconds = [each.generated[1] for each in requests if each.generated[0] == first]
+        assert not differs(np.bincount(seconds, minlength=few), law)
+    missed = sum(each.stats.missed["InvalidArgument"] for each in requests)
+    assert runs / 4 < missed == sum(each.stats.missed.total() for each in requests)
+
+
+def test_a_token_does_not_live_by_whether_the_target_has_numbers_behind_it() -> None:
+    """The whole draft was dropped there, and its drafter blamed: of tokens behind which the target overflows there came too few."""
+    few, runs, counts = 3, 3000, np.zeros(3, np.int64)
+    target, rng = Target.wrap(tiny_model(vocab_size=few)), np.random.default_rng(0)
+    for seed in range(runs):
+        settings = SamplingSettings(4, 1.0, seed=seed, verification="rejection", ignore_eos=True)
+        asked = Request(seed, target, [0, 1, 2], settings, "made-up", 8)
+        drafted = int(rng.integers(few))
+        rows = torch.zeros(2, few)
+        rows[1] = torch.nan if drafted == 0 else 0.0
+        chain = SampledChain(tree([drafted], [-1]), torch.full((1, few), 1 / few, dtype=torch.float64))
+        [outcome] = verify([asked], [chain], [rows])
+        assert isinstance(outcome, Outcome)
+        counts[drafted if len(outcome.path) else outcome.token] += 1
+        assert not asked.stats.missed
+    assert not differs(counts, np.full(few, 1 / few))
+
+
+@pytest.mark.parametrize("law", [torch.empty(2, 0, dtype=torch.float64), torch.ones(2, 5).to(torch.float8_e4m3fn)])
+def test_a_law_that_cannot_even_be_looked_at_costs_the_draft(law: torch.Tensor) -> None:
+    """To look for its sound rows raised once more, and took the engine with it."""
+    target = Target.wrap(tiny_model(vocab_size=5))
+    settings = SamplingSettings(6, 2.0, seed=1, verification="rejection", ignore_eos=True)
+    drafter = MadeUpDrafter(lambda request: SampledChain(tree([1, 2], [-1, 0]), law))
+    run = eager_decoder(target, drafter).generate([0, 1, 2], settings)
+    list(run)
+    assert len(run.tokens) == 6
+    assert run.stats.missed["InvalidArgument"] == run.stats.proposals > 2
+
+
+class Unreadable(torch.Tensor):
+    """May be cut and asked for its shape, and nothing else."""
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.Tensor.to:
+            raise RuntimeError("the law is gone")
+        return super().__torch_function__(function, types, args, kwargs)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (torch.Tensor.numpy, "InvalidArgument"),
+        (lambda law: law.to("meta"), "InvalidArgument"),
+        (lambda law: law.as_subclass(Unreadable), "RuntimeError"),
+    ],
+)
+def test_a_law_that_cannot_be_read_costs_the_draft(target: Target, spoil: Any, reason: str) -> None:
+    """Such a law ended the engine, and all who waited for it; the text is that of a request without a drafter."""
+    honest = sampled(target, SamplingSettings(10, 1.0), np.random.default_rng(0))
+
+    def make(request: Any) -> Any:
+        [chain] = honest.propose([request])
+        return SampledChain(chain.tree, spoil(chain.law))  # type: ignore[attr-defined]
+
+    law = SamplingSettings(10, 1.0, verification="rejection")
+    run = eager_decoder(target, MadeUpDrafter(make)).generate(PROMPT, law)
+    list(run)
+    assert run.tokens == alone(target, PROMPT, law)
+    assert run.stats.accepted == 0
+    assert run.stats.missed[reason] > 5
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_typical_acceptance_takes_likely_tokens(target: Target, temperature: float) -> None:
+    law = SamplingSettings(24, temperature, verification="typical", epsilon=0.01, delta=0.01)
+    plain = alone(target, PROMPT, SamplingSettings(24))
+    run = eager_decoder(target, knowing(len(PROMPT), plain, 5, np.random.default_rng(0), VOCAB)).generate(PROMPT, law)
+    list(run)
+    assert run.stats.accepted > 5
+    assert (run.tokens == plain) == (temperature == 0)
+
+
+def test_log_probabilities_are_those_of_the_plain_text(target: Target) -> None:
+    law = SamplingSettings(12, logprobs=2)
+    plain = eager_decoder(target, None).generate(PROMPT, law)
+    expected = [each for step in plain for each in step.log_probabilities]
+    drafted = eager_decoder(target, knowing(len(PROMPT), plain.tokens, 5, np.random.default_rng(0), VOCAB))
+    found = [each for step in drafted.generate(PROMPT, law) for each in step.log_probabilities]
+    assert [each.token for each in found] == [each.token for each in expected] == plain.tokens
+    assert [each.value for each in found] == pytest.approx([each.value for each in expected])
+    assert all(each.alternatives[0] == (each.token, each.value) for each in found)

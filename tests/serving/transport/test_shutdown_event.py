@@ -1,0 +1,37 @@
+"""The wish to stop reaches who waits, from threads and from signal handlers, whatever the main thread is doing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+from suffolk.serving.transport.shutdown_event import ShutdownEvent
+from tests.support.waiting import HANG
+
+SIGNALLED = """
+import random, signal
+from suffolk.serving.transport.shutdown_event import ShutdownEvent
+signal.signal(signal.SIGALRM, lambda *_: wish.tell())
+for _ in range(300):
+    wish = ShutdownEvent()
+    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 2e-5))
+    wish.wait()
+"""
+
+
+def test_a_handler_that_interrupts_the_wait_ends_it() -> None:
+    """A worker that was told to stop as it began to wait hung: its handler wanted the lock that the wait held."""
+    assert subprocess.run([sys.executable, "-c", SIGNALLED], check=False, timeout=HANG).returncode == 0
+
+
+def test_all_that_wait_go_on_now_and_later() -> None:
+    wish = ShutdownEvent()
+    waiting = [threading.Thread(target=wish.wait, daemon=True) for _ in range(3)]
+    for thread in waiting:
+        thread.start()
+    wish.tell()
+    for thread in waiting:
+        thread.join(HANG)
+    wish.wait()
+    assert not any(thread.is_alive() for thread in waiting)

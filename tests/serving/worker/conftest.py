@@ -1,0 +1,30 @@
+"""A worker with a tiny model, for all tests of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.worker.client import WorkerClient
+from suffolk.serving.worker.server import WorkerServer
+from tests.support.worker_server import calling, talking_target, working
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    return talking_target()
+
+
+@pytest.fixture(scope="module")
+def server(target: Target) -> Iterator[WorkerServer]:
+    with working(target, {"prompt-lookup": PromptLookupDrafter(target.vocab_size)}) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: WorkerServer) -> Iterator[WorkerClient]:
+    with calling(server) as client:
+        yield client

@@ -1,0 +1,389 @@
+"""A worker and its client over real sockets: the engine's own text, streamed; and every bound, hang-up and fault."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import tracemalloc
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import pytest
+
+from suffolk.datastore.errors import (
+    DeadlineExceeded,
+    Internal,
+    InvalidArgument,
+    ResourceExhausted,
+    Unavailable,
+    Unsupported,
+)
+from suffolk.serving.engine.loop.prompt import encode_chat, encode_text
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.proto import decode_pb2, decode_pb2_grpc
+from suffolk.serving.worker import limits
+from suffolk.serving.worker.client import WorkerClient, connect_worker
+from suffolk.serving.worker.server import WorkerServer
+from suffolk.serving.worker.settings import FIELDS, pack_settings, unpack_settings
+from tests.support.drafters import eager_decoder
+from tests.support.waiting import HANG, until
+from tests.support.worker_server import calling, page, working
+
+PROMPT = "abcabcabc, abcabc: "
+LONG = SamplingSettings(max_new_tokens=3900)
+
+
+@pytest.fixture
+def stub(server: WorkerServer) -> Iterator[decode_pb2_grpc.DecodeServiceStub]:
+    with grpc.insecure_channel(str(server.listening[0])) as channel:
+        yield decode_pb2_grpc.DecodeServiceStub(channel)
+
+
+def alone(target: Target, ids: list[int], settings: SamplingSettings) -> tuple[list[int], str, str]:
+    """Tokens, text and end of plain decoding in this process, one request at a time."""
+    run = eager_decoder(target, None).generate(ids, settings)
+    text = "".join(piece for step in run for piece, _ in step.pieces)
+    return run.tokens, text, run.stats.finish
+
+
+@pytest.mark.parametrize("method", ["Generate", "GetInfo"])
+def test_a_request_that_is_no_message_is_refused(
+    method: str, server: WorkerServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with grpc.insecure_channel(str(server.listening[0])) as channel, pytest.raises(grpc.RpcError) as caught:
+        list(channel.unary_stream(f"/suffolk.v1.DecodeService/{method}")(b"\xff\xff no message", timeout=HANG))
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "the request is no message of that method" in caught.value.details()
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("drafter", ["", "none", "prompt-lookup"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        SamplingSettings(max_new_tokens=40),
+        SamplingSettings(max_new_tokens=60, temperature=0.7, seed=2**63 - 1),
+        SamplingSettings(max_new_tokens=30, temperature=1.5, top_k=20, top_p=0.7, seed=5, ignore_eos=True),
+    ],
+)
+def test_a_stream_is_what_plain_decoding_gives(
+    target: Target, client: WorkerClient, settings: SamplingSettings, drafter: str
+) -> None:
+    ids = encode_text(target, PROMPT)
+    generation = client.generate(PROMPT, settings, drafter)
+    replies = list(generation)
+    assert (generation.tokens, "".join(reply.text for reply in replies), replies[-1].finish) == alone(
+        target, ids, settings
+    )
+    assert [bool(reply.finish) for reply in replies] == [False] * (len(replies) - 1) + [True]
+    stats = generation.stats
+    assert (stats.prompt_tokens, stats.tokens, stats.steps) == (len(ids), len(generation.tokens), len(replies) - 1)
+    assert stats.accepted == sum(bool(source) for reply in replies for source in reply.sources)
+    assert stats.nodes_proposed >= stats.nodes_verified >= stats.accepted
+    assert stats.seconds["forward"] > 0
+    assert stats.finish == replies[-1].finish
+
+
+def test_a_prompt_is_text_a_conversation_or_tokens(target: Target, client: WorkerClient) -> None:
+    settings = SamplingSettings(max_new_tokens=12)
+    messages = [("system", "be brief"), ("user", "héllo")]
+    cases: list[tuple[Any, list[int]]] = [
+        ("héllo", encode_text(target, "héllo")),
+        (messages, encode_chat(target, messages)),
+        ([3, 1, 4, 1, 5], [3, 1, 4, 1, 5]),
+    ]
+    for prompt, ids in cases:
+        generation = client.generate(prompt, settings)
+        list(generation)
+        assert generation.tokens == alone(target, ids, settings)[0]
+
+
+def test_text_comes_in_whole_characters_and_ends_before_a_stop_string(target: Target, client: WorkerClient) -> None:
+    ids = encode_text(target, PROMPT)
+    settings = SamplingSettings(max_new_tokens=300, temperature=1.3, seed=4)
+    _, text, _ = alone(target, ids, settings)
+    assert any(len(letter.encode()) > 1 for letter in text)  # some are more than one token
+    stop = text[len(text) // 2 :][:3]
+    stopping = SamplingSettings(max_new_tokens=300, temperature=1.3, seed=4, stop=("never in it", stop))
+    replies = list(client.generate(PROMPT, stopping))
+    assert "".join(reply.text for reply in replies) == text[: text.index(stop)]
+    assert replies[-1].finish == "stop"
+
+
+def test_many_clients_of_different_settings_get_their_own_text(target: Target, server: WorkerServer) -> None:
+    cases = [
+        (
+            f"{PROMPT} {number}",
+            SamplingSettings(20 + number, temperature=0.4 * (number % 3), top_k=5 * (number % 2), seed=number),
+            ("", "none")[number % 2],
+        )
+        for number in range(10)
+    ]
+
+    def call(case: tuple[str, SamplingSettings, str]) -> list[int]:
+        with calling(server) as client:
+            generation = client.generate(*case)
+            list(generation)
+            return generation.tokens
+
+    with ThreadPoolExecutor(len(cases)) as pool:
+        found = list(pool.map(call, cases))
+    assert found == [alone(target, encode_text(target, prompt), settings)[0] for prompt, settings, _ in cases]
+
+
+def test_a_client_that_cancels_or_hangs_up_gives_its_slot_back(target: Target) -> None:
+    with working(target, slots=1, queue=1) as server, calling(server) as client:
+        running = client.generate(PROMPT, LONG)
+        next(running)
+        waiting = client.generate(PROMPT, LONG)
+        until(lambda: client.info()["waiting"] == 1)
+        threading.Thread(target=waiting.cancel).start()
+        assert list(waiting) == []  # it never began
+        until(lambda: client.info()["waiting"] == 0)
+        with calling(server) as other:
+            queued = other.generate(PROMPT, LONG)
+            until(lambda: client.info()["waiting"] == 1)
+        until(lambda: client.info()["waiting"] == 0)  # closing the channel was enough
+        running.close()  # as ``cancel``
+        list(running)
+        until(lambda: client.info()["running"] == 0)
+        stats = client.info()["stats"]
+        assert stats["finished"] == {"cancelled": 3}  # those that never began too
+        assert len(running.tokens) <= stats["tokens"] < 3900
+        with pytest.raises(Unavailable):
+            next(queued)
+        until(lambda: server.in_flight() == 0)
+        counted = 'suffolk_requests_total{code="CANCELLED",method="Generate",transport="grpc"} 3.0'
+        assert counted in page(server, "/metrics")[1]
+        assert len(list(client.generate(PROMPT, SamplingSettings(max_new_tokens=3)))) == 3
+
+
+def test_a_deadline_ends_a_generation(target: Target, server: WorkerServer, client: WorkerClient) -> None:
+    generation = client.generate(PROMPT, LONG, deadline=0.4)
+    with pytest.raises(DeadlineExceeded, match="the text was not done within its deadline; allow more time"):
+        list(generation)
+    until(lambda: client.info()["running"] == 0 and server.in_flight() == 0)
+    assert len(generation.tokens) < 3900
+
+
+def test_a_full_queue_refuses_at_once(target: Target) -> None:
+    with working(target, slots=1, queue=1) as server, calling(server) as client:
+        held = [client.generate(PROMPT, LONG) for _ in range(2)]
+        until(lambda: client.info()["running"] == client.info()["waiting"] == 1)  # the first waits too, for a moment
+        with pytest.raises(ResourceExhausted, match="works on 2 requests, its limit; try again later or raise --slots"):
+            next(client.generate(PROMPT, LONG))
+        for generation in held:
+            generation.cancel()
+        until(lambda: server.in_flight() == 0)
+        next(client.generate(PROMPT, SamplingSettings(max_new_tokens=1)))
+
+
+def test_more_callers_than_places_are_refused_and_the_rest_served(target: Target) -> None:
+    def call(server: WorkerServer) -> str:
+        with calling(server) as client:
+            try:
+                return list(client.generate(PROMPT, SamplingSettings(max_new_tokens=60)))[-1].finish
+            except ResourceExhausted:
+                return "refused"
+
+    with working(target, slots=2, queue=2) as server:
+        with ThreadPoolExecutor(24) as pool:
+            ends = list(pool.map(call, [server] * 24))
+        assert set(ends) <= {"length", "refused"}
+        assert ends.count("length") >= 4
+        until(lambda: server.in_flight() == 0)
+        assert call(server) == "length"
+
+
+REQUEST, SAMPLING, CHAT = decode_pb2.GenerateRequest, decode_pb2.SamplingSettings, decode_pb2.Chat
+INVALID, UNIMPLEMENTED = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED
+
+
+NEWER = b"\x98\x06\x01"  # field 99, a varint
+
+
+def message(role: str, content: str = "x") -> decode_pb2.ChatMessage:
+    return decode_pb2.ChatMessage(role=role, content=content)
+
+
+def asking(**fields: Any) -> decode_pb2.GenerateRequest:
+    return REQUEST(text="x", sampling=SAMPLING(**fields))
+
+
+@pytest.mark.parametrize(
+    ("request_", "code", "text"),
+    [
+        (REQUEST(), INVALID, "prompt: there is none; give one of text, chat and token_ids"),
+        (REQUEST(text=""), INVALID, "the prompt is empty"),
+        (REQUEST(text="x" * (limits.MAX_TEXT + 1)), INVALID, "text has 1048577 characters; the limit is 1048576"),
+        (REQUEST(token_ids=b"abc"), INVALID, "token_ids has 3 bytes; it must be a multiple of 4"),
+        (REQUEST(token_ids=b"\xff\xff\xff\xff"), INVALID, "the prompt has ids -1..-1; model tiny has 257"),
+        (REQUEST(token_ids=bytes(4 * 4096)), INVALID, "the prompt has 4096 tokens; model tiny takes 4096 in all"),
+        (REQUEST(token_ids=bytes(4 * limits.MAX_PROMPT + 4)), INVALID, "token_ids has 1048577 tokens; the limit is"),
+        (REQUEST(chat=CHAT()), INVALID, "chat.messages: there are 0; give 1 to 1024"),
+        (REQUEST(chat=CHAT(messages=[message("u")] * 1025)), INVALID, "chat.messages: there are 1025; give 1 to 1024"),
+        (REQUEST(chat=CHAT(messages=[message("r" * 129)])), INVALID, "chat.messages[0].role has 129 characters"),
+        (REQUEST(chat=CHAT(messages=[message("u", "x" * 600_000)] * 2)), INVALID, "chat has 1200000 characters"),
+        (REQUEST(chat=CHAT(messages=[message("robot")])), INVALID, "the chat template of model tiny refuses the"),
+        (REQUEST(text="x", drafter="eagle"), INVALID, "drafter 'eagle' is not loaded; loaded: prompt-lookup"),
+        (REQUEST(text="x", drafter="d" * 129), INVALID, "drafter has 129 characters; the limit is 128"),
+        (REQUEST(text="x", max_nodes=0), INVALID, "max_nodes is 0; it must be in 1..64"),
+        (REQUEST(text="x", max_nodes=65), INVALID, "max_nodes is 65; it must be in 1..64"),
+        (asking(max_new_tokens=0), INVALID, "sampling.max_new_tokens is 0; it must be in 1..1048576"),
+        (asking(max_new_tokens=2**32 - 1), INVALID, "sampling.max_new_tokens is 4294967295; it must be in"),
+        (asking(max_new_tokens=4090), grpc.StatusCode.RESOURCE_EXHAUSTED, "needs 4155 cache rows"),
+        (asking(temperature=-1.0), INVALID, "temperature is -1.0; it must be between 0 (greedy) and 100"),
+        (asking(temperature=float("nan")), INVALID, "temperature is nan"),
+        (asking(top_p=0.0), INVALID, "top_p is 0.0; it must be above 0"),
+        (asking(seed=2**63), INVALID, "seed is 9223372036854775808; it must be between"),
+        (asking(stop=[""]), INVALID, "stop[0] is ''; it must be the text"),
+        (asking(stop=["x"] * 17), INVALID, "sampling.stop: there are 17 strings; the limit is 16"),
+        (asking(stop=["x" * 257]), INVALID, "sampling.stop[0] has 257 characters; the limit is 256"),
+        (asking(min_p=1.1), INVALID, "min_p is 1.1; it must be between 0 (no limit) and 1"),
+        (asking(repetition_penalty=0.0), INVALID, "repetition_penalty is 0.0; it must be between 0.01"),
+        (asking(presence_penalty=3.0), INVALID, "presence_penalty is 3.0; it must be between -2 and 2"),
+        (asking(frequency_penalty=-3.0), INVALID, "frequency_penalty is -3.0; it must be between -2 and 2"),
+        (asking(bad_words=[b"abc"]), INVALID, "sampling.bad_words[0] has 3 bytes; it must be a multiple of 4"),
+        (asking(bad_words=[bytes(4), b""]), INVALID, "sampling.bad_words[1]: the number of tokens is 0; it must be in"),
+        (asking(bad_words=[bytes(4)] * 1025), INVALID, "sampling.bad_words: there are 1025; the limit is 1024"),
+        (asking(bad_words=[bytes(260)]), INVALID, "the number of tokens is 65; it must be in 1..64"),
+        (asking(bad_words=[b"\xff\xff\0\0"]), INVALID, "bad_words[0] is (65535,); the vocabulary has 257 ids"),
+        (asking(bad_words=[number.to_bytes(4, "little") for number in range(257)]), INVALID, "no token"),
+        (asking(logprobs=21), INVALID, "logprobs is 21; it must be between 0 and 20"),
+        (asking(verification="faith"), INVALID, "verification is 'faith'; it must be one of match, rejection, typical"),
+        (asking(epsilon=1.5), INVALID, "epsilon is 1.5; it must be above 0 and at most 1"),
+        (asking(delta=-0.5), INVALID, "delta is -0.5; it must be above 0 and at most 1"),
+        (asking(verification="typical", epsilon=0.0), INVALID, "epsilon is 0.0; it must be above 0"),
+        (REQUEST.FromString(NEWER), UNIMPLEMENTED, "request: field number 99 is unknown to this worker; leave it out"),
+        (
+            REQUEST(text="x", sampling=SAMPLING.FromString(NEWER)),
+            UNIMPLEMENTED,
+            "sampling: field number 99 is unknown to this worker",
+        ),
+        (
+            REQUEST(chat=CHAT.FromString(CHAT(messages=[message("u")]).SerializeToString() + NEWER)),
+            UNIMPLEMENTED,
+            "chat: field number 99 is unknown to this worker",
+        ),
+        (
+            REQUEST(chat=CHAT(messages=[message("u"), decode_pb2.ChatMessage.FromString(NEWER)])),
+            UNIMPLEMENTED,
+            "chat.messages[1]: field number 99 is unknown to this worker",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_refused(
+    request_: decode_pb2.GenerateRequest, code: grpc.StatusCode, text: str, stub: decode_pb2_grpc.DecodeServiceStub
+) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        list(stub.Generate(request_, timeout=HANG))
+    assert (caught.value.code(), text in caught.value.details()) == (code, True), caught.value.details()
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (REQUEST(chat=CHAT(messages=[decode_pb2.ChatMessage()] * 200_000)), "chat.messages: there are 200000"),
+        (asking(bad_words=[b""] * 200_000), "sampling.bad_words: there are 200000"),
+    ],
+)
+def test_what_is_too_many_is_counted_before_it_is_read(
+    request_: decode_pb2.GenerateRequest, text: str, server: WorkerServer
+) -> None:
+    """A request of 8 MB became millions of objects before their number was looked at."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidArgument, match=text):
+            next(server.service.generate(request_, lambda hang_up: True))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+def test_every_setting_is_served_and_arrives() -> None:
+    settings = SamplingSettings(
+        max_new_tokens=7,
+        temperature=0.3,
+        top_k=5,
+        top_p=0.9,
+        seed=11,
+        stop=("a", "é"),
+        ignore_eos=True,
+        min_p=0.1,
+        repetition_penalty=1.1,
+        presence_penalty=0.2,
+        frequency_penalty=-0.2,
+        bad_words=((1, 2), (3,)),
+        logprobs=0,
+        verification="typical",
+        epsilon=0.2,
+        delta=0.1,
+    )
+    message = pack_settings(settings)
+    assert {field.name for field, _ in message.ListFields()} == set(SAMPLING.DESCRIPTOR.fields_by_name) == set(FIELDS)
+    assert unpack_settings(message) == settings
+    assert not pack_settings(SamplingSettings()).ListFields()
+    with pytest.raises(Unsupported, match="token_mask cannot be sent to a worker"):
+        pack_settings(SamplingSettings(token_mask=lambda texts: texts))
+
+
+def test_settings_act_as_in_an_engine_here(target: Target, client: WorkerClient) -> None:
+    ids = encode_text(target, PROMPT)
+    settings = SamplingSettings(
+        30,
+        temperature=0.9,
+        min_p=0.01,
+        repetition_penalty=1.2,
+        presence_penalty=0.5,
+        bad_words=((5,), (6, 7)),
+        logprobs=2,
+    )
+    here = eager_decoder(target, None).generate(ids, settings)
+    expected = [each for step in here for each in step.log_probabilities]
+    there = client.generate(PROMPT, settings)
+    replies = list(there)
+    assert there.tokens == here.tokens != alone(target, ids, SamplingSettings(30, temperature=0.9))[0]
+    for actual, wanted in zip(there.log_probabilities, expected, strict=True):
+        assert (actual.token, actual.value) == (wanted.token, pytest.approx(wanted.value))
+        assert [token for token, _ in actual.alternatives] == [token for token, _ in wanted.alternatives]
+    assert [len(reply.log_probabilities) for reply in replies] == [len(reply.tokens) for reply in replies]
+    assert len(there.log_probabilities[0].alternatives) == 2
+
+
+def test_a_client_says_what_is_wrong_by_itself(server: WorkerServer, client: WorkerClient) -> None:
+    for url in ("http://x", f"grpc://{server.listening[0]}/name", f"grpc://{server.listening[0]}?deadline_ms=3"):
+        with pytest.raises(InvalidArgument, match=url.partition("?")[0]):
+            connect_worker(url)
+    with pytest.raises(InvalidArgument, match="max_nodes is 0; it must be in 1..1024"):
+        client.generate(PROMPT, max_nodes=0)
+    with pytest.raises(InvalidArgument, match="the prompt, of type list, is an array of float64"):
+        client.generate([0.5])  # type: ignore[list-item]
+    for wrong in ({"settings": {}}, {"drafter": None}, {"max_nodes": "4"}, {"deadline": "soon"}):
+        with pytest.raises(InvalidArgument, match=next(iter(wrong))):
+            client.generate(PROMPT, **wrong)  # type: ignore[arg-type]
+    for seconds in (0, -1.0, float("nan"), float("inf"), 1e300):
+        with pytest.raises(InvalidArgument, match=r"deadline is .* s; it must be above 0 and at most 86400"):
+            client.generate(PROMPT, deadline=seconds)
+    client.close()
+    with pytest.raises(Unavailable, match="Channel closed!; connect again"):
+        client.generate(PROMPT)
+
+
+@pytest.mark.parametrize("text", ["[1]", "{", "[" * 100_000])
+def test_a_worker_s_numbers_that_are_damaged_are_its_fault(
+    text: str, server: WorkerServer, client: WorkerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were a JSONDecodeError, of which no caller knows, or no dictionary."""
+    monkeypatch.setattr(server.service, "info", lambda: decode_pb2.GetWorkerInfoReply(stats_json=text))
+    with pytest.raises(Internal, match="the worker sent facts that are no JSON object"):
+        client.info()
+
+
+def test_the_client_needs_no_torch() -> None:
+    code = "import sys, serving.worker.client; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,80 @@
+"""Rules for accepting drafts that published code has and that change the target's law: what the proofs must not let pass.
+
+Every function gives the outcomes of a first step, (committed tokens, probability), for the target of the tests.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.engine.sampling.verification import accept
+from suffolk.serving.engine.sampling.verification.rejection import acceptance, residual
+from tests.support.toy_target import Outcomes, Text, ToyTarget
+
+
+def longest_row(target: ToyTarget, rows: Sequence[Text], redraw: bool) -> Outcomes:
+    """Rows that share a beginning draw separately, and the longest row wins.
+
+    REST (`generate_candidates` and `evaluate_posterior` of its reference code with temperature above 0) and Medusa's sampled
+    modes do so. With ``redraw``, the token that ended the row is thrown away and drawn again, as REST does.
+    """
+    ways = [list(_draws(target, row)) for row in rows]
+    for chosen in itertools.product(*ways):
+        best = max(chosen, key=lambda way: way[0])  # the first of the longest
+        length, token, _ = best
+        row = rows[chosen.index(best)]
+        yield row[:length] if redraw else (*row[:length], token), math.prod(weight for *_, weight in chosen)
+
+
+def _draws(target: ToyTarget, row: Text) -> Iterator[tuple[int, int, float]]:
+    """(matching tokens, the draw behind them, probability) of drawing along ``row``."""
+    reached = 1.0
+    for length in range(len(row) + 1):
+        law = target.law(row[:length])
+        for token in range(target.vocab):
+            if length == len(row) or token != row[length]:
+                yield length, token, reached * law[token]
+        reached *= law[row[length]] if length < len(row) else 0.0
+
+
+def redraw_after_mismatch(draft: DraftTree, drawn: npt.NDArray[np.int64]) -> Text:
+    """One draw per node, but the one that no child carries is thrown away and drawn again in the next step (REST's code)."""
+    return tuple(draft.tokens[accept(draft.tokens, draft.parents, drawn)].tolist())
+
+
+def best_beam(target: ToyTarget, drafter: ToyTarget, beams: Sequence[Text]) -> Outcomes:
+    """The test min(1, p / q) on beams that were searched, not drawn; the beam with most accepted tokens wins.
+
+    ReDrafter's reference code does so with temperature above 0, and names the bias among its known issues.
+    """
+    ways = [list(_verdicts(target, drafter, beam)) for beam in beams]
+    for chosen in itertools.product(*ways):
+        best = max(chosen, key=lambda way: len(way[0]))
+        follow = target.law(best[0])
+        beam = beams[chosen.index(best)]
+        if len(best[0]) < len(beam):
+            follow = _residual(follow, drafter.law(best[0]))
+        weight = math.prod(each for _, each in chosen)
+        for token in range(target.vocab):
+            yield (*best[0], token), weight * follow[token]
+
+
+def _verdicts(target: ToyTarget, drafter: ToyTarget, beam: Text) -> Iterator[tuple[Text, float]]:
+    reached = 1.0
+    for length, token in enumerate(beam):
+        wanted, proposed = (model.law(beam[:length])[token] for model in (target, drafter))
+        kept = float(acceptance(torch.tensor(wanted), torch.tensor(proposed)))
+        yield beam[:length], reached * (1 - kept)
+        reached *= kept
+    yield beam, reached
+
+
+def _residual(target: npt.NDArray[np.float64], drafter: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return residual(torch.from_numpy(target), torch.from_numpy(drafter)).numpy()

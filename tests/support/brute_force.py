@@ -1,0 +1,112 @@
+"""A retriever that answers from the oracle: slow, plainly right, and able to stop in the middle of a call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.errors import InvalidArgument, Unavailable
+from suffolk.datastore.retriever import Match, Tokens
+from tests.support import oracle
+
+
+class BruteForceRetriever:
+    """Implements ``suffolk.datastore.retriever.Retriever`` over documents held as lists.
+
+    ``gate``: calls wait for it (set it to let them through; set from the start). ``entered`` is set when one waits.
+    ``fault``: raised by every call if not None.
+    """
+
+    name = "brute-force"
+
+    def __init__(self, documents: Sequence[Sequence[int]], vocab_size: int, order_depth: int = 64) -> None:
+        self.documents = [list(document) for document in documents]
+        self.vocab_size = vocab_size
+        self.order_depth = order_depth
+        self.gate = threading.Event()
+        self.gate.set()
+        self.entered = threading.Event()
+        self.fault: Exception | None = None
+        self.calls: list[int] = []
+        self.closed = False
+
+    def lookup(self, ids: Tokens, max_match: int = 16, min_match: int = 1) -> Match:
+        return self.lookup_batch([ids], max_match, min_match)[0]
+
+    def lookup_batch(self, contexts: Sequence[Tokens], max_match: int = 16, min_match: int = 1) -> list[Match]:
+        self._enter(contexts, max_match, 0)
+        return [Match(*oracle.lookup(self.documents, list(ids), max_match, min_match)) for ids in contexts]
+
+    def draft(
+        self, ids: Tokens, max_match: int = 16, min_match: int = 1, max_depth: int = 10, max_nodes: int = 64
+    ) -> DraftTree:
+        return self.draft_batch([ids], max_match, min_match, max_depth, max_nodes)[0]
+
+    def draft_batch(
+        self,
+        contexts: Sequence[Tokens],
+        max_match: int = 16,
+        min_match: int = 1,
+        max_depth: int = 10,
+        max_nodes: int | Sequence[int] = 64,
+    ) -> list[DraftTree]:
+        self._enter(contexts, max_match, max_depth)
+        budgets = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else max_nodes
+        return [
+            self._tree(list(ids), max_match, min_match, max_depth, budget)
+            for ids, budget in zip(contexts, budgets, strict=True)
+        ]
+
+    def info(self) -> dict[str, Any]:
+        return {
+            "path": "/a/secret/place",
+            "generation": 7,
+            "tokens": sum(map(len, self.documents)),
+            "documents": len(self.documents),
+            "vocab_size": self.vocab_size,
+            "order_depth": self.order_depth,
+        }
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _enter(self, contexts: Sequence[Tokens], max_match: int, max_depth: int) -> None:
+        self.calls.append(len(contexts))
+        self.entered.set()
+        self.gate.wait(30)
+        if self.fault is not None:
+            raise self.fault
+        if self.closed:
+            raise Unavailable("the retriever is closed; open it again")
+        if max_match + max_depth > self.order_depth:
+            raise InvalidArgument(f"max_match + max_depth is {max_match + max_depth}, above {self.order_depth}")
+        for ids in contexts:
+            for token in list(ids)[-max_match:]:
+                if not 0 <= token < self.vocab_size:
+                    raise InvalidArgument(f"token id {token} is not in the vocabulary of {self.vocab_size}")
+
+    def _tree(self, ids: list[int], max_match: int, min_match: int, max_depth: int, max_nodes: int) -> DraftTree:
+        length, count = oracle.lookup(self.documents, ids, max_match, min_match)
+        nodes = oracle.draft(self.documents, ids, max_match, min_match, max_depth, max_nodes)
+        places = {path: place for place, (path, _) in enumerate(nodes)}
+        return DraftTree(
+            np.array([path[-1] for path, _ in nodes], np.int32),
+            np.array([places[path[:-1]] if len(path) > 1 else -1 for path, _ in nodes], np.int32),
+            np.array([found / count for _, found in nodes], np.float32),
+            np.full(len(nodes), Source.DATASTORE, np.uint8),
+            np.array([found for _, found in nodes], np.uint64),
+            length,
+            count,
+        )
+
+
+def assert_same_tree(actual: DraftTree, expected: DraftTree) -> None:
+    for name in ("tokens", "parents", "scores", "sources", "counts"):
+        ours, theirs = getattr(actual, name), getattr(expected, name)
+        assert ours.dtype == theirs.dtype, name
+        np.testing.assert_array_equal(ours, theirs, err_msg=name)
+    assert (actual.match_length, actual.match_count) == (expected.match_length, expected.match_count)

@@ -1,0 +1,72 @@
+"""Stacks of tiny levels for tests, by depth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from suffolk.serving.drafters.hierarchy.drafter import HierarchyDrafter
+from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
+from suffolk.serving.drafters.hierarchy.recursion import StackedLevel
+from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.drafters.neural.early_exit.shallow import shallow
+from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.engine.model.target import Target
+from tests.support.drafters import Free
+from tests.support.tiny_models import VOCAB, tiny_model
+
+PROMPT = [(7 * number) % VOCAB for number in range(30)]
+DEPTHS = (1, 2, 3, 4)
+
+
+def noisy(noise: float, seed: int = 1, **changes: int) -> Target:
+    """A tiny model with other weights by so much: right often, but not always."""
+    model = tiny_model("llama", **changes)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += noise * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+    return Target.wrap(model)
+
+
+def lookup(vocab_size: int, tokens: int = 3) -> RetrievalLevel:
+    """Prompt lookup at the bottom."""
+    return RetrievalLevel("prompt-lookup", [PromptLookupDrafter(vocab_size)], tokens)
+
+
+def level(
+    model: Target, tokens: int, slots: int = 8, capacity: int = 160, temperature: float | None = None
+) -> ModelLevel:
+    """A level whose passes cost nothing."""
+    return ModelLevel(model.name, tokens, model, Free(), slots, capacity, temperature)
+
+
+def hierarchy(
+    depth: int,
+    target: Target,
+    draft: Target,
+    slots: int = 8,
+    capacity: int = 160,
+    temperatures: tuple[float | None, float | None] = (None, None),
+) -> HierarchyDrafter:
+    """A stack of so many levels: prompt lookup, two exits (of the target and of the draft model), and the draft model.
+
+    ``temperatures``: of the first exit and the draft model.
+    """
+    room = {"slots": slots, "capacity": capacity}
+    whole: list[StackedLevel] = [
+        lookup(target.vocab_size),
+        level(shallow(target, 1), 2, temperature=temperatures[0], **room),
+        level(shallow(draft, 1), 3, **room),
+        level(draft, 4, temperature=temperatures[1], **room),
+    ]
+    kept = {1: [3], 2: [0, 3], 3: [0, 1, 3], 4: [0, 1, 2, 3]}[depth]
+    return HierarchyDrafter([whole[place] for place in kept], target.vocab_size, target.eos_ids, slots)
+
+
+def request(number: int = 1, most_nodes: int = 8, **options: Any) -> DraftRequest:
+    """One of ``PROMPT``, of which nothing is answered yet."""
+    return DraftRequest(number, np.asarray(PROMPT, np.int32), most_nodes, len(PROMPT), **options)

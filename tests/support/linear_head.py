@@ -1,0 +1,92 @@
+"""A small draft head for tests of training, and ``suffolk`` commands that know it: as a module, for ``tests/fork_server.py``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+
+import suffolk.serving.drafters.training.run  # noqa: F401 - imported here, before any fork
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.training.head import Batch, HeadLoss
+from suffolk.serving.drafters.training.heads import HEADS
+from suffolk.serving.engine.model.target import Target
+
+DEPTH = 2
+
+
+class LinearHead(torch.nn.Module):
+    """From the target's last feature and the next token's embedding to the token after that, one linear map a depth.
+
+    Options: ``dropout`` (in training), and ``breaks_at``, the training batch from which on the loss is no number.
+    """
+
+    ahead = 2
+
+    def __init__(self, target: Target, options: Mapping[str, Any]) -> None:
+        super().__init__()
+        if unknown := sorted(options.keys() - {"dropout", "breaks_at"}):
+            raise InvalidArgument(f"linear head: {unknown[0]!r} is unknown; use dropout, breaks_at")
+        self.layers = (target.layers,)
+        self.options = dict(options)
+        self.batches = 0
+        self._shared = (
+            target.model.get_input_embeddings(),
+            target.model.get_output_embeddings(),
+        )  # a tuple: no parts of ours
+        width = self._shared[0].weight.shape[1]
+        self.maps = torch.nn.ModuleList(torch.nn.Linear(2 * width, width, dtype=target.dtype) for _ in range(DEPTH))
+
+    def start(self, batches: Iterator[Batch]) -> None:
+        pass
+
+    def losses(self, batch: Batch) -> HeadLoss:
+        embed, output = self._shared
+        size = batch.tokens.shape[1]
+        state, following = batch.features[:, :, 0], embed(batch.tokens)
+        right = torch.ones_like(batch.counted)
+        losses, hits, seen = [], [], []
+        for depth, each in enumerate(self.maps, 1):
+            state = state[:, : size - depth]
+            both = F.dropout(
+                torch.cat([state, following[:, depth:]], -1), self.options.get("dropout", 0.0), self.training
+            )
+            state = state + F.silu(each(both))
+            logits, wanted = output(state[:, : size - depth - 1]), batch.tokens[:, depth + 1 :]
+            left = size - depth - 1
+            counted, right = batch.counted[:, depth + 1 :] & batch.starts[:, :left], right[:, :left]
+            lost = F.cross_entropy(logits.transpose(1, 2), wanted, reduction="none")
+            losses.append((lost * counted).sum() / counted.sum().clamp(min=1))
+            found = logits.argmax(-1) == wanted
+            seen.append((counted & right).sum())
+            hits.append((counted & right & found).sum())
+            right = right & found
+        self.batches += self.training and torch.is_grad_enabled()
+        broken = 0 < self.options.get("breaks_at", 0) <= self.batches
+        loss = torch.stack(losses).mean() * (torch.nan if broken else 1.0)
+        return HeadLoss(loss, torch.stack(hits).double(), torch.stack(seen).double())
+
+    def save(self, folder: Path) -> None:
+        save_file(self.state_dict(), folder / "model.safetensors")
+        (folder / "config.json").write_text(json.dumps({"model_type": "linear"} | self.options))
+
+
+HEADS["linear"] = LinearHead
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    """Those of a saved head."""
+    return dict(load_file(folder / "model.safetensors"))
+
+
+def write_corpus(path: Path, texts: int = 60) -> Path:
+    """Texts that go round the alphabet from another letter each, up to 60 letters: whoever knows a letter knows the next."""
+    alphabet = "abcdefghijklmnopqrstuvwxyz"
+    lines = [(alphabet * 4)[number % 26 :][: 20 + 3 * (number % 14)] for number in range(texts)]
+    path.write_text("".join(json.dumps({"text": f"{line}{number}"}) + "\n" for number, line in enumerate(lines)))
+    return path

@@ -1,0 +1,68 @@
+"""``suffolk`` as processes: servers that say where they listen, and commands that end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+SUFFOLK = (sys.executable, "-c", "import sys; from suffolk.cli.main import main; sys.exit(main())")
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
+WAIT = 120
+"""Seconds: only a hang lasts longer."""
+
+
+@dataclass
+class Running:
+    """A server's process, and the line with which it began."""
+
+    process: subprocess.Popen[str]
+    line: str
+
+    def endpoint(self, kind: str = "grpc") -> str:
+        found = re.search(rf"\b{kind} (\S+?)(?:,|$)", self.line)
+        assert found, self.line
+        return found[1]
+
+    def stop(self, number: signal.Signals) -> tuple[int, str]:
+        """Send it a signal; its exit code and what it wrote to stderr."""
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=WAIT)
+        return self.process.returncode, errors
+
+
+@contextmanager
+def running(*words: str, command: tuple[str, ...] = SUFFOLK) -> Iterator[Running]:
+    """A server, once it serves; killed at the end if it still runs."""
+    process = subprocess.Popen(
+        [*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=ENVIRONMENT
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline().strip()
+        assert line.startswith("serving "), process.communicate(timeout=WAIT)[1]
+        yield Running(process, line)
+    finally:
+        process.kill()
+        process.communicate(timeout=WAIT)
+
+
+def suffolk(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [*SUFFOLK, *words],
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        timeout=WAIT,
+        check=False,
+    )

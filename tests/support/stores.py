@@ -1,0 +1,70 @@
+"""Small datastores for tests, made by the production writer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from suffolk.datastore import Datastore, open_datastore
+from suffolk.datastore.documents import DocumentTableWriter, Metadata
+from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, publish, tokenizer_name
+from suffolk.datastore.segment import separated, write_segment
+from suffolk.datastore.tokenizer import fingerprint
+
+
+def make_store(
+    path: Path,
+    segments: Sequence[Sequence[Sequence[int]]],
+    *,
+    vocab_size: int,
+    order_depth: int = 64,
+    threads: int = 1,
+    tokenizer: str | None = None,
+    origins: Sequence[Sequence[tuple[str, Metadata]]] | None = None,
+) -> Datastore:
+    """A published datastore of segments, each a list of documents, each a list of token ids, with their origins.
+
+    ``tokenizer``: its fingerprint.
+    """
+    (path / SEGMENTS_NAME).mkdir(parents=True)
+    entries = []
+    for number, documents in enumerate(segments):
+        table = DocumentTableWriter()
+        if origins is not None:
+            table.extend(origins[number])
+        else:
+            table.extend((f"segment {number} document {index}", {}) for index in range(len(documents)))
+        entries.append(
+            write_segment(
+                path / SEGMENTS_NAME / f"{number:06d}.seg",
+                separated([list(document) for document in documents], vocab_size),
+                vocab_size=vocab_size,
+                order_depth=order_depth,
+                fingerprint=tokenizer,
+                documents=table.finish(),
+                threads=threads,
+            )
+        )
+    publish(path, Manifest(1, tuple(entries), vocab_size, order_depth, tokenizer, "2026-01-01T00:00:00Z"))
+    return open_datastore(path)
+
+
+def random_documents(count: int, size: int, seed: int, vocab_size: int) -> list[list[int]]:
+    """Each of fewer than ``size`` token ids and of one at least."""
+    chooser = np.random.default_rng(seed)
+    return [chooser.integers(0, vocab_size, int(chooser.integers(1, size))).tolist() for _ in range(count)]
+
+
+def make_word_store(path: Path) -> str:
+    """A published datastore of six words with a tokenizer beside it: three documents in two segments."""
+    words = ["the", "cat", "sat", "on", "mat", "dog"]
+    documents = [[0, 1, 2, 3, 0, 4], [0, 5, 2, 3, 0, 4], [0, 1, 2]]
+    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="the"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    mark = fingerprint(tokenizer)
+    make_store(path, [documents[:2], documents[2:]], vocab_size=6, tokenizer=mark).close()
+    tokenizer.save(str(path / tokenizer_name(mark)))
+    return str(path)

@@ -1,0 +1,67 @@
+"""Workers for tests: real ones, in this process, on loopback, on ports that are free."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from suffolk.serving.engine.loop.drafter import Drafter
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_model import CostModel
+from suffolk.serving.replay.recorder import Recorder
+from suffolk.serving.transport.config import ServerConfig
+from suffolk.serving.worker.client import WorkerClient, connect_worker
+from suffolk.serving.worker.server import WorkerServer
+from suffolk.serving.worker.service import Service
+from tests.support.draft_server import LOOPBACK
+from tests.support.tiny_models import tiny_model, tiny_tokenizer
+from tests.support.waiting import HANG
+
+TEMPLATE = (
+    "{% for message in messages %}{% if message['role'] == 'robot' %}{{ raise_exception('no robots') }}{% endif %}"
+    "<{{ message['role'] }}>{{ message['content'] }}{% endfor %}<assistant>"
+)
+
+
+def talking_target() -> Target:
+    """A tiny model with a tokenizer and a chat template, and room for 4096 tokens."""
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = TEMPLATE
+    return Target.wrap(tiny_model(vocab_size=257, max_position_embeddings=4096), tokenizer, "tiny")
+
+
+@contextmanager
+def working(
+    target: Target,
+    drafters: Mapping[str, Drafter] | None = None,
+    slots: int = 2,
+    queue: int = 8,
+    patience: float = HANG,
+    recorder: Recorder | None = None,
+    **settings: Any,
+) -> Iterator[WorkerServer]:
+    config = ServerConfig(**{"listen": (LOOPBACK,), "http": LOOPBACK, "grace": 0.2, **settings})
+    with (
+        Engine(target, drafters, CostModel([1], [1.0]), slots, capacity=4096, queue=queue) as engine,
+        WorkerServer(config, Service(engine, target.name, patience=patience, recorder=recorder)) as server,
+    ):
+        yield server
+
+
+@contextmanager
+def calling(server: WorkerServer) -> Iterator[WorkerClient]:
+    with connect_worker(f"grpc://{server.listening[0]}") as client:
+        yield client
+
+
+def page(server: WorkerServer, path: str) -> tuple[int, str]:
+    """Status and text of a page of the worker's HTTP server."""
+    try:
+        with urllib.request.urlopen(f"http://{server.http}{path}", timeout=HANG) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
