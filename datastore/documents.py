@@ -1,7 +1,8 @@
 """Documents, and the document table of a segment: what is known of each document, compressed in blocks and read lazily.
 
-Layout (docs/FORMAT.md): u32 block count, u32 documents per block, then u32[block count + 1] offsets of the blocks from the
-end of this array, then the blocks. A block is one zstd frame of a JSON array with an object for each of its documents.
+docs/reference/file-format.md specifies the layout: u32 block count, u32 documents per block, then u32[block count + 1] offsets
+of the blocks from the end of this array, then the blocks. A block is one zstd frame of a JSON array with an object for each of
+its documents.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Segments: immutable sorted runs of tokens, one file each (docs/FORMAT.md)."""
+"""Segments: immutable sorted runs of tokens, one file each (docs/reference/file-format.md)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# An EAGLE head for SmolLM2-135M-Instruct on two CPU cores; see docs/BENCHMARKS.md for what it learns.
+# An EAGLE head for SmolLM2-135M-Instruct on two CPU cores; see docs/research-log.md for its learning curve.
 # usage: recipes/smollm2_eagle.sh MODEL OUTPUT CORPUS...   (conversations and source code, some 400,000 tokens in all)
 set -eu
 model=$1 output=$2

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A ReDrafter head for SmolLM2-135M-Instruct on two CPU cores; see docs/BENCHMARKS.md for what it learns.
+# A ReDrafter head for SmolLM2-135M-Instruct on two CPU cores; see docs/research-log.md for its learning curve.
 # usage: recipes/smollm2_redrafter.sh MODEL OUTPUT CORPUS...   (conversations and source code, some 400,000 tokens in all)
 set -eu
 model=$1 output=$2

@@ -1,4 +1,4 @@
-// The constants and fixed parts of a segment file, format version 1. See docs/FORMAT.md, which is the specification.
+// The constants and fixed parts of a segment file, format version 1, as docs/reference/file-format.md specifies them.
 // All numbers are little-endian; the structs below are the bytes on disk.
 #pragma once
 

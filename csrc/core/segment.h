@@ -1,4 +1,4 @@
-// A segment file, mapped and validated (docs/FORMAT.md).
+// A segment file, mapped and validated (docs/reference/file-format.md).
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// A segment file on its way to the disk: header, layout of the sections, checksums and trailer (docs/FORMAT.md).
+// A segment file on its way to the disk: header, layout of the sections, checksums and trailer (docs/reference/file-format.md).
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Sorts tokens and writes them as one immutable segment file (docs/FORMAT.md).
+// Sorts tokens and writes them as one immutable segment file (docs/reference/file-format.md).
 #pragma once
 
 #include <array>
