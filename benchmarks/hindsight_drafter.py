@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.drafters.retrieval.retrieved import Ids
 from suffolk.serving.engine.loop.drafter import (
     CacheDrafter,
     Drafter,
@@ -98,10 +98,10 @@ class HindsightDrafter:
 
     def _draft(self, request: DraftRequest) -> DraftTree:
         answer = self._text[len(request.tokens) :]
-        trees = [tree for source in self._sources for tree in source.scored([request])[0]]
+        trees = [tree for source in self._sources for tree in source.draft([request])[0]]
         tokens, marks = right([*trees, tree_of(self._network.propose([request])[0])], answer)
         while 0 < len(tokens) < request.max_nodes:
-            behind = [tree for source in self._sources for tree in source.behind([request], [[tokens]])[0]]
+            behind = [tree for source in self._sources for tree in source.draft_after([request], [[tokens]])[0]]
             more, their_marks = right(behind, answer[len(tokens) :])
             if not len(more):
                 break

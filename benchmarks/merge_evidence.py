@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
+from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.drafters.retrieval.retrieved import Ids
 from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest
 
 

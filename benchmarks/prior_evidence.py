@@ -14,8 +14,8 @@ from suffolk.serving.drafters.calibration.calibrator import Prior
 from suffolk.serving.drafters.calibration.noise_reweighting import knows_noise
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.drafters.hybrid.merge import merge
+from suffolk.serving.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids, RetrievedTree
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.drafters.retrieval.retrieved import NO_TOKENS, Behind, Ids
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.sampling.seeded_noise import KeyedNoise
 from suffolk.serving.replay.recording import Recording
@@ -111,7 +111,7 @@ class _Watched:
     source: RetrievalSource
     name: str
     requests: dict[int, DraftRequest] = field(default_factory=dict)
-    drafts: dict[int, list[Behind]] = field(default_factory=dict)
+    drafts: dict[int, list[RetrievedTree]] = field(default_factory=dict)
     evidence: list[Evidence] = field(default_factory=list)
 
     def take(self) -> Evidence:
@@ -119,20 +119,22 @@ class _Watched:
         return found
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        found = self.scored(requests)
+        found = self.draft(requests)
         return [merge(trees, request.max_nodes) for request, trees in zip(requests, found, strict=True)]
 
-    def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
-        found = self.source.scored(requests)
+    def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+        found = self.source.draft(requests)
         for request, trees in zip(requests, found, strict=True):
             self.requests[request.request_id] = request
-            self.drafts[request.request_id] = [Behind(NO_TOKENS, tree) for tree in trees]
+            self.drafts[request.request_id] = [RetrievedTree(NO_TOKENS, tree) for tree in trees]
         return found
 
-    def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
-        found = self.source.behind(requests, paths)
+    def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+        found = self.source.draft_after(requests, paths)
         for request, each, trees in zip(requests, paths, found, strict=True):
-            self.drafts[request.request_id] += [Behind(path, tree) for path, tree in zip(each, trees, strict=True)]
+            self.drafts[request.request_id] += [
+                RetrievedTree(path, tree) for path, tree in zip(each, trees, strict=True)
+            ]
         return found
 
     def observe(self, request_id: int, tokens: Ids) -> None:
@@ -156,7 +158,7 @@ class _Watched:
         self.source.close()
 
 
-def _noise_of(request: DraftRequest, draft: Behind) -> Floats:
+def _noise_of(request: DraftRequest, draft: RetrievedTree) -> Floats:
     """float64[n], that of the target's draws at each node."""
     positions = len(request.tokens) + len(draft.path) + draft.tree.depths().astype(np.int64) - 1
     noise = KeyedNoise(request.settings.seed, 0, torch.device("cpu"))

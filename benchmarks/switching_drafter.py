@@ -49,7 +49,7 @@ class SwitchingDrafter:
             self._network.follow(request_id, features)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        found = [source.scored(requests) for source in self._sources]
+        found = [source.draft(requests) for source in self._sources]
         names = [source.name for source in self._sources]
         return [
             self._draft(request, dict(zip(names, trees, strict=True)))

@@ -32,7 +32,7 @@ def test_features_are_those_of_the_calibrator() -> None:
     """A chain's scores have no siblings to share with: they are products of what the prior says of each node."""
     chain = counted([5, 6, 7], [-1, 0, 1], [40, 12, 12], 3, 90)
     odds = Evidence(features_of(chain), np.zeros(3, np.bool_), np.zeros(3)).log_odds(PRIOR)
-    assert Calibrator(PRIOR).scored(chain).scores == pytest.approx(np.cumprod(probabilities(odds)), rel=1e-5)
+    assert Calibrator(PRIOR).score(chain).scores == pytest.approx(np.cumprod(probabilities(odds)), rel=1e-5)
 
 
 def test_evidence_is_what_the_calibrator_learns_from() -> None:

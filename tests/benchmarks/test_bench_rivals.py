@@ -21,7 +21,7 @@ from suffolk.benchmarks.switching_rules import arctic_inference, frequency_score
 from suffolk.benchmarks.time_left import TimeLeft
 from suffolk.datastore.draft_tree import DraftTree, Source
 from suffolk.datastore.errors import Corruption, InvalidArgument
-from suffolk.serving.drafters.retrieval.retrieved import Ids
+from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.drafters import MadeUpDrafter, tree
@@ -84,10 +84,10 @@ class Found:
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         raise AssertionError
 
-    def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         return [self.trees for _ in requests]
 
-    def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+    def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         raise AssertionError
 
     def observe(self, request_id: int, tokens: Ids) -> None:

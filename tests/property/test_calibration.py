@@ -43,8 +43,8 @@ def test_scores_are_the_oracles_after_any_evidence(rounds: list[tuple[DraftTree,
     kept = Calibrator(PRIOR, 0.9)
     kept.restore(calibrator.state())
     for tree in (*(tree for tree, _ in rounds), last):
-        scores = calibrator.scored(tree).scores
-        assert scores.tolist() == kept.scored(tree).scores.tolist()
+        scores = calibrator.score(tree).scores
+        assert scores.tolist() == kept.score(tree).scores.tolist()
         assert scores.tolist() == pytest.approx(oracle.score(tree), abs=1e-6)
         above = np.append(scores, np.float32(1))[tree.parents]
         assert np.all((scores >= 0) & (scores <= above))

@@ -28,7 +28,7 @@ class Calibrator:
     """P(node accepted | parent accepted) by match length, share, count and depth, for one source. Not thread-safe.
 
     A fine table leans on a coarse one (match length and share), which leans on the prior; old evidence fades with ``decay``
-    per observed tree. ``scored`` and ``learn`` raise InvalidArgument for what is no tree, and then learn nothing.
+    per observed tree. ``score`` and ``learn`` raise InvalidArgument for what is no tree, and then learn nothing.
 
     Attributes:
         reliability: how true its predictions came.
@@ -38,7 +38,7 @@ class Calibrator:
         self._native = _native.Calibrator(prior.constant, prior.match, prior.share, prior.count, prior.depth, decay)
         self.reliability = Reliability(decay)
 
-    def scored(self, tree: DraftTree) -> DraftTree:
+    def score(self, tree: DraftTree) -> DraftTree:
         """``tree`` with the estimated probabilities that each node's whole path is accepted as its scores, in its own order.
 
         A child's never exceeds its parent's.

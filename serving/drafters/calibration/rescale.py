@@ -1,4 +1,4 @@
-"""Chances of nodes behind their parents, and scores of whole paths: the one from the other."""
+"""Converts between path scores and conditional acceptance probabilities, and calibrates a tree's scores."""
 
 from __future__ import annotations
 
@@ -8,34 +8,54 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.drafters.calibration.by_class import ByClass
+from suffolk.serving.drafters.calibration.confidence import Confidence
+from suffolk.serving.drafters.calibration.evidence import evidence, learn_evidence
+from suffolk.serving.engine.loop.drafter import DraftRequest
 
 Floats = npt.NDArray[np.float64]
 _ROUNDING = 1e-3
 """Scores come in single precision."""
 
 
-def chances_of(tree: DraftTree) -> Floats:
-    """float64[n], of each node its score over its parent's; 0 behind one of score 0."""
+def rescale(confidence: ByClass[Confidence], request: DraftRequest, tree: DraftTree) -> DraftTree:
+    """Replace a tree's draft probabilities by the calibrated acceptance probabilities of ``confidence``."""
+    draft_probs, depths = conditional_probs(tree), tree.depths().astype(np.int64)
+    calibrated = confidence[request.request_class].chances(draft_probs, depths, request.settings.temperature > 0)
+    return with_conditional_probs(tree, np.minimum(calibrated, 1.0))
+
+
+def learn_tree(
+    confidence: ByClass[Confidence], request: DraftRequest, tree: DraftTree, tokens: npt.NDArray[np.int32]
+) -> None:
+    """Update ``confidence`` from the target's ``tokens`` behind ``tree``, whose scores are draft probabilities."""
+    draft_probs, sampled = conditional_probs(tree), request.settings.temperature > 0
+    found = list(evidence(tree.tokens, tree.parents, draft_probs, tokens))
+    learn_evidence(confidence, request.request_class, sampled, found)
+
+
+def conditional_probs(tree: DraftTree) -> Floats:
+    """Return float64[n], each node's score divided by its parent's; 0 behind a parent of score 0."""
     above = np.where(tree.parents < 0, 1.0, tree.scores[tree.parents]).astype(np.float64)
     return np.divide(tree.scores, above, out=np.zeros(len(tree)), where=above > 0)
 
 
-def with_chances(tree: DraftTree, chances: Floats) -> DraftTree:
-    """``tree`` with the products of ``chances`` (float64[n], in 0..1) along paths as its scores."""
-    scores, depths = chances.copy(), tree.depths()
+def with_conditional_probs(tree: DraftTree, probs: Floats) -> DraftTree:
+    """Return ``tree`` with the products of ``probs`` (float64[n], in 0..1) along paths as its scores."""
+    scores, depths = probs.copy(), tree.depths()
     for depth in range(2, int(depths.max(initial=0)) + 1):
         level = np.flatnonzero(depths == depth)
         scores[level] *= scores[tree.parents[level]]
     return replace(tree, scores=scores.astype(np.float32))
 
 
-def within_one(tree: DraftTree) -> DraftTree:
-    """``tree``, in which the chances of siblings add up to 1 at most, as at most one of them is right.
+def normalize_siblings(tree: DraftTree) -> DraftTree:
+    """Scale down siblings whose conditional probabilities add up to more than 1: at most one of them is accepted.
 
-    Those that promise more are brought down in proportion; parents still stand first.
+    Parents still stand before their children.
     """
-    chances, parents = chances_of(tree), tree.parents + 1
-    sums = np.bincount(parents, chances, len(tree) + 1)
+    probs, parents = conditional_probs(tree), tree.parents + 1
+    sums = np.bincount(parents, probs, len(tree) + 1)
     if not np.any(sums > 1 + _ROUNDING):
         return tree
-    return with_chances(tree, chances / np.maximum(1.0, sums)[parents])
+    return with_conditional_probs(tree, probs / np.maximum(1.0, sums)[parents])

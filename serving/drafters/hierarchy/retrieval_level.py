@@ -10,8 +10,8 @@ import numpy as np
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.hierarchy.draft_segment import Ask, DraftSegment
 from suffolk.serving.drafters.hybrid.merge import merge
+from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.drafters.retrieval.retrieved import Ids
 from suffolk.serving.engine.loop.drafter import DraftRequest
 
 _NODES = 4
@@ -39,7 +39,7 @@ class RetrievalLevel:
                 continue
             asked = [replace(requests[place], max_nodes=_NODES * asks[place].count) for place in places]
             paths: list[list[Ids]] = [[np.asarray(asks[place].path, np.int32)] for place in places]
-            trees = [source.scored(asked) if first else source.behind(asked, paths) for source in self.sources]
+            trees = [source.draft(asked) if first else source.draft_after(asked, paths) for source in self.sources]
             for place, request, *each in zip(places, asked, *trees, strict=True):
                 every = [tree for found_of in each for tree in found_of]
                 found[place] = likeliest(merge(every, request.max_nodes), asks[place].count)

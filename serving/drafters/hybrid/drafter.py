@@ -111,7 +111,7 @@ class HybridDrafter:
             learner.learn_logits(said)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        scored = [source.scored(requests) for source in self._sources]
+        scored = [source.draft(requests) for source in self._sources]
         found = [[tree for trees in each for tree in trees] for _, *each in zip(requests, *scored, strict=True)]
         trees = [self.merged(request, each) for request, each in zip(requests, found, strict=True)]
         retrieved = list(trees)

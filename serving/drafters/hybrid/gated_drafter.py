@@ -17,8 +17,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
-from suffolk.serving.drafters.calibration.own_scores import learn_trust, trusted
-from suffolk.serving.drafters.calibration.rescale import within_one
+from suffolk.serving.drafters.calibration.rescale import learn_tree, normalize_siblings, rescale
 from suffolk.serving.drafters.hybrid.accepted_length import reach
 from suffolk.serving.drafters.hybrid.heard import Heard
 from suffolk.serving.drafters.hybrid.merge import NAMED
@@ -98,7 +97,7 @@ class GatedDrafter:
         trees: list[list[DraftTree]] = [[] for _ in requests]
         for place, own in self._draft(requests, asked):
             request = requests[place]
-            trees[place].append(trusted(self._trust, request, own))
+            trees[place].append(rescale(self._trust, request, own))
             promised = self._heard[request.request_id].promise
             self._drafts[request.request_id] = _Draft(request, promised, retrieved[place], own)
         return trees
@@ -113,7 +112,7 @@ class GatedDrafter:
             with_it = max(reach(draft.retrieved, tokens), reach(draft.own.head(draft.request.max_nodes), tokens))
             gained = min(most, with_it) - min(most, reach(draft.retrieved, tokens))
             self._worth.learn(draft.promised, gained)
-            learn_trust(self._trust, draft.request, draft.own, tokens)
+            learn_tree(self._trust, draft.request, draft.own, tokens)
             with self._own_fault():
                 self.drafter.observe(request_id, tokens)
 
@@ -209,7 +208,7 @@ class GatedDrafter:
 
     def _check(self, request: DraftRequest, proposal: Proposal) -> DraftTree | None:
         try:
-            return within_one(tree_of(proposal).validate(self._vocab_size).head(request.most_named))
+            return normalize_siblings(tree_of(proposal).validate(self._vocab_size).head(request.most_named))
         except USER_CODE_ERRORS as error:
             self._miss(error, 1)
             return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.hybrid.accepted_length import reach
 from suffolk.serving.drafters.hybrid.precedents import Outlook, Steps
-from suffolk.serving.drafters.retrieval.retrieved import Ids
+from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 
 _BELIEF = 1.0
 """Tokens' worth of belief in the promises of what is retrieved for a new text."""

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.hybrid.accepted_length import path_to, reach
 from suffolk.serving.drafters.hybrid.worth import Verdict, Worth
+from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
-from suffolk.serving.drafters.retrieval.retrieved import Ids
 from suffolk.serving.engine.loop.drafter import DraftRequest
 
 _LEAVES = 4
@@ -67,7 +67,7 @@ class LeafRetrieval:
         paths = [[path_to(trees[place], leaf) for leaf in leaves[place].tolist()] for place in asked]
         words = [[trees[place].tokens[path] for path in each] for place, each in zip(asked, paths, strict=True)]
         for source in self._sources:
-            for place, each, subtrees in zip(asked, paths, source.behind(asking, words), strict=True):
+            for place, each, subtrees in zip(asked, paths, source.draft_after(asking, words), strict=True):
                 grown = zip(each, subtrees, strict=True)
                 found[place] += [graft(trees[place], path, more) for path, more in grown if len(more)]
         self._worth.learn_cost((time.perf_counter() - begin) / len(asked))

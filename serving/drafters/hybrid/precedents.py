@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffolk.serving.drafters.retrieval.retrieved import Ids
+from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 
 _REQUESTS, _TELLING = 32, 16
 """Requests that are remembered, and the steps that tell how far retrieval gets in one: its own, and those of others while it has

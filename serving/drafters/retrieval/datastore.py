@@ -18,8 +18,15 @@ from suffolk.serving.drafters.calibration.calibrator import Prior
 from suffolk.serving.drafters.retrieval.inflight_call import LaterRetriever
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.prefetch import Ahead
-from suffolk.serving.drafters.retrieval.retrieval_source import propose_scored
-from suffolk.serving.drafters.retrieval.retrieved import NO_TOKENS, Behind, Ids, Retrieved, known_end, nodes_wanted
+from suffolk.serving.drafters.retrieval.retrieval_scorer import (
+    NO_TOKENS,
+    Ids,
+    RetrievalScorer,
+    RetrievedTree,
+    known_end,
+    nodes_wanted,
+)
+from suffolk.serving.drafters.retrieval.retrieval_source import propose_merged
 from suffolk.serving.drafters.retrieval.wait_policy import WaitPolicy
 from suffolk.serving.engine.loop.draft_failures import DraftFailures
 from suffolk.serving.engine.loop.drafter import DraftRequest
@@ -60,12 +67,12 @@ class DatastoreDrafter:
         self._limits = limits or Limits()
         shorter = [length for length in SHORT_MATCHES if self._limits.min_match <= length < self._limits.max_match]
         self._lengths = (self._limits.max_match, *shorter)
-        self._retrieved = Retrieved(calibration or Calibration(), f"{self.name} {retriever.name}", PRIOR)
+        self._scorer = RetrievalScorer(calibration or Calibration(), f"{self.name} {retriever.name}", PRIOR)
         self._ahead = None
         if isinstance(retriever, LaterRetriever):
             self._limits.require_served()
             if ahead is not False:
-                self._ahead = Ahead(retriever, self._limits, self._retrieved.promise)
+                self._ahead = Ahead(retriever, self._limits, self._scorer.expected_tokens)
         self._always_ahead = bool(ahead)
         self._distance = WaitPolicy()
         self._waits = True  # in this step
@@ -75,9 +82,9 @@ class DatastoreDrafter:
         self.missed = DraftFailures("datastore drafter")
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        return propose_scored(self, requests)
+        return propose_merged(self, requests)
 
-    def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         """See ``RetrievalSource``: of the longest match, and of those of ``SHORT_MATCHES`` that are shorter."""
         self._calls += 1
         self._waits = self._ahead is None or (
@@ -88,18 +95,18 @@ class DatastoreDrafter:
         endings = [[end[-length:] for length in lengths] for end in ends]
         found = []
         for request, trees in zip(requests, self._ask(requests, endings), strict=True):
-            self._retrieved.begin(request)
-            found.append(self._accept(request, [Behind(NO_TOKENS, tree) for tree in _different(trees)]))
+            self._scorer.begin(request)
+            found.append(self._accept(request, [RetrievedTree(NO_TOKENS, tree) for tree in _different(trees)]))
         self._learn_distance(found)
         return found
 
-    def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+    def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         """See ``RetrievalSource``; empty trees where ``scored`` could not be answered just before."""
         if self._lost:
             return [[DraftTree.empty()] * len(each) for each in paths]
         contexts = [[self._end(request, path) for path in each] for request, each in zip(requests, paths, strict=True)]
         return [
-            self._accept(request, list(map(Behind, each, trees)))
+            self._accept(request, list(map(RetrievedTree, each, trees)))
             for request, each, trees in zip(requests, paths, self._ask(requests, contexts, again=True), strict=True)
         ]
 
@@ -110,12 +117,12 @@ class DatastoreDrafter:
                 self._ahead.foresee(requests, trees, self._lengths)
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        self._retrieved.observe(request_id, tokens)
+        self._scorer.observe(request_id, tokens)
         if self._ahead is not None:
             self._ahead.observe(request_id, tokens)
 
     def release(self, request_id: int) -> None:
-        self._retrieved.release(request_id)
+        self._scorer.release(request_id)
         if self._ahead is not None:
             self._ahead.release(request_id)
 
@@ -125,7 +132,7 @@ class DatastoreDrafter:
         return counters | self.missed.stats()
 
     def close(self) -> None:
-        self._retrieved.clear()
+        self._scorer.clear()
 
     def _end(self, request: DraftRequest, path: Ids) -> Ids:
         """What can be looked up of the text with ``path`` behind it: nothing up to an id that only the target knows, for which a
@@ -185,12 +192,12 @@ class DatastoreDrafter:
         left = iter(trees)
         return [[next(left) for _ in each] for each in contexts]
 
-    def _accept(self, request: DraftRequest, found: list[Behind]) -> list[DraftTree]:
+    def _accept(self, request: DraftRequest, found: list[RetrievedTree]) -> list[DraftTree]:
         """Their trees with scores, if all are sound; empty ones if not."""
         try:
             for each in found:
                 each.tree.validate(self._vocab_size)
-            return self._retrieved.scored(request, found)
+            return self._scorer.score(request, found)
         except SuffolkError as error:
             self.missed.add(type(error).__name__, str(error))
             return [DraftTree.empty()] * len(found)

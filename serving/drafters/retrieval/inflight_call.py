@@ -15,7 +15,7 @@ from suffolk.datastore.retriever import Retriever
 from suffolk.serving.draft_service.limits import MAX_DEPTH
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.next_draft import subtree
-from suffolk.serving.drafters.retrieval.retrieved import Ids
+from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 
 _TIMES = 8
 

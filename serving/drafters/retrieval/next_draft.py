@@ -6,7 +6,7 @@ import numpy as np
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.hybrid.accepted_length import path_to
-from suffolk.serving.drafters.retrieval.retrieved import Ids
+from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 
 _MOST = 6
 """Places where a step may end that are told; the likeliest."""

@@ -19,7 +19,7 @@ from suffolk.serving.drafters.hybrid.worth import Worth
 from suffolk.serving.drafters.retrieval.inflight_call import InflightCall, LaterRetriever
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.next_draft import likely_ends
-from suffolk.serving.drafters.retrieval.retrieved import Ids, known_end, nodes_wanted
+from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids, known_end, nodes_wanted
 from suffolk.serving.engine.loop.drafter import DraftRequest
 
 _BREADTH = 8

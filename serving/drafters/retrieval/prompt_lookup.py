@@ -12,8 +12,14 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.calibration import Calibration, Part
 from suffolk.serving.drafters.calibration.calibrator import Prior
 from suffolk.serving.drafters.retrieval.limits import Limits
-from suffolk.serving.drafters.retrieval.retrieval_source import propose_scored
-from suffolk.serving.drafters.retrieval.retrieved import NO_TOKENS, Behind, Ids, Retrieved, nodes_wanted
+from suffolk.serving.drafters.retrieval.retrieval_scorer import (
+    NO_TOKENS,
+    Ids,
+    RetrievalScorer,
+    RetrievedTree,
+    nodes_wanted,
+)
+from suffolk.serving.drafters.retrieval.retrieval_source import propose_merged
 from suffolk.serving.engine.loop.drafter import DraftRequest
 
 PRIOR = Prior(constant=-1.91, match=0.83, share=0.88, count=0.32, depth=0.84)
@@ -32,42 +38,42 @@ class PromptLookupDrafter:
         """``vocab_size``: the target's; requests have no other ids."""
         self._vocab_size = vocab_size
         self._limits = limits or Limits()
-        self._retrieved = Retrieved(calibration or Calibration(), self.name, PRIOR)
+        self._scorer = RetrievalScorer(calibration or Calibration(), self.name, PRIOR)
         self._texts: dict[int, ContextIndex] = {}
         self._calls = 0
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        return propose_scored(self, requests)
+        return propose_merged(self, requests)
 
-    def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         """See ``RetrievalSource``."""
         for request in requests:
-            self._retrieved.begin(request)
+            self._scorer.begin(request)
         return [
-            self._retrieved.scored(request, [Behind(NO_TOKENS, self._look_up(self._text(request), request))])
+            self._scorer.score(request, [RetrievedTree(NO_TOKENS, self._look_up(self._text(request), request))])
             for request in requests
         ]
 
-    def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+    def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         """See ``RetrievalSource``."""
         return [
-            self._retrieved.scored(request, [Behind(path, self._look_up_behind(request, path)) for path in each])
+            self._scorer.score(request, [RetrievedTree(path, self._look_up_behind(request, path)) for path in each])
             for request, each in zip(requests, paths, strict=True)
         ]
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        self._retrieved.observe(request_id, tokens)
+        self._scorer.observe(request_id, tokens)
 
     def release(self, request_id: int) -> None:
         self._texts.pop(request_id, None)
-        self._retrieved.release(request_id)
+        self._scorer.release(request_id)
 
     def stats(self) -> dict[str, float]:
         return {"calls": self._calls, "missed": 0}
 
     def close(self) -> None:
         self._texts.clear()
-        self._retrieved.clear()
+        self._scorer.clear()
 
     def _text(self, request: DraftRequest) -> ContextIndex:
         """All of the request's tokens, sorted."""

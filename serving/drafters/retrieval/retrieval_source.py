@@ -1,4 +1,4 @@
-"""Drafters whose trees have scores on one scale, so that they can be merged."""
+"""The interface of drafters whose trees have calibrated scores, so that they can be merged."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ from typing import Protocol, runtime_checkable
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.hybrid.merge import merge
-from suffolk.serving.drafters.retrieval.retrieved import Ids
+from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest
 
 
 @runtime_checkable
 class RetrievalSource(Drafter, Protocol):
-    """A drafter whose ``propose`` is the merge of what ``scored`` returns."""
+    """A drafter whose ``propose`` merges the trees of ``draft``."""
 
-    def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
-        """Each request's trees with calibrated scores, parents first but not sorted."""
+    def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+        """Return each request's trees with calibrated scores: parents before children, not sorted by score."""
         ...
 
-    def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
-        """After ``scored``: for each request the trees of its text with each of its ``paths`` at the end, in their order."""
+    def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+        """Return, for each request, one tree per path: what follows the request's text with that path appended.
+
+        Called after ``draft`` in the same step.
+        """
         ...
 
 
-def propose_scored(drafter: RetrievalSource, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-    """What ``drafter`` proposes alone: for each request the merge of its scored trees."""
-    found = drafter.scored(requests)
+def propose_merged(drafter: RetrievalSource, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+    """Merge the trees of ``drafter`` into one tree per request."""
+    found = drafter.draft(requests)
     return [merge(trees, request.max_nodes) for request, trees in zip(requests, found, strict=True)]

@@ -19,11 +19,11 @@ from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.calibration.noise_reweighting import knows_noise
-from suffolk.serving.drafters.calibration.own_scores import learn_trust, trusted
+from suffolk.serving.drafters.calibration.rescale import learn_tree, rescale
 from suffolk.serving.drafters.hybrid.merge import NAMED
 from suffolk.serving.drafters.retrieval.limits import Limits
-from suffolk.serving.drafters.retrieval.retrieval_source import propose_scored
-from suffolk.serving.drafters.retrieval.retrieved import NO_TOKENS, Ids
+from suffolk.serving.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids
+from suffolk.serving.drafters.retrieval.retrieval_source import propose_merged
 from suffolk.serving.engine.loop.drafter import DraftRequest, Said
 
 ENDS = 1 << 18
@@ -54,22 +54,22 @@ class TokenRecyclingDrafter:
         self._calls = 0
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        return propose_scored(self, requests)
+        return propose_merged(self, requests)
 
-    def scored(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         """See ``RetrievalSource``."""
         self._calls += 1
         found = []
         for request in requests:
             own = self._draft(request, NO_TOKENS)
             self._drafts[request.request_id] = request, own
-            found.append([trusted(self._trust, request, own)])
+            found.append([rescale(self._trust, request, own)])
         return found
 
-    def behind(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
+    def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         """See ``RetrievalSource``."""
         return [
-            [trusted(self._trust, request, self._draft(request, path)) for path in each]
+            [rescale(self._trust, request, self._draft(request, path)) for path in each]
             for request, each in zip(requests, paths, strict=True)
         ]
 
@@ -90,7 +90,7 @@ class TokenRecyclingDrafter:
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         draft = self._drafts.pop(request_id, None)
         if draft is not None:
-            learn_trust(self._trust, *draft, tokens)
+            learn_tree(self._trust, *draft, tokens)
 
     def release(self, request_id: int) -> None:
         self._drafts.pop(request_id, None)

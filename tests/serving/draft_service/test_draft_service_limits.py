@@ -138,8 +138,8 @@ def test_more_contexts_than_a_call_takes_are_asked_in_several(
         asked = [DraftRequest(number, text, 4) for number, text in enumerate(texts)]
         behind = [[np.asarray(text[-1:]), *[text[:1]] * 3] for text in texts]  # 260 for 65 requests
         for found, expected in (
-            (drafter.scored(asked), local.scored(asked)),
-            (drafter.behind(asked, behind), local.behind(asked, behind)),
+            (drafter.draft(asked), local.draft(asked)),
+            (drafter.draft_after(asked, behind), local.draft_after(asked, behind)),
         ):
             assert sum(len(tree) for trees in found for tree in trees) > requests
             for trees, others in zip(found, expected, strict=True):

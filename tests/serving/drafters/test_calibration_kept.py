@@ -31,7 +31,7 @@ def taught(calibration: Calibration, request_class: str, tokens: np.ndarray, tim
 
 
 def chance(calibration: Calibration, request_class: str) -> float:
-    return float(calibration.text("store", PRIOR)[request_class].scored(TREE).scores[0])
+    return float(calibration.text("store", PRIOR)[request_class].score(TREE).scores[0])
 
 
 def test_classes_learn_apart_and_begin_with_what_is_known_of_all() -> None:

@@ -46,16 +46,16 @@ def test_only_nodes_below_what_was_taken_are_evidence(tokens: list[int], tried: 
 
 
 def test_no_child_is_likelier_than_its_parent_nor_all_siblings_than_certain() -> None:
-    scores = Calibrator(PRIOR).scored(FORK).scores
+    scores = Calibrator(PRIOR).score(FORK).scores
     assert np.all((scores > 0) & (scores <= 1))
     assert np.all(scores[2:] <= scores[FORK.parents[2:]])
     wide = counted(list(range(40)), [-1] * 40, [1] * 40, 16, 40)
-    assert Calibrator(PRIOR).scored(wide).scores.sum() <= 1.0 + 1e-6
+    assert Calibrator(PRIOR).score(wide).scores.sum() <= 1.0 + 1e-6
 
 
 def test_longer_matches_and_larger_shares_promise_more() -> None:
     def chance(length: int, share: int) -> float:
-        return float(Calibrator(PRIOR).scored(counted([1], [-1], [share], length, 10)).scores[0])
+        return float(Calibrator(PRIOR).score(counted([1], [-1], [share], length, 10)).scores[0])
 
     assert chance(1, 5) < chance(4, 5) < chance(16, 5)
     assert chance(4, 1) < chance(4, 5) < chance(4, 10)
@@ -80,7 +80,7 @@ def test_it_learns_how_often_a_kind_of_node_is_taken(truth: float) -> None:
     kind = counted([1, 2], [-1, 0], [8, 8], 4, 10)
     for _ in range(1500):
         calibrator.learn(kind, np.array([1 if rng.random() < truth else 0, 2], np.int32))
-    scores = calibrator.scored(kind).scores
+    scores = calibrator.score(kind).scores
     assert scores[0] == pytest.approx(truth, abs=0.08)
     assert scores[1] / scores[0] > 0.85  # the second was taken whenever the first was
 
@@ -90,13 +90,13 @@ def test_it_follows_a_change() -> None:
     kind = counted([1], [-1], [8], 4, 10)
     for token in [1] * 300 + [0] * 300:
         calibrator.learn(kind, np.array([token], np.int32))
-    assert calibrator.scored(kind).scores[0] < 0.25
+    assert calibrator.score(kind).scores[0] < 0.25
 
 
 def test_an_empty_tree_teaches_and_scores_nothing() -> None:
     calibrator = Calibrator(PRIOR)
     calibrator.learn(DraftTree.empty(), np.array([1], np.int32))
-    assert len(calibrator.scored(DraftTree.empty()).scores) == 0
+    assert len(calibrator.score(DraftTree.empty()).scores) == 0
 
 
 def test_a_tree_is_sorted_and_cut() -> None:
@@ -126,12 +126,12 @@ def test_a_tree_is_sorted_and_cut() -> None:
 )
 def test_what_is_no_tree_is_neither_scored_nor_learned(change: dict[str, Any], message: str) -> None:
     calibrator = Calibrator(PRIOR)
-    before = calibrator.scored(FORK).scores
+    before = calibrator.score(FORK).scores
     with pytest.raises(InvalidArgument, match=message):
-        calibrator.scored(replace(FORK, **change))
+        calibrator.score(replace(FORK, **change))
     with pytest.raises(InvalidArgument, match=message):
         calibrator.learn(replace(FORK, **change), np.array([5], np.int32))
-    assert np.array_equal(calibrator.scored(FORK).scores, before)
+    assert np.array_equal(calibrator.score(FORK).scores, before)
 
 
 @pytest.mark.parametrize(

@@ -73,9 +73,9 @@ def test_prompt_lookup_forgets_what_was_rolled_back_and_released() -> None:
 def test_prompt_lookup_forgets_a_draft_behind_which_it_could_not_look() -> None:
     """A fault there left the draft in the request's text for good."""
     drafter, fresh = PromptLookupDrafter(VOCAB, LIMITS), PromptLookupDrafter(VOCAB, LIMITS)
-    drafter.scored([request([1, 2, 3, 1])])
+    drafter.draft([request([1, 2, 3, 1])])
     with pytest.raises(InvalidArgument, match="max_nodes"):
-        drafter.behind([request([1, 2, 3, 1], max_nodes=10**6)], [[np.array([5, 5, 4], np.int32)]])
+        drafter.draft_after([request([1, 2, 3, 1], max_nodes=10**6)], [[np.array([5, 5, 4], np.int32)]])
     longer = request([1, 2, 3, 1, 2, 4, 3, 1])
     assert paths(drafter.propose([longer])[0]) == paths(fresh.propose([longer])[0]) != set()
 
@@ -108,7 +108,7 @@ def test_an_id_that_only_the_target_knows_hides_what_stands_before_it_and_no_oth
         assert paths(draft) == paths(fresh.propose([request(known, 9)])[0]) != set()
     assert len(drafts[2]) == 0
     behind = [np.array(path, np.int32) for path in ([strange], [strange, 2], [3])]
-    ((none, two, three),) = drafter.behind([request(texts[0], 0)], [behind])
+    ((none, two, three),) = drafter.draft_after([request(texts[0], 0)], [behind])
     assert (len(none), paths(two), len(three) > 0) == (0, {(3,), (3, 3), (3, 4), (3, 3, 0), (3, 4, 1), (5,)}, True)
     assert drafter.stats() == {"calls": 1, "missed": 0}
 

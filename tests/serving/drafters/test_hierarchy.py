@@ -150,7 +150,7 @@ def test_levels_that_retrieve_learn_what_is_kept() -> None:
     """It was the hierarchy's own, and forgotten with it; then that of hybrid's sources, which each text taught twice."""
     known = Calibration()
     [source] = Stacks(Target.wrap(tiny_model()), calibration=known).sources("prompt-lookup")
-    source.scored([DraftRequest(1, np.asarray(PROMPT + PROMPT[:5], np.int32), 8)])
+    source.draft([DraftRequest(1, np.asarray(PROMPT + PROMPT[:5], np.int32), 8)])
     source.observe(1, np.asarray(PROMPT[5:8], np.int32))
     assert {each.source for each in known.learned() if each.reliability.any()} == {"prompt-lookup in hierarchy"}
 

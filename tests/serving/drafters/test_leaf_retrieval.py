@@ -12,7 +12,7 @@ from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.drafters.hybrid.leaf_retrieval import best_leaves, graft
 from suffolk.serving.drafters.retrieval.datastore import PRIOR, DatastoreDrafter
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.drafters.retrieval.retrieved import Behind, Retrieved
+from suffolk.serving.drafters.retrieval.retrieval_scorer import RetrievalScorer, RetrievedTree
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.brute_force import BruteForceRetriever
@@ -60,25 +60,25 @@ def test_the_datastore_goes_on_where_a_network_ends() -> None:
 
 def test_a_draft_behind_another_path_tells_nothing() -> None:
     request = DraftRequest(1, np.array([1], np.int32), 8)
-    retrieved = Retrieved(Calibration(), "a source", PRIOR)
+    retrieved = RetrievalScorer(Calibration(), "a source", PRIOR)
     found = BruteForceRetriever([[1, 2, 3]], VOCAB).draft_batch([np.array([1], np.int32)], 16, 1, 4, [8])[0]
     first: list[float] = []
     for followed in ([8, 2, 3], [7, 2, 3], [7, 2, 3]):
         retrieved.begin(request)
-        first.append(float(retrieved.scored(request, [Behind(np.array([7], np.int32), found)])[0].scores[0]))
+        first.append(float(retrieved.score(request, [RetrievedTree(np.array([7], np.int32), found)])[0].scores[0]))
         retrieved.observe(1, np.array(followed, np.int32))
     assert first[0] == first[1] < first[2]
 
 
 def test_what_greedy_requests_teach_is_not_believed_of_drawn_ones() -> None:
     found = BruteForceRetriever([[1, 2, 3]], VOCAB).draft_batch([np.array([1], np.int32)], 16, 1, 4, [8])[0]
-    retrieved = Retrieved(Calibration(), "a source", PRIOR)
+    retrieved = RetrievalScorer(Calibration(), "a source", PRIOR)
     greedy, drawn = (
         DraftRequest(number, np.array([1], np.int32), 8, settings=SamplingSettings(9, number)) for number in (0, 1)
     )
-    before = retrieved.promise(drawn, found)
+    before = retrieved.expected_tokens(drawn, found)
     for _ in range(50):
         retrieved.begin(greedy)
-        retrieved.scored(greedy, [Behind(np.array([], np.int32), found)])
+        retrieved.score(greedy, [RetrievedTree(np.array([], np.int32), found)])
         retrieved.observe(0, np.array([2, 3], np.int32))
-    assert retrieved.promise(greedy, found) > before == retrieved.promise(drawn, found)
+    assert retrieved.expected_tokens(greedy, found) > before == retrieved.expected_tokens(drawn, found)

@@ -15,12 +15,12 @@ from suffolk.serving.draft_service.limits import MAX_BATCH, MAX_BATCH_NODES
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.calibration.calibrator import Prior
 from suffolk.serving.drafters.calibration.noise_reweighting import BREADTH, ENOUGH, with_noise
-from suffolk.serving.drafters.calibration.rescale import chances_of
+from suffolk.serving.drafters.calibration.rescale import conditional_probs
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.prefetch import Ahead
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
-from suffolk.serving.drafters.retrieval.retrieved import NO_TOKENS, Behind, Retrieved, nodes_wanted
+from suffolk.serving.drafters.retrieval.retrieval_scorer import NO_TOKENS, RetrievalScorer, RetrievedTree, nodes_wanted
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.model.row_contexts import RowContexts
 from suffolk.serving.engine.sampling.sampler import Sampler
@@ -46,7 +46,7 @@ def drawn(sampler: Sampler, logits: torch.Tensor, step: DraftRequest, path: list
 
 def chances(found: DraftTree, step: DraftRequest, above: int = 0) -> npt.NDArray[np.float64]:
     """Of each node behind its parent, once its noise is known."""
-    return chances_of(with_noise(step, found, above))
+    return conditional_probs(with_noise(step, found, above))
 
 
 def even(chance: float) -> DraftTree:
@@ -121,7 +121,7 @@ def test_sources_look_up_more_than_they_propose_where_noise_counts() -> None:
     for settings, wanted in ((DRAWN, 3 * BREADTH), (SamplingSettings(), 3)):
         step = DraftRequest(1, np.array(text[:100], np.int32), 3, settings=settings)
         for drafter in (DatastoreDrafter(store, VOCAB), PromptLookupDrafter(VOCAB)):
-            trees = drafter.scored([step])[0]
+            trees = drafter.draft([step])[0]
             assert (max(map(len, trees)) > 3) == (wanted > 3)
             assert len(drafter.propose([step])[0]) == 3
         assert set(store.budgets) == {wanted}
@@ -164,12 +164,12 @@ def test_what_is_no_tree_is_refused_and_what_is_empty_stays_so() -> None:
     ],
 )
 def test_noise_counts_where_the_target_draws_by_it(settings: SamplingSettings, counts: bool) -> None:
-    retrieved = Retrieved(Calibration(), "source", Prior(0.0, 0.0, 1.0, 0.0, 0.0))
+    retrieved = RetrievalScorer(Calibration(), "source", Prior(0.0, 0.0, 1.0, 0.0, 0.0))
     scores = set()
     for size in range(3, 9):
         step = request(size, settings)
         retrieved.begin(step)
-        [scored] = retrieved.scored(step, [Behind(NO_TOKENS, tree([1], [-1]))])
+        [scored] = retrieved.score(step, [RetrievedTree(NO_TOKENS, tree([1], [-1]))])
         scores.add(float(scored.scores[0]))
     assert (len(scores) > 1) == counts
     assert nodes_wanted(request(3, settings, 10)) == (10 * BREADTH if counts else 10)

@@ -232,8 +232,8 @@ def test_behind_a_path_it_drafts_as_behind_the_text() -> None:
     for settings in (SamplingSettings(), SamplingSettings(temperature=1.0, seed=5)):
         whole = DraftRequest(1, text[:-1], 64, settings=settings)
         part = DraftRequest(2, text[:-3], 64, settings=settings)
-        [[expected]] = drafter.scored([whole])
-        [[found]] = drafter.behind([part], [[text[-3:-1]]])
+        [[expected]] = drafter.draft([whole])
+        [[found]] = drafter.draft_after([part], [[text[-3:-1]]])
         assert len(expected)
         assert found.tokens.tolist() == expected.tokens.tolist()
         assert np.all(found.sources == Source.TOKEN_RECYCLING)

@@ -1,4 +1,4 @@
-"""What a source of text found for running requests: scored by what such finds were worth, which is learned."""
+"""Scores the trees of one retrieval source with calibrated acceptance probabilities, and learns from what was accepted."""
 
 from __future__ import annotations
 
@@ -20,58 +20,60 @@ NO_TOKENS: Ids = np.empty(0, np.int32)
 
 
 def nodes_wanted(request: DraftRequest) -> int:
-    """How many nodes to look up for ``request``: more than it may have where noise will tell which are the likeliest."""
+    """How many nodes to look up for ``request``: more than its budget where noise reweighting will choose among them."""
     most = request.max_nodes
     return max(most, min(ENOUGH, BREADTH * most)) if knows_noise(request.settings) else most
 
 
 def known_end(ids: Ids, vocab_size: int) -> Ids:
-    """What stands behind the last of ``ids`` that a source of ``vocab_size`` ids does not know: no match of it reaches further."""
+    """The part of ``ids`` behind the last id outside ``vocab_size``: no match of the source reaches further back."""
     unknown = np.flatnonzero(ids >= vocab_size)
     return ids[int(unknown[-1]) + 1 :] if len(unknown) else ids
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
-    """``tree`` as its source found it for the text with ``path`` at the end."""
+class RetrievedTree:
+    """``tree`` as its source found it for the request's text with ``path`` appended."""
 
     path: Ids
     tree: DraftTree
 
 
-class Retrieved:
-    """One source's trees of the step for each request. Not thread-safe.
+class RetrievalScorer:
+    """Calibrates the trees of one source, and remembers those of the current step for each request. Not thread-safe.
 
-    A target that draws its tokens takes fewer of the likeliest ones than a greedy one, so each of the two has learners of its own.
+    Sampled and greedy requests have separate calibrators: at a temperature above 0 fewer of the most likely tokens are accepted.
     """
 
     def __init__(self, calibration: Calibration | Part, source: str, prior: Prior) -> None:
         """``source``: its name in ``calibration``, whose learners begin at ``prior``."""
-        self._greedy, self._drawn = (calibration.text(name, prior) for name in (source, f"{source}, drawn"))
+        self._greedy, self._sampled = (calibration.text(name, prior) for name in (source, f"{source}, sampled"))
         self._requests: dict[int, DraftRequest] = {}
-        self._found: dict[int, list[Behind]] = {}
+        self._found: dict[int, list[RetrievedTree]] = {}
 
     def begin(self, request: DraftRequest) -> None:
-        """A new step: what was found before is forgotten."""
+        """Begin a step: forget the trees of the step before."""
         self._requests[request.request_id] = request
         self._found[request.request_id] = []
 
-    def promise(self, request: DraftRequest, tree: DraftTree) -> float:
-        """Tokens that ``tree`` should bring. Raises InvalidArgument if it is none."""
-        return float(self._learners(request)[request.request_class].scored(tree).scores.sum())
+    def expected_tokens(self, request: DraftRequest, tree: DraftTree) -> float:
+        """The expected number of accepted tokens of ``tree``. Raises InvalidArgument if it is malformed."""
+        return float(self._learners(request)[request.request_class].score(tree).scores.sum())
 
-    def scored(self, request: DraftRequest, found: Sequence[Behind]) -> list[DraftTree]:
-        """The trees of ``found`` with calibrated scores, in which the noise of the target's draws counts; remembered until
-        ``observe``. Raises InvalidArgument for what is no tree, and then remembers none."""
+    def score(self, request: DraftRequest, found: Sequence[RetrievedTree]) -> list[DraftTree]:
+        """Return the trees of ``found`` with calibrated scores, reweighted by the target's noise where it is known.
+
+        They are remembered until ``observe``. Raises InvalidArgument for a malformed tree, and then remembers none.
+        """
         calibrator = self._learners(request)[request.request_class]
-        scored = [calibrator.scored(each.tree) for each in found]
+        scored = [calibrator.score(each.tree) for each in found]
         self._found[request.request_id] += found
         if not knows_noise(request.settings):
             return scored
         return [with_noise(request, tree, len(each.path)) for tree, each in zip(scored, found, strict=True)]
 
     def observe(self, request_id: int, tokens: Ids) -> None:
-        """Learn what the target's ``tokens`` behind the text say about what was found; behind other tokens than these, nothing."""
+        """Learn from the target's ``tokens`` which nodes were accepted; trees whose path was not taken teach nothing."""
         found = [
             (each.tree, tokens[len(each.path) :])
             for each in self._found.pop(request_id, ())
@@ -84,14 +86,14 @@ class Retrieved:
                     calibrator.learn(tree, followed)
 
     def release(self, request_id: int) -> None:
-        """The request has ended."""
+        """Forget a request that has ended."""
         self._found.pop(request_id, None)
         self._requests.pop(request_id, None)
 
     def clear(self) -> None:
-        """All have."""
+        """Forget all requests."""
         self._found.clear()
         self._requests.clear()
 
     def _learners(self, request: DraftRequest) -> ByClass[Calibrator]:
-        return self._drawn if request.settings.temperature > 0 else self._greedy
+        return self._sampled if request.settings.temperature > 0 else self._greedy
