@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tokenizers import Tokenizer
+
 from suffolk.benchmarks.command import command_parser, run_command
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.draft_tree import DraftTree
@@ -19,7 +21,7 @@ from suffolk.serving.transport.endpoint import Endpoint
 from suffolk.serving.transport.server import run_until_signal
 
 
-class DelayedRetriever:
+class DelayedRetriever(Retriever):
     """``inner``, whose drafts take ``seconds`` longer. As thread-safe as it is."""
 
     def __init__(self, inner: Retriever, seconds: float) -> None:
@@ -34,16 +36,8 @@ class DelayedRetriever:
     def vocab_size(self) -> int:
         return self._inner.vocab_size
 
-    def lookup(self, ids: Tokens, max_match: int = 16, min_match: int = 1) -> Match:
-        return self._inner.lookup(ids, max_match, min_match)
-
     def lookup_batch(self, contexts: Sequence[Tokens], max_match: int = 16, min_match: int = 1) -> list[Match]:
         return self._inner.lookup_batch(contexts, max_match, min_match)
-
-    def draft(
-        self, ids: Tokens, max_match: int = 16, min_match: int = 1, max_depth: int = 10, max_nodes: int = 64
-    ) -> DraftTree:
-        return self.draft_batch([ids], max_match, min_match, max_depth, max_nodes)[0]
 
     def draft_batch(
         self,
@@ -55,6 +49,9 @@ class DelayedRetriever:
     ) -> list[DraftTree]:
         time.sleep(self._seconds)
         return self._inner.draft_batch(contexts, max_match, min_match, max_depth, max_nodes)
+
+    def tokenizer(self) -> Tokenizer | None:
+        return self._inner.tokenizer()
 
     def info(self) -> dict[str, Any]:
         return self._inner.info()

@@ -20,7 +20,7 @@ from suffolk.datastore.host_memory import host_memory
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.open_segment import open_segment
-from suffolk.datastore.retriever import Match, Tokens
+from suffolk.datastore.retriever import Match, Retriever, Tokens
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 
 RESIDENCIES = ("auto", "mmap", "warm", "locked")
@@ -59,7 +59,7 @@ def open_datastore(path: str | Path, residency: str = "mmap", threads: int = 0) 
                 raise  # else a newer generation was published meanwhile, and files of this one removed
 
 
-class Datastore:
+class Datastore(Retriever):
     """One generation of a datastore, mapped into memory; implements ``suffolk.datastore.retriever.Retriever``.
 
     Any number of threads may use one object. It goes on serving the generation it opened when a newer one is published.
@@ -80,6 +80,7 @@ class Datastore:
             [open_segment(path / SEGMENTS_NAME, entry, manifest) for entry in entries]
             for entries in (manifest.segments, manifest.deletions)
         )
+        self._tokenizer: Tokenizer | None = None
         files = [segment.native for segment in self._segments + self._deletions]
         if residency == "locked":
             for file in files:
@@ -99,19 +100,9 @@ class Datastore:
         """See ``Retriever.vocab_size``."""
         return self.manifest.vocab_size
 
-    def lookup(self, ids: Tokens, max_match: int = 16, min_match: int = 1) -> Match:
-        """See ``Retriever.lookup``."""
-        return self.lookup_batch([ids], max_match, min_match)[0]
-
     def lookup_batch(self, contexts: Sequence[Tokens], max_match: int = 16, min_match: int = 1) -> list[Match]:
         """See ``Retriever.lookup_batch``."""
         return [Match(*answer) for answer in self._searcher().lookup(contexts, max_match, min_match)]
-
-    def draft(
-        self, ids: Tokens, max_match: int = 16, min_match: int = 1, max_depth: int = 10, max_nodes: int = 64
-    ) -> DraftTree:
-        """See ``Retriever.draft``."""
-        return self.draft_batch([ids], max_match, min_match, max_depth, max_nodes)[0]
 
     def draft_batch(
         self,
@@ -262,24 +253,14 @@ class Datastore:
         return path if path.is_file() else None
 
     def tokenizer(self) -> Tokenizer | None:
-        """The tokenizer that this generation was built with; None if it was built with none.
+        """See ``Retriever.tokenizer``.
 
         Raises:
             Corruption: its file is missing, damaged, or another tokenizer's.
         """
-        if self.manifest.tokenizer is None:
-            return None
-        path = self.path / tokenizer_name(self.manifest.tokenizer)
-        problem = "is missing"
-        if path.is_file():
-            try:
-                tokenizer = load_tokenizer(path)
-                if fingerprint(tokenizer) == self.manifest.tokenizer:
-                    return tokenizer
-                problem = "is not the one that the datastore was built with"
-            except SuffolkError:
-                problem = "is damaged"
-        raise Corruption(f"{path} {problem}; copy that tokenizer's tokenizer.json there")
+        if self._tokenizer is None:
+            self._tokenizer = self._read_tokenizer()
+        return self._tokenizer
 
     def verify(self, depth: str = "checksums", progress: Callable[[str, float], None] | None = None) -> None:
         """Check every segment: ``headers`` (what opening does), ``checksums`` (reads all bytes once), ``full`` (the order too,
@@ -293,7 +274,7 @@ class Datastore:
         for segment in (*self._segments, *self._deletions):
             report = None if progress is None else lambda share, name=segment.entry.name: progress(name, share)
             segment.native.verify(depth, report)
-        self.tokenizer()
+        self._read_tokenizer()
         if depth == "full":
             self._verify_deletions()
             for _ in self.origins():
@@ -313,6 +294,21 @@ class Datastore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _read_tokenizer(self) -> Tokenizer | None:
+        if self.manifest.tokenizer is None:
+            return None
+        path = self.path / tokenizer_name(self.manifest.tokenizer)
+        problem = "is missing"
+        if path.is_file():
+            try:
+                tokenizer = load_tokenizer(path)
+                if fingerprint(tokenizer) == self.manifest.tokenizer:
+                    return tokenizer
+                problem = "is not the one that the datastore was built with"
+            except SuffolkError:
+                problem = "is damaged"
+        raise Corruption(f"{path} {problem}; copy that tokenizer's tokenizer.json there")
 
     def _searcher(self) -> _native.Searcher:
         if self._native is None:

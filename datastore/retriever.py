@@ -1,4 +1,4 @@
-"""What every datastore can be asked, wherever it lives: on disk, in memory, or behind gRPC."""
+"""The interface of every datastore: on disk, in memory, or behind gRPC."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from tokenizers import Tokenizer
 
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import InvalidArgument, NotFound
 
 Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
 """Token ids, oldest first: a list of ints or a one-dimensional integer array."""
@@ -25,55 +27,108 @@ class Match(NamedTuple):
     """How many tokens at the context's end were found, and how often; (0, 0) if none."""
 
     length: int
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody misses on a pair of numbers
+    count: int  # type: ignore[assignment]  # hides tuple.count, which a pair of numbers does not need
 
 
 class Retriever(Protocol):
     """Longest-suffix lookups and draft trees (REST, He et al. 2023, section 3). Implementations are thread-safe.
 
-    Contexts may be of any length; only their last ``max_match`` tokens are used. All methods raise InvalidArgument for ids
-    outside the vocabulary, for ``min_match`` > ``max_match``, and for ``max_match + max_depth`` above the order depth.
+    A context has any length; only its last ``max_match`` tokens are used. ``lookup`` and ``draft`` also take a text.
+
+    Raises, in all methods:
+        InvalidArgument: an id outside the vocabulary, ``min_match`` > ``max_match``, or ``max_match + max_depth`` above the
+            order depth.
+        NotFound: a text is given, and the datastore has no tokenizer.
     """
 
     @property
     def name(self) -> str:
-        """What people call it: its folder's name, or that on its server."""
+        """The datastore's name: its folder's, or the one on its server."""
         ...
 
     @property
     def vocab_size(self) -> int:
-        """Its ids are below it; known without a call."""
+        """All token ids are below it. Known without a call."""
         ...
 
-    def lookup(self, ids: Tokens, max_match: int = 16, min_match: int = 1) -> Match:
-        """The longest suffix of ``ids`` (of min_match..max_match tokens) that occurs, with its exact count."""
-        ...
+    def lookup(
+        self, context: str | Tokens, max_match: int = DEFAULT_MAX_MATCH, min_match: int = DEFAULT_MIN_MATCH
+    ) -> Match:
+        """The longest suffix of ``context`` (of min_match..max_match tokens) that occurs, with its exact count."""
+        return self.lookup_batch([self._ids(context)], max_match, min_match)[0]
 
-    def lookup_batch(self, contexts: Sequence[Tokens], max_match: int = 16, min_match: int = 1) -> list[Match]:
+    def lookup_batch(
+        self, contexts: Sequence[Tokens], max_match: int = DEFAULT_MAX_MATCH, min_match: int = DEFAULT_MIN_MATCH
+    ) -> list[Match]:
         """One ``lookup`` per context, in order."""
         ...
 
     def draft(
-        self, ids: Tokens, max_match: int = 16, min_match: int = 1, max_depth: int = 10, max_nodes: int = 64
+        self,
+        context: str | Tokens,
+        max_match: int = DEFAULT_MAX_MATCH,
+        min_match: int = DEFAULT_MIN_MATCH,
+        max_depth: int = DEFAULT_MAX_DEPTH,
+        max_nodes: int = DEFAULT_MAX_NODES,
     ) -> DraftTree:
         """The ``max_nodes`` most frequent paths that follow the longest match, as a tree sorted by falling count."""
-        ...
+        return self.draft_batch([self._ids(context)], max_match, min_match, max_depth, max_nodes)[0]
 
     def draft_batch(
         self,
         contexts: Sequence[Tokens],
-        max_match: int = 16,
-        min_match: int = 1,
-        max_depth: int = 10,
-        max_nodes: int | Sequence[int] = 64,
+        max_match: int = DEFAULT_MAX_MATCH,
+        min_match: int = DEFAULT_MIN_MATCH,
+        max_depth: int = DEFAULT_MAX_DEPTH,
+        max_nodes: int | Sequence[int] = DEFAULT_MAX_NODES,
     ) -> list[DraftTree]:
         """One ``draft`` per context, in order; ``max_nodes`` may differ per context."""
         ...
+
+    def tokenizer(self) -> Tokenizer | None:
+        """The tokenizer that the datastore was built with; None if it was built from token ids. Loaded once."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """The token ids of ``text``, without special tokens.
+
+        Raises:
+            NotFound: the datastore has no tokenizer.
+            InvalidArgument: ``text`` holds a surrogate.
+        """
+        tokenizer = self._text_tokenizer()
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(f"the text has a surrogate at {error.start}; decode its bytes as UTF-8") from None
+        return list(tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, ids: Tokens) -> str:
+        """The text of ``ids``, special tokens included.
+
+        Raises:
+            NotFound: the datastore has no tokenizer.
+            InvalidArgument: an id outside the vocabulary.
+        """
+        tokenizer = self._text_tokenizer()
+        for place, token in enumerate(ids):
+            if not 0 <= token < self.vocab_size:
+                raise InvalidArgument(f"ids[{place}] is {token}; the vocabulary has {self.vocab_size} ids")
+        return str(tokenizer.decode([int(token) for token in ids], skip_special_tokens=False))
 
     def info(self) -> dict[str, Any]:
         """Facts about the datastore: generation, tokens, documents, segments, vocab_size, order_depth, tokenizer, bytes."""
         ...
 
     def close(self) -> None:
-        """Give back files and connections; later calls raise."""
+        """Release files and connections; later calls raise."""
         ...
+
+    def _ids(self, context: str | Tokens) -> Tokens:
+        return self.encode(context) if isinstance(context, str) else context
+
+    def _text_tokenizer(self) -> Tokenizer:
+        tokenizer = self.tokenizer()
+        if tokenizer is None:
+            raise NotFound(f"datastore {self.name} was built from token ids and has no tokenizer; pass token ids")
+        return tokenizer

@@ -18,7 +18,7 @@ SLOW_FILES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "voc
 
 
 def load_tokenizer(name_or_path: str | Path) -> Tokenizer:
-    """The tokenizer of a Hugging Face folder, a ``tokenizer.json``, or a hub name; cutting and padding are off.
+    """The tokenizer of a Hugging Face folder, a ``tokenizer.json``, or a hub name; truncation and padding are off.
 
     Raises:
         NotFound: no such file or folder, none inside the folder, or the hub has none or cannot be reached.
@@ -31,11 +31,19 @@ def load_tokenizer(name_or_path: str | Path) -> Tokenizer:
         tokenizer = _load_file(path)
     else:
         tokenizer = _load_hub(str(name_or_path))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    if getattr(tokenizer.model, "dropout", None):
-        tokenizer.model.dropout = None
-    return tokenizer
+    return _deterministic(tokenizer)
+
+
+def parse_tokenizer(content: bytes) -> Tokenizer:
+    """The tokenizer that a ``tokenizer.json`` of this content holds; truncation and padding are off.
+
+    Raises:
+        Corruption: it holds none.
+    """
+    try:
+        return _deterministic(Tokenizer.from_buffer(content))
+    except ValueError as error:
+        raise Corruption(f"not a tokenizer.json ({short_reason(error)})") from error
 
 
 def vocab_size(tokenizer: Tokenizer) -> int:
@@ -64,6 +72,14 @@ def fingerprint(tokenizer: Tokenizer) -> str:
     for token_id in sorted(added):
         _feed(digest, "added", str(token_id), added[token_id].content)
     return digest.hexdigest()
+
+
+def _deterministic(tokenizer: Tokenizer) -> Tokenizer:
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    if getattr(tokenizer.model, "dropout", None):
+        tokenizer.model.dropout = None
+    return tokenizer
 
 
 def _feed(digest: Any, *parts: str) -> None:

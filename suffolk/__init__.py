@@ -1,35 +1,40 @@
-"""Suffolk: faster decoding from text you already have.
+"""Suffolk makes a language model decode faster by drafting from text on file. The text stays the same.
+
+Open a datastore, on disk or behind a draft service, and search it:
 
     import suffolk
-    store = suffolk.open("store/")                      # or "grpc://host:port/name"
-    store.lookup(ids)                                   # Match(length=7, count=42)
-    store.draft(ids, max_nodes=16)                      # DraftTree
 
-Decoding, many requests at once, from threads or from an event loop:
+    store = suffolk.open("store/")                      # or "grpc://host:port/name"
+    store.lookup("import numpy as np\\nfrom")            # Match(length=6, count=714)
+    tree = store.draft("import numpy as np\\nfrom", max_nodes=4)
+    store.decode(tree.tokens)                           # the texts of the tree's nodes
+
+``lookup`` and ``draft`` take a text or token ids. ``encode`` and ``decode`` use the tokenizer that the store was built with.
+
+Decode with a model, for many requests at once, from threads or from an event loop:
 
     import asyncio
     import suffolk
 
     target = suffolk.Target.load("model/")              # or a hub name
     drafter = suffolk.make_drafter("prompt-lookup", target.vocab_size)
-    prompt = target.tokenizer("one two three, one two").input_ids
     settings = suffolk.SamplingSettings(max_new_tokens=30, temperature=0.7, seed=1)
 
     with suffolk.Engine(target, {"prompt-lookup": drafter}) as engine:
-        generation = engine.generate(prompt, settings, "prompt-lookup")
-        for step in generation:                         # as it comes; generation.cancel() ends it
+        generation = engine.generate("one two three, one two", settings, "prompt-lookup")
+        for step in generation:                         # generation.cancel() ends it early
             print(step.text, end="")
 
         async def generate() -> list[int]:
-            return [token async for step in engine.generate(prompt, settings) for token in step.tokens]
+            plain = engine.generate("one two three, one two", settings)
+            return [token async for step in plain for token in step.tokens]
 
         assert asyncio.run(generate()) == generation.tokens  # drafts do not change the text
 
-An engine in another process, which 'suffolk worker' is, answers ``suffolk.connect_worker("grpc://host:port").generate(...)``.
+A prompt is a text, token ids, or a list of messages such as ``{"role": "user", "content": "Hello"}``.
+``suffolk.connect_worker("grpc://host:port")`` has the same ``generate`` for an engine that 'suffolk worker' runs.
 
-docs/DECODING.md shows more: several requests, processors, log-probabilities, drafters of your own.
-
-The names here are the public interface; everything behind them may move.
+The names of this module are the public interface. Modules below it may change without notice.
 """
 
 from __future__ import annotations
@@ -38,11 +43,34 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffolk.datastore import ContextIndex, Datastore, DraftTree, Match, Retriever, Source, __version__, open_datastore
-from suffolk.datastore.errors import InvalidArgument, SuffolkError
+from suffolk.datastore import (
+    ContextIndex,
+    Datastore,
+    DraftTree,
+    Match,
+    Occurrence,
+    Retriever,
+    Source,
+    __version__,
+    open_datastore,
+)
+from suffolk.datastore.errors import (
+    Corruption,
+    DeadlineExceeded,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    ResourceExhausted,
+    SuffolkError,
+    Unavailable,
+    Unsupported,
+)
 from suffolk.serving.transport.url import is_url
 
 if TYPE_CHECKING:
+    from suffolk.build_index.builder import build
+    from suffolk.build_index.options import BuildOptions
     from suffolk.serving.draft_service.client import RemoteDatastore
     from suffolk.serving.drafters.choose import make_drafter
     from suffolk.serving.drafters.drafter_config import DrafterConfig
@@ -59,18 +87,28 @@ if TYPE_CHECKING:
     from suffolk.serving.worker.client import connect_worker
 
 __all__ = [
+    "BuildOptions",
     "ContextIndex",
+    "Corruption",
     "CostModel",
     "Datastore",
+    "DeadlineExceeded",
     "DraftRequest",
     "DraftTree",
     "Drafter",
+    "DrafterConfig",
     "Engine",
     "FeatureDrafter",
     "Generation",
+    "Internal",
+    "InvalidArgument",
     "Limits",
     "Match",
-    "DrafterConfig",
+    "NotFound",
+    "Occurrence",
+    "PermissionDenied",
+    "RemoteDatastore",
+    "ResourceExhausted",
     "Retriever",
     "SampledChain",
     "SamplingSettings",
@@ -78,7 +116,10 @@ __all__ = [
     "Step",
     "SuffolkError",
     "Target",
+    "Unavailable",
+    "Unsupported",
     "__version__",
+    "build",
     "connect_worker",
     "find_costs",
     "load_models",
@@ -87,24 +128,27 @@ __all__ = [
 ]
 
 _LAZY = {
+    "BuildOptions": "suffolk.build_index.options",
     "CostModel": "suffolk.serving.engine.policy.cost_model",
     "DraftRequest": "suffolk.serving.engine.loop.drafter",
     "Drafter": "suffolk.serving.engine.loop.drafter",
+    "DrafterConfig": "suffolk.serving.drafters.drafter_config",
     "Engine": "suffolk.serving.engine.loop.engine",
     "FeatureDrafter": "suffolk.serving.engine.loop.drafter",
     "Generation": "suffolk.serving.engine.loop.generation",
     "Limits": "suffolk.serving.drafters.retrieval.limits",
-    "DrafterConfig": "suffolk.serving.drafters.drafter_config",
+    "RemoteDatastore": "suffolk.serving.draft_service.client",
     "SampledChain": "suffolk.serving.engine.loop.drafter",
     "SamplingSettings": "suffolk.serving.engine.sampling.settings",
     "Step": "suffolk.serving.engine.loop.request",
     "Target": "suffolk.serving.engine.model.target",
+    "build": "suffolk.build_index.builder",
     "connect_worker": "suffolk.serving.worker.client",
     "find_costs": "suffolk.serving.engine.policy.cost_store",
     "load_models": "suffolk.serving.drafters.load",
     "make_drafter": "suffolk.serving.drafters.choose",
 }
-"""Names that torch or gRPC come with: loaded when somebody asks for them."""
+"""Name -> module of what imports torch, gRPC or multiprocessing: imported by its first use."""
 
 
 def __getattr__(name: str) -> Any:
@@ -113,17 +157,25 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(_LAZY[name]), name)
 
 
-def open(path_or_url: str | Path, residency: str = "mmap") -> Datastore | RemoteDatastore:
-    """A datastore on disk, or one behind a draft service (``grpc://host:port/name``): the same methods.
+def __dir__() -> list[str]:
+    return __all__
 
-    ``residency``: how files on disk are kept in memory (``suffolk.datastore.open_datastore``); for a service, its server decides.
+
+def open(path_or_url: str | Path, residency: str = "mmap") -> Datastore | RemoteDatastore:
+    """Open a datastore on disk, or connect to one behind a draft service (``grpc://host:port/name``).
+
+    Both have the methods of ``suffolk.Retriever``. Close them after use, or use the local one as a context manager.
+
+    Args:
+        path_or_url: a folder, or a URL (``suffolk.serving.transport.url``).
+        residency: how files on disk are kept in memory (``suffolk.datastore.open_datastore``). A server decides its own.
 
     Raises:
         NotFound, Corruption, Unsupported, ResourceExhausted: see ``suffolk.datastore.open_datastore``.
         InvalidArgument, Unavailable: see ``suffolk.serving.draft_service.client.connect``.
     """
     if isinstance(path_or_url, str) and is_url(path_or_url):
-        from suffolk.serving.draft_service.client import connect  # gRPC is loaded only by those who use it
+        from suffolk.serving.draft_service.client import connect  # imports gRPC, which local stores do not need
 
         if residency != "mmap":
             raise InvalidArgument(f"residency is {residency!r} for {path_or_url}; give it to 'suffolk serve' there")

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import grpc
+from tokenizers import Tokenizer
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Internal, InvalidArgument, NotFound, SuffolkError, Unavailable
@@ -16,6 +17,7 @@ from suffolk.datastore.retriever import (
     DEFAULT_MAX_NODES,
     DEFAULT_MIN_MATCH,
     Match,
+    Retriever,
     Tokens,
 )
 from suffolk.serving.draft_service import limits, wire
@@ -35,10 +37,13 @@ LATER_DEADLINE = 0.25
 MAX_DEADLINE = 3600.0
 INFO_DEADLINE = 5.0
 """Seconds for facts and for the first contact, which no decoding step waits for."""
+TOKENIZER_DEADLINE = 30.0
+"""Seconds for the tokenizer, of several MiB, which the first text needs."""
 _SILENCE = 1.0
 """Seconds without a sign of life on the connection, while one is due, before another is opened."""
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
+Answer = TypeVar("Answer")
 
 
 def connect(url: str, deadline: float | None = None) -> RemoteDatastore:
@@ -64,7 +69,7 @@ def connect(url: str, deadline: float | None = None) -> RemoteDatastore:
     return store
 
 
-class RemoteDatastore:
+class RemoteDatastore(Retriever):
     """A ``Retriever`` whose every batch is one call. Thread-safe. Made by ``connect``.
 
     Strict: a call that fails or is late raises (DeadlineExceeded, Unavailable, ResourceExhausted, ...). While the
@@ -78,6 +83,8 @@ class RemoteDatastore:
         self.breaker = breaker
         self._name = parts.name
         self._vocab_size = 0
+        self._fingerprint: str | None = None
+        self._tokenizer: Tokenizer | None = None
         self._closed = False
         self._channel = open_channel(parts, limits.MAX_REQUEST_BYTES, limits.MAX_REPLY_BYTES, _SILENCE)
         self._stub = draft_pb2_grpc.DraftServiceStub(self._channel)
@@ -92,9 +99,6 @@ class RemoteDatastore:
         """See ``Retriever.vocab_size``; as of the last ``refresh``."""
         return self._vocab_size
 
-    def lookup(self, ids: Tokens, max_match: int = DEFAULT_MAX_MATCH, min_match: int = DEFAULT_MIN_MATCH) -> Match:
-        return self.lookup_batch([ids], max_match, min_match)[0]
-
     def lookup_batch(
         self, contexts: Sequence[Tokens], max_match: int = DEFAULT_MAX_MATCH, min_match: int = DEFAULT_MIN_MATCH
     ) -> list[Match]:
@@ -103,16 +107,6 @@ class RemoteDatastore:
             datastore=self._name, max_match=max_match, min_match=min_match, contexts=_tails(contexts, max_match)
         )
         return self._guarded(self._stub.Lookup, request, lambda reply: _matches(reply, len(contexts), max_match))
-
-    def draft(
-        self,
-        ids: Tokens,
-        max_match: int = DEFAULT_MAX_MATCH,
-        min_match: int = DEFAULT_MIN_MATCH,
-        max_depth: int = DEFAULT_MAX_DEPTH,
-        max_nodes: int = DEFAULT_MAX_NODES,
-    ) -> DraftTree:
-        return self.draft_batch([ids], max_match, min_match, max_depth, max_nodes)[0]
 
     def draft_batch(
         self,
@@ -174,7 +168,24 @@ class RemoteDatastore:
             raise NotFound(f"{self.url}: the server has no datastore")
         found = reply.datastores[0]
         self._name, self._vocab_size = found.name, found.vocab_size
-        return {**read_facts(self.url, "draft service", found.facts_json), "url": self.url}
+        facts = read_facts(self.url, "draft service", found.facts_json)
+        if facts.get("tokenizer") != self._fingerprint:
+            self._fingerprint, self._tokenizer = facts.get("tokenizer"), None
+        return {**facts, "url": self.url}
+
+    def tokenizer(self) -> Tokenizer | None:
+        """See ``Retriever.tokenizer``. The first use asks the server for it, and checks its fingerprint against the facts.
+
+        Raises:
+            Internal: the server sent another tokenizer, or none that can be read.
+            ResourceExhausted: the tokenizer is larger than the server sends.
+        """
+        expected = self._fingerprint
+        if self._tokenizer is None and expected is not None:
+            request = draft_pb2.GetTokenizerRequest(datastore=self._name)
+            reply = self._call(self._stub.GetTokenizer, request, TOKENIZER_DEADLINE)
+            self._tokenizer = self._read(lambda sent: wire.unpack_tokenizer(sent.tokenizer_zstd, expected), reply)
+        return self._tokenizer
 
     def close(self) -> None:
         """Hang up; later calls raise Unavailable."""
@@ -236,7 +247,7 @@ class RemoteDatastore:
         self.breaker.succeeded()
         return found
 
-    def _read(self, read: Callable[[Reply], list[Any]], reply: Reply) -> list[Any]:
+    def _read(self, read: Callable[[Reply], Answer], reply: Reply) -> Answer:
         try:
             return read(reply)
         except InvalidArgument as error:

@@ -55,6 +55,11 @@ class Servicer(draft_pb2_grpc.DraftServiceServicer):
     def GetInfo(self, request: draft_pb2.GetInfoRequest, context: grpc.ServicerContext) -> draft_pb2.GetInfoReply:
         return self._answer("GetInfo", context, lambda: self._info(request))
 
+    def GetTokenizer(
+        self, request: draft_pb2.GetTokenizerRequest, context: grpc.ServicerContext
+    ) -> draft_pb2.GetTokenizerReply:
+        return self._answer("GetTokenizer", context, lambda: self._tokenizer(request))
+
     def _answer(self, method: str, context: grpc.ServicerContext, work: Callable[[], Reply]) -> Reply:
         try:
             return self._service.answer("grpc", method, work)
@@ -104,6 +109,9 @@ class Servicer(draft_pb2_grpc.DraftServiceServicer):
                 for name, fact in facts.items()
             ],
         )
+
+    def _tokenizer(self, request: draft_pb2.GetTokenizerRequest) -> draft_pb2.GetTokenizerReply:
+        return draft_pb2.GetTokenizerReply(tokenizer_zstd=self._service.tokenizer(request.datastore))
 
 
 def _expiry(context: grpc.ServicerContext) -> Expired:

@@ -17,11 +17,13 @@ MAX_BATCH = 256
 MAX_DEPTH = 64
 """Tokens on the longest path of a draft tree."""
 MAX_BATCH_NODES = 131_072
-"""Nodes of all trees of one request: at 20 bytes a node the largest reply stays below MAX_REPLY_BYTES."""
+"""Nodes of all trees of one request: at 20 bytes a node they take 2.5 MiB."""
 MAX_REQUEST_BYTES = 1 << 20
 """Size of one request, gRPC message or HTTP body."""
-MAX_REPLY_BYTES = 4 << 20
-"""Size of one reply."""
+MAX_REPLY_BYTES = 16 << 20
+"""Size of one reply. The largest is a tokenizer: of 256,000 tokens it takes about 5 MiB."""
+MAX_TOKENIZER_BYTES = 128 << 20
+"""Size of an unpacked tokenizer.json."""
 
 
 def check_name(name: str) -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound
 from suffolk.datastore.retriever import Match, Retriever
-from suffolk.serving.draft_service import limits
+from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.metrics import Metrics
 from suffolk.serving.transport.admission import Admission
 
@@ -29,6 +29,7 @@ class Service:
 
     def __init__(self, datastores: Mapping[str, Retriever], max_concurrent: int) -> None:
         self._datastores = dict(sorted(datastores.items()))
+        self._tokenizers: dict[str, bytes] = {}  # packed by the first call for each
         self.admission = Admission(max_concurrent, "--max-concurrent")
         self.metrics = Metrics(self._datastores, self.admission.taken)
 
@@ -83,6 +84,21 @@ class Service:
         return {
             each: {key: fact for key, fact in self._datastores[each].info().items() if key != "path"} for each in names
         }
+
+    def tokenizer(self, name: str) -> bytes:
+        """The tokenizer.json of a datastore as a zstd frame (wire.py).
+
+        Raises:
+            NotFound: no datastore of that name, or it has no tokenizer.
+            ResourceExhausted: the tokenizer is too large to send.
+        """
+        name = self._resolve(name)
+        if name not in self._tokenizers:
+            tokenizer = self._datastores[name].tokenizer()
+            if tokenizer is None:
+                raise NotFound(f"datastore {name} was built from token ids and has no tokenizer; pass token ids")
+            self._tokenizers[name] = wire.pack_tokenizer(tokenizer)
+        return self._tokenizers[name]
 
     def _find(self, name: str, contexts: Contexts) -> Retriever:
         limits.check_batch(len(contexts))

@@ -1,4 +1,4 @@
-"""Draft trees as bytes on the wire: little-endian, without padding. Used by both ends."""
+"""Draft trees and tokenizers as bytes on the wire; arrays are little-endian, without padding. Used by both ends."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
+import zstandard
+from tokenizers import Tokenizer
 
 from suffolk.datastore.draft_tree import DraftTree, Source
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import Corruption, InvalidArgument, ResourceExhausted
+from suffolk.datastore.tokenizer import fingerprint, parse_tokenizer
+from suffolk.serving.draft_service import limits
 from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.tokens import TOKEN, pack_tokens
 
@@ -27,6 +31,40 @@ def pack_tree(tree: DraftTree) -> draft_pb2.DraftTree:
         match_length=tree.match_length,
         match_count=tree.match_count,
     )
+
+
+def pack_tokenizer(tokenizer: Tokenizer) -> bytes:
+    """The tokenizer.json as one zstd frame.
+
+    Raises:
+        ResourceExhausted: it is larger than a reply may be.
+    """
+    text = tokenizer.to_str().encode()
+    frame = zstandard.ZstdCompressor(level=9).compress(text)
+    if len(text) > limits.MAX_TOKENIZER_BYTES or len(frame) > limits.MAX_REPLY_BYTES - 1024:
+        raise ResourceExhausted(
+            f"the tokenizer has {len(text)} bytes, {len(frame)} compressed; the limits are {limits.MAX_TOKENIZER_BYTES} and "
+            f"{limits.MAX_REPLY_BYTES - 1024}; load it from its own file and pass token ids"
+        )
+    return frame
+
+
+def unpack_tokenizer(frame: bytes, expected: str) -> Tokenizer:
+    """The inverse of ``pack_tokenizer``. ``expected``: the fingerprint in the datastore's facts.
+
+    Raises:
+        InvalidArgument: the frame is damaged, unpacks to too much, or holds another tokenizer.
+    """
+    try:
+        if not 0 <= zstandard.frame_content_size(frame) <= limits.MAX_TOKENIZER_BYTES:
+            raise InvalidArgument(f"tokenizer: its frame states no size up to {limits.MAX_TOKENIZER_BYTES} bytes")
+        text = zstandard.ZstdDecompressor().decompress(frame, max_output_size=limits.MAX_TOKENIZER_BYTES)
+        tokenizer = parse_tokenizer(text)
+    except (zstandard.ZstdError, Corruption) as error:
+        raise InvalidArgument(f"tokenizer: {error}") from None
+    if (found := fingerprint(tokenizer)) != expected:
+        raise InvalidArgument(f"tokenizer: its fingerprint is {found}, not {expected}, that of the datastore")
+    return tokenizer
 
 
 def unpack_trees(

@@ -331,3 +331,43 @@ class DatastoreInfo(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DatastoreInfo: _TypeAlias = DatastoreInfo  # noqa: Y015
+
+@_typing.final
+class GetTokenizerRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATASTORE_FIELD_NUMBER: _builtins.int
+    datastore: _builtins.str
+    """its name; empty: the server's only one"""
+    def __init__(
+        self,
+        *,
+        datastore: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["datastore", b"datastore"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTokenizerRequest: _TypeAlias = GetTokenizerRequest  # noqa: Y015
+
+@_typing.final
+class GetTokenizerReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKENIZER_ZSTD_FIELD_NUMBER: _builtins.int
+    tokenizer_zstd: _builtins.bytes
+    """its tokenizer.json, one zstd frame that states its size"""
+    def __init__(
+        self,
+        *,
+        tokenizer_zstd: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tokenizer_zstd", b"tokenizer_zstd"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTokenizerReply: _TypeAlias = GetTokenizerReply  # noqa: Y015

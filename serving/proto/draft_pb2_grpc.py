@@ -49,6 +49,11 @@ class DraftServiceStub:
                 request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.GetInfoRequest.SerializeToString,
                 response_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.GetInfoReply.FromString,
                 _registered_method=True)
+        self.GetTokenizer = channel.unary_unary(
+                '/suffolk.v1.DraftService/GetTokenizer',
+                request_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.GetTokenizerRequest.SerializeToString,
+                response_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.GetTokenizerReply.FromString,
+                _registered_method=True)
 
 
 class DraftServiceServicer:
@@ -75,6 +80,13 @@ class DraftServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetTokenizer(self, request, context):
+        """The tokenizer that a datastore was built with. NOT_FOUND if it was built from token ids.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DraftServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -92,6 +104,11 @@ def add_DraftServiceServicer_to_server(servicer, server):
                     servicer.GetInfo,
                     request_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.GetInfoRequest.FromString,
                     response_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.GetInfoReply.SerializeToString,
+            ),
+            'GetTokenizer': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTokenizer,
+                    request_deserializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.GetTokenizerRequest.FromString,
+                    response_serializer=suffolk_dot_serving_dot_proto_dot_draft__pb2.GetTokenizerReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -175,6 +192,33 @@ class DraftService:
             '/suffolk.v1.DraftService/GetInfo',
             suffolk_dot_serving_dot_proto_dot_draft__pb2.GetInfoRequest.SerializeToString,
             suffolk_dot_serving_dot_proto_dot_draft__pb2.GetInfoReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTokenizer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/suffolk.v1.DraftService/GetTokenizer',
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.GetTokenizerRequest.SerializeToString,
+            suffolk_dot_serving_dot_proto_dot_draft__pb2.GetTokenizerReply.FromString,
             options,
             channel_credentials,
             insecure,

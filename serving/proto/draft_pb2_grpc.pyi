@@ -43,6 +43,8 @@ class DraftServiceStub:
     """The longest suffix of each context that the datastore holds, and how often."""
     GetInfo: _grpc.UnaryUnaryMultiCallable[_draft_pb2.GetInfoRequest, _draft_pb2.GetInfoReply]
     """Facts about the datastores of this server."""
+    GetTokenizer: _grpc.UnaryUnaryMultiCallable[_draft_pb2.GetTokenizerRequest, _draft_pb2.GetTokenizerReply]
+    """The tokenizer that a datastore was built with. NOT_FOUND if it was built from token ids."""
 
 @_typing.type_check_only
 class DraftServiceAsyncStub(DraftServiceStub):
@@ -53,6 +55,8 @@ class DraftServiceAsyncStub(DraftServiceStub):
     """The longest suffix of each context that the datastore holds, and how often."""
     GetInfo: _aio.UnaryUnaryMultiCallable[_draft_pb2.GetInfoRequest, _draft_pb2.GetInfoReply]  # type: ignore[assignment]
     """Facts about the datastores of this server."""
+    GetTokenizer: _aio.UnaryUnaryMultiCallable[_draft_pb2.GetTokenizerRequest, _draft_pb2.GetTokenizerReply]  # type: ignore[assignment]
+    """The tokenizer that a datastore was built with. NOT_FOUND if it was built from token ids."""
 
 class DraftServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -78,5 +82,13 @@ class DraftServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_draft_pb2.GetInfoReply, _abc.Awaitable[_draft_pb2.GetInfoReply]]:
         """Facts about the datastores of this server."""
+
+    @_abc_1.abstractmethod
+    def GetTokenizer(
+        self,
+        request: _draft_pb2.GetTokenizerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_draft_pb2.GetTokenizerReply, _abc.Awaitable[_draft_pb2.GetTokenizerReply]]:
+        """The tokenizer that a datastore was built with. NOT_FOUND if it was built from token ids."""
 
 def add_DraftServiceServicer_to_server(servicer: DraftServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

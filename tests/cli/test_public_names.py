@@ -1,4 +1,4 @@
-"""What ``import suffolk`` gives: its names, loaded when they are used, and the example of its docstring."""
+"""``import suffolk``: its names, imported by their first use, and the examples of its docstring."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import suffolk
+from tests.support.stores import make_word_store
 from tests.support.tiny_models import save_tiny
 
 
@@ -24,13 +26,28 @@ def test_all_names_are_there() -> None:
         suffolk.decode  # noqa: B018
 
 
+def test_dir_shows_the_public_names_and_no_other() -> None:
+    assert dir(suffolk) == sorted(suffolk.__all__)
+
+
+def test_the_example_of_a_datastore_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_word_store(tmp_path / "store")
+    monkeypatch.chdir(tmp_path)
+    assert suffolk.__doc__ is not None
+    example = suffolk.__doc__.partition("search it:\n")[2].partition("``lookup`` and")[0]
+    example = example.replace("import numpy as np\\nfrom", "sat on the")
+    names: dict[str, Any] = {}
+    exec(textwrap.dedent(example), names)  # noqa: S102
+    assert names["tree"].match_length == 3
+
+
 def test_the_example_of_decoding_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save_tiny(tmp_path / "model")
     monkeypatch.chdir(tmp_path)
     assert suffolk.__doc__ is not None
-    example = suffolk.__doc__.partition("event loop:\n")[2].partition("An engine in another process")[0]
+    example = suffolk.__doc__.partition("event loop:\n")[2].partition("A prompt is")[0]
     capsys.readouterr()
     exec(textwrap.dedent(example), {})  # noqa: S102
     assert capsys.readouterr().out

@@ -10,18 +10,19 @@ import numpy as np
 
 from suffolk.datastore.draft_tree import DraftTree, Source
 from suffolk.datastore.errors import InvalidArgument, Unavailable
-from suffolk.datastore.retriever import Match, Tokens
+from suffolk.datastore.retriever import Match, Retriever, Tokens
 from tests.support import oracle
 
 
-class BruteForceRetriever:
-    """Implements ``suffolk.datastore.retriever.Retriever`` over documents held as lists.
+class BruteForceRetriever(Retriever):
+    """A ``Retriever`` over documents held as lists.
 
     ``gate``: calls wait for it (set it to let them through; set from the start). ``entered`` is set when one waits.
     ``fault``: raised by every call if not None.
     """
 
     name = "brute-force"
+    vocab_size = 0
 
     def __init__(self, documents: Sequence[Sequence[int]], vocab_size: int, order_depth: int = 64) -> None:
         self.documents = [list(document) for document in documents]
@@ -34,17 +35,9 @@ class BruteForceRetriever:
         self.calls: list[int] = []
         self.closed = False
 
-    def lookup(self, ids: Tokens, max_match: int = 16, min_match: int = 1) -> Match:
-        return self.lookup_batch([ids], max_match, min_match)[0]
-
     def lookup_batch(self, contexts: Sequence[Tokens], max_match: int = 16, min_match: int = 1) -> list[Match]:
         self._enter(contexts, max_match, 0)
         return [Match(*oracle.lookup(self.documents, list(ids), max_match, min_match)) for ids in contexts]
-
-    def draft(
-        self, ids: Tokens, max_match: int = 16, min_match: int = 1, max_depth: int = 10, max_nodes: int = 64
-    ) -> DraftTree:
-        return self.draft_batch([ids], max_match, min_match, max_depth, max_nodes)[0]
 
     def draft_batch(
         self,
@@ -60,6 +53,9 @@ class BruteForceRetriever:
             self._tree(list(ids), max_match, min_match, max_depth, budget)
             for ids, budget in zip(contexts, budgets, strict=True)
         ]
+
+    def tokenizer(self) -> None:
+        return None
 
     def info(self) -> dict[str, Any]:
         return {

@@ -15,11 +15,14 @@ from suffolk.datastore.retriever import Tokens
 if TYPE_CHECKING:
     from suffolk.serving.engine.model.target import Target
 
-Messages = Sequence[tuple[str, str]]
-"""A conversation: (role, content) each."""
-Prompt = str | Messages | Tokens
+Message = tuple[str, str] | Mapping[str, str]
+"""A message of a conversation: (role, content), or {"role": role, "content": content}."""
+Prompt = str | Sequence[Message] | Tokens
 """A text to continue, a conversation to answer, or token ids."""
-FORMS = "give a text, a list of (role, content) tuples of strings, or a flat list of token ids"
+FORMS = (
+    "give a text, a list of messages, each {'role': role, 'content': content} or (role, content) of strings, "
+    "or a flat list of token ids"
+)
 
 
 def read_prompt(prompt: Prompt) -> str | list[tuple[str, str]] | npt.NDArray[np.int64]:
@@ -30,7 +33,7 @@ def read_prompt(prompt: Prompt) -> str | list[tuple[str, str]] | npt.NDArray[np.
     """
     if isinstance(prompt, str):
         return _whole("the prompt", prompt)
-    if isinstance(prompt, tuple | list) and prompt and isinstance(prompt[0], tuple):
+    if isinstance(prompt, tuple | list) and prompt and isinstance(prompt[0], tuple | Mapping):
         return [_message(f"message {at}", each) for at, each in enumerate(prompt)]
     if isinstance(prompt, Mapping):
         raise InvalidArgument(f"the prompt is of type {type(prompt).__name__}; give its input_ids")
@@ -57,7 +60,7 @@ def encode_text(target: Target, text: str) -> list[int]:
     return list(_tokenizer(target)(text)["input_ids"])
 
 
-def encode_chat(target: Target, messages: Messages) -> list[int]:
+def encode_chat(target: Target, messages: Sequence[tuple[str, str]]) -> list[int]:
     """The tokens of a conversation, each message a (role, content), up to where the model's answer begins.
 
     Raises:
@@ -91,9 +94,11 @@ def _whole(name: str, text: str) -> str:
     return text
 
 
-def _message(name: str, message: object) -> tuple[str, str]:
+def _message(name: str, message: Any) -> tuple[str, str]:
     match message:
-        case (str() as role, str() as content):
+        case (str() as role, str() as content) | {"role": str() as role, "content": str() as content} if (
+            len(message) == 2
+        ):
             return _whole(f"{name}'s role", role), _whole(f"{name}'s content", content)
     raise InvalidArgument(f"{name} of the prompt is {message!r}; {FORMS}")
 

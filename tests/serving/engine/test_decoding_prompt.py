@@ -1,4 +1,4 @@
-"""Prompts: three forms are told apart, and what is none of them is named, with what to give instead."""
+"""A prompt is a text, messages or token ids; anything else is refused with the forms to use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.loop.prompt import encode, encode_chat, encode_text, read_prompt
+from suffolk.serving.engine.loop.prompt import Message, encode, encode_chat, encode_text, read_prompt
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.worker.wire import pack_prompt
 from tests.support.tiny_models import tiny_model, tiny_tokenizer
@@ -32,12 +32,17 @@ def test_a_text_and_a_conversation_become_tokens_here_as_in_a_worker() -> None:
     target = talking_target()
     messages = [("system", "be brief"), ("user", "héllo")]
     assert encode(target, "héllo").tolist() == encode_text(target, "héllo")
-    assert encode(target, messages).tolist() == encode_chat(target, messages)
     assert pack_prompt("héllo").text == "héllo"
-    assert [(each.role, each.content) for each in pack_prompt(messages).chat.messages] == messages
+    mappings: list[Message] = [{"role": role, "content": content} for role, content in messages]
+    for given in (messages, mappings, [messages[0], mappings[1]]):
+        assert encode(target, given).tolist() == encode_chat(target, messages)
+        assert [(each.role, each.content) for each in pack_prompt(given).chat.messages] == messages
 
 
-FORMS = r"; give a text, a list of \(role, content\) tuples of strings, or a flat list of token ids"
+FORMS = (
+    r"; give a text, a list of messages, each {'role': role, 'content': content} or \(role, content\) of strings, "
+    "or a flat list of token ids"
+)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +54,12 @@ FORMS = r"; give a text, a list of \(role, content\) tuples of strings, or a fla
         ([[1], [2, 3]], "cannot be read as token ids .*inhomogeneous.*" + FORMS),
         (None, "of type NoneType" + ".*" + FORMS),
         (tiny_tokenizer()("Hello"), "of type BatchEncoding; give its input_ids"),
-        ([{"role": "user", "content": "hi"}], "an array of object.*" + FORMS),
+        (
+            [{"role": "user", "content": ["hi"]}],
+            r"message 0 of the prompt is \{'role': 'user', 'content': \['hi'\]\}" + FORMS,
+        ),
+        ([{"role": "user", "content": "hi", "name": "x"}], "message 0 of the prompt is .*'name': 'x'}" + FORMS),
+        ([{"role": "user"}], "message 0 of the prompt is {'role': 'user'}" + FORMS),
         ([["user", "hi"]], "an array of <U4.*" + FORMS),
         ([("user", "hi"), ("user",)], r"message 1 of the prompt is \('user',\)" + FORMS),
         ([("user", None)], r"message 0 of the prompt is \('user', None\)" + FORMS),

@@ -1,0 +1,136 @@
+"""Texts in place of token ids: a store behind a service answers them as the store itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zstandard
+
+import suffolk
+from suffolk.datastore import Datastore, open_datastore
+from suffolk.datastore.errors import Internal, InvalidArgument, NotFound, ResourceExhausted
+from suffolk.datastore.tokenizer import load_tokenizer
+from suffolk.serving.draft_service import limits
+from suffolk.serving.draft_service.client import RemoteDatastore
+from suffolk.serving.draft_service.grpc_server import Servicer
+from suffolk.serving.draft_service.server import DraftServer
+from suffolk.serving.proto import draft_pb2
+from tests.support.brute_force import assert_same_tree
+from tests.support.building import tokenizer_json
+from tests.support.draft_server import connected, serving
+from tests.support.stores import make_store, make_word_store
+
+TEXT = "sat on the"
+IDS = [2, 3, 0]
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[Datastore]:
+    with open_datastore(make_word_store(tmp_path / "words")) as store:
+        yield store
+
+
+@pytest.fixture
+def server(local: Datastore) -> Iterator[DraftServer]:
+    with serving({"words": local}) as server:
+        yield server
+
+
+@pytest.fixture
+def remote(server: DraftServer) -> Iterator[RemoteDatastore]:
+    with connected(server) as remote:
+        yield remote
+
+
+@pytest.mark.parametrize("kind", ["local", "remote"])
+def test_texts_are_searched_as_their_ids(kind: str, local: Datastore, remote: RemoteDatastore) -> None:
+    store: suffolk.Retriever = local if kind == "local" else remote
+    assert store.encode(TEXT) == IDS
+    assert store.decode(IDS) == TEXT
+    assert store.lookup(TEXT) == store.lookup(IDS) == (3, 2)
+    assert_same_tree(store.draft(TEXT, max_nodes=4), local.draft(IDS, max_nodes=4))
+    assert len(store.draft(TEXT)) == 1
+    with pytest.raises(InvalidArgument, match=r"ids\[1\] is 6; the vocabulary has 6 ids"):
+        store.decode([0, 6])
+    with pytest.raises(InvalidArgument, match="the text has a surrogate at 4; decode its bytes as UTF-8"):
+        store.lookup("the \ud800")
+
+
+def test_the_tokenizer_is_sent_once(server: DraftServer, remote: RemoteDatastore) -> None:
+    for _ in range(3):
+        remote.lookup(TEXT)
+        remote.info()
+    text = server.service.metrics.exposition().decode()
+    assert 'suffolk_requests_total{code="OK",method="GetTokenizer",transport="grpc"} 1.0' in text
+
+
+def test_another_tokenizer_on_the_server_is_asked_for_anew(
+    remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert remote.encode(TEXT) == IDS
+    info = draft_pb2.DatastoreInfo(name="words", vocab_size=6, facts_json='{"tokenizer": null}')
+    monkeypatch.setattr(Servicer, "_info", lambda *_: draft_pb2.GetInfoReply(datastores=[info]))
+    remote.info()
+    with pytest.raises(NotFound, match="has no tokenizer"):
+        remote.encode(TEXT)
+
+
+def test_a_store_of_token_ids_refuses_texts(tmp_path: Path) -> None:
+    with make_store(tmp_path / "ids", [[[1, 2, 3]]], vocab_size=6) as local, serving({"ids": local}) as server:
+        with connected(server) as remote:
+            for store in (local, remote):
+                for use in (store.lookup, store.draft, store.encode):
+                    with pytest.raises(
+                        NotFound, match="ids was built from token ids and has no tokenizer; pass token ids"
+                    ):
+                        use("text")
+                with pytest.raises(NotFound, match="has no tokenizer; pass token ids"):
+                    store.decode([1])
+                assert store.lookup([1, 2]) == (2, 1)
+        with pytest.raises(NotFound, match="ids was built from token ids and has no tokenizer; pass token ids"):
+            server.service.tokenizer("")
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (b"no frame", "tokenizer: .*"),
+        (zstandard.compress(b"{}"), r"tokenizer: not a tokenizer.json \(.*\)"),
+        (zstandard.compress(b"x" * 100)[:-4], "tokenizer: .*"),
+        (
+            zstandard.ZstdCompressor(write_content_size=False).compress(b"{}"),
+            "tokenizer: its frame states no size up to 134217728 bytes",
+        ),
+    ],
+)
+def test_a_damaged_tokenizer_is_refused(
+    frame: bytes, message: str, remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Servicer, "_tokenizer", lambda *_: draft_pb2.GetTokenizerReply(tokenizer_zstd=frame))
+    with pytest.raises(Internal, match=f"{remote.url}: the draft service sent a bad reply: {message}"):
+        remote.encode(TEXT)
+    assert remote.lookup(IDS) == (3, 2)
+
+
+def test_the_tokenizer_of_another_datastore_is_refused(
+    remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "tokenizer.json").write_text(tokenizer_json())
+    other = load_tokenizer(tmp_path / "tokenizer.json")
+    monkeypatch.setattr(Datastore, "tokenizer", lambda _: other)
+    with pytest.raises(
+        Internal, match="tokenizer: its fingerprint is [0-9a-f]{64}, not [0-9a-f]{64}, that of the datastore"
+    ):
+        remote.encode(TEXT)
+
+
+def test_a_tokenizer_too_large_to_send_is_refused_by_the_server(
+    remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MAX_TOKENIZER_BYTES", 100)
+    with pytest.raises(
+        ResourceExhausted, match="the limits are 100 and .*; load it from its own file and pass token ids"
+    ):
+        remote.encode(TEXT)
