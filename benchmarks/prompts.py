@@ -73,7 +73,7 @@ def row_name(row: dict[str, Any], path: Path, number: int) -> str:
 
 
 def read_excluded(path: Path) -> frozenset[str]:
-    """The prompts' names in a file that has one a line, as 'python -m suffolk.benchmarks.overlap --drop' writes it.
+    """The prompts' names in a file that has one a line, as 'python -m research.overlap --drop' writes it.
 
     Raises:
         NotFound: it cannot be read.

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suffolk.benchmarks.memory import family_memory
+from suffolk.benchmarks.process_memory import family_memory
 from suffolk.datastore.errors import Internal
 
 POLL_S = 0.05

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from demo.model import NAME, fetch_model
-from suffolk.benchmarks.decoding import measure_decoding
-from suffolk.benchmarks.decoding_options import PLAIN, DecodingOptions
-from suffolk.benchmarks.draft_server import served
+from suffolk.benchmarks.decode.measure import measure_decoding
+from suffolk.benchmarks.decode.options import PLAIN, DecodingOptions
+from suffolk.benchmarks.service.draft_server import served
 from suffolk.benchmarks.stopping import exit_code, stop_lines
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.datastore import open_datastore

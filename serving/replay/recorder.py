@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -10,7 +11,9 @@ from pathlib import Path
 from types import TracebackType
 
 from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
+from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.engine.loop.generation import Generation
+from suffolk.serving.engine.model.target import Target
 from suffolk.serving.replay.recording import FINISHED, Recording
 
 _MODE = 0o600
@@ -87,6 +90,20 @@ class Recorder:
                 raise
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
+
+
+def opened_recorder(
+    path: Path | None, target: Target, model: str
+) -> contextlib.AbstractContextManager[Recorder | None]:
+    """The recorder that adds texts of ``target`` to ``path``; None without a path.
+
+    Args:
+        model: the target's folder or hub name, which holds its tokenizer.
+    """
+    if path is None:
+        return contextlib.nullcontext()
+    tokenizer = None if target.tokenizer is None else fingerprint(load_tokenizer(model))
+    return Recorder(path, target.vocab_size, Path(model).absolute().name, tokenizer)
 
 
 def require_recordable(path: Path) -> None:

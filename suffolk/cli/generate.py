@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from suffolk.benchmarks.json_file import write_json
 from suffolk.cli.generate_options import add_generate_options
 from suffolk.cli.generate_remotely import generate_remotely
 from suffolk.cli.generation_output import choose_colours, report_lines, show
@@ -23,8 +24,8 @@ from suffolk.cli.model_options import (
     require_costs,
     require_threads,
 )
-from suffolk.cli.output_file import require_folder, write_json
-from suffolk.cli.record_option import opened_recorder, require_record
+from suffolk.cli.output_file import require_folder
+from suffolk.cli.record_option import require_record
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.drafters.choose import MODELS, make_drafter
@@ -163,6 +164,7 @@ def _generate(
 ) -> int:
     from suffolk.serving.engine.loop.request import Request
     from suffolk.serving.engine.policy.cost_store import find_costs
+    from suffolk.serving.replay.recorder import opened_recorder
 
     Request(0, target, ids, settings)  # refuse what cannot run before costs are measured
     drafters = {} if drafter is None else {name: drafter}
@@ -172,7 +174,7 @@ def _generate(
     found = find_costs(target, 1, args.costs) if drafters else None
     costs = None if found is None else found.costs
     with (
-        opened_recorder(args.record, args.model, target) as recorder,
+        opened_recorder(args.record, target, args.model) as recorder,
         _engine(target, drafters, len(ids), settings, max_nodes, costs) as engine,
     ):
         request = engine.generate(ids, settings, name, max_nodes, args.request_class or "")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
+from suffolk.benchmarks.json_file import is_device
 from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
-from suffolk.datastore.manifest import write_atomically
 
 
 def require_folder(option: str, file: Path | None) -> None:
@@ -16,7 +15,7 @@ def require_folder(option: str, file: Path | None) -> None:
     Raises:
         NotFound, InvalidArgument, PermissionDenied: it cannot; all name the ``option``.
     """
-    if file is None or _is_device(file):
+    if file is None or is_device(file):
         return
     if file.is_dir():
         raise InvalidArgument(f"{option} {file} is a folder; name a file")
@@ -35,25 +34,10 @@ def plot_beside(json_file: Path, plot: Path | None) -> Path:
         NotFound, PermissionDenied: as ``require_folder``.
     """
     require_folder("--json", json_file)
-    if plot is None and _is_device(json_file):
+    if plot is None and is_device(json_file):
         raise InvalidArgument(f"--json {json_file} is no file; name one for the plot with --plot")
     found = plot or json_file.with_suffix(".png")
     require_folder("--plot", found)
     if found.resolve() == json_file.resolve():
         raise InvalidArgument(f"--json and the plot are one file, {found}; name another with --plot")
     return found
-
-
-def write_json(file: Path, document: object) -> None:
-    """Write ``document`` as JSON, whole or not at all; what a link leads to is replaced, not the link. Raises as
-    ``write_atomically``."""
-    content = json.dumps(document, indent=2) + "\n"
-    if _is_device(file):
-        file.write_text(content)
-    else:
-        write_atomically(file.resolve(), content.encode())
-
-
-def _is_device(file: Path) -> bool:
-    """Whether it is a terminal, a pipe or the like, which nothing can take the place of."""
-    return file.exists() and not file.is_file() and not file.is_dir()

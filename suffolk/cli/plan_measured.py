@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.prompts import encode_prompt, load_prompts
 from suffolk.build_index.report import count
 from suffolk.cli.model_options import load_target, opened_stores, require_models, require_threads
-from suffolk.cli.output_file import write_json
 from suffolk.cli.plan_options import check_measuring, read_stacks, wanted_levels
 from suffolk.cli.plan_report import milliseconds, plan_lines
 from suffolk.serving.drafters.hierarchy.levels import Levels

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.stopping import Stop
 from suffolk.benchmarks.table import format_table
 from suffolk.build_index.report import count
-from suffolk.cli.output_file import write_json
 from suffolk.cli.printable import printable
 from suffolk.datastore.version import __version__
 from suffolk.serving.replay.recording import Recording

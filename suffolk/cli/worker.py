@@ -28,7 +28,7 @@ from suffolk.cli.model_options import (
     require_costs,
     require_threads,
 )
-from suffolk.cli.record_option import add_record_option, opened_recorder, require_record
+from suffolk.cli.record_option import add_record_option, require_record
 from suffolk.cli.server_options import add_server_options, read_server_options
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
 from suffolk.serving.drafters.choose import NAMES, READERS, make_drafter
@@ -136,6 +136,7 @@ def run(args: argparse.Namespace) -> int:
         from suffolk.serving.drafters.load import load_models
         from suffolk.serving.engine.loop.engine import Engine
         from suffolk.serving.engine.policy.cost_store import find_costs
+        from suffolk.serving.replay.recorder import opened_recorder
         from suffolk.serving.worker.server import WorkerServer
         from suffolk.serving.worker.service import Service
 
@@ -146,7 +147,7 @@ def run(args: argparse.Namespace) -> int:
         drafters = {name: drafter for name, drafter in made.items() if drafter is not None}
         costs = find_costs(target, args.slots, args.costs, args.passes).costs if drafters else None
         with (
-            opened_recorder(args.record, args.model, target) as recorder,
+            opened_recorder(args.record, target, args.model) as recorder,
             Engine(target, drafters, costs, args.slots, capacity, args.queue, args.passes) as engine,
         ):
             service = Service(engine, name, max_nodes, recorder=recorder)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from suffolk.benchmarks import row_linear
+from research import row_linear
 from suffolk.cli.main import main
 from suffolk.datastore.errors import NotFound
 from suffolk.datastore.tokenizer import load_tokenizer

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.cli.output_file import plot_beside, require_folder, write_json
+from suffolk.benchmarks.json_file import write_json
+from suffolk.cli.output_file import plot_beside, require_folder
 from suffolk.datastore.errors import InvalidArgument, PermissionDenied
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from suffolk.benchmarks import batches, decoding
+from suffolk.benchmarks.batch import measure as batches
+from suffolk.benchmarks.decode import measure as decoding
 from suffolk.cli.bench import outcome
 from suffolk.cli.main import main
 from suffolk.serving.engine.model.target import Target

@@ -33,7 +33,7 @@ from suffolk.serving.engine.loop.drafter import DraftRequest
 
 PRIOR = Prior(constant=-1.85, match=0.12, share=0.76, count=0.09, depth=0.14)
 """Fitted to what a 135M chat model took of 109 M tokens of source in its own answers to prompts made for that
-(``suffolk.benchmarks.tuning_prompts``, ``suffolk.benchmarks.fit_priors``); only where it starts."""
+(``research.tuning_prompts``, ``research.fit_priors``); only where it starts."""
 
 SHORT_MATCHES = (4, 3, 2, 1)
 """Shorter endings that are looked up beside the longest: a rare long match leaves most of a tree's nodes unused, and may be no more

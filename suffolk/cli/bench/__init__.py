@@ -1,4 +1,4 @@
-"""Measure retrieval, counting, building, decoding and memory, each beside what it is to be compared with, in one run.
+"""Measure retrieval, counting, building, decoding and memory, each beside its yardstick, in one run.
 
 Every measurement prints tables and writes a JSON file (machine, versions, commit, seed, command line) and a plot."""
 
@@ -18,6 +18,7 @@ EPILOG = """examples:
   suffolk bench decode --model MODEL_FOLDER --datastore STORE --prompts prompts/ --limit 10 --json decode.json
   suffolk bench batch --model MODEL_FOLDER --datastore STORE --prompts prompts/ --json batch.json
   suffolk bench memory STORE --limits 1 0.5 0.2 --json memory.json
+  suffolk bench hybrid --model MODEL_FOLDER --datastore STORE --prompts prompts/ --limit 8 --output results/
 
 'suffolk bench MEASUREMENT --help' shows its options. The extra packages: pip install '.[bench]'"""
 
@@ -28,8 +29,11 @@ MEASUREMENTS = {
     "batch": "throughput of the engine by requests at once",
     "build": "throughput and memory of building, and of sorting alone",
     "memory": "a datastore larger than memory: cold start, latency, page faults",
+    "hybrid": "one tree of all sources against each source alone, resumable",
 }
 """Name -> one line of help. Each is a module here with ``EXAMPLES``, ``add_arguments(parser)`` and ``run(args) -> int``."""
+INTO_FOLDERS = ("hybrid",)
+"""Measurements that write several files into the folder of their option ``--output``, in place of ``--json`` and ``--plot``."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,15 +50,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(measurement)
-        _add_common(measurement, name)
+        if name not in INTO_FOLDERS:
+            _add_files(measurement, name)
+        measurement.add_argument(
+            "--seed", type=int, default=0, metavar="N", help="of every random choice (default: %(default)s)"
+        )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run one measurement; returns the exit code."""
-    from suffolk.benchmarks.command import check_seed
+    from suffolk.serving.engine.loop.checks import whole_within
+    from suffolk.serving.engine.sampling.settings import MAX_SEED
 
-    check_seed(args.seed)
-    args.plot = plot_beside(args.json, args.plot)
+    whole_within("--seed", args.seed, 0, MAX_SEED)
+    if "json" in args:
+        args.plot = plot_beside(args.json, args.plot)
     return int(_module(args.measurement).run(args))
 
 
@@ -62,7 +72,7 @@ def _module(name: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{name}")
 
 
-def _add_common(parser: argparse.ArgumentParser, name: str) -> None:
+def _add_files(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument(
         "--json",
         type=Path,
@@ -72,7 +82,4 @@ def _add_common(parser: argparse.ArgumentParser, name: str) -> None:
     )
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="for the plot (default: the JSON file's name with .png)"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of every random choice (default: %(default)s)"
     )

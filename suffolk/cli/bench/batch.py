@@ -37,9 +37,9 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidArgument(
             "--transformers, --assistant, --control and --record belong to 'suffolk bench decode'; leave them out"
         )
-    from suffolk.benchmarks.batches import measure_batches
-    from suffolk.benchmarks.batches_report import NOTES, batch_lines, batch_panels
-    from suffolk.benchmarks.decoding_report import PACKAGES
+    from suffolk.benchmarks.batch.measure import measure_batches
+    from suffolk.benchmarks.batch.report import NOTES, batch_lines, batch_panels
+    from suffolk.benchmarks.decode.report import PACKAGES
     from suffolk.benchmarks.plot import require_plots
     from suffolk.benchmarks.report import Report, plain
     from suffolk.cli.bench.outcome import finish

@@ -50,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print, write; returns the exit code."""
-    from suffolk.benchmarks.building import BuildingOptions, measure_building
-    from suffolk.benchmarks.building_report import NOTES, PACKAGES, building_lines, building_panels
+    from suffolk.benchmarks.building.measure import BuildingOptions, measure_building
+    from suffolk.benchmarks.building.report import NOTES, PACKAGES, building_lines, building_panels
     from suffolk.benchmarks.plot import require_plots
     from suffolk.benchmarks.report import Report, plain
     from suffolk.cli.bench.outcome import finish

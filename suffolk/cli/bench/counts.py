@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print, write; returns the exit code."""
-    from suffolk.benchmarks.counting import CountingOptions, measure_counting
-    from suffolk.benchmarks.counting_report import NOTES, PACKAGES, counting_lines, counting_panels
+    from suffolk.benchmarks.counts.measure import CountingOptions, measure_counting
+    from suffolk.benchmarks.counts.report import NOTES, PACKAGES, counting_lines, counting_panels
     from suffolk.benchmarks.plot import require_plots
     from suffolk.benchmarks.report import Report, plain
     from suffolk.cli.bench.outcome import finish

@@ -18,7 +18,7 @@ from suffolk.cli.model_options import (
 from suffolk.cli.record_option import add_record_option, require_record
 
 if TYPE_CHECKING:
-    from suffolk.benchmarks.decoding_options import DecodingOptions
+    from suffolk.benchmarks.decode.options import DecodingOptions
 
 EXAMPLES = (
     "--model MODEL_FOLDER --datastore STORE --prompts prompts/ --limit 10 --json decode.json",
@@ -85,8 +85,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print, write; returns the exit code."""
-    from suffolk.benchmarks.decoding import measure_decoding
-    from suffolk.benchmarks.decoding_report import NOTES, PACKAGES, decoding_lines, decoding_panels
+    from suffolk.benchmarks.decode.measure import measure_decoding
+    from suffolk.benchmarks.decode.report import NOTES, PACKAGES, decoding_lines, decoding_panels
     from suffolk.benchmarks.plot import require_plots
     from suffolk.benchmarks.report import Report, plain
     from suffolk.cli.bench.outcome import finish
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
 
 def read_options(args: argparse.Namespace) -> DecodingOptions:
     """What the command line asks for."""
-    from suffolk.benchmarks.decoding_options import DecodingOptions
+    from suffolk.benchmarks.decode.options import DecodingOptions
 
     models = read_model_sources(args)
     found = [*(["datastore"] if args.datastore else []), *models.kinds()]

@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print, write; returns the exit code."""
-    from suffolk.benchmarks.larger_than_memory import MemoryOptions, measure_memory
-    from suffolk.benchmarks.larger_than_memory_report import NOTES, PACKAGES, memory_lines, memory_panels
+    from suffolk.benchmarks.memory.measure import MemoryOptions, measure_memory
+    from suffolk.benchmarks.memory.report import NOTES, PACKAGES, memory_lines, memory_panels
     from suffolk.benchmarks.plot import require_plots
     from suffolk.benchmarks.report import Report, plain
     from suffolk.cli.bench.outcome import finish

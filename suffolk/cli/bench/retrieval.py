@@ -70,9 +70,9 @@ def run(args: argparse.Namespace) -> int:
     """Measure, print, write; returns the exit code."""
     from suffolk.benchmarks.plot import require_plots
     from suffolk.benchmarks.report import Report, plain
-    from suffolk.benchmarks.retrieval import measure_retrieval
-    from suffolk.benchmarks.retrieval_options import RetrievalOptions
-    from suffolk.benchmarks.retrieval_report import NOTES, PACKAGES, retrieval_lines, retrieval_panels
+    from suffolk.benchmarks.retrieval.measure import measure_retrieval
+    from suffolk.benchmarks.retrieval.options import RetrievalOptions
+    from suffolk.benchmarks.retrieval.report import NOTES, PACKAGES, retrieval_lines, retrieval_panels
     from suffolk.cli.bench.outcome import finish
 
     require_plots()

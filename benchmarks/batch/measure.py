@@ -1,0 +1,208 @@
+"""Tokens a second of the whole engine by how many requests run at once, with and without drafts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+import torch
+
+from suffolk.benchmarks.decode.options import PLAIN, DecodingOptions
+from suffolk.benchmarks.decode.setup import (
+    encode_prompts,
+    load_target,
+    make_drafters,
+    opened_datastores,
+    require_drafters,
+)
+from suffolk.benchmarks.prompts import load_prompts
+from suffolk.benchmarks.stopping import keep
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.neural.tree_bounds import rows_behind
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.loop.generation import Generation
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_store import find_costs
+from suffolk.serving.engine.sampling.near_tie import first_difference
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRun:
+    """One way at one batch size: what came of each request, target passes and seconds."""
+
+    size: int
+    way: str
+    outputs: list[list[int]]
+    turns: int
+    seconds: float
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(len, self.outputs))
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second."""
+        return self.tokens / self.seconds
+
+
+BatchEntry = list[tuple[int, BatchRun]]
+"""One batch size in one round: the run of every way, with the number of the round."""
+Compared = tuple[int, dict[str, Any] | None]
+"""Tokens of an output that were compared, and where it parts from the other, if it does."""
+
+
+def measure_batches(
+    options: DecodingOptions, sizes: Sequence[int], report: Callable[[str], None] = lambda line: None
+) -> dict[str, Any]:
+    """Run the prompts through one engine at every batch size and way, in turn; the results by name.
+
+    A request that ends is replaced by the next, so that the batch stays full but for the end. Every way and size runs the same
+    requests: all prompts, from the first again until they are twice the largest batch. Ctrl-C leaves the sizes that all ways have
+    run in a round.
+
+    Raises:
+        InvalidArgument: a size is below 1.
+        NotFound, Unsupported: the model, datastore or prompts are missing or do not fit together.
+    """
+    if not sizes or min(sizes) < 1:
+        raise InvalidArgument(f"batch sizes {list(sizes)}; they must be 1 or more")
+    prompts = load_prompts(options.prompts, options.style, options.limit, options.seed)
+    with opened_datastores(options) as retrievers:
+        require_drafters(options, retrievers)  # refuse what is missing before a model is loaded
+        target = load_target(options)
+        encoded, skipped = encode_prompts(target, prompts, options)
+        settings = SamplingSettings(
+            options.max_new_tokens,
+            options.temperature,
+            top_p=options.top_p,
+            seed=options.seed,
+            ignore_eos=options.ignore_eos,
+        )
+        capacity = max(len(ids) for _, ids in encoded) + options.max_new_tokens + rows_behind(options.max_nodes)
+        texts = [encoded[number % len(encoded)][1] for number in range(max(len(encoded), 2 * max(sizes)))]
+        drafters = make_drafters(options, target, retrievers, max(sizes), capacity)
+        found = find_costs(target, max(sizes), options.costs)
+        with Engine(target, drafters, found.costs, slots=max(sizes), capacity=capacity, queue=0) as engine:
+            cache_bytes = engine.cache_bytes
+            turns = _compared(_run_rounds(engine, texts, sizes, settings, options, report), target, texts, settings)
+            kept, stopped = keep(turns, options.rounds * len(sizes), options.in_all_rounds("batch sizes"))
+    runs = [run for turn, _ in kept for run in turn]
+    done = [size for size in sizes if any(run.size == size for _, run in runs)]
+    return {
+        "stopped": stopped,
+        "target": {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()},
+        "costs": {"source": found.source, "drifts": engine.drifts},
+        "cache_bytes": cache_bytes,
+        "prompts_skipped": skipped,
+        "batches": {str(size): _summary([run for _, run in runs if run.size == size], runs[0][1]) for size in done},
+        "near_ties": _near_ties([pair for _, compared in kept for pair in compared]),
+    }
+
+
+def run_batch(
+    engine: Engine,
+    texts: Sequence[Sequence[int]],
+    size: int,
+    way: str,
+    settings: SamplingSettings,
+    max_nodes: int,
+) -> BatchRun:
+    """Run ``texts``, ``size`` at a time."""
+    before = engine.stats()
+    begin = time.perf_counter()
+    running: list[Generation] = []
+    done: list[Generation] = []
+    for text in texts:
+        while len(running) == size:
+            done += [each for each in running if each.ended]
+            running = [each for each in running if each not in done]
+            if len(running) == size:
+                next(running[0], None)
+        running.append(engine.generate(text, settings, "none" if way == PLAIN else way, max_nodes))
+    for generation in running:
+        for _ in generation:
+            pass
+    seconds = time.perf_counter() - begin
+    outputs = [each.tokens for each in sorted([*done, *running], key=lambda each: each.request.number)]
+    return BatchRun(size, way, outputs, engine.stats()["turns"] - before["turns"], seconds)
+
+
+def _run_rounds(
+    engine: Engine,
+    texts: Sequence[Sequence[int]],
+    sizes: Sequence[int],
+    settings: SamplingSettings,
+    options: DecodingOptions,
+    report: Callable[[str], None],
+) -> Iterator[BatchEntry]:
+    """In each round, at each size, the run of every way with the number of the round; after one that warms up."""
+    run_batch(engine, texts[:1], 1, PLAIN, settings, 1)
+    for number in range(1, options.rounds + 1):
+        for size in sizes:
+            runs = []
+            for way in options.ways if number % 2 else options.ways[::-1]:
+                run = run_batch(engine, texts, size, way, settings, options.max_nodes)
+                runs.append((number, run))
+                report(f"round {number}, batch {size}: {way} {run.rate:.1f} tokens/s")
+            yield runs
+
+
+def _compared(
+    turns: Iterator[BatchEntry],
+    target: Target,
+    texts: Sequence[Sequence[int]],
+    settings: SamplingSettings,
+) -> Iterator[tuple[BatchEntry, list[Compared]]]:
+    """Each turn, and how its outputs compare with those of the first run of all."""
+    first: BatchRun | None = None
+    for turn in turns:
+        found: list[Compared] = []
+        for number, run in turn:
+            if first is None:
+                first = run
+                continue
+            for request, (one, other) in enumerate(zip(first.outputs, run.outputs, strict=True)):
+                difference = first_difference(target, texts[request], one, other, settings)
+                if difference is None:
+                    found.append((len(other), None))
+                    continue
+                place = {"round": number, "batch": run.size, "drafter": run.way, "request": request}
+                found.append((difference.position + 1, place | asdict(difference)))
+        yield turn, found
+
+
+def _near_ties(compared: Sequence[Compared]) -> dict[str, Any]:
+    """Where outputs part from the first run's, and the tokens compared up to there."""
+    tokens = sum(each for each, _ in compared)
+    differences = [each for _, each in compared if each is not None]
+    return {
+        "tokens_compared": tokens,
+        "per_100000_tokens": 100_000 * len(differences) / tokens if tokens else 0.0,
+        "largest_gap": max((each["gap"] for each in differences), default=0.0),
+        "differences": differences,
+    }
+
+
+def _summary(runs: Sequence[BatchRun], first: BatchRun) -> dict[str, dict[str, Any]]:
+    """Of each way at one batch size."""
+    ways = {way: [run for run in runs if run.way == way] for way in dict.fromkeys(run.way for run in runs)}
+    plain = median(run.rate for run in ways[PLAIN])
+    found = {}
+    for way, runs in ways.items():
+        rate = median(run.rate for run in runs)
+        found[way] = {
+            "tokens_per_second": rate,
+            "speed_up": rate / plain,
+            "speed_up_least": min(run.rate / other.rate for run, other in zip(runs, ways[PLAIN], strict=True)),
+            "tokens_a_turn": sum(run.tokens for run in runs) / sum(run.turns for run in runs),
+            "identical": sum(
+                output == text for run in runs for output, text in zip(run.outputs, first.outputs, strict=True)
+            ),
+            "requests": sum(len(run.outputs) for run in runs),
+        }
+    return found

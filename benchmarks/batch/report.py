@@ -1,0 +1,59 @@
+"""The batch measurement for people: a table and a plot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from suffolk.benchmarks.decode.options import PLAIN
+from suffolk.benchmarks.plot import Panel
+from suffolk.benchmarks.table import format_table
+
+HEADERS = ("batch, drafter", "requests", "tokens/s", "speed-up", "least", "tokens a turn", "as the first plain run")
+NOTES = (
+    "tokens/s: of the whole engine, prompts included, median of rounds; speed-up: against plain decoding at the same batch size; "
+    "least: the worst round",
+    "tokens a turn: tokens per request and target pass, passes over parts of prompts included",
+    "as the first plain run: outputs equal, token for token, to the first plain output of that prompt, at whatever batch size",
+    "near-ties: in fp32 and bf16 rounding may decide between two tokens of nearly equal score, otherwise in another batch or "
+    "tree; gap: of the two scores, logits when greedy, else with the noise added",
+)
+
+
+def batch_lines(results: dict[str, Any]) -> list[str]:
+    """The table and the notes."""
+    rows = [
+        (
+            f"{size}: {way}",
+            each["requests"],
+            each["tokens_per_second"],
+            each["speed_up"],
+            each["speed_up_least"],
+            each["tokens_a_turn"],
+            f"{each['identical']}/{each['requests']}",
+        )
+        for size, ways in results["batches"].items()
+        for way, each in ways.items()
+    ]
+    memory = f"cache of the engine: {results['cache_bytes'] / 2**20:.0f} MiB"
+    ties = results["near_ties"]
+    found = (
+        f"near-ties: {len(ties['differences'])} in {ties['tokens_compared']} tokens, {ties['per_100000_tokens']:.1f} per 100,000; "
+        f"largest gap {ties['largest_gap']:.2g}"
+    )
+    return [format_table(HEADERS, rows), memory, found, *(f"note: {note}" for note in NOTES)]
+
+
+def batch_panels(results: dict[str, Any]) -> list[Panel]:
+    """Tokens a second, and speed-up."""
+    batches = results["batches"]
+    sizes = list(batches)
+    ways = list(batches[sizes[0]])
+    drafting = [way for way in ways if way != PLAIN]
+
+    def series(names: list[str], field: str) -> dict[str, list[float | None]]:
+        return {way: [batches[size][way][field] for size in sizes] for way in names}
+
+    return [
+        Panel("throughput by batch size", "tokens a second", sizes, series(ways, "tokens_per_second")),
+        Panel("speed-up by batch size", "times plain decoding", sizes, series(drafting, "speed_up")),
+    ]

@@ -1,0 +1,171 @@
+"""How fast a datastore is built and with how much memory, beside one document at a time into draftretriever's writer."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from suffolk.benchmarks.building import one_document_build
+from suffolk.benchmarks.building.sorting import (
+    LEAST_SORTED,
+    SortingOptions,
+    measure_sorting,
+    read_tokens,
+    require_yardstick,
+)
+from suffolk.benchmarks.folder import new_folder
+from suffolk.benchmarks.retrieval.draftretriever_package import require_package
+from suffolk.benchmarks.watched_process import Watched, run_watched
+from suffolk.build_index.inputs import find_inputs
+from suffolk.build_index.options import BuildOptions
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.segment import token_dtype
+from suffolk.datastore.tokenizer import load_tokenizer
+
+OURS = "suffolk build"
+RIVAL = "one document at a time, draftretriever's writer"
+
+
+@dataclass(frozen=True, slots=True)
+class BuildingOptions:
+    """Settings of ``suffolk bench build``. Checked when made.
+
+    Attributes:
+        corpora: files, folders or patterns with text, as for ``suffolk build``.
+        tokenizer: Hugging Face folder, tokenizer.json or hub name.
+        workdir: in a new folder there both indexes are written; it is removed again.
+        rounds: how often each is run, in turn.
+        text_field, extensions, threads: as for ``suffolk build``.
+        sort_tokens: how many of the tokens to sort alone, each size for itself; empty to leave that out.
+        sort_rounds: how often each way of sorting has its turn.
+        sort_repeats: tokens of the inputs that are nothing but repeats; 0 for none.
+        seed: of the places where orders are checked.
+    """
+
+    corpora: tuple[str, ...]
+    tokenizer: str
+    workdir: Path
+    rounds: int = 1
+    text_field: str = "text"
+    extensions: tuple[str, ...] = ()
+    threads: int = 0
+    sort_tokens: tuple[int, ...] = ()
+    sort_rounds: int = 3
+    sort_repeats: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "sort_rounds"):
+            if getattr(self, name) < 1:
+                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        if bad := [size for size in (*self.sort_tokens, self.sort_repeats or LEAST_SORTED) if size < LEAST_SORTED]:
+            raise InvalidArgument(f"{bad[0]} tokens are too few to measure a sort; give {LEAST_SORTED:,} or more")
+
+
+def measure_building(options: BuildingOptions) -> dict[str, Any]:
+    """Run both ``rounds`` times in turn, each in a process of its own, then the sorts; the results by name.
+
+    Raises:
+        NotFound, InvalidArgument: a corpus is not there.
+        Unsupported: draftretriever or pydivsufsort is not installed.
+        Internal: one of them failed, or an order is wrong.
+        ResourceExhausted: ``workdir`` cannot be made or written.
+    """
+    require_package()
+    load_tokenizer(options.tokenizer)  # a mistake is better found here than by the processes
+    if options.sort_tokens:
+        require_yardstick()
+    read = _read_all(options)
+    with new_folder(options.workdir) as folder:
+        runs = _build_in_turn(folder, options)
+        equal, documents = one_document_build.count_equal(folder / "digests", folder / "store")
+        sorting = _measure_sorting(folder, options) if options.sort_tokens else None
+    rates = {name: median(run["text_bytes_per_second"] for run in each) for name, each in runs.items()}
+    return {
+        "bytes_on_disk": read,
+        "runs": runs,
+        "median_text_bytes_per_second": rates,
+        "times_faster": rates[OURS] / rates[RIVAL],
+        "peak_bytes": {name: max(run["peak_bytes"] for run in each) for name, each in runs.items()},
+        "documents": documents,
+        "documents_with_equal_ids": equal,
+        "sorting": sorting,
+    }
+
+
+def _build_in_turn(folder: Path, options: BuildingOptions) -> dict[str, list[dict[str, Any]]]:
+    """What each way took in each round; what they built last is left in ``folder``."""
+    runs: dict[str, list[dict[str, Any]]] = {OURS: [], RIVAL: []}
+    ways = {OURS: _build_ours, RIVAL: _build_rival}
+    for number in range(options.rounds):
+        for name in list(ways) if number % 2 == 0 else list(ways)[::-1]:
+            runs[name].append(ways[name](options, folder))
+    return runs
+
+
+def _measure_sorting(folder: Path, options: BuildingOptions) -> dict[str, Any] | None:
+    """Of the datastore just built; None if its tokens are wider than those that sorting is compared on."""
+    with open_datastore(folder / "store") as store:
+        manifest = store.manifest
+        if token_dtype(manifest.vocab_size) != np.uint16:
+            return None
+        tokens = read_tokens(store, max(options.sort_tokens))
+    threads = tuple(sorted({1, options.threads or os.cpu_count() or 1}))
+    asked = SortingOptions(
+        manifest.vocab_size,
+        manifest.order_depth,
+        options.sort_tokens,
+        threads,
+        options.sort_rounds,
+        options.sort_repeats,
+        options.seed,
+    )
+    return measure_sorting(tokens, folder, asked)
+
+
+def _read_all(options: BuildingOptions) -> int:
+    """Bring every file into the system's cache, so that neither way has to wait for the disk; their size."""
+    asked = BuildOptions(
+        options.corpora, Path("unused"), options.tokenizer, extensions=options.extensions, threads=options.threads
+    )
+    return sum(len(Path(file.path).read_bytes()) for file in find_inputs(asked).files)
+
+
+def _build_ours(options: BuildingOptions, folder: Path) -> dict[str, Any]:
+    store = folder / "store"
+    shutil.rmtree(store, ignore_errors=True)
+    command = [sys.executable, "-m", "suffolk", "build", *options.corpora, "--output", str(store), "--json"]
+    command += ["--tokenizer", options.tokenizer, "--text-field", options.text_field]
+    command += ["--threads", str(options.threads)]
+    command += ["--extensions", ",".join(options.extensions)] if options.extensions else []
+    return _outcome(run_watched(command))
+
+
+def _build_rival(options: BuildingOptions, folder: Path) -> dict[str, Any]:
+    settings = {name: asdict(options)[name] for name in ("corpora", "tokenizer", "text_field", "extensions")}
+    paths = [str(folder / "draftretriever.idx"), str(folder / "digests")]
+    command = [sys.executable, "-m", one_document_build.__name__, *paths, json.dumps(settings)]
+    return _outcome(run_watched(command))
+
+
+def _outcome(watched: Watched) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(watched.output)
+    return {
+        "seconds": watched.seconds,
+        "cpu_seconds": watched.cpu_seconds,
+        "peak_bytes": watched.peak_bytes,
+        "largest_process_bytes": watched.largest_bytes,
+        "text_bytes": said["text_bytes"],
+        "tokens": said["tokens"],
+        "text_bytes_per_second": said["text_bytes"] / watched.seconds,
+        "said": said,
+    }

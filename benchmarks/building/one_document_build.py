@@ -1,0 +1,98 @@
+"""What building took before: Hugging Face tokenization, one document at a time, into draftretriever's writer.
+
+A process of its own: ``python -m`` this INDEX DIGESTS OPTIONS, where OPTIONS is a JSON object with tokenizer, corpora,
+text_field and extensions. Prints one JSON line: documents, tokens, text_bytes, tokenize_seconds, write_seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suffolk.benchmarks.helper_process import helper_arguments
+from suffolk.benchmarks.retrieval.draftretriever_package import open_writer
+from suffolk.build_index.block import TokenRun
+from suffolk.build_index.documents import parse_documents
+from suffolk.build_index.inputs import find_inputs
+from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.reader import read_blocks
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.tokenizer import load_tokenizer, vocab_size
+
+DIGEST_BYTES = 8
+
+
+def main(index: str, digests: str, settings: str) -> None:
+    """Build and print what it took. The digests of the documents' ids go into the file ``digests``."""
+    options = _options(json.loads(settings))
+    tokenizer = load_tokenizer(str(options.tokenizer))
+    writer = open_writer(index, vocab_size(tokenizer))
+    facts: dict[str, Any] = dict.fromkeys(("documents", "tokens", "text_bytes"), 0)
+    seconds = dict.fromkeys(("tokenize_seconds", "write_seconds"), 0.0)
+    found: list[bytes] = []
+    for texts, size in _texts(options):
+        facts["text_bytes"] += size
+        for text in texts:
+            begin = time.perf_counter()
+            ids = tokenizer.encode(text, add_special_tokens=False).ids
+            middle = time.perf_counter()
+            writer.add_entry(ids)
+            seconds["write_seconds"] += time.perf_counter() - middle
+            seconds["tokenize_seconds"] += middle - begin
+            facts["tokens"] += len(ids)
+            found.append(digest(ids))
+    begin = time.perf_counter()
+    writer.finalize()
+    seconds["write_seconds"] += time.perf_counter() - begin
+    facts["documents"] = len(found)
+    Path(digests).write_bytes(b"".join(found))
+    print(json.dumps({**facts, **seconds}))
+
+
+def digest(ids: Any) -> bytes:
+    """Eight bytes that differ where the ids of a document differ."""
+    return hashlib.blake2b(np.asarray(ids, "<u4").tobytes(), digest_size=DIGEST_BYTES).digest()
+
+
+def count_equal(digests: Path, store: Path) -> tuple[int, int]:
+    """How many documents of ``store`` have the ids that the other way gave them, in order; and how many there are.
+
+    Documents without tokens are in neither.
+    """
+    raw, nothing = digests.read_bytes(), digest([])
+    theirs = [raw[start : start + DIGEST_BYTES] for start in range(0, len(raw), DIGEST_BYTES)]
+    theirs = [each for each in theirs if each != nothing]
+    with open_datastore(store) as opened:
+        ours = [digest(document.tokens) for document in opened.documents() if len(document.tokens)]
+    return sum(a == b for a, b in zip(ours, theirs, strict=False)), max(len(ours), len(theirs))
+
+
+def _texts(options: BuildOptions) -> Iterator[tuple[list[str], int]]:
+    """The documents as the builder reads them, a block at a time, with their size in bytes."""
+    for block in read_blocks(find_inputs(options), options, "u16", Counter()):
+        if isinstance(block.payload, TokenRun):
+            raise InvalidArgument(f"{block.payload.path} is tokenized already; give text")
+        parsed = parse_documents(block.payload, options)
+        yield parsed.texts, parsed.text_bytes
+
+
+def _options(settings: dict[str, Any]) -> BuildOptions:
+    return BuildOptions(
+        corpora=tuple(settings["corpora"]),
+        output=Path("unused"),
+        tokenizer=settings["tokenizer"],
+        text_field=settings["text_field"],
+        extensions=tuple(settings["extensions"]),
+    )
+
+
+if __name__ == "__main__":
+    main(*helper_arguments(3, "suffolk bench build"))

@@ -1,0 +1,108 @@
+"""How often token sequences occur, beside infini-gram on the same tokens: equal answers, time, bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from suffolk.benchmarks.counts.infini_gram_index import cached_index, open_engine, require_package
+from suffolk.benchmarks.quantiles import quantiles_us
+from suffolk.benchmarks.retrieval.contexts import join_documents, sample_seen, spoil
+from suffolk.benchmarks.retrieval.latency import time_alternating, time_rounds
+from suffolk.benchmarks.retrieval.substore import first_tokens
+from suffolk.datastore.datastore import Datastore, open_datastore
+from suffolk.datastore.errors import Internal, InvalidArgument
+
+OURS, RIVAL = "suffolk", "infini-gram"
+LONGEST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CountingOptions:
+    """Settings of ``suffolk bench counts``. Checked when made.
+
+    Attributes:
+        store: the datastore's folder.
+        workdir: for infini-gram's index, which a later run uses again.
+        queries: sequences of each kind and length.
+        rounds: how often each is asked and timed, after one round that warms up.
+        lengths: tokens in a sequence.
+        tokens: use only so many of the datastore's first tokens; None for all.
+        seed: of every random choice.
+    """
+
+    store: Path
+    workdir: Path
+    queries: int = 1000
+    rounds: int = 3
+    lengths: tuple[int, ...] = (1, 2, 4, 8, 16)
+    tokens: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("queries", "rounds"):
+            if getattr(self, name) < 1:
+                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        if self.tokens is not None and self.tokens < 1:
+            raise InvalidArgument(f"tokens is {self.tokens}; it must be 1 or more")
+        if bad := [length for length in self.lengths if not 1 <= length <= LONGEST]:
+            raise InvalidArgument(f"a length is {bad[0]}; it must be 1 to {LONGEST}")
+
+
+def measure_counting(options: CountingOptions) -> dict[str, Any]:
+    """Ask both for the counts of sequences that occur and of ones with a token replaced; the results by name.
+
+    Raises:
+        NotFound, Corruption: the datastore is not there, or damaged.
+        Unsupported: infini-gram is not installed, or cannot hold the tokens.
+        Internal: two counts differ.
+    """
+    require_package()
+    path = options.store
+    if options.tokens is not None:
+        with open_datastore(path) as whole:
+            path = first_tokens(whole, options.tokens, options.workdir)
+    with open_datastore(path) as store:
+        tokens, starts = join_documents(store)
+        folder, built = cached_index(store, options.workdir / path.name)
+        engine = open_engine(folder)
+        facts = store.info()
+        calls = {OURS: _our_count(store), RIVAL: lambda ids: int(engine.count(input_ids=ids)["count"])}
+        lengths = {}
+        for length in options.lengths:
+            seen = sample_seen(tokens, starts, options.queries, max(2, length), 0, options.seed)
+            spoilt = spoil(seen, store.manifest.vocab_size, options.seed + 1)
+            sequences = [ids[-length:] for ids in (*seen.contexts, *spoilt.contexts)]
+            lengths[str(length)] = _measure(calls, sequences, options)
+    return {
+        "datastore": {name: facts[name] for name in ("path", "tokens", "documents", "bytes", "bytes_per_token")},
+        "infini_gram_index": {**built, "bytes_per_token": built["bytes"] / facts["tokens"]},
+        "lengths": lengths,
+    }
+
+
+def _our_count(store: Datastore) -> Callable[[Sequence[int]], int]:
+    return lambda ids: store.lookup(ids, len(ids), len(ids)).count
+
+
+def _measure(
+    calls: dict[str, Callable[[Sequence[int]], int]], sequences: list[list[int]], options: CountingOptions
+) -> dict[str, Any]:
+    for ids in sequences:
+        ours, theirs = (call(ids) for call in calls.values())
+        if ours != theirs:
+            raise Internal(f"{ids} occurs {ours} times by our count and {theirs} times by infini-gram's; report this")
+    grouped = time_rounds(calls, sequences, options.rounds, options.seed)
+    mixed = time_alternating(calls, sequences, options.rounds, options.seed)
+    results: dict[str, Any] = {"sequences": len(sequences), "counts_equal": True}
+    for name, times in (("latency", grouped), ("alternating", mixed)):
+        results[name] = {way: quantiles_us(seconds) for way, seconds in times.items()}
+    results["times_faster_at_p50"] = _ratio(results["latency"])
+    results["times_faster_at_p50_alternating"] = _ratio(results["alternating"])
+    return results
+
+
+def _ratio(latency: dict[str, dict[str, float]]) -> float:
+    return latency[RIVAL]["p50_us"] / latency[OURS]["p50_us"]

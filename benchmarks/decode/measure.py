@@ -1,0 +1,174 @@
+"""Plain decoding against every drafter, on the same prompts, in turn, in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from suffolk.benchmarks.decode.bandwidth import measure_bandwidth
+from suffolk.benchmarks.decode.options import CONTROL, PLAIN, DecodingOptions
+from suffolk.benchmarks.decode.setup import (
+    encode_prompts,
+    load_target,
+    make_drafters,
+    opened_datastores,
+    require_drafters,
+)
+from suffolk.benchmarks.decode.summary import summarize
+from suffolk.benchmarks.decode.transformers_decoding import TransformersModel
+from suffolk.benchmarks.prompts import Prompt, load_prompts
+from suffolk.benchmarks.stopping import keep
+from suffolk.datastore.retriever import Retriever
+from suffolk.serving.drafters.neural.tree_bounds import rows_behind
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_store import find_costs
+from suffolk.serving.engine.sampling.near_tie import first_difference
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.replay.recorder import Recorder, opened_recorder
+
+WARM_UP_TOKENS = 4
+
+
+def measure_decoding(options: DecodingOptions, report: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
+    """Run the whole measurement, or what Ctrl-C leaves of it; the results by name. ``report`` is told a line after every prompt.
+
+    Raises:
+        NotFound, Unsupported: the model, datastore or prompts are missing or do not fit together.
+    """
+    prompts = load_prompts(options.prompts, options.style, options.limit, options.seed)
+    with opened_datastores(options) as retrievers:
+        require_drafters(options, retrievers)  # refuse what is missing before a model is loaded
+        target = load_target(options)
+        return measure_target(target, retrievers, prompts, options, report)
+
+
+def measure_target(
+    target: Target,
+    retrievers: list[Retriever],
+    prompts: list[Prompt],
+    options: DecodingOptions,
+    report: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """As ``measure_decoding``, with a target and retrievers at hand."""
+    encoded, skipped = encode_prompts(target, prompts, options)
+    settings = SamplingSettings(
+        max_new_tokens=options.max_new_tokens,
+        temperature=options.temperature,
+        top_p=options.top_p,
+        seed=options.seed,
+        ignore_eos=options.ignore_eos,
+    )
+    found = find_costs(target, 1, options.costs)
+    costs = found.costs
+    measured = dict(zip([int(size) for size in costs.sizes], costs.times(costs.sizes, 1, 0.0).tolist(), strict=True))
+    rival = TransformersModel(options.model, target, options.assistant) if options.transformers else None
+    longest = max(len(ids) for _, ids in encoded)
+    capacity = longest + options.max_new_tokens + rows_behind(options.max_nodes)
+    drafters = make_drafters(options, target, retrievers, 1, capacity)
+    with (
+        opened_recorder(options.record, target, options.model) as recorder,
+        Engine(target, drafters, costs, slots=1, capacity=capacity, queue=0) as engine,
+    ):
+        ways = _Ways(engine, rival, recorder, options, settings)
+        turns, total = _run_rounds(ways, target, encoded, report), options.rounds * len(encoded)
+        kept, stopped = keep(turns, total, options.in_all_rounds("prompts"))
+    runs = [row for rows in kept for row in rows]
+    return {
+        "stopped": stopped,
+        "target": {"dtype": str(target.dtype), "device": str(target.device), "cpu_threads": torch.get_num_threads()},
+        "costs": {"source": found.source, "seconds_by_rows": measured, "drifts": engine.drifts},
+        "bandwidth": measure_bandwidth(target, measured[1]),
+        "summary": summarize(runs, ways.names),
+        "prompts_skipped": skipped,
+        "runs": runs,
+    }
+
+
+def run_way(
+    engine: Engine,
+    way: str,
+    ids: list[int],
+    settings: SamplingSettings,
+    max_nodes: int,
+    recorder: Recorder | None = None,
+    group: str = "",
+) -> tuple[list[int], dict[str, Any]]:
+    generation = engine.generate(ids, settings, "none" if way in (PLAIN, CONTROL) else way, max_nodes)
+    for _ in generation:
+        pass
+    if recorder is not None:
+        recorder.add(generation, group)
+    return generation.tokens, generation.stats.to_dict()
+
+
+def compare(
+    target: Target,
+    prompt: Prompt,
+    ids: list[int],
+    settings: SamplingSettings,
+    outcomes: dict[str, tuple[list[int], dict[str, Any]]],
+) -> list[dict[str, Any]]:
+    """One row per way: its numbers, and whether its output is plain decoding's."""
+    plain_tokens, plain = outcomes[PLAIN]
+    rows = []
+    for name in sorted(outcomes, key=lambda each: each != PLAIN):
+        tokens, stats = outcomes[name]
+        row = {"prompt": prompt.name, "group": prompt.group, "drafter": name, **stats}
+        difference = first_difference(target, ids, plain_tokens, tokens, settings)
+        row["identical"] = difference is None
+        row["tokens_compared"] = len(tokens) if difference is None else difference.position + 1
+        if difference is not None:
+            row |= {"differs_at": difference.position, "near_tie_gap": difference.gap}
+        if plain["tokens_per_second"]:
+            row["speed_up"] = stats["tokens_per_second"] / plain["tokens_per_second"]
+        rows.append(row)
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """The ways to decode, each run by its name: the engine's, and ``rival``'s if there is one."""
+
+    engine: Engine
+    rival: TransformersModel | None
+    recorder: Recorder | None
+    options: DecodingOptions
+    settings: SamplingSettings
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.options.ways, *(() if self.rival is None else self.rival.ways)]
+
+    def warm_up(self, ids: list[int]) -> None:
+        settings = SamplingSettings(max_new_tokens=WARM_UP_TOKENS)
+        run_way(self.engine, PLAIN, ids, settings, 1)
+        if self.rival is not None:
+            for way in self.rival.ways:  # one of them compiles
+                self.rival.run(way, ids, settings)
+
+    def run(self, name: str, prompt: Prompt, ids: list[int], record: bool) -> tuple[list[int], dict[str, Any]]:
+        if self.rival is not None and name in self.rival.ways:
+            return self.rival.run(name, ids, self.settings)
+        recorder = self.recorder if record and name != CONTROL else None
+        return run_way(self.engine, name, ids, self.settings, self.options.max_nodes, recorder, prompt.group)
+
+
+def _run_rounds(
+    ways: _Ways, target: Target, encoded: list[tuple[Prompt, list[int]]], report: Callable[[str], None]
+) -> Iterator[list[dict[str, Any]]]:
+    """In each round, of each prompt, a row of each way; the ways take turns at being the first."""
+    ways.warm_up(encoded[0][1])
+    turns = [(number, *each) for number in range(1, ways.options.rounds + 1) for each in encoded]
+    for place, (number, prompt, ids) in enumerate(turns):
+        first = place % len(ways.names)
+        names = ways.names[first:] + ways.names[:first]
+        record = number == 1  # a replay wants each text once
+        outcomes = {name: ways.run(name, prompt, ids, record) for name in names}
+        done = compare(target, prompt, ids, ways.settings, outcomes)
+        yield [{"round": number, **row} for row in done]
+        rates = ", ".join(f"{row['drafter']} {row['tokens_per_second']:.1f}" for row in done)
+        report(f"{place + 1} of {len(turns)} {prompt.group} {prompt.name}: tokens/s {rates}")

@@ -1,0 +1,97 @@
+"""The decoding measurement for people: a table and a plot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from suffolk.benchmarks.decode.options import PLAIN
+from suffolk.benchmarks.plot import Panel
+from suffolk.benchmarks.table import format_table
+
+PACKAGES = ("numpy", "torch", "transformers", "tokenizers", "grpcio", "matplotlib")
+HEADERS = (
+    "prompts, drafter",
+    "runs",
+    "tokens/s",
+    "speed-up",
+    "least",
+    "total",
+    "with prompt",
+    "M",
+    "nodes/step",
+    "draft time",
+    "identical",
+    "per 100k",
+    "largest gap",
+)
+NOTES = (
+    "tokens/s: median over prompts, behind the prompt's own pass; speed-up: median of each prompt's ratio to plain decoding; "
+    "least: the worst prompt; total: ratio of all tokens per second; with prompt: the prompt's pass included",
+    "M: tokens generated per target pass; identical: outputs equal to plain decoding's token for token; per 100k: places where an "
+    "output parts, per 100,000 tokens up to there; largest gap: between the "
+    "target's scores of the two tokens where an output parts (near 0: a near-tie that rounding decides)",
+    "'none, again', with --control, is plain decoding a second time: its difference from 1 is noise",
+    "every prompt is run by all drafters in turn, in rotating order; drafters learn from prompt to prompt as in service",
+)
+
+
+def decoding_lines(results: dict[str, Any]) -> list[str]:
+    """The table, accepted tokens by source, and the notes."""
+    summary = results["summary"]
+    rows = [_row(f"{group}: {name}", each) for group, ways in summary.items() for name, each in ways.items()]
+    lines = [format_table(HEADERS, rows), "accepted drafted tokens by source:"]
+    for group, ways in summary.items():
+        for name, each in ways.items():
+            if name != PLAIN:
+                counts = ", ".join(f"{source} {count:,}" for source, count in each["accepted_by_source"].items())
+                lines.append(f"  {group}: {name}: {counts or 'none'}")
+    lines.append("milliseconds a step:")
+    for group, ways in summary.items():
+        for name, each in ways.items():
+            parts = {part: spent for part, spent in each["milliseconds_a_step"].items() if spent}
+            shown = ", ".join(f"{part} {spent:.2f}" for part, spent in parts.items())
+            lines.append(f"  {group}: {name}: {shown or 'no steps'}")
+    limit = results["bandwidth"]
+    lines.append(
+        f"memory: a pass reads {limit['weight_bytes_a_pass'] / 1e6:,.0f} MB of weights, the device "
+        f"{limit['device_bytes_a_second'] / 1e9:.1f} GB/s; a plain pass of {1e3 * limit['plain_pass_seconds']:.1f} ms is at "
+        f"{limit['share_of_limit']:.0%} of that limit"
+    )
+    if results["prompts_skipped"]:
+        lines.append(f"prompts left out, too long for the model with the answer: {len(results['prompts_skipped'])}")
+    return [*lines, *(f"note: {note}" for note in NOTES)]
+
+
+def decoding_panels(results: dict[str, Any]) -> list[Panel]:
+    """Speed-up, and mean generated length."""
+    summary = results["summary"]
+    groups = list(summary)
+    names = [name for name in summary[groups[0]] if name != PLAIN]
+    labels = [group.replace(", ", ",\n") for group in groups]
+
+    def series(field: str) -> dict[str, list[float | None]]:
+        return {name: [summary[group][name][field] for group in groups] for name in names}
+
+    return [
+        Panel("speed-up, median of prompts", "times plain decoding", labels, series("speed_up_median")),
+        Panel("mean generated length", "tokens a target pass", labels, series("mean_generated_length")),
+    ]
+
+
+def _row(name: str, each: dict[str, Any]) -> list[object]:
+    share = each["draft_time_share"]
+    return [
+        name,
+        each["runs"],
+        each["tokens_per_second_median"],
+        each["speed_up_median"],
+        each["speed_up_least"],
+        each["speed_up_total_time"],
+        each["speed_up_with_prompt_pass"],
+        each["mean_generated_length"],
+        each["nodes_verified_per_step"],
+        None if share is None else f"{share:.1%}",
+        f"{each['identical']}/{each['runs']}",
+        each["disagreements_per_100k_tokens"],
+        each["largest_near_tie_gap"],
+    ]

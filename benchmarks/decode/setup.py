@@ -1,0 +1,93 @@
+"""What decoding measurements share: the model, the datastore, the prompts, and the drafters that go with them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import transformers
+
+from suffolk.benchmarks.decode.options import LIMITS, DecodingOptions
+from suffolk.benchmarks.decode.slowed_drafter import slow_down
+from suffolk.benchmarks.decode.useless_drafter import NAME as USELESS
+from suffolk.benchmarks.decode.useless_drafter import UselessDrafter
+from suffolk.benchmarks.prompts import Prompt, encode_prompt
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.serving.draft_service.client import connect
+from suffolk.serving.drafters.choose import make_drafter, require_match
+from suffolk.serving.drafters.load import load_models
+from suffolk.serving.engine.loop.drafter import Drafter
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.transport.url import is_url
+
+
+def require_drafters(options: DecodingOptions, retrievers: list[Retriever]) -> None:
+    """Nothing, unless a drafter's name is unknown, or it needs a datastore or a network: then InvalidArgument."""
+    kinds = options.models.kinds()
+    for name in options.drafters:
+        if name != USELESS and name not in kinds and not (name == "hybrid" and kinds):
+            make_drafter(name, 1, retrievers, LIMITS)
+
+
+def make_drafters(
+    options: DecodingOptions, target: Target, retrievers: list[Retriever], slots: int, capacity: int
+) -> dict[str, Drafter]:
+    """The drafters to be measured, by name, for an engine of that many ``slots`` and ``capacity``.
+
+    Raises InvalidArgument as ``require_drafters``, and as ``load_models``."""
+    vocab_size = target.vocab_size
+    models = load_models(target, options.models, slots, capacity, retrievers, LIMITS)
+    made: dict[str, Drafter | None] = {
+        name: UselessDrafter(vocab_size)
+        if name == USELESS
+        else make_drafter(name, vocab_size, retrievers, LIMITS, models)
+        for name in options.drafters
+    }
+    found = {name: drafter for name, drafter in made.items() if drafter is not None}
+    if options.slowed_ms:
+        for drafter in found.values():
+            slow_down(drafter, options.slowed_ms / 1e3)
+    return found
+
+
+@contextlib.contextmanager
+def opened_datastores(options: DecodingOptions) -> Iterator[list[Retriever]]:
+    """The datastores, found to fit the model; closed at the end."""
+    with contextlib.ExitStack() as stack:
+        retrievers: list[Retriever] = []
+        for name in options.datastores:
+            retrievers.append(connect(name) if is_url(name) else open_datastore(name, "warm"))
+            stack.callback(retrievers[-1].close)
+            require_match(retrievers[-1], name, LIMITS, options.model, fingerprint(load_tokenizer(options.model)))
+        yield retrievers
+
+
+def load_target(options: DecodingOptions) -> Target:
+    messages: Any = transformers.utils.logging  # its functions have no types
+    messages.disable_progress_bar()
+    messages.set_verbosity_error()
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    return Target.load(options.model, options.dtype, options.device)
+
+
+def encode_prompts(
+    target: Target, prompts: list[Prompt], options: DecodingOptions
+) -> tuple[list[tuple[Prompt, list[int]]], list[dict[str, Any]]]:
+    """The prompts that leave the model room for the whole answer, and those that do not."""
+    encoded: list[tuple[Prompt, list[int]]] = []
+    skipped: list[dict[str, Any]] = []
+    for prompt in prompts:
+        ids = encode_prompt(prompt, target.tokenizer, options.model)
+        if target.context_length is not None and len(ids) + options.max_new_tokens > target.context_length:
+            skipped.append({"prompt": prompt.name, "group": prompt.group, "tokens": len(ids)})
+        else:
+            encoded.append((prompt, ids))
+    if not encoded:
+        raise InvalidArgument(f"no prompt leaves room for {options.max_new_tokens} tokens; lower --max-new-tokens")
+    return encoded, skipped

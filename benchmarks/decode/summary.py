@@ -1,0 +1,79 @@
+"""Per prompt set and drafter: how fast, how much faster, how much accepted, and whether the text was the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from suffolk.benchmarks.decode.options import PLAIN
+from suffolk.datastore.draft_tree import source_name
+from suffolk.serving.engine.loop.stats import PARTS
+
+ALL = "all"
+
+
+def summarize(runs: Sequence[dict[str, Any]], ways: Sequence[str]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Prompt set -> drafter -> numbers; the last set is all of them where there are several."""
+    groups = list(dict.fromkeys(run["group"] for run in runs))
+    chosen = {group: [run for run in runs if run["group"] == group] for group in groups}
+    if len(groups) > 1:
+        chosen[ALL] = list(runs)
+    return {
+        group: {way: _summary(each, [run for run in each if run["drafter"] == PLAIN], way) for way in ways}
+        for group, each in chosen.items()
+    }
+
+
+def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], way: str) -> dict[str, Any]:
+    runs = [run for run in group if run["drafter"] == way]
+    speed_ups = [run["speed_up"] for run in runs if "speed_up" in run]
+    seconds = _sum(runs, "decode_seconds")
+    rates = [run["tokens_per_second"] for run in runs if run["decode_seconds"]]  # of a single token there is none
+    differing = [run for run in runs if not run["identical"]]
+    by_source: Counter[str] = Counter()
+    for run in runs:
+        by_source.update({source_name(int(bits)): count for bits, count in run["accepted_by_source"].items()})
+    steps = _sum(runs, "steps")
+    return {
+        "runs": len(runs),
+        "tokens": _sum(runs, "tokens"),
+        "tokens_per_second_total": _rate(runs),
+        "tokens_per_second_median": median(rates) if rates else None,
+        "speed_up_median": median(speed_ups) if speed_ups else None,
+        "speed_up_least": min(speed_ups, default=None),
+        "speed_up_total_time": _share(_rate(runs), _rate(plain)),
+        "speed_up_with_prompt_pass": _share(_rate(runs, "prefill"), _rate(plain, "prefill")),
+        "mean_generated_length": 1.0 if not steps else _behind(runs) / steps,
+        "accepted_by_source": dict(by_source),
+        "nodes_verified_per_step": _share(_sum(runs, "nodes_verified"), steps),
+        "milliseconds_a_step": {
+            part: _share(1e3 * sum(run["seconds"][part] for run in runs), steps) for part in PARTS if part != "prefill"
+        },
+        "draft_time_share": _share(sum(run["seconds"]["draft"] + run["seconds"]["wait"] for run in runs), seconds),
+        "missed": sum(sum(run["missed"].values()) for run in runs),
+        "identical": len(runs) - len(differing),
+        "disagreements_per_100k_tokens": _share(1e5 * len(differing), _sum(runs, "tokens_compared")),
+        "largest_near_tie_gap": max((run["near_tie_gap"] for run in differing), default=None),
+    }
+
+
+def _rate(runs: Sequence[dict[str, Any]], *parts: str) -> float:
+    """Tokens behind the prompt's pass per second of all runs together; with the named further parts of the time, all but the
+    first."""
+    seconds = _sum(runs, "decode_seconds") + sum(run["seconds"][part] for run in runs for part in parts)
+    return _share(_sum(runs, "tokens") - len(runs) if parts else _behind(runs), seconds) or 0.0
+
+
+def _behind(runs: Sequence[dict[str, Any]]) -> int:
+    """Tokens of ``runs`` that did not come with their prompt's pass, which gives one, or says how many it gave."""
+    return sum(int(run["tokens"]) - int(run.get("first_tokens", 1)) for run in runs)
+
+
+def _sum(runs: Sequence[dict[str, Any]], name: str) -> Any:
+    return sum(run[name] for run in runs)
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None

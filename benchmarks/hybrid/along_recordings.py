@@ -1,0 +1,90 @@
+"""Drafters that draft along a model's own recorded answers: what is accepted is known without a pass of the model a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.benchmarks.hybrid.hindsight_drafter import HindsightDrafter
+from suffolk.datastore.draft_tree import source_name
+from suffolk.serving.engine.loop.drafter import CacheDrafter, Drafter, FeatureDrafter, LogitsDrafter
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_model import CostModel
+from suffolk.serving.replay.recorded_states import SPARE, RecordedStates
+from suffolk.serving.replay.recording import Recording
+from suffolk.serving.replay.replayer import Replayed, Replayer
+
+
+class AlongRecordings:
+    """Drafters, which may share networks, along the same recordings; each learns from text to text. Not thread-safe."""
+
+    def __init__(
+        self,
+        target: Target,
+        drafters: Mapping[str, Drafter],
+        nodes: int,
+        capacity: int,
+        costs: CostModel | None = None,
+        reads_cache: bool = True,
+    ) -> None:
+        """Makes what the drafters see of the target.
+
+        Args:
+            nodes: of the largest tree.
+            capacity: tokens of the longest text.
+            costs: what passes cost: the planner chooses as in service; None: every step drafts and every node is verified.
+            reads_cache: whether there are networks that read the target's cache.
+        """
+        self._replayers = {
+            name: Replayer(drafter, nodes, costs, _states(target, drafter, capacity + nodes + SPARE, reads_cache))
+            for name, drafter in drafters.items()
+        }
+
+    def replay(self, recording: Recording) -> dict[str, Any]:
+        """What each drafter did, by its name, ready for JSON; nothing for an answer of one token."""
+        if len(recording.generated) < 2:
+            return {}
+        for replayer in self._replayers.values():
+            if isinstance(replayer.drafter, HindsightDrafter):
+                replayer.drafter.know(np.concatenate([recording.prompt, recording.generated]))
+        return {name: _counts(replayer.replay(recording)) for name, replayer in self._replayers.items()}
+
+
+class _SharedStates(RecordedStates):
+    """Of a drafter whose networks others use in between: with each text they see this cache again."""
+
+    def __init__(self, target: Target, drafter: Drafter, capacity: int) -> None:
+        super().__init__(target, drafter, capacity)
+        self._drafter = drafter
+
+    def begin(self, tokens: npt.NDArray[np.int32], prompt: int) -> None:
+        if isinstance(self._drafter, CacheDrafter):
+            self._drafter.attach(self._cache)
+        super().begin(tokens, prompt)
+
+
+def _states(target: Target, drafter: Drafter, capacity: int, reads_cache: bool) -> RecordedStates | None:
+    """None for drafters that read tokens alone: a pass of the target less."""
+    reads = (isinstance(drafter, FeatureDrafter) and drafter.layers) or (
+        isinstance(drafter, LogitsDrafter) and drafter.reads_logits
+    )
+    if not reads and not (reads_cache and isinstance(drafter, CacheDrafter)):
+        return None
+    return _SharedStates(target, drafter, capacity)
+
+
+def _counts(replayed: Replayed) -> dict[str, Any]:
+    stats = replayed.stats
+    accepted = stats.drafted.by_source()["accepted_by_source"]
+    return {
+        "tokens": stats.tokens - 1,
+        "passes": stats.steps,
+        "verified": stats.nodes_verified,
+        "accepted_by_source": {source_name(int(bits)): count for bits, count in accepted.items()},
+        "missed": stats.missed.total(),
+        "plain_seconds": replayed.plain_seconds,
+        "seconds": replayed.seconds,
+    }

@@ -1,0 +1,114 @@
+"""The drafters that one tree is compared with, by name: each source alone, rules that switch, and one tree with useless sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from suffolk.benchmarks.decode.options import LIMITS
+from suffolk.benchmarks.decode.useless_drafter import UselessDrafter
+from suffolk.benchmarks.hybrid.hindsight_drafter import HINDSIGHT, HindsightDrafter
+from suffolk.benchmarks.hybrid.switching_drafter import SwitchingDrafter
+from suffolk.benchmarks.hybrid.switching_rules import Rule, arctic_inference, sam_decoding
+from suffolk.datastore.draft_tree import NETWORKS, Source, source_name
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import Retriever
+from suffolk.serving.drafters.choose import make_drafter
+from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
+from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
+from suffolk.serving.engine.loop.drafter import Drafter
+
+TEXT = ("datastore", "prompt-lookup")
+HYBRID = "hybrid"
+RULES: dict[str, Rule] = {"sam-decoding": sam_decoding, "arctic-inference": arctic_inference}
+WITH_NETWORK, WITH_STORE = f"{HYBRID} + useless network", f"{HYBRID} + unrelated datastore"
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What drafters are made of.
+
+    Attributes:
+        vocab_size: the target's.
+        store, unrelated: a datastore, and one that has nothing to do with the prompts; None for none.
+        networks: that are loaded. Drafters share them: a run drafts with one drafter at a time.
+    """
+
+    vocab_size: int
+    store: Retriever | None = None
+    unrelated: Retriever | None = None
+    networks: Sequence[Drafter] = ()
+
+
+def singles(networks: Sequence[str], store: bool) -> list[str]:
+    """The sources alone: of text, and the ``networks`` of those names."""
+    return [*(TEXT if store else TEXT[1:]), *networks]
+
+
+def compared_names(networks: Sequence[str], store: bool) -> list[str]:
+    """The sources alone, each rule with each network, one tree of the texts and each network where there are several, and one
+    tree of all."""
+    drafting = [network for network in networks if network != TokenRecyclingDrafter.name]
+    rules = [f"{rule}: {network}" for rule in RULES for network in drafting]
+    parts = [f"{HYBRID}: {network}" for network in drafting] if len(drafting) > 1 else []
+    return [*singles(networks, store), *rules, *parts, HYBRID]
+
+
+def useless_names(unrelated: bool) -> list[str]:
+    """One tree of all, and with sources that are never right."""
+    return [HYBRID, WITH_NETWORK, *([WITH_STORE] if unrelated else [])]
+
+
+def make_compared(names: Sequence[str], sources: Sources) -> dict[str, Drafter]:
+    """The drafters of those names. Raises InvalidArgument for one that is unknown, or whose source is not there."""
+    return {name: _make(name, sources) for name in names}
+
+
+def _make(name: str, sources: Sources) -> Drafter:
+    networks = list(sources.networks)
+    kind, _, network = name.partition(": ")
+    chosen = [each for each in networks if each.name == network] if network else networks
+    if network and not chosen:
+        raise InvalidArgument(f"drafter {name!r}: network {network!r} is not loaded; name it as for 'suffolk generate'")
+    chosen = [_fresh(each) for each in chosen]
+    if kind in RULES and network:
+        return SwitchingDrafter(name, _texts(sources), chosen[0], RULES[kind])
+    if kind == HINDSIGHT and network:
+        others = [_fresh(each) for each in networks if each.name != network]
+        scoring = [each for each in others if isinstance(each, RetrievalSource)]
+        return HindsightDrafter(name, [*_texts(sources), *scoring], chosen[0])
+    if kind == HYBRID:
+        return HybridDrafter(_texts(sources), chosen)
+    if name == WITH_NETWORK:
+        return HybridDrafter(_texts(sources), [*chosen, UselessDrafter(sources.vocab_size, _unused(chosen))])
+    if name == WITH_STORE and sources.unrelated is not None:
+        more = DatastoreDrafter(sources.unrelated, sources.vocab_size, LIMITS)
+        return HybridDrafter([*_texts(sources), more], chosen)
+    stores = [] if sources.store is None else [sources.store]
+    drafter = make_drafter(name, sources.vocab_size, stores, LIMITS, chosen)
+    if drafter is None:
+        raise InvalidArgument(f"drafter {name!r}: plain decoding is measured in any case; leave it out")
+    return drafter
+
+
+def _unused(networks: Sequence[Drafter]) -> Source:
+    """The mark of a network that is none of ``networks``; a hierarchy's where they are all there."""
+    names = {network.name for network in networks}
+    unused = (source for source in reversed(Source) if source & NETWORKS and source_name(source) not in names)
+    return next(unused, Source.HIERARCHY)
+
+
+def _fresh(network: Drafter) -> Drafter:
+    """One that has not seen the answers that other drafters have drafted along."""
+    return TokenRecyclingDrafter(LIMITS) if network.name == TokenRecyclingDrafter.name else network
+
+
+def _texts(sources: Sources) -> list[RetrievalSource]:
+    """As ``make_drafter`` makes them for hybrid, each drafter's own."""
+    found: list[RetrievalSource] = [PromptLookupDrafter(sources.vocab_size, LIMITS)]
+    if sources.store is not None:
+        found.append(DatastoreDrafter(sources.store, sources.vocab_size, LIMITS))
+    return found

@@ -1,0 +1,148 @@
+"""What one tree is worth, for people: tables and plots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from suffolk.benchmarks.decode.options import PLAIN
+from suffolk.benchmarks.decode.summary import ALL
+from suffolk.benchmarks.hybrid.compared_drafters import HYBRID
+from suffolk.benchmarks.hybrid.summary import MEAN
+from suffolk.benchmarks.plot import Panel
+from suffolk.benchmarks.table import format_table
+
+PACKAGES = ("numpy", "torch", "transformers", "tokenizers", "matplotlib")
+NOTES = (
+    "M: tokens a pass of the model behind the prompt's. At equal numbers of nodes every step drafts and every node is verified, "
+    "along the model's own recorded answers; a drafter may have fewer nodes than it is allowed",
+    "speed by the costs of passes: along the same answers, with the production planner; passes take what the cost model says, "
+    "drafts what they took, or if counted what draft models' passes were measured to take before: no clock's noise but theirs",
+    "tokens/s: of all tokens behind the first, as the planner sizes trees in service, plain decoding and all drafters in turn, "
+    "prompt by prompt, in rotating order; identical: token for token what plain decoding gives",
+    f"{MEAN}: each set of prompts counts the same; {ALL}: all prompts together",
+    "drafters learn from prompt to prompt, the sets in turn; after an interruption they begin anew (runs: how often the run was "
+    "started)",
+    "drafters share loaded networks: what a network has learned of its own probabilities it has learned under all of them",
+    "numbers of every prompt are in rows.jsonl beside the report, the answers in answers-TEMPERATURE.jsonl",
+    "sam-decoding, arctic-inference: one source a step by those projects' rules, drafting with the sources of this repository",
+)
+
+
+def hybrid_lines(summary: dict[str, Any]) -> list[str]:
+    """A table for each temperature and number of nodes, of each temperature's speed, and the ratios behind each."""
+    lines: list[str] = []
+    for part in summary["nodes"]:
+        lines.append(f"M at {part['nodes']} nodes, temperature {part['temperature']:g}, {part['prompts']} prompts:")
+        lines += [_matrix(part["table"], "M"), *_ratio_lines(part), *_source_lines(part["table"]), ""]
+    for part in summary["planned"]:
+        lines.append(f"speed by the costs of passes, temperature {part['temperature']:g}, {part['prompts']} prompts:")
+        lines += [_matrix(part["table"], "speed_up"), "M, as the planner chooses:", _matrix(part["table"], "M")]
+        lines += [*_ratio_lines(part), ""]
+    for part in summary["service"]:
+        table = part["table"]
+        lines.append(f"tokens/s in service, temperature {part['temperature']:g}, {part['prompts']} prompts:")
+        lines += [
+            _matrix(table, "tokens_per_second_total"),
+            "times plain decoding:",
+            _matrix(table, "speed_up_total_time"),
+        ]
+        lines += [*_ratio_lines(part), *_same_lines(table), ""]
+    return lines
+
+
+def hybrid_panels(summary: dict[str, Any]) -> list[Panel]:
+    """A chart for each table, the sets beside each other, a bar for each drafter. Of M at several numbers of nodes: how it grows
+    with them, and the table of the largest."""
+    charts = [
+        (f"M at {part['nodes']} nodes, temperature {part['temperature']:g}", "tokens a pass", "M", part["table"])
+        for part in _largest(summary["nodes"])
+    ]
+    charts += [
+        (f"by costs, temperature {part['temperature']:g}", "times plain decoding", "speed_up", part["table"])
+        for part in summary["planned"]
+    ]
+    charts += [
+        (
+            f"in service, temperature {part['temperature']:g}",
+            "times plain decoding",
+            "speed_up_total_time",
+            part["table"],
+        )
+        for part in summary["service"]
+    ]
+    return _growth(summary["nodes"]) + [
+        Panel(title, unit, *_bars(table, field)) for title, unit, field, table in charts
+    ]
+
+
+def _by_temperature(parts: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Those of each temperature, smallest trees first."""
+    temperatures = dict.fromkeys(part["temperature"] for part in parts)
+    alike = [[part for part in parts if part["temperature"] == temperature] for temperature in temperatures]
+    return [sorted(each, key=lambda part: part["nodes"]) for each in alike]
+
+
+def _largest(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [each[-1] for each in _by_temperature(parts)]
+
+
+def _growth(parts: Sequence[dict[str, Any]]) -> list[Panel]:
+    """M of all prompts by the number of nodes, where there are several."""
+    panels = []
+    for each in _by_temperature(parts):
+        if len(each) > 1:
+            rows = [_whole(part["table"]) for part in each]
+            series = {name: [row[name]["M"] for row in rows] for name in rows[0] if name != PLAIN}
+            labels = [f"{part['nodes']} nodes" for part in each]
+            panels.append(Panel(f"M, {ALL}, temperature {each[0]['temperature']:g}", "tokens a pass", labels, series))
+    return panels
+
+
+def _bars(table: dict[str, Any], field: str) -> tuple[list[str], dict[str, list[float | None]]]:
+    groups = list(table)
+    names = [name for name in table[groups[0]] if name != PLAIN]
+    labels = [group.replace(", ", ",\n") for group in groups]
+    return labels, {name: [table[group][name][field] for group in groups] for name in names}
+
+
+def _whole(table: dict[str, Any]) -> dict[str, Any]:
+    """The row of all prompts; with one set, its own."""
+    row: dict[str, Any] = table[ALL] if ALL in table else next(iter(table.values()))
+    return row
+
+
+def _matrix(table: dict[str, Any], field: str) -> str:
+    groups = list(table)
+    names = list(table[groups[0]])
+    return format_table(
+        ["drafter", *groups], [[name, *(table[group][name][field] for group in groups)] for name in names]
+    )
+
+
+def _ratio_lines(part: dict[str, Any]) -> list[str]:
+    lines = [
+        f"  {HYBRID} / best single source, {group}: {each['ratio']:.3f} ({each['best_single']})"
+        for group, each in part["ratios"].items()
+    ]
+    return lines + [
+        f"  {name} / {HYBRID}, {group}: {left:.3f}"
+        for group, each in part["loss"].items()
+        for name, left in each.items()
+    ]
+
+
+def _source_lines(table: dict[str, Any]) -> list[str]:
+    accepted = table[ALL].get(HYBRID, {}).get("accepted_by_source", {})
+    total = sum(accepted.values()) or 1
+    shares = ", ".join(f"{source} {count / total:.0%}" for source, count in accepted.items())
+    return [f"  accepted of {HYBRID}, {ALL}: {shares}"] if shares else []
+
+
+def _same_lines(table: dict[str, Any]) -> list[str]:
+    return [
+        f"  {name}: texts as plain {each['identical']} of {each['runs']}"
+        + (f", largest gap {each['largest_near_tie_gap']:.2g}" if each["largest_near_tie_gap"] is not None else "")
+        for name, each in _whole(table).items()
+        if name != PLAIN
+    ]

@@ -1,0 +1,185 @@
+"""Runs the comparison of one tree with its rivals: what is on file from an interrupted run is not run again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
+from typing import Any
+
+from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS, compare, run_way
+from suffolk.benchmarks.decode.options import LIMITS, PLAIN
+from suffolk.benchmarks.decode.setup import encode_prompts, load_target, opened_datastores
+from suffolk.benchmarks.hybrid.along_recordings import AlongRecordings
+from suffolk.benchmarks.hybrid.compared_drafters import Sources, make_compared
+from suffolk.benchmarks.hybrid.counted_time import CountedTime
+from suffolk.benchmarks.hybrid.options import HybridOptions
+from suffolk.benchmarks.hybrid.recorded_answers import recorded_answers
+from suffolk.benchmarks.hybrid.run_log import RunLog
+from suffolk.benchmarks.hybrid.time_left import TimeLeft, say
+from suffolk.benchmarks.prompts import Prompt, load_prompts, require_named
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import Retriever
+from suffolk.serving.drafters.load import load_models
+from suffolk.serving.engine.loop.drafter import CacheDrafter, Drafter
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_store import find_costs
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.replay.recorded_states import SPARE
+
+Prompts = Sequence[tuple[Prompt, list[int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    options: HybridOptions
+    target: Target
+    store: Retriever | None
+    unrelated: Retriever | None
+    prompts: Prompts
+    log: RunLog
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt with its answer."""
+        return max(len(ids) for _, ids in self.prompts) + self.options.decoding.max_new_tokens
+
+    def settings(self, temperature: float) -> SamplingSettings:
+        decoding = self.options.decoding
+        return SamplingSettings(
+            decoding.max_new_tokens,
+            temperature,
+            top_p=decoding.top_p,
+            seed=decoding.seed,
+            ignore_eos=decoding.ignore_eos,
+        )
+
+    def drafters(self, nodes: int, counted: bool = False) -> _Drafters:
+        """Fresh ones, which have learned nothing, for trees of so many nodes. ``counted``: timed by what passes should take."""
+        capacity, stores = self.longest + nodes + SPARE, [] if self.store is None else [self.store]
+        networks = load_models(self.target, self.options.decoding.models, 1, capacity, stores, LIMITS)
+        sources = Sources(self.target.vocab_size, self.store, self.unrelated, networks)
+        reads_cache = any(isinstance(network, CacheDrafter) for network in networks)
+        clock = CountedTime(networks) if counted else None
+        return _Drafters(make_compared(self.options.names, sources), reads_cache, clock)
+
+
+@dataclass(frozen=True, slots=True)
+class _Drafters:
+    by_name: dict[str, Drafter]
+    reads_cache: bool
+    counted: CountedTime | None = None
+
+    def clock(self) -> contextlib.AbstractContextManager[None]:
+        """By which drafters are timed while it lasts."""
+        return contextlib.nullcontext() if self.counted is None else self.counted.running()
+
+    def close(self) -> None:
+        for drafter in self.by_name.values():
+            drafter.close()
+
+
+def run_hybrid(options: HybridOptions) -> tuple[RunLog, dict[str, Any]]:
+    """Everything that is not on file yet; the file, and facts of the run.
+
+    Raises:
+        NotFound, Unsupported, InvalidArgument: model, datastores, heads or prompts are missing or do not fit together.
+    """
+    decoding = options.decoding
+    decoding.models.kinds()
+    require_named(options.excluded, decoding.prompts)
+    log = RunLog(options.output / "rows.jsonl", options.settings())
+    with opened_datastores(decoding) as stores, _unrelated(options) as unrelated:
+        target = load_target(decoding)
+        found = load_prompts(decoding.prompts, decoding.style, decoding.limit, decoding.seed)
+        kept = [prompt for prompt in found if prompt.name not in options.excluded]
+        if not kept:
+            raise InvalidArgument("--exclude leaves no prompt; give others")
+        prompts, skipped = encode_prompts(target, kept, decoding)
+        bench = _Bench(options, target, stores[0] if stores else None, unrelated, in_turn(prompts), log)
+        for temperature in options.temperatures:
+            for part, nodes in _replayed(options):
+                _run_replay(bench, temperature, part, nodes)
+            if "service" in options.parts:
+                _run_service(bench, temperature)
+    excluded = sorted({prompt.name for prompt in found} & options.excluded)
+    return log, {
+        "target": {"dtype": str(target.dtype), "device": str(target.device)},
+        "prompts": len(prompts),
+        "prompts_skipped": skipped,
+        "prompts_excluded": excluded,
+    }
+
+
+def in_turn(prompts: Prompts) -> list[tuple[Prompt, list[int]]]:
+    """``prompts`` with their groups in turn, so that a run that is cut short has some of each, and drafters see a mix."""
+    groups: dict[str, list[tuple[Prompt, list[int]]]] = {}
+    for each in prompts:
+        groups.setdefault(each[0].group, []).append(each)
+    return [each for each in chain.from_iterable(zip_longest(*groups.values())) if each is not None]
+
+
+def _replayed(options: HybridOptions) -> list[tuple[str, int]]:
+    """The parts that run along recorded answers, and the nodes of each."""
+    nodes = [("nodes", nodes) for nodes in options.nodes if "nodes" in options.parts]
+    return nodes + [("planned", options.decoding.max_nodes)] * ("planned" in options.parts)
+
+
+def _run_replay(bench: _Bench, temperature: float, part: str, nodes: int) -> None:
+    options, log = bench.options, bench.log
+    keys = [_key(part, temperature, prompt) | {"nodes": nodes} for prompt, _ in bench.prompts]
+    asked = [place for place, key in enumerate(keys) if not log.has(**key)]
+    if not asked:
+        return
+    path = options.output / f"answers-{temperature:g}.jsonl"
+    settings = bench.settings(temperature)
+    recordings = recorded_answers(path, bench.target, options.decoding.model, bench.prompts, settings, say)
+    costs = find_costs(bench.target, 1, options.decoding.costs).costs if part == "planned" else None
+    left = TimeLeft(f"{part}, temperature {temperature:g}, {nodes} nodes", len(asked))
+    counted = options.counted and part == "planned"
+    with contextlib.closing(bench.drafters(nodes, counted)) as drafters:
+        along = AlongRecordings(bench.target, drafters.by_name, nodes, bench.longest, costs, drafters.reads_cache)
+        for place in asked:
+            with drafters.clock():
+                found = along.replay(recordings[place])
+            log.add(keys[place] | {"drafters": found})
+            lengths = ", ".join(f"{name} {each['tokens'] / each['passes']:.2f}" for name, each in found.items())
+            say(left.done(f"{keys[place]['group']} {keys[place]['prompt']}: {lengths or 'one token'}"))
+
+
+def _run_service(bench: _Bench, temperature: float) -> None:
+    options, log, settings = bench.options, bench.log, bench.settings(temperature)
+    max_nodes = options.decoding.max_nodes
+    asked = [each for each in bench.prompts if not log.has(**_key("service", temperature, each[0]))]
+    if not asked:
+        return
+    capacity = bench.longest + max_nodes + SPARE
+    costs = find_costs(bench.target, 1, options.decoding.costs).costs
+    left = TimeLeft(f"temperature {temperature:g}, tokens/s", len(asked))
+    by_name = bench.drafters(max_nodes).by_name
+    ways = [PLAIN, *by_name]
+    with Engine(bench.target, by_name, costs, slots=1, capacity=capacity, queue=0) as engine:  # closes the drafters
+        run_way(engine, PLAIN, asked[0][1], replace(settings, max_new_tokens=WARM_UP_TOKENS), 1)
+        for number, (prompt, ids) in enumerate(asked):
+            names = ways[number % len(ways) :] + ways[: number % len(ways)]
+            outcomes = {name: run_way(engine, name, ids, settings, max_nodes) for name in names}
+            runs = compare(bench.target, prompt, ids, settings, outcomes)
+            log.add(_key("service", temperature, prompt) | {"runs": runs})
+            rates = ", ".join(f"{run['drafter']} {run['tokens_per_second']:.1f}" for run in runs)
+            say(left.done(f"{prompt.group} {prompt.name}: {rates}"))
+
+
+def _key(part: str, temperature: float, prompt: Prompt) -> dict[str, Any]:
+    return {"part": part, "temperature": temperature, "group": prompt.group, "prompt": prompt.name}
+
+
+@contextlib.contextmanager
+def _unrelated(options: HybridOptions) -> Iterator[Retriever | None]:
+    if options.unrelated is None:
+        yield None
+        return
+    with open_datastore(options.unrelated) as store:
+        yield store

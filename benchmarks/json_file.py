@@ -1,0 +1,26 @@
+"""Writes results as one JSON file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from suffolk.datastore.manifest import write_atomically
+
+
+def write_json(file: Path, document: object) -> None:
+    """Write ``document`` as JSON, whole or not at all. A link is followed: its target is replaced.
+
+    Raises:
+        PermissionDenied, ResourceExhausted: as ``write_atomically``.
+    """
+    content = json.dumps(document, indent=2) + "\n"
+    if is_device(file):
+        file.write_text(content)
+    else:
+        write_atomically(file.resolve(), content.encode())
+
+
+def is_device(file: Path) -> bool:
+    """Whether ``file`` is a terminal, a pipe or the like, which another file cannot replace."""
+    return file.exists() and not file.is_file() and not file.is_dir()

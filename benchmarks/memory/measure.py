@@ -1,0 +1,116 @@
+"""A datastore of which memory holds all, half or a fifth: the same answers, and how long they take."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suffolk.benchmarks.folder import make_folder, writing
+from suffolk.benchmarks.memory import limited_process
+from suffolk.benchmarks.memory.page_cache import random_read_seconds
+from suffolk.benchmarks.quantiles import quantiles_us
+from suffolk.benchmarks.watched_process import run_watched
+from suffolk.datastore import _native
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.errors import Internal, InvalidArgument
+from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest
+
+DISK_READS = 2000
+MAX_MATCH, MIN_MATCH = 16, 2
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryOptions:
+    """Settings of ``suffolk bench memory``. Checked when made.
+
+    Attributes:
+        store: the datastore's folder.
+        workdir: for the contexts, which the measured processes read.
+        limits: shares of the store's bytes that memory may hold, above 0; 1 sets no limit.
+        residencies: policies to measure at each limit.
+        queries: contexts, uniform over the corpus.
+        rounds: how often each is asked after the cold first time.
+        context, max_nodes: tokens in a context, nodes in a draft.
+        seed: of every random choice.
+    """
+
+    store: Path
+    workdir: Path
+    limits: tuple[float, ...] = (1.0, 0.5, 0.2)
+    residencies: tuple[str, ...] = ("mmap", "warm")
+    queries: int = 1000
+    rounds: int = 2
+    context: int = 16
+    max_nodes: int = 64
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("queries", "rounds", "context", "max_nodes"):
+            if getattr(self, name) < 1:
+                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        if bad := [limit for limit in self.limits if not 0 < limit <= 1]:
+            raise InvalidArgument(f"a limit is {bad[0]}; it must be a share above 0 and at most 1, such as 0.5")
+
+
+def measure_memory(options: MemoryOptions) -> dict[str, Any]:
+    """A process for each limit and policy; the results by name.
+
+    Raises:
+        NotFound, Corruption: the datastore is not there, or damaged.
+        Internal: the answers of two processes differ, or one failed.
+    """
+    with open_datastore(options.store) as store:
+        facts = store.info()
+        if not facts["tokens"]:
+            raise InvalidArgument(f"{store.path} holds no tokens, so there is nothing to measure")
+        contexts = _sample(options.store, store.manifest, options)
+    file = make_folder(options.workdir) / "contexts.json"
+    with writing(file):
+        file.write_text(json.dumps(contexts))
+    first = options.store / SEGMENTS_NAME / facts["segments"][0]["name"]
+    runs = [_run(options, file, facts["bytes"], limit, way) for limit in options.limits for way in options.residencies]
+    digests = {run[name] for run in runs for name in ("digest", "digest_again")}
+    if len(digests) != 1:
+        raise Internal("answers depend on the memory that is left; run 'suffolk verify' and report this")
+    return {
+        "datastore": {name: facts[name] for name in ("path", "tokens", "documents", "bytes", "bytes_per_token")},
+        "segments": len(facts["segments"]),
+        "disk_read_4k": quantiles_us(random_read_seconds(first, DISK_READS, options.seed)),
+        "runs": runs,
+        "answers_equal": True,
+    }
+
+
+def _run(options: MemoryOptions, contexts: Path, size: int, limit: float, residency: str) -> dict[str, Any]:
+    settings = {
+        "store": str(options.store),
+        "residency": residency,
+        "limit_bytes": None if limit >= 1 else int(limit * size),
+        "contexts": str(contexts),
+        "rounds": options.rounds,
+        "max_match": MAX_MATCH,
+        "min_match": MIN_MATCH,
+        "max_nodes": options.max_nodes,
+        "seed": options.seed,
+    }
+    watched = run_watched([sys.executable, "-m", limited_process.__name__, json.dumps(settings)])
+    return {"limit": limit, "residency": residency, **json.loads(watched.output)}
+
+
+def _sample(store: Path, manifest: Manifest, options: MemoryOptions) -> list[list[int]]:
+    """Windows of the corpus that end at tokens chosen uniformly; read one by one, for the corpus may be large."""
+    chooser = np.random.default_rng(options.seed)
+    segments = [_native.Segment(str(store / SEGMENTS_NAME / entry.name)) for entry in manifest.segments]
+    sizes = [entry.tokens + entry.documents for entry in manifest.segments]
+    contexts = []
+    for number in chooser.choice(len(segments), options.queries, p=np.array(sizes) / sum(sizes)).tolist():
+        position = int(chooser.integers(sizes[number]))
+        begin, _ = segments[number].document_range(segments[number].document_at(position))
+        start = max(begin, position - options.context)
+        contexts.append(segments[number].read_tokens(start, position - start).tolist())
+    return contexts

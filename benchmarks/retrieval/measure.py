@@ -1,0 +1,167 @@
+"""How long lookups and drafts take, in this process and over gRPC, beside the draftretriever package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from suffolk.benchmarks.process_memory import grown_memory, resident_memory
+from suffolk.benchmarks.quantiles import quantiles_us
+from suffolk.benchmarks.retrieval.contexts import ContextSet, join_documents, sample_files, sample_seen, spoil
+from suffolk.benchmarks.retrieval.draftretriever_index import cached_index
+from suffolk.benchmarks.retrieval.draftretriever_package import DraftRetriever
+from suffolk.benchmarks.retrieval.exactness import CorpusScan
+from suffolk.benchmarks.retrieval.latency import Call, time_alternating, time_rounds
+from suffolk.benchmarks.retrieval.native_latency import measure_native
+from suffolk.benchmarks.retrieval.options import RetrievalOptions
+from suffolk.benchmarks.retrieval.quality import check_counts, compare_trees
+from suffolk.benchmarks.retrieval.substore import first_tokens
+from suffolk.benchmarks.service.draft_server import served
+from suffolk.datastore.datastore import Datastore, open_datastore
+from suffolk.datastore.retriever import Retriever
+
+GRPC_DEADLINE_S = 10.0
+DRAFT, BOTH = "draft", "lookup+draft"
+RIVAL = "draftretriever"
+RIVAL_LOOP = "draftretriever, suffix loop"
+
+
+def measure_retrieval(options: RetrievalOptions) -> dict[str, Any]:
+    """Run the whole measurement; the results by name, times in microseconds.
+
+    Raises:
+        NotFound, Corruption: the datastore or a text file is not there, or damaged.
+        Unsupported: draftretriever was asked for and is not installed.
+    """
+    path = options.store
+    if options.tokens is not None:
+        with open_datastore(path) as whole:
+            path = first_tokens(whole, options.tokens, options.workdir)
+    sets, scan = _prepare(path, options)
+    index, built = cached_index(path, options.workdir / path.name) if options.against else (None, None)
+    before = resident_memory()
+    with open_datastore(path) as store:
+        opened = grown_memory(before)
+        results: dict[str, Any] = {"datastore": _facts(store), "draftretriever_index": built}
+        for each in sets:  # so that all pages the questions need are in memory, and count as ours
+            time_rounds(_calls(store, options), each.first(options.called).contexts, 0, options.seed)
+        memory = {"suffolk": {"opened": opened, "asked": grown_memory(before)}}
+        before = resident_memory()
+        rival = None if index is None else DraftRetriever(index)
+        opened = grown_memory(before)
+        results["native"] = measure_native(store, sets, options)
+        results["sets"] = {each.name: _measure_set(store, rival, scan, each, options) for each in sets}
+        if rival is not None:
+            memory["draftretriever"] = {"opened": opened, "asked": grown_memory(before)}
+            results["draftretriever_searches"] = rival.searches
+        results["memory_bytes"] = memory
+        results["batches"] = _measure_batches(path, store, sets, options)
+    return results
+
+
+def _prepare(path: Path, options: RetrievalOptions) -> tuple[list[ContextSet], CorpusScan]:
+    """Contexts and the whole corpus, through a datastore that is closed again, so that its pages do not count as used."""
+    with open_datastore(path) as store:
+        tokens, starts = join_documents(store)
+        size, depth = options.context, options.max_depth
+        seen = sample_seen(tokens, starts, options.queries, size, depth, options.seed)
+        if options.unseen:
+            unseen = sample_files(store, options.unseen, options.queries, size, depth, options.seed + 1)
+        else:
+            unseen = spoil(seen, store.manifest.vocab_size, options.seed + 1)
+    return [seen, unseen], CorpusScan(tokens, starts)
+
+
+def _measure_set(
+    store: Datastore, rival: DraftRetriever | None, scan: CorpusScan, each: ContextSet, options: RetrievalOptions
+) -> dict[str, Any]:
+    calls = _calls(store, options)
+    called = each.first(options.called)
+    results: dict[str, Any] = {"how": each.how}
+    if rival is None:
+        seconds = time_rounds(calls, called.contexts, options.rounds, options.seed)
+    else:
+        rivals: dict[str, Call] = {RIVAL: rival.search, RIVAL_LOOP: rival.search_suffixes}
+        seconds = time_rounds({**calls, **rivals}, called.contexts, options.rounds, options.seed)
+        mixed = time_alternating({DRAFT: calls[DRAFT], **rivals}, called.contexts, options.rounds, options.seed)
+        results["alternating"] = {name: quantiles_us(times) for name, times in mixed.items()}
+        results["times_faster"] = {
+            f"{ours} against {name}": {"in_rounds": _ratios(seconds[ours], seconds[name])}
+            for ours in (DRAFT, BOTH)
+            for name in rivals
+        }
+        for name in rivals:
+            results["times_faster"][f"{DRAFT} against {name}"]["in_turn"] = _ratios(mixed[DRAFT], mixed[name])
+    results["latency"] = {name: quantiles_us(times) for name, times in seconds.items()}
+    results["drafts"] = compare_trees(store, rival, called, options)
+    results["checked_by_scan"] = check_counts(store, scan, each, options)
+    return results
+
+
+def _calls(store: Datastore, options: RetrievalOptions) -> dict[str, Call]:
+    match = options.max_match, options.min_match
+    size = options.max_depth, options.max_nodes
+
+    def lookup(context: Sequence[int]) -> object:
+        return store.lookup(context, *match)
+
+    def draft(context: Sequence[int]) -> object:
+        return store.draft(context, *match, *size)
+
+    def both(context: Sequence[int]) -> object:
+        return store.lookup(context, *match), store.draft(context, *match, *size)
+
+    return {"lookup": lookup, DRAFT: draft, BOTH: both}
+
+
+def _measure_batches(
+    path: Path, store: Datastore, sets: Sequence[ContextSet], options: RetrievalOptions
+) -> dict[str, Any]:
+    if not options.grpc:
+        return {}
+    from suffolk.serving.draft_service.client import connect  # gRPC is loaded only by those who use it
+
+    with served(path) as url:
+        remote = connect(url, GRPC_DEADLINE_S)
+        try:
+            return {each.name: _measure_ways(store, remote, each.first(options.called), options) for each in sets}
+        finally:
+            remote.close()
+
+
+def _measure_ways(
+    store: Retriever, remote: Retriever, each: ContextSet, options: RetrievalOptions
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Way and call -> batch size -> quantiles."""
+    results: dict[str, dict[str, dict[str, float]]] = {}
+    for size in options.batches:
+        calls = {
+            f"{way}, {call}": asked
+            for way, retriever in (("in-process", store), ("grpc", remote))
+            for call, asked in _batch_calls(retriever, options).items()
+        }
+        whole = range(0, len(each.contexts) - size + 1, size)
+        batches = [each.contexts[start : start + size] for start in whole]
+        for name, times in time_rounds(calls, batches, options.rounds, options.seed).items():
+            results.setdefault(name, {})[str(size)] = quantiles_us(times)
+    return results
+
+
+def _batch_calls(retriever: Retriever, options: RetrievalOptions) -> dict[str, Call]:
+    match = options.max_match, options.min_match
+    size = options.max_depth, options.max_nodes
+    return {
+        "lookup": lambda contexts: retriever.lookup_batch(contexts, *match),
+        "draft": lambda contexts: retriever.draft_batch(contexts, *match, *size),
+    }
+
+
+def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
+    one, other = quantiles_us(ours), quantiles_us(theirs)
+    return {name.removesuffix("_us"): other[name] / one[name] for name in ("p50_us", "p99_us")}
+
+
+def _facts(store: Datastore) -> dict[str, Any]:
+    facts = store.info()
+    return {name: facts[name] for name in ("path", "tokens", "documents", "bytes", "bytes_per_token", "vocab_size")}

@@ -1,0 +1,81 @@
+"""What the answers are worth: exact counts, tokens a target would accept, and what draftretriever's trees hold instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from suffolk.benchmarks.retrieval.contexts import ContextSet
+from suffolk.benchmarks.retrieval.draftretriever_package import SHORTEST, DraftRetriever, prefixes
+from suffolk.benchmarks.retrieval.exactness import CorpusScan, accepted_length, tree_paths
+from suffolk.benchmarks.retrieval.options import RetrievalOptions
+from suffolk.datastore.datastore import Datastore
+from suffolk.datastore.errors import Internal
+
+
+def check_counts(store: Datastore, scan: CorpusScan, each: ContextSet, options: RetrievalOptions) -> dict[str, Any]:
+    """Compare the answers for the first contexts with a scan of every token; how many were compared.
+
+    Raises:
+        Internal: an answer differs, which makes every time measured worthless.
+    """
+    match = options.max_match, options.min_match
+    nodes = 0
+    for context in each.contexts[: options.checked]:
+        tree = store.draft(context, *match, options.max_depth, options.max_nodes)
+        assert tree.counts is not None
+        found = list(zip(tree_paths(tree), tree.counts.tolist(), strict=True))
+        truth = scan.draft(context, *match, options.max_depth, options.max_nodes)
+        pair = scan.lookup(context, *match)
+        if store.lookup(context, *match) != pair or (tree.match_length, tree.match_count) != pair or found != truth:
+            raise Internal(f"{store.path}: the answer for context {context} is not what a scan of the corpus finds")
+        nodes += len(found)
+    return {"contexts": min(options.checked, len(each.contexts)), "nodes": nodes, "all_exact": True}
+
+
+def compare_trees(
+    store: Datastore, rival: DraftRetriever | None, each: ContextSet, options: RetrievalOptions
+) -> dict[str, Any]:
+    """Mean match length, tree size and accepted length over all contexts; draftretriever's beside ours, with its faults."""
+    trees = [
+        store.draft(context, options.max_match, options.min_match, options.max_depth, options.max_nodes)
+        for context in each.contexts
+    ]
+    results: dict[str, Any] = {
+        "mean_match_length": _mean([tree.match_length for tree in trees]),
+        "found": _mean([tree.match_length > 0 for tree in trees]),
+        "mean_nodes": _mean([len(tree) for tree in trees]),
+        "mean_accepted": _mean(
+            [accepted_length(set(tree_paths(tree)), true) for tree, true in zip(trees, each.continuations, strict=True)]
+        ),
+    }
+    if rival is not None:
+        results["draftretriever"] = _judge_rival(store, rival, each)
+    return results
+
+
+def _judge_rival(store: Datastore, rival: DraftRetriever, each: ContextSet) -> dict[str, Any]:
+    """Its trees, and three faults: another answer the second time, older tokens without effect, paths that never occur."""
+    trees = [prefixes(rival.search_suffixes(context)) for context in each.contexts]
+    again = [prefixes(rival.search_suffixes(context)) for context in each.contexts]
+    paths = [(context, path) for context, tree in zip(each.contexts, trees, strict=True) for path in tree]
+    absent = [
+        store.lookup([*context[-SHORTEST:], *path], SHORTEST + len(path), SHORTEST + len(path)).count == 0
+        for context, path in paths
+    ]
+    return {
+        "found": _mean([bool(tree) for tree in trees]),
+        "mean_nodes": _mean([len(tree) for tree in trees]),
+        "mean_accepted": _mean(
+            [accepted_length(tree, true) for tree, true in zip(trees, each.continuations, strict=True)]
+        ),
+        "tokens_of_context_used": SHORTEST,
+        "answers_differing_when_asked_again": _mean([a != b for a, b in zip(trees, again, strict=True)]),
+        "nodes_never_in_corpus_after_those_tokens": _mean(absent),
+        "counts_given": False,
+    }
+
+
+def _mean(values: list[Any]) -> float:
+    return float(np.mean(values)) if values else 0.0

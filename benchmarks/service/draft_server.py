@@ -1,0 +1,52 @@
+"""A draft service of our own for the time of a measurement, as its own process."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from suffolk.datastore.errors import Unavailable
+
+ANNOUNCEMENT = re.compile(r"on grpc (\S+?),? ?(?:http \S+)?$")
+
+
+@contextlib.contextmanager
+def served(store: Path, command: Sequence[str] = ()) -> Iterator[str]:
+    """The URL of ``suffolk serve`` for ``store`` on a free port of this machine. The server ends with the block.
+
+    Args:
+        command: of another server that announces itself in the same way.
+
+    Raises:
+        Unavailable: the server does not start.
+    """
+    serve = [sys.executable, "-m", "suffolk", "serve", f"store={store}", "--listen", "127.0.0.1:0", "--http", "off"]
+    with tempfile.TemporaryFile("w+") as errors:  # a pipe that nobody reads could block the server
+        server = subprocess.Popen([*command] or serve, stdout=subprocess.PIPE, stderr=errors, text=True)
+        try:
+            assert server.stdout is not None
+            line = server.stdout.readline().strip()
+            found = ANNOUNCEMENT.search(line)
+            if found is None:
+                _stop(server)  # it may run on, whatever it said
+                errors.seek(0)
+                said = f"{line}\n{errors.read()}".strip()[-300:]
+                raise Unavailable(f"the draft server of {store} did not start: {said or 'it said nothing'}")
+            yield f"grpc://{found.group(1)}/store"
+        finally:
+            _stop(server)
+
+
+def _stop(server: subprocess.Popen[str]) -> None:
+    server.send_signal(signal.SIGTERM)
+    try:
+        server.wait(timeout=15)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()

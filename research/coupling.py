@@ -1,0 +1,151 @@
+"""Does it pay that target and drafter draw with the same noise? Acceptance at one node, by temperature and children."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from research.command import command_parser, run_command
+from research.coupling_pairs import CouplingOptions, logits_by_context
+from research.coupling_report import NOTES, PACKAGES, coupling_lines, coupling_panels
+from suffolk.benchmarks.plot import require_plots, write_plot
+from suffolk.benchmarks.report import Report, plain, write_report
+from suffolk.cli.output_file import plot_beside
+from suffolk.serving.engine.sampling.seeded_noise import KeyedNoise
+
+TEMPERATURES = (0.3, 0.6, 1.0, 1.4)
+CHILDREN = (1, 2, 4, 8)
+EXAMPLES = (
+    "--json coupling.json",
+    "--model MODEL_FOLDER --prompts prompts/ --contexts 200 --draws 8",
+    "--model LARGE --drafter SMALL --prompts prompts/ --contexts 200 --draws 8",
+)
+
+
+def measure_coupling(options: CouplingOptions) -> dict[str, Any]:
+    """Compare both ways to choose a node's children for every drafter; the results by name.
+
+    Raises:
+        NotFound, Unsupported: a model or the prompts are missing or do not fit together.
+    """
+    found: dict[str, dict[float, list[npt.NDArray[np.float64]]]] = {}
+    noise: KeyedNoise | None = None
+    for number, (target, drafters) in enumerate(logits_by_context(options)):
+        noise = noise or KeyedNoise(options.seed, len(target), torch.device("cpu"))
+        rows = noise.rows(number * options.draws, options.draws)
+        for name, drafter in drafters.items():
+            for temperature in TEMPERATURES:
+                outcome = compare(target / temperature, drafter / temperature, rows)
+                found.setdefault(name, {}).setdefault(temperature, []).append(outcome)
+    return {
+        "children": list(CHILDREN),
+        "drafters": {
+            name: {f"{temperature:g}": _summary(np.stack(each)) for temperature, each in by_temperature.items()}
+            for name, by_temperature in found.items()
+        },
+    }
+
+
+def compare(target: torch.Tensor, drafter: torch.Tensor, noise: torch.Tensor) -> npt.NDArray[np.float64]:
+    """float64[1 + 2 * len(CHILDREN)] of one context: 1 - TV; acceptance of top-k; of top-k with the target's noise.
+
+    ``target`` and ``drafter``: float64[vocab] logits, tempered; ``noise``: float64[draws, vocab], standard Gumbel. The first two
+    are exact, the last a mean over draws.
+    """
+    law, drafted = target.softmax(-1), drafter.softmax(-1)
+    top = law[drafter.topk(max(CHILDREN)).indices].cumsum(0)
+    drawn = (target + noise).argmax(-1, keepdim=True)
+    scores = drafter + noise
+    better = (scores > scores.gather(-1, drawn)).sum(-1)  # so many tokens the drafter puts before the target's
+    coupled = [float((better < size).double().mean()) for size in CHILDREN]
+    return np.array([float(torch.minimum(law, drafted).sum()), *(float(top[size - 1]) for size in CHILDREN), *coupled])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), _run, arguments)
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Measure, print, write; returns the exit code."""
+    require_plots()
+    plot = plot_beside(args.json, args.plot)
+    options = CouplingOptions(
+        args.contexts,
+        args.draws,
+        args.vocab,
+        args.model,
+        args.drafter,
+        tuple(args.prompts),
+        args.limit,
+        args.dtype,
+        args.seed,
+    )
+    results = measure_coupling(options)
+    print("\n".join(coupling_lines(results)))
+    write_report(Report("coupling", args.seed, plain(options), results, NOTES, PACKAGES), args.json)
+    write_plot(plot, "acceptance at a node: noise shared with the target", coupling_panels(results))
+    print(f"wrote {args.json} and {plot}")
+    return 0
+
+
+def _summary(rows: npt.NDArray[np.float64]) -> dict[str, Any]:
+    means = rows.mean(0)
+    children = {}
+    for place, size in enumerate(CHILDREN):
+        top, coupled = 1 + place, 1 + len(CHILDREN) + place
+        difference = rows[:, coupled] - rows[:, top]
+        children[str(size)] = {
+            "top": float(means[top]),
+            "coupled": float(means[coupled]),
+            "difference": float(difference.mean()),
+            "half_width_95": float(1.96 * difference.std(ddof=1) / np.sqrt(len(rows))),
+        }
+    return {"one_minus_tv": float(means[0]), "contexts": len(rows), "children": children}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser("coupling", __doc__, *EXAMPLES)
+    defaults = CouplingOptions()
+    numbers = {
+        "contexts": "nodes compared",
+        "draws": "of the noise at each node",
+        "vocab": "tokens of made-up targets",
+        "limit": "prompts of each file, chosen at random",
+        "seed": "of every random choice",
+    }
+    for name, text in numbers.items():
+        default = getattr(defaults, name)
+        parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{text} (default: %(default)s)")
+    parser.add_argument("--model", help="folder or hub name of a real target in place of made-up ones")
+    parser.add_argument("--drafter", help="folder or hub name of a real drafter in place of noisy copies of the target")
+    parser.add_argument(
+        "--prompts",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="PATH",
+        help="what the models read: .jsonl files, or folders",
+    )
+    parser.add_argument("--dtype", default=defaults.dtype, help="auto, float32, bfloat16 ... (default: as stored)")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        default=Path("suffolk-coupling.json"),
+        metavar="FILE",
+        help="for the results (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="for the plot (default: the JSON file's name with .png)"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

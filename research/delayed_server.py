@@ -1,0 +1,89 @@
+"""A draft server that answers drafts later than it could: a network's delay on one machine."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from research.command import command_parser, run_command
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import Match, Retriever, Tokens
+from suffolk.serving.draft_service.server import DraftServer, DraftServerConfig
+from suffolk.serving.transport.endpoint import Endpoint
+from suffolk.serving.transport.server import run_until_signal
+
+
+class DelayedRetriever(Retriever):
+    """``inner``, whose drafts take ``seconds`` longer. As thread-safe as it is."""
+
+    def __init__(self, inner: Retriever, seconds: float) -> None:
+        self._inner = inner
+        self._seconds = seconds
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    @property
+    def vocab_size(self) -> int:
+        return self._inner.vocab_size
+
+    def lookup_batch(self, contexts: Sequence[Tokens], max_match: int = 16, min_match: int = 1) -> list[Match]:
+        return self._inner.lookup_batch(contexts, max_match, min_match)
+
+    def draft_batch(
+        self,
+        contexts: Sequence[Tokens],
+        max_match: int = 16,
+        min_match: int = 1,
+        max_depth: int = 10,
+        max_nodes: int | Sequence[int] = 64,
+    ) -> list[DraftTree]:
+        time.sleep(self._seconds)
+        return self._inner.draft_batch(contexts, max_match, min_match, max_depth, max_nodes)
+
+    def tokenizer(self) -> Tokenizer | None:
+        return self._inner.tokenizer()
+
+    def info(self) -> dict[str, Any]:
+        return self._inner.info()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def delayed_server(store: Path, delay_ms: float) -> list[str]:
+    """The command that runs this server in a process of its own, for ``served``."""
+    return [sys.executable, "-m", "research.delayed_server", str(store), "--delay-ms", str(delay_ms)]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), _run, arguments)
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Serve until a signal comes; the exit code."""
+    if not 0 <= args.delay_ms <= 10_000:
+        raise InvalidArgument(f"--delay-ms is {args.delay_ms:g}; it must be in 0..10000")
+    store = DelayedRetriever(open_datastore(args.store), args.delay_ms / 1e3)
+    run_until_signal(DraftServer(DraftServerConfig((Endpoint("127.0.0.1", 0),)), {"store": store}))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser("delayed_server", __doc__, "STORE --delay-ms 20")
+    parser.add_argument("store", type=Path, metavar="STORE", help="folder of a datastore")
+    parser.add_argument("--delay-ms", type=float, default=0.0, help="of every call for drafts (default: none)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

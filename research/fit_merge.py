@@ -1,0 +1,188 @@
+"""Fits how the opinions of several sources are pooled: the constants of csrc/drafting/merge.cc, from recorded answers.
+
+The hybrid of prompt lookup, a datastore and networks drafts along the answers. What each source said of each token that came is
+evidence; some of it is also looked at as if only some of the sources had spoken. Half of the answers fit, the other half judge; the
+constants printed are those of all. Record answers to tuning prompts (research.tuning_prompts, research.record_answers)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+
+from research.command import add_evidence, command_parser, run_command
+from research.fit_priors import halves_of
+from research.merge_evidence import Opinions, WatchedHybrid, some_sources
+from suffolk.benchmarks.decode.options import LIMITS
+from suffolk.benchmarks.hybrid.along_recordings import AlongRecordings
+from suffolk.benchmarks.hybrid.time_left import TimeLeft, say
+from suffolk.cli.model_options import add_model_drafters, add_recycle_option, read_model_sources
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.draft_tree import Source
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.load import load_models
+from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.replay.read import read_recordings
+from suffolk.serving.replay.recorded_states import SPARE
+from suffolk.serving.replay.recording import Recording
+from suffolk.serving.transport.limits import MAX_THREADS, check_range
+
+SOURCES = [*Source]
+MOST = 128
+"""Tokens proposed behind one node that are looked at, the likeliest."""
+DOUBT, LEAST_REST, LEAST_CHANCE = 0.1, 0.01, 1e-5
+DOUBTS = {Source.DRAFT_MODEL: 1.0}
+"""As in csrc/drafting/merge.cc."""
+
+
+class Pooling(torch.nn.Module):
+    """How opinions are pooled (csrc/drafting/merge.h), with what is fitted as parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log_weight = torch.nn.Parameter(torch.zeros(len(SOURCES)))
+        self.unlisted = torch.nn.Parameter(torch.full((len(SOURCES),), -5.0))
+        self.nobody = torch.nn.Parameter(torch.tensor(1.0))
+
+    def forward(self, chances: torch.Tensor) -> torch.Tensor:
+        """float[n, tokens + 1], logarithms of what the chance of each token, and of none of them, is in proportion to.
+
+        ``chances``: float[n, tokens, sources], -1 where a source does not propose a token; a source that proposes none is silent.
+        """
+        listed = chances >= 0
+        speaks, exists = listed.any(1), listed.any(2)
+        expected = chances.clamp(min=0).sum(1)
+        counted = expected.clamp(LEAST_CHANCE, 1.0)
+        doubts = torch.tensor([DOUBTS.get(source, DOUBT) for source in SOURCES])
+        loud = self.log_weight.exp() * counted / (counted + doubts) * speaks
+        number = loud.sum(1) / loud.amax(1)
+        weight = loud / loud.sum(1, keepdim=True) * number[:, None].sqrt()
+        rest = (1 - expected).clamp(min=LEAST_REST).log()
+        logs = torch.where(listed, chances.clamp(min=LEAST_CHANCE).log(), (rest + self.unlisted)[:, None])
+        found = (logs * weight[:, None]).sum(2).masked_fill(~exists, -torch.inf)
+        nobody = (weight * rest).sum(1) - self.nobody * number.log()
+        return torch.cat([found, nobody[:, None]], 1)
+
+
+def pack(evidence: Sequence[Opinions]) -> tuple[torch.Tensor, torch.Tensor]:
+    """(float[n, MOST, sources], int64[n]): chances as ``Pooling`` takes them, and which token came; ``MOST`` for none of them."""
+    chances, came = torch.full((len(evidence), MOST, len(SOURCES)), -1.0), torch.full((len(evidence),), MOST)
+    for row, each in enumerate(evidence):
+        best: dict[int, float] = {}
+        for said in each.said.values():
+            for token, chance in said.items():
+                best[token] = max(best.get(token, 0.0), chance)
+        places = {token: place for place, token in enumerate(sorted(best, key=lambda token: -best[token])[:MOST])}
+        for source, said in each.said.items():
+            for token, chance in said.items():
+                if token in places:
+                    chances[row, places[token], SOURCES.index(Source(source))] = chance
+        came[row] = places.get(each.token, MOST)
+    return chances, came
+
+
+def loss(pooling: Pooling, evidence: Sequence[Opinions]) -> float:
+    """Nats a token."""
+    chances, came = pack(evidence)
+    with torch.no_grad():
+        return float(F.cross_entropy(pooling(chances), came))
+
+
+def fit(evidence: Sequence[Opinions]) -> Pooling:
+    """Under which what came is likeliest. Raises InvalidArgument where no token had opinions of several sources."""
+    several = [each for each in evidence if len(each.said) > 1]
+    if not several:
+        raise InvalidArgument("no token had the opinions of two sources; give more answers, or another source")
+    chances, came = pack(several)
+    pooling = Pooling()
+    search = torch.optim.LBFGS(pooling.parameters(), max_iter=100, line_search_fn="strong_wolfe")
+
+    def step() -> torch.Tensor:
+        search.zero_grad()
+        found = F.cross_entropy(pooling(chances), came)
+        found.backward()  # type: ignore[no-untyped-call]
+        return found
+
+    search.step(step)  # type: ignore[no-untyped-call]
+    return pooling
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), _run, arguments)
+
+
+def _run(args: argparse.Namespace) -> int:
+    check_range("--threads", args.threads, 1, MAX_THREADS)
+    recordings = [each for each in read_recordings(args.recording) if len(each.generated) > 1]
+    if args.limit is not None:
+        check_range("--limit", args.limit, 2, len(recordings) or 2)
+        recordings = recordings[:: len(recordings) // args.limit][: args.limit]
+    if len(recordings) < 2:
+        raise InvalidArgument("fewer than two answers of two tokens or more; record more")
+    evidence = _gather(args, recordings)
+    halves = halves_of(recordings)
+    parts = [
+        [each for own, found in zip(halves, evidence, strict=True) if own == half for each in found] for half in (0, 1)
+    ]
+    for half in (0, 1):
+        judged = [each for each in parts[1 - half] if len(each.said) > 1]
+        before, after = loss(Pooling(), judged), loss(fit(some_sources(parts[half], 0)), judged)
+        print(
+            f"half {half + 1} fits, {len(judged):,} tokens judge: {before:.4f} nats before the fit, {after:.4f} fitted"
+        )
+    whole = fit(some_sources([each for part in parts for each in part], 0))
+    heard = {source for found in evidence for each in found for source in each.said}
+    most = max(float(whole.log_weight[place].detach()) for place, source in enumerate(SOURCES) if source in heard)
+    for place, source in enumerate(SOURCES):
+        if source in heard:
+            weight = float((whole.log_weight[place] - most).exp().detach())
+            print(f"{source.name}: weight {weight:.2f}, unlisted {float(whole.unlisted[place].detach()):.1f}")
+    print(f"nobody {float(whole.nobody.detach()):.2f}")
+    return 0
+
+
+def _gather(args: argparse.Namespace, recordings: Sequence[Recording]) -> list[list[Opinions]]:
+    """The evidence of each of ``recordings``."""
+    torch.set_num_threads(args.threads)
+    capacity = max(len(each.prompt) + len(each.generated) for each in recordings) + args.nodes + SPARE
+    with open_datastore(args.datastore) as store:  # before a model is loaded
+        target = Target.load(args.model, args.dtype)
+        networks = load_models(target, read_model_sources(args), 1, capacity, [store], LIMITS)
+        texts: list[RetrievalSource] = [
+            PromptLookupDrafter(target.vocab_size, LIMITS),
+            DatastoreDrafter(store, target.vocab_size, LIMITS),
+        ]
+        hybrid = WatchedHybrid(texts, networks)
+        along = AlongRecordings(target, {hybrid.name: hybrid}, args.nodes, capacity)
+        left, found = TimeLeft("answers", len(recordings)), []
+        for recording in recordings:
+            along.replay(recording)
+            found.append(hybrid.take())
+            say(left.done(recording.group))
+        hybrid.close()
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser(
+        "fit_merge", __doc__, "--model MODEL --head HEAD --recording tuning.jsonl --datastore STORE"
+    )
+    add_evidence(parser)
+    add = parser.add_argument
+    add("--model", required=True, help="model folder in the Hugging Face layout, or hub name: who gave the answers")
+    add_model_drafters(parser)
+    add_recycle_option(parser)
+    add("--limit", type=int, metavar="N", help="so many of the answers, evenly spread (default: all)")
+    add("--dtype", default="auto", help="auto, float32, bfloat16, float16 or float64 (default: as stored)")
+    add("--threads", type=int, default=1, metavar="N", help="CPU threads (default: %(default)s)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""Drafts from a datastore behind a network: waited for in every step, and asked for ahead while the target runs."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from research.command import command_parser, run_command
+from research.delayed_server import delayed_server
+from suffolk.benchmarks.decode.measure import WARM_UP_TOKENS
+from suffolk.benchmarks.decode.options import LIMITS, DecodingOptions
+from suffolk.benchmarks.decode.setup import encode_prompts, load_target
+from suffolk.benchmarks.prompts import load_prompts
+from suffolk.benchmarks.report import Report, plain, write_report
+from suffolk.benchmarks.service.draft_server import served
+from suffolk.benchmarks.table import format_table
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.draft_service.client import connect
+from suffolk.serving.drafters.choose import make_drafter
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_store import find_costs
+from suffolk.serving.engine.sampling.near_tie import first_difference
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+
+WAYS = ("none", "waiting", "ahead")
+PACKAGES = ("numpy", "torch", "transformers", "grpcio")
+NOTES = (
+    "waiting: every step asks and waits for the answer; ahead: as in service, where that gives more tokens a second what can be "
+    "foreseen is asked for while the target runs",
+    "wait: milliseconds a step; asked: steps with drafts; foreseen: of these, with drafts that were there, at least in part",
+    "ways take turns, prompt by prompt; the delay is a sleep in the server, so it takes no processor time",
+)
+EXAMPLES = (
+    "STORE --model MODEL --prompts prompts/coding.jsonl --limit 10 --json overlap.json",
+    "STORE --model MODEL --prompts prompts/ --delays-ms 0 5 20 --drafter hybrid",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAheadOptions:
+    """Settings of the measurement.
+
+    Attributes:
+        store: folder of the datastore to serve.
+        decoding: model, prompts and settings.
+        drafter: datastore or hybrid.
+        delays_ms: milliseconds that the server adds to each call.
+        deadline_ms: of every call.
+    """
+
+    store: Path
+    decoding: DecodingOptions
+    drafter: str = "datastore"
+    delays_ms: tuple[float, ...] = (0.0, 5.0, 20.0)
+    deadline_ms: float = 100.0
+
+
+def measure_asked_ahead(
+    options: AskedAheadOptions, report: Callable[[str], None] = lambda line: None
+) -> dict[str, Any]:
+    """All delays, all ways. Raises as ``load_prompts``, ``load_target``, ``served`` and ``connect``."""
+    prompts = load_prompts(options.decoding.prompts, options.decoding.style, options.decoding.limit, 0)
+    target = load_target(options.decoding)
+    encoded, _ = encode_prompts(target, prompts, options.decoding)
+    ids = [tokens for _, tokens in encoded]
+    return {f"{delay:g} ms": _measure_delay(options, target, ids, delay, report) for delay in options.delays_ms}
+
+
+def _measure_delay(
+    options: AskedAheadOptions, target: Target, prompts: list[list[int]], delay: float, report: Callable[[str], None]
+) -> dict[str, Any]:
+    decoding = options.decoding
+    settings = SamplingSettings(decoding.max_new_tokens, seed=decoding.seed, temperature=decoding.temperature)
+    capacity = max(map(len, prompts)) + decoding.max_new_tokens + decoding.max_nodes
+    costs = find_costs(target, 1, decoding.costs).costs
+    outcomes: dict[str, list[tuple[list[int], dict[str, Any]]]] = {name: [] for name in WAYS}
+    with (
+        served(options.store, delayed_server(options.store, delay)) as url,
+        contextlib.closing(connect(url, options.deadline_ms / 1e3)) as remote,
+        contextlib.closing(connect(url, options.deadline_ms / 1e3)) as other,  # what one does not get, the other may
+    ):
+        drafters = {
+            name: make_drafter(options.drafter, target.vocab_size, retriever, LIMITS, ahead=ahead)
+            for name, retriever, ahead in (("waiting", other, False), ("ahead", remote, None))
+        }
+        with Engine(target, drafters, costs, slots=1, capacity=capacity) as engine:  # closes the drafters
+            list(
+                engine.generate(
+                    prompts[0], replace(settings, max_new_tokens=WARM_UP_TOKENS), WAYS[0], decoding.max_nodes
+                )
+            )
+            for number, ids in enumerate(prompts):
+                for name in (*WAYS[number % 3 :], *WAYS[: number % 3]):
+                    generation = engine.generate(ids, settings, name, decoding.max_nodes)
+                    list(generation)
+                    outcomes[name].append((generation.tokens, generation.stats.to_dict()))
+                report(f"{delay:g} ms: {number + 1} of {len(prompts)} prompts")
+            counters = {name: drafter.stats() for name, drafter in drafters.items() if drafter is not None}
+    texts = [tokens for tokens, _ in outcomes["none"]]
+    rows = {}
+    for name, runs in outcomes.items():
+        differences = [
+            first_difference(target, ids, text, tokens, settings)
+            for ids, text, (tokens, _) in zip(prompts, texts, runs, strict=True)
+        ]
+        rows[name] = _summary([stats for _, stats in runs], counters.get(name, {})) | {
+            "identical": sum(each is None for each in differences),
+            "prompts": len(runs),
+            "near_tie_gaps": [each.gap for each in differences if each is not None],
+        }
+    return rows
+
+
+def _summary(runs: list[dict[str, Any]], counters: dict[str, float]) -> dict[str, Any]:
+    total: Counter[str] = Counter()
+    for stats in runs:
+        total.update({key: stats[key] for key in ("steps", "proposals")})
+        total.update(
+            {"tokens": stats["tokens"] - 1, "seconds": stats["decode_seconds"], "wait": stats["seconds"]["wait"]}
+        )
+    steps, proposals = max(1, total["steps"]), max(1, total["proposals"])
+    return {
+        "tokens_per_second": total["tokens"] / total["seconds"]
+        if total["seconds"]
+        else 0.0,  # of single tokens there is no rate
+        "mean_generated_length": total["tokens"] / steps,
+        "wait_ms_a_step": 1e3 * total["wait"] / steps,
+        "asked": total["proposals"] / steps,
+        "foreseen": counters.get("foreseen", 0) / proposals,
+        "waited": counters.get("waited", 0) / proposals,
+        "counters": counters,
+    }
+
+
+def lines(results: dict[str, Any]) -> list[str]:
+    """A table of all delays and ways."""
+    headers = (
+        "delay, way",
+        "tokens/s",
+        "M",
+        "wait ms/step",
+        "asked",
+        "foreseen",
+        "waited for",
+        "late",
+        "missed",
+        "identical",
+    )
+    rows = [
+        (
+            f"{delay}, {name}",
+            row["tokens_per_second"],
+            row["mean_generated_length"],
+            row["wait_ms_a_step"],
+            row["asked"],
+            row["foreseen"],
+            row["waited"],
+            row["counters"].get("late", 0),
+            row["counters"].get("missed", 0),
+            f"{row['identical']} of {row['prompts']}",
+        )
+        for delay, ways in results.items()
+        for name, row in ways.items()
+    ]
+    return [format_table(headers, rows), *NOTES]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), _run, arguments)
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Measure, print, write; returns the exit code."""
+    if not all(0 <= delay <= 10_000 for delay in args.delays_ms):
+        raise InvalidArgument(f"--delays-ms are {args.delays_ms}; each must be in 0..10000")
+    decoding = DecodingOptions(
+        args.model,
+        tuple(args.prompts),
+        limit=args.limit,
+        max_new_tokens=args.max_new_tokens,
+        temperature=args.temperature,
+        dtype=args.dtype,
+        style="chat",
+    )
+    options = AskedAheadOptions(args.store, decoding, args.drafter, tuple(args.delays_ms), args.deadline_ms)
+    results = measure_asked_ahead(options, lambda line: print(line, file=sys.stderr))
+    print("\n".join(lines(results)))
+    if args.json is not None:
+        write_report(Report("remote overlap", 0, plain(options), results, NOTES, PACKAGES), args.json)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser("remote_overlap", __doc__, *EXAMPLES)
+    parser.add_argument("store", type=Path, help="folder of a datastore")
+    parser.add_argument("--model", required=True, help="folder or hub name of the target")
+    parser.add_argument("--prompts", type=Path, nargs="+", required=True, help=".jsonl files, or folders of them")
+    parser.add_argument("--limit", type=int, help="prompts of each file")
+    parser.add_argument(
+        "--drafter", choices=("datastore", "hybrid"), default="datastore", help="which drafts (default: %(default)s)"
+    )
+    parser.add_argument("--delays-ms", type=float, nargs="+", default=[0.0, 5.0, 20.0], help="default: 0 5 20")
+    parser.add_argument("--deadline-ms", type=float, default=100.0, help="of a call (default: %(default)s)")
+    parser.add_argument(
+        "--max-new-tokens", type=int, default=128, metavar="N", help="longest answer (default: %(default)s)"
+    )
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0: greedy (default: %(default)s)")
+    parser.add_argument(
+        "--dtype", default="float32", help="auto, float32, bfloat16, float16 or float64 (default: %(default)s)"
+    )
+    parser.add_argument("--json", type=Path, help="file for all numbers")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

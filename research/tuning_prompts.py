@@ -1,0 +1,120 @@
+"""Prompts to fit shipped numbers to, so that nothing is ever fitted to what is measured: some 120, of code, chat and reasoning.
+
+Made from functions of Python's standard library and from templates; the same for every run of one Python version."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from research.command import add_seed, command_parser, run_command
+from research.library_functions import Function, library_functions
+from research.tuning_questions import chat_questions, reasoning_questions
+from suffolk.benchmarks.folder import make_folder, writing
+
+Row = dict[str, Any]
+SOURCE = f"Python {sys.version_info.major}.{sys.version_info.minor} standard library (PSF)"
+_FENCE = "```python\n{}\n```"
+
+
+def tuning_rows(seed: int = 0) -> dict[str, list[Row]]:
+    """Rows by set: coding (76), chat (24) and reasoning (24)."""
+    functions = list(library_functions())
+    order = np.random.default_rng(seed).permutation(len(functions))
+    chosen = iter([functions[place] for place in order.tolist()])
+    coding = [
+        *_rows("complete", 28, chosen, _complete),
+        *_rows("write", 16, chosen, _write),
+        *_rows("explain", 12, chosen, _explain),
+        *_rows("tests", 10, chosen, _tests),
+        *_rows("rename", 10, chosen, _rename),
+    ]
+    return {
+        "coding": coding,
+        "chat": [_asked("chat", number, each) for number, each in enumerate(chat_questions(24, seed))],
+        "reasoning": [_asked("reasoning", number, each) for number, each in enumerate(reasoning_questions(24, seed))],
+    }
+
+
+def _rows(category: str, count: int, functions: Iterator[Function], make: Any) -> list[Row]:
+    rows: list[Row] = []
+    for function in functions:
+        made = make(function)
+        if made is not None:
+            common = {"id": f"tuning-{category}/{len(rows)}", "set": "coding", "category": category, "source": SOURCE}
+            rows.append(common | made)
+        if len(rows) == count:
+            break
+    return rows
+
+
+def _complete(function: Function) -> Row:
+    code = _FENCE.format(function.head)
+    return _said(f"Fill in the body of this function and give all of it in one code block.\n\n{code}") | {
+        "prefill": f"```python\n{function.head}\n"
+    }
+
+
+def _write(function: Function) -> Row:
+    head = function.head.splitlines()[0].removeprefix("def ").removesuffix(":")
+    return _said(f"Write a Python function `{head}`. What it does: {function.summary}")
+
+
+def _explain(function: Function) -> Row:
+    return _said(f"What does this code do? Explain it step by step.\n\n{_FENCE.format(function.code)}")
+
+
+def _tests(function: Function) -> Row:
+    return _said(f"Write unit tests with pytest for this function.\n\n{_FENCE.format(function.code)}")
+
+
+def _rename(function: Function) -> Row | None:
+    if not function.variable:
+        return None
+    asked = (
+        f"Rename `{function.variable}` to `{function.variable}_value` in this function and print the whole function."
+    )
+    return _said(f"{asked}\n\n{_FENCE.format(function.code)}")
+
+
+def _asked(group: str, number: int, question: str) -> Row:
+    return {"id": f"tuning-{group}/{number}", "set": group, "source": "templates"} | _said(question)
+
+
+def _said(content: str) -> Row:
+    return {"messages": [{"role": "user", "content": content}]}
+
+
+def write_rows(rows: Sequence[Row], path: Path) -> None:
+    """One JSON object a line. Raises ResourceExhausted if it cannot be written."""
+    make_folder(path.parent)
+    with writing(path):
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), _run, arguments)
+
+
+def _run(args: argparse.Namespace) -> int:
+    for name, rows in tuning_rows(args.seed).items():
+        write_rows(rows, args.output / f"{name}.jsonl")
+        print(f"{args.output / f'{name}.jsonl'}: {len(rows)} prompts")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser("tuning_prompts", __doc__, "--output tuning/")
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the .jsonl files")
+    add_seed(parser)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""A corpus unlike any prompt: made-up words in made-up sentences, and logs of numbers. Drafts from it
+should cost next to nothing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from research.command import add_seed, command_parser, run_command
+from suffolk.benchmarks.folder import make_folder, whole_file
+from suffolk.datastore.errors import InvalidArgument
+
+LEAST_MEGABYTES, MOST_MEGABYTES = 1e-6, 1e6
+_STARTS = ("b", "dr", "f", "gn", "h", "kl", "m", "pf", "qu", "r", "schw", "t", "v", "xh", "zw")
+_MIDDLES = ("a", "ae", "e", "ie", "o", "oe", "u", "ui", "y")
+_ENDS = ("bus", "ch", "dis", "gk", "lum", "mpf", "nt", "orum", "rx", "ss", "tz", "x")
+_WORDS, _LINES = 20_000, 60
+
+
+def documents(size: int, seed: int) -> Iterator[str]:
+    """Texts of ``size`` characters or a little more in all, of sentences and of logs in turn."""
+    rng = np.random.default_rng(seed)
+    words = np.array([_word(rng) for _ in range(_WORDS)])
+    written = 0
+    while written < size:
+        for make in (_sentences, _log):
+            text = make(rng, words)
+            written += len(text)
+            yield text
+
+
+def _word(rng: np.random.Generator) -> str:
+    return "".join(str(rng.choice(part)) for _ in range(int(rng.integers(1, 3))) for part in (_STARTS, _MIDDLES, _ENDS))
+
+
+def _sentences(rng: np.random.Generator, words: np.ndarray) -> str:
+    lines = (words[rng.zipf(1.3, 12) % _WORDS] for _ in range(_LINES))
+    return "".join(" ".join(line).capitalize() + ".\n" for line in lines)
+
+
+def _log(rng: np.random.Generator, words: np.ndarray) -> str:
+    rows = zip(rng.integers(0, 1 << 62, _LINES), rng.normal(0, 1e3, _LINES), rng.choice(words, _LINES), strict=True)
+    return "".join(f"{number:016x}|{word}|{value:+.7e}\n" for number, value, word in rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(_parser(), _run, arguments)
+
+
+def _run(args: argparse.Namespace) -> int:
+    if not LEAST_MEGABYTES <= args.megabytes <= MOST_MEGABYTES:  # nan included
+        raise InvalidArgument(
+            f"--megabytes is {args.megabytes:g}; it must be in {LEAST_MEGABYTES:g}..{MOST_MEGABYTES:g}"
+        )
+    make_folder(args.output.parent)
+    written = size = 0
+    with whole_file(args.output) as path, path.open("w", encoding="utf-8") as file:
+        for text in documents(int(args.megabytes * 1e6), args.seed):
+            file.write(json.dumps({"text": text}) + "\n")
+            written, size = written + 1, size + len(text)
+    print(f"{args.output}: {written:,} documents, {size / 1e6:,.2f} MB of text")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser("unrelated_corpus", __doc__, "--output corpus.jsonl --megabytes 20")
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="a .jsonl file")
+    parser.add_argument("--megabytes", type=float, default=20.0, metavar="N", help="of text (default: %(default)s)")
+    add_seed(parser)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""One tree of all sources, beside each source alone and beside rules that choose one source a step.
+
+One run measures three things. M at equal numbers of nodes, along the model's recorded plain answers. The planner's speed-up along
+them, by the measured costs of passes. Tokens/s in service, by the clock.
+Results are written as they come: the same command continues an interrupted run. With --useless, it measures the loss by sources
+that are never right."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from suffolk.cli.model_options import add_model_drafters, add_recycle_option, read_model_sources
+
+if TYPE_CHECKING:
+    from suffolk.benchmarks.hybrid.options import HybridOptions
+
+EXAMPLES = (
+    "--model MODEL --datastore STORE --head HEAD --prompts prompts/ --limit 8 --output results/",
+    "--model MODEL --datastore STORE --prompts prompts/ --useless --unrelated OTHER --output results/",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare its options."""
+    from suffolk.benchmarks.hybrid.options import PARTS
+    from suffolk.benchmarks.prompts import STYLES
+
+    add = parser.add_argument
+    add("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
+    add("--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files or folders")
+    add("--datastore", metavar="STORE", help="folder or URL of a datastore")
+    add_model_drafters(parser)
+    add_recycle_option(parser)
+    add("--output", required=True, type=Path, metavar="DIR", help="of answers, rows, report and plot")
+    add("--exclude", type=Path, metavar="FILE", help="names of prompts to leave out, one a line")
+    add("--style", choices=STYLES, default="both", help="for rows with a prefill (default: both)")
+    add("--limit", type=int, metavar="N", help="prompts of each file, chosen at random (default: all)")
+    add("--max-new-tokens", type=int, default=128, metavar="N", help="longest answer (default: %(default)s)")
+    add("--temperature", type=float, nargs="+", default=[0.0], metavar="T", help="0: greedy (default: 0)")
+    add("--nodes", type=int, nargs="+", default=[8, 16, 64], metavar="N", help="of trees, for M (default: 8 16 64)")
+    add("--ignore-eos", action="store_true", help="do not end at the model's end-of-text tokens")
+    add("--max-nodes", type=int, default=64, metavar="N", help="largest tree in service (default: %(default)s)")
+    add("--parts", choices=PARTS, nargs="+", default=list(PARTS), help="what to measure (default: all)")
+    drafters = (
+        "separated by commas (default: all that can run); with --parts nodes 'hindsight: NETWORK' too (see README)"
+    )
+    add("--drafters", metavar="LIST", help=drafters)
+    add("--useless", action="store_true", help="compare one tree with itself with useless sources")
+    add("--unrelated", metavar="STORE", help="with --useless: a datastore that has nothing to do with the prompts")
+    counted = "in the part planned, draft models' passes take what 'suffolk profile --as-draft-model' stored, the rest no time"
+    add("--counted", action="store_true", help=f"{counted}; not with --head, --exit-layers or --levels")
+    add("--dtype", default="auto", help="auto, float32, bfloat16, float16 or float64 (default: as stored)")
+    add("--device", default="auto", help="auto, cpu, cuda, cuda:1 ... (default: %(default)s)")
+    add("--threads", type=int, metavar="N", help="CPU threads (default: torch's choice)")
+    add("--costs", type=Path, metavar="FILE", help="what 'suffolk profile' measured (default: what it stored)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure what is not on file yet, print, write; returns the exit code."""
+    from suffolk.benchmarks.hybrid.compared_drafters import HYBRID, singles
+    from suffolk.benchmarks.hybrid.report import NOTES, PACKAGES, hybrid_lines, hybrid_panels
+    from suffolk.benchmarks.hybrid.run import run_hybrid
+    from suffolk.benchmarks.hybrid.summary import summarize
+    from suffolk.benchmarks.plot import require_plots, write_plot
+    from suffolk.benchmarks.report import Report, write_report
+
+    require_plots()
+    options = read_options(args)
+    try:
+        log, facts = run_hybrid(options)
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+    decoding = options.decoding
+    alone = singles(decoding.models.kinds(), bool(decoding.datastores))
+    summary = summarize(log.rows, alone)
+    results = {**facts, "runs": log.runs, "singles": alone, "summary": summary}
+    settings = options.settings() | {
+        "parts": options.parts,
+        "temperatures": options.temperatures,
+        "nodes": options.nodes,
+    }
+    report = Report("hybrid", decoding.seed, settings, results, NOTES, PACKAGES)
+    print("\n".join([*hybrid_lines(summary), *(f"note: {note}" for note in NOTES)]))
+    write_report(report, options.output / "hybrid.json")
+    write_plot(
+        options.output / "hybrid.png",
+        f"{HYBRID} and single sources, {Path(decoding.model).name}",
+        hybrid_panels(summary),
+    )
+    print(f"written: {options.output / 'hybrid.json'}, {options.output / 'hybrid.png'}")
+    return 0
+
+
+def read_options(args: argparse.Namespace) -> HybridOptions:
+    """The options of the command line."""
+    from suffolk.benchmarks.decode.options import DecodingOptions, given
+    from suffolk.benchmarks.hybrid.options import HybridOptions
+    from suffolk.benchmarks.prompts import read_excluded
+
+    decoding = DecodingOptions(
+        model=args.model, prompts=tuple(args.prompts), datastores=given(args.datastore), models=read_model_sources(args),
+        drafters=(), style=args.style, limit=args.limit, max_new_tokens=args.max_new_tokens, ignore_eos=args.ignore_eos,
+        seed=args.seed, max_nodes=args.max_nodes, dtype=args.dtype, device=args.device, threads=args.threads, costs=args.costs,
+    )  # fmt: skip
+    return HybridOptions(
+        decoding=decoding,
+        output=args.output,
+        temperatures=tuple(args.temperature),
+        nodes=tuple(args.nodes),
+        parts=tuple(args.parts),
+        drafters=tuple(part.strip() for part in (args.drafters or "").split(",") if part.strip()),
+        useless=args.useless,
+        unrelated=args.unrelated,
+        excluded=frozenset() if args.exclude is None else read_excluded(args.exclude),
+        counted=args.counted,
+    )

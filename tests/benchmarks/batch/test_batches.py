@@ -1,0 +1,58 @@
+"""Batches of the benchmark: a request takes the place of another when the engine has given it back, not before.
+
+Its text is finished a little earlier, in the middle of the engine's step. A batch that took that for the end was refused by a queue
+of no length, once in some thousands of rounds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from suffolk.benchmarks.batch.measure import run_batch
+from suffolk.benchmarks.decode.options import PLAIN
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.loop.generation import Generation
+from suffolk.serving.engine.loop.request import Request, Step
+from suffolk.serving.engine.loop.step_loop import StepLoop
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from tests.support.tiny_models import tiny_model
+
+SETTINGS = SamplingSettings(max_new_tokens=6)
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """Of two slots, which give a place back long after its text is finished."""
+    leave = StepLoop.leave
+
+    def leave_late(loop: StepLoop, request: Request, finish: str = "cancelled") -> None:
+        time.sleep(0.05)
+        leave(loop, request, finish)
+
+    monkeypatch.setattr(StepLoop, "leave", leave_late)
+    with Engine(Target.wrap(tiny_model()), slots=2, capacity=50, queue=0) as engine:
+        yield engine
+
+
+def test_a_batch_waits_for_places_not_for_finished_texts(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Generation.__next__
+
+    def read_slowly(generation: Generation) -> Step:
+        time.sleep(0.01)  # so that texts finish while their steps are read
+        return read(generation)
+
+    monkeypatch.setattr(Generation, "__next__", read_slowly)
+    texts = [[number, 1, 2, 3] for number in range(6)]
+    run = run_batch(engine, texts, 2, PLAIN, SETTINGS, 1)
+    assert [len(output) for output in run.outputs] == [6] * 6
+
+
+def test_an_ended_generation_has_given_its_place_back(engine: Engine) -> None:
+    for number in range(3):
+        pair = [engine.generate([number, place], SETTINGS) for place in range(2)]
+        while not all(each.ended for each in pair):
+            time.sleep(0.001)
+        assert [len(list(each)) for each in pair] == [6, 6]  # its steps may be read behind its end

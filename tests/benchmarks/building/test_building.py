@@ -1,0 +1,38 @@
+"""What the comparison of builds leaves in the folder that it works in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from suffolk.benchmarks.building import measure as building
+from suffolk.benchmarks.building.measure import BuildingOptions, measure_building
+from suffolk.datastore.errors import Internal, ResourceExhausted
+from tests.support.building import write_jsonl
+
+
+@pytest.fixture(autouse=True)
+def _nothing_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "require_package", lambda: None)
+    monkeypatch.setattr(building, "load_tokenizer", lambda name: None)
+
+
+def options(tmp_path: Path) -> BuildingOptions:
+    return BuildingOptions((str(write_jsonl(tmp_path / "c.jsonl", ["a b"])),), "no tokenizer", tmp_path / "work")
+
+
+def test_an_error_removes_what_was_built_and_nothing_else(tmp_path: Path) -> None:
+    kept = tmp_path / "work" / "build" / "mine.txt"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("mine")
+    with pytest.raises(Internal):  # there is no such tokenizer
+        measure_building(options(tmp_path))
+    assert kept.read_text() == "mine"
+    assert list((tmp_path / "work").iterdir()) == [kept.parent]
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "work").write_text("a file")
+    with pytest.raises(ResourceExhausted, match="work cannot be written"):
+        measure_building(options(tmp_path))

@@ -1,0 +1,123 @@
+"""The comparison of one tree with its rivals as a command, on a tiny model: what it writes, and that it goes on and adds up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffolk.benchmarks.hybrid.summary import MEAN
+from suffolk.cli.main import main
+from suffolk.serving.engine.model.int8_linear import compress
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_model import CostModel
+from suffolk.serving.engine.policy.cost_store import CostKey, CostStore, save_costs
+from tests.support.prompt_sets import make_prompt_sets
+
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture(autouse=True)
+def _known_costs(folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is measured, and nothing depends on what this machine has in its cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    drafting = Target.load(str(folder / "small"))
+    compress(drafting.model)
+    for target in (Target.load(str(folder / "model")), Target.load(str(folder / "small")), drafting):
+        key = CostKey.of(target)
+        save_costs(CostModel([1, 64], [1.0, 2.0]), key, CostStore().path(key))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_prompt_sets(tmp_path_factory.mktemp("hybrid"))
+
+
+def run(folder: Path, output: Path, *more: str) -> dict[str, Any]:
+    prompts = [str(folder / f"{group}.prompts.jsonl") for group in ("a", "b")]
+    common = ["--model", str(folder / "model"), "--datastore", str(folder / "store"), "--max-new-tokens", "9"]
+    done = main(["bench", "hybrid", *common, "--prompts", *prompts, "--nodes", "6", "--output", str(output), *more])
+    assert done == 0
+    found: dict[str, Any] = json.loads((output / "hybrid.json").read_text())
+    assert (output / "hybrid.png").read_bytes().startswith(b"\x89PNG")
+    return found
+
+
+def test_one_run_compares_all_and_goes_on(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--draft-model", str(folder / "small"), "--max-nodes", "16")
+    (tmp_path / "drop.txt").write_text("a/1\n")
+    options = (*options, "--exclude", str(tmp_path / "drop.txt"))
+    first = run(folder, tmp_path / "out", *options, "--temperature", "0", "--parts", "nodes")
+    assert first["settings"]["drafters"] == [
+        "datastore", "prompt-lookup", "draft-model", "sam-decoding: draft-model", "arctic-inference: draft-model", "hybrid",
+    ]  # fmt: skip
+    assert first["results"]["prompts"] == 5
+    assert first["results"]["prompts_excluded"] == ["a/1"]
+    before = (tmp_path / "out" / "rows.jsonl").read_text().splitlines()
+    found = run(folder, tmp_path / "out", *options, "--temperature", "0", "1")["results"]
+    after = (tmp_path / "out" / "rows.jsonl").read_text().splitlines()
+    assert after[: len(before)] == before  # nothing is measured twice
+    rows = [json.loads(line) for line in after]
+    parts = [row["part"] for row in rows if "part" in row]
+    assert {part: parts.count(part) for part in set(parts)} == {"nodes": 10, "planned": 10, "service": 10}
+    assert found["runs"] == 2
+    for part in found["summary"]["nodes"]:
+        table = part["table"]
+        assert set(table) == {"a", "b", "all", MEAN}
+        for each in table["all"].values():
+            assert each["tokens"] == 5 * 8
+            assert 1.0 <= each["M"] == pytest.approx(each["tokens"] / each["passes"])
+            assert each["nodes_a_pass"] <= part["nodes"]
+            assert each["missed"] == 0
+            # every pass gives a token of the target's own, but where a drafted one ends the text
+            assert 0 <= sum(each["accepted_by_source"].values()) - (each["tokens"] - each["passes"]) <= 5
+    for part in found["summary"]["service"]:
+        for each in part["table"]["all"].values():
+            assert each["identical"] == each["runs"] == 5
+    shown = capsys.readouterr().out
+    assert "M at 6 nodes, temperature 1, 5 prompts:" in shown
+    assert "hybrid / best single source" in shown
+
+
+def test_other_settings_are_not_mixed_in(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(folder, tmp_path, "--parts", "nodes", "--limit", "1")
+    common = ["--model", str(folder / "model"), "--prompts", str(folder / "a.prompts.jsonl"), "--output", str(tmp_path)]
+    assert main(["bench", "hybrid", *common]) == 2
+    assert "other settings" in capsys.readouterr().err
+
+
+def test_exclusions_of_no_prompt_are_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "drop.txt").write_text("a/1\na/7\n")
+    common = ["--model", str(folder / "model"), "--prompts", str(folder / "a.prompts.jsonl"), "--output", str(tmp_path)]
+    assert main(["bench", "hybrid", *common, "--exclude", str(tmp_path / "drop.txt")]) == 2
+    assert "1 of 2 names are of no prompt, 'a/7' is one" in capsys.readouterr().err
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_useless_sources_are_compared_with_none(folder: Path, tmp_path: Path) -> None:
+    options = ("--useless", "--unrelated", str(folder / "other"), "--parts", "planned", "--limit", "2")
+    [part] = run(folder, tmp_path, *options)["results"]["summary"]["planned"]
+    assert set(part["loss"]["all"]) == {"hybrid + useless network", "hybrid + unrelated datastore"}
+    assert all(0 < left < 2 for left in part["loss"]["all"].values())
+
+
+def test_hindsight_proposes_nothing_that_is_wrong(folder: Path, tmp_path: Path) -> None:
+    options = ("--draft-model", str(folder / "small"), "--recycle", "--parts", "nodes", "--temperature", "0", "1")
+    found = run(folder, tmp_path, *options, "--drafters", "hindsight: draft-model")
+    for part in found["results"]["summary"]["nodes"]:
+        drafted = part["table"]["all"]["hindsight: draft-model"]
+        assert drafted["M"] > 1
+        assert drafted["verified"] == sum(drafted["accepted_by_source"].values())
+
+
+def test_counted_time_is_that_of_passes_alone(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--draft-model", str(folder / "small"), "--recycle", "--parts", "planned", "--counted")
+    once, again = (run(folder, tmp_path / name, *options)["results"]["summary"]["planned"] for name in ("a", "b"))
+    assert once == again  # to the last digit: no clock of the machine
+    common = ["--model", str(folder / "model"), "--prompts", str(folder / "a.prompts.jsonl"), "--counted"]
+    assert main(["bench", "hybrid", *common, "--exit-layers", "1", "--output", str(tmp_path / "c")]) == 2
+    assert "the time of early-exit is not counted" in capsys.readouterr().err
+    assert main(["bench", "hybrid", *common, "--parts", "nodes", "--output", str(tmp_path / "c")]) == 2
+    assert "--counted is for the part planned" in capsys.readouterr().err

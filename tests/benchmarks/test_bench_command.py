@@ -1,0 +1,59 @@
+"""``suffolk bench`` as a command: its guide, its seed, and the processes that it starts."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from suffolk.cli import bench
+from suffolk.cli.main import main as suffolk
+from suffolk.serving.engine.sampling.settings import MAX_SEED
+
+GUIDE = Path(__file__).parents[2] / "benchmarks" / "README.md"
+NONE = "./no-such-folder/x"
+MODEL, PROMPTS = ("--model", NONE), ("--prompts", NONE)
+MEASUREMENTS = {
+    "batch": (*MODEL, *PROMPTS),
+    "build": ("--tokenizer", NONE, NONE),
+    "counts": (NONE,),
+    "decode": (*MODEL, *PROMPTS),
+    "hybrid": (*MODEL, *PROMPTS, "--output", "out"),
+    "memory": (NONE,),
+    "retrieval": (NONE,),
+}
+
+
+@pytest.mark.parametrize("name", MEASUREMENTS)
+def test_a_seed_out_of_range_is_one_line_of_suffolk_bench(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert suffolk(["bench", name, *MEASUREMENTS[name], "--seed", "-1"]) == 2
+    assert capsys.readouterr().err == f"suffolk: --seed is -1; it must be between 0 and {MAX_SEED}\n"
+
+
+def test_the_guide_names_every_measurement() -> None:
+    assert set(MEASUREMENTS) == set(bench.MEASUREMENTS)
+    guide = GUIDE.read_text()
+    assert not [name for name in MEASUREMENTS if f"| `{name} " not in guide]
+
+
+@pytest.mark.parametrize("words", [["--help"], []])
+@pytest.mark.parametrize(
+    ("name", "starter"),
+    [
+        ("retrieval.draftretriever_index", "retrieval --against draftretriever"),
+        ("memory.limited_process", "memory"),
+        ("building.one_document_build", "build"),
+        ("building.segment_build", "build"),
+    ],
+)
+def test_a_helper_process_says_what_starts_it(
+    name: str, starter: str, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [name, *words])
+    monkeypatch.delitem(sys.modules, f"suffolk.benchmarks.{name}", raising=False)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(f"suffolk.benchmarks.{name}", run_name="__main__")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"error: this process is started by 'suffolk bench {starter}'; run that\n"

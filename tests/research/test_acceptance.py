@@ -1,0 +1,37 @@
+"""What drafts are worth apart from what they cost."""
+
+from __future__ import annotations
+
+import pytest
+
+from research.acceptance import measure_acceptance
+from suffolk.benchmarks.prompts import Prompt
+from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
+from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
+from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from tests.support.drafters import Free
+from tests.support.tiny_models import VOCAB, tiny_model
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_drafter_with_the_target_s_weights_is_right_as_deep_as_it_drafts(temperature: float) -> None:
+    target = Target.wrap(tiny_model())
+    bounds = TreeBounds(max_depth=3, width=1, children=1)
+    drafters = {
+        "draft-model": DraftModelDrafter(target, VOCAB, 1, 300, bounds, Free()),
+        "prompt-lookup": PromptLookupDrafter(VOCAB),
+    }
+    prompts = [(Prompt(f"p{seed}", "made up", ()), [(seed + 7 * at) % VOCAB for at in range(20)]) for seed in range(3)]
+    settings = SamplingSettings(41, temperature, ignore_eos=True)
+    found = measure_acceptance(target, drafters, prompts, settings, 16, 300)
+    own, lookup = found["draft-model"], found["prompt-lookup"]
+    assert own["tokens"] == lookup["tokens"] == 3 * 40
+    assert own["mean_generated_length"] == pytest.approx(4.0)
+    assert own["right_to_depth"][:4] == [1.0, 1.0, 1.0, 0.0]
+    assert own["nodes_a_pass"] == 3.0
+    assert 1.0 <= lookup["mean_generated_length"] < 4.0
+    assert lookup["right_to_depth"] == sorted(lookup["right_to_depth"], reverse=True)
+    assert own["identical"]
+    assert lookup["identical"]

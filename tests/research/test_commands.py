@@ -1,0 +1,182 @@
+"""Studies as commands: their help, and that a mistake is one line and exit code 2."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from research.command import run_command
+from suffolk.serving.engine.sampling.settings import MAX_SEED
+
+ROOT = Path(__file__).parents[2]
+NONE = "./no-such-folder/x"
+MODEL, PROMPTS, STORE = ("--model", NONE), ("--prompts", NONE), ("--datastore", NONE)
+EVIDENCE = ("--recording", NONE, *STORE)
+MISTAKES = {
+    "acceptance": (*MODEL, *PROMPTS, *STORE),
+    "compiled_passes": (*MODEL, "--rounds", "1"),
+    "coupling": MODEL,
+    "delayed_server": (NONE,),
+    "enlarge_corpus": ("--copies", "2", "--output", "out", NONE),
+    "fit_merge": (*EVIDENCE, *MODEL),
+    "fit_noise": EVIDENCE,
+    "fit_priors": EVIDENCE,
+    "gpu": (*MODEL, *PROMPTS),
+    "overlap": (*PROMPTS, *STORE),
+    "record_answers": (*MODEL, *PROMPTS, "--output", "out.jsonl"),
+    "remote_overlap": (NONE, *MODEL, *PROMPTS, "--delays-ms", "-1"),
+    "replay": (*MODEL, *PROMPTS),
+    "row_linear": (*MODEL, "--rounds", "1"),
+    "tree_attention": ("--rounds", "0"),
+    "tuning_prompts": ("--output", "file/x"),
+    "unrelated_corpus": ("--output", "file/x", "--megabytes", "0.001"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where mistakes are made: a file stands where some want a folder. No device is there."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+def test_every_study_with_a_help_is_here() -> None:
+    folder = ROOT / "research"
+    names = {path.stem for path in folder.glob("*.py") if "run_command(" in path.read_text()} - {"command"}
+    assert names == set(MISTAKES)
+    assert not [
+        path for path in folder.glob("*.py") if "ArgumentParser(" in path.read_text() and path.stem != "command"
+    ]
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_help_has_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(f"research.{name}").main(["--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: python -m research.{name} ")
+    assert f"  python -m research.{name} " in shown[shown.index("\nexample") :]
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_every_option_has_words(name: str) -> None:
+    options = importlib.import_module(f"research.{name}")._parser()._actions
+    assert not [each.option_strings or each.dest for each in options if not each.help]
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    threads = torch.get_num_threads()
+    try:
+        assert importlib.import_module(f"research.{name}").main(MISTAKES[name]) == 2
+    finally:
+        torch.set_num_threads(threads)
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("fit_merge", ("--threads", "0")),
+        ("fit_priors", ("--ridge", "nan")),
+        ("fit_priors", ("--ridge", "-1")),
+        ("overlap", ("--drop", "no-such-folder/x")),
+        ("replay", ("--noise", "-1")),
+        ("coupling", ("--json", "x.png")),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_at_the_start(
+    name: str, wrong: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Some ended in a traceback, some after all had been measured, and a plot once took the place of the results."""
+    assert importlib.import_module(f"research.{name}").main((*MISTAKES[name], *wrong)) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {wrong[0]} ")
+
+
+def ending(work: Callable[[argparse.Namespace], int]) -> int:
+    return run_command(argparse.ArgumentParser(), work, [])
+
+
+def raising(error: BaseException) -> Callable[[argparse.Namespace], int]:
+    def work(args: argparse.Namespace) -> int:
+        print("half of a table")
+        raise error
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "lines"),
+    [
+        (KeyboardInterrupt(), 130, ["interrupted"]),
+        (
+            OSError(28, "No space left on device", "x.json"),
+            2,
+            ["error: [Errno 28] No space left on device: 'x.json'; check the path, its permissions and the free space"],
+        ),
+        (BrokenPipeError(), 141, []),
+    ],
+)
+def test_what_ends_a_command_is_one_line(
+    error: BaseException, code: int, lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ending(raising(error)) == code
+    assert capsys.readouterr().err.splitlines() == lines
+
+
+def test_what_was_printed_before_a_file_failed_is_not_lost() -> None:
+    work = """
+import argparse, sys
+from research.command import run_command
+def work(args):
+    print("a table")
+    raise OSError(28, "No space left on device")
+sys.exit(run_command(argparse.ArgumentParser(), work, []))
+"""
+    done = subprocess.run([sys.executable, "-c", work], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "a table\n")
+
+
+SEEDED = {
+    "acceptance": (*MODEL, *PROMPTS),
+    "coupling": (),
+    "record_answers": (*MODEL, *PROMPTS, "--output", "out.jsonl"),
+    "replay": (*MODEL, *PROMPTS),
+    "tuning_prompts": ("--output", "out"),
+    "unrelated_corpus": ("--output", "out.jsonl", "--megabytes", "0.001"),
+}
+
+
+@pytest.mark.parametrize("seed", [-1, 1 << 63])
+@pytest.mark.parametrize("name", SEEDED)
+def test_a_seed_out_of_range_is_one_line(name: str, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert importlib.import_module(f"research.{name}").main([*SEEDED[name], "--seed", str(seed)]) == 2
+    assert capsys.readouterr().err == f"error: --seed is {seed}; it must be between 0 and {MAX_SEED}\n"
+    assert not [path for path in Path().iterdir() if path.name != "file"]
+
+
+@pytest.mark.parametrize("name", ["compiled_passes", "coupling", "replay", "tree_attention"])
+def test_results_without_a_folder_are_refused_before_anything_is_measured(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*MISTAKES[name], "--json", "none/x.json"]
+    assert importlib.import_module(f"research.{name}").main(words) == 2
+    refused = "error: --json none/x.json: there is no such folder; name a file in a folder that exists\n"
+    assert capsys.readouterr().err == refused
+    assert not Path("none").exists()
+
+
+def test_the_guide_names_every_study() -> None:
+    guide = (ROOT / "research" / "README.md").read_text()
+    assert not [name for name in MISTAKES if f"| `{name}` |" not in guide]

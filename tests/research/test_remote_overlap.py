@@ -1,0 +1,42 @@
+"""Drafts from behind a network: what comes too late is counted, however it is asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from research import remote_overlap
+from research.remote_overlap import AskedAheadOptions, measure_asked_ahead
+from suffolk.benchmarks.decode.options import DecodingOptions
+from suffolk.serving.engine.policy.cost_model import CostModel
+from suffolk.serving.engine.policy.cost_store import FoundCosts
+from tests.support.building import suffolk, write_jsonl
+from tests.support.tiny_models import save_tiny
+
+TEXT = "what is said is said again: what is said is said again"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, a datastore and a prompt."""
+    path = tmp_path_factory.mktemp("asked-ahead")
+    save_tiny(path / "model")
+    corpus = write_jsonl(path / "corpus.jsonl", [TEXT] * 5)
+    done = suffolk("build", "--tokenizer", path / "model", "--output", path / "store", corpus)
+    assert done.returncode == 0, done.stderr
+    (path / "p.jsonl").write_text(json.dumps({"prompt": TEXT}) + "\n")
+    return path
+
+
+def test_drafts_that_are_too_late_are_missed_by_those_who_wait(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = FoundCosts(CostModel([1, 64], [1.0, 1.0]), "made up", 0)
+    monkeypatch.setattr(remote_overlap, "find_costs", lambda *given: costs)
+    decoding = DecodingOptions(str(folder / "model"), (folder / "p.jsonl",), max_new_tokens=12, ignore_eos=True)
+    options = AskedAheadOptions(folder / "store", decoding, delays_ms=(0.0, 400.0), deadline_ms=200.0)
+    found = measure_asked_ahead(options)
+    assert found["400 ms"]["waiting"]["counters"]["missed"] > 0
+    for ways in found.values():
+        assert ways["none"]["counters"] == {}
+        assert all(row["identical"] == row["prompts"] == 1 for row in ways.values())
