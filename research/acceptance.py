@@ -25,7 +25,7 @@ from suffolk.benchmarks.machine import describe_machine
 from suffolk.benchmarks.prompts import STYLES, Prompt, load_prompts
 from suffolk.benchmarks.provenance import commit
 from suffolk.benchmarks.table import format_table
-from suffolk.cli.model_options import add_model_drafters, read_model_sources
+from suffolk.cli.drafter_options import add_drafter_options, read_drafter_config
 from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.loop.request import Request
@@ -70,8 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    models = read_model_sources(args)
-    found = (*(("datastore",) if args.datastore else ()), *models.kinds())
+    models = read_drafter_config(args)
+    found = (*(("datastore",) if args.datastore else ()), *models.parts())
     names = ("prompt-lookup", *found, *(("hybrid",) if found else ()))
     options = DecodingOptions(
         args.model, tuple(args.prompts), given(args.datastore), models, names, style=args.style, limit=args.limit,
@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
         "--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files or folders"
     )
     parser.add_argument("--datastore", metavar="STORE", help="folder of a datastore")
-    add_model_drafters(parser)
+    add_drafter_options(parser, without=["datastore", "token-recycling"])
     parser.add_argument(
         "--style", choices=STYLES, default="chat", help="for rows with a prefill (default: %(default)s)"
     )

@@ -19,11 +19,11 @@ from research.merge_evidence import Opinions, WatchedHybrid, some_sources
 from suffolk.benchmarks.decode.options import LIMITS
 from suffolk.benchmarks.hybrid.along_recordings import AlongRecordings
 from suffolk.benchmarks.hybrid.time_left import TimeLeft, say
-from suffolk.cli.model_options import add_model_drafters, add_recycle_option, read_model_sources
+from suffolk.cli.drafter_options import add_drafter_options, read_drafter_config
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.draft_tree import Source
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.load import load_models
+from suffolk.serving.drafters.load import load_drafters
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
@@ -153,7 +153,7 @@ def _gather(args: argparse.Namespace, recordings: Sequence[Recording]) -> list[l
     capacity = max(len(each.prompt) + len(each.generated) for each in recordings) + args.nodes + SPARE
     with open_datastore(args.datastore) as store:  # before a model is loaded
         target = Target.load(args.model, args.dtype)
-        networks = load_models(target, read_model_sources(args), 1, capacity, [store], LIMITS)
+        networks = load_drafters(target, read_drafter_config(args), 1, capacity, [store], LIMITS)
         texts: list[RetrievalSource] = [
             PromptLookupDrafter(target.vocab_size, LIMITS),
             DatastoreDrafter(store, target.vocab_size, LIMITS),
@@ -176,8 +176,7 @@ def _parser() -> argparse.ArgumentParser:
     add_evidence(parser)
     add = parser.add_argument
     add("--model", required=True, help="model folder in the Hugging Face layout, or hub name: who gave the answers")
-    add_model_drafters(parser)
-    add_recycle_option(parser)
+    add_drafter_options(parser, without=["datastore"])
     add("--limit", type=int, metavar="N", help="so many of the answers, evenly spread (default: all)")
     add("--dtype", default="auto", help="auto, float32, bfloat16, float16 or float64 (default: as stored)")
     add("--threads", type=int, default=1, metavar="N", help="CPU threads (default: %(default)s)")

@@ -22,7 +22,7 @@ from suffolk.benchmarks.service.draft_server import served
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.draft_service.client import connect
-from suffolk.serving.drafters.choose import make_drafter
+from suffolk.serving.drafters.load import make_drafter
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.policy.cost_store import find_costs

@@ -72,9 +72,9 @@ if TYPE_CHECKING:
     from suffolk.build_index.builder import build
     from suffolk.build_index.options import BuildOptions
     from suffolk.serving.draft_service.client import RemoteDatastore
-    from suffolk.serving.drafters.choose import make_drafter
     from suffolk.serving.drafters.drafter_config import DrafterConfig
-    from suffolk.serving.drafters.load import load_models
+    from suffolk.serving.drafters.drafter_entry import DrafterEntry, DrafterOption, LoadContext
+    from suffolk.serving.drafters.load import load_drafters, make_drafter
     from suffolk.serving.drafters.retrieval.limits import Limits
     from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, FeatureDrafter, SampledChain
     from suffolk.serving.engine.loop.engine import Engine
@@ -97,12 +97,15 @@ __all__ = [
     "DraftTree",
     "Drafter",
     "DrafterConfig",
+    "DrafterEntry",
+    "DrafterOption",
     "Engine",
     "FeatureDrafter",
     "Generation",
     "Internal",
     "InvalidArgument",
     "Limits",
+    "LoadContext",
     "Match",
     "NotFound",
     "Occurrence",
@@ -122,7 +125,7 @@ __all__ = [
     "build",
     "connect_worker",
     "find_costs",
-    "load_models",
+    "load_drafters",
     "make_drafter",
     "open",
 ]
@@ -133,11 +136,14 @@ _LAZY = {
     "DraftRequest": "suffolk.serving.engine.loop.drafter",
     "Drafter": "suffolk.serving.engine.loop.drafter",
     "DrafterConfig": "suffolk.serving.drafters.drafter_config",
+    "DrafterEntry": "suffolk.serving.drafters.drafter_entry",
+    "DrafterOption": "suffolk.serving.drafters.drafter_entry",
     "Engine": "suffolk.serving.engine.loop.engine",
     "FeatureDrafter": "suffolk.serving.engine.loop.drafter",
     "Generation": "suffolk.serving.engine.loop.generation",
     "Limits": "suffolk.serving.drafters.retrieval.limits",
     "RemoteDatastore": "suffolk.serving.draft_service.client",
+    "LoadContext": "suffolk.serving.drafters.drafter_entry",
     "SampledChain": "suffolk.serving.engine.loop.drafter",
     "SamplingSettings": "suffolk.serving.engine.sampling.settings",
     "Step": "suffolk.serving.engine.loop.request",
@@ -145,8 +151,8 @@ _LAZY = {
     "build": "suffolk.build_index.builder",
     "connect_worker": "suffolk.serving.worker.client",
     "find_costs": "suffolk.serving.engine.policy.cost_store",
-    "load_models": "suffolk.serving.drafters.load",
-    "make_drafter": "suffolk.serving.drafters.choose",
+    "load_drafters": "suffolk.serving.drafters.load",
+    "make_drafter": "suffolk.serving.drafters.load",
 }
 """Name -> module of what imports torch, gRPC or multiprocessing: imported by its first use."""
 

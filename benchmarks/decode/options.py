@@ -24,7 +24,7 @@ class DecodingOptions:
         model: folder or hub name of the target.
         prompts: .jsonl files, or folders of them.
         datastores: folders or URLs, for the drafters that need one or more.
-        drafters: names of serving.drafters.choose, or useless; each is compared with plain decoding.
+        drafters: names of the registry, or useless; each is compared with plain decoding.
         slowed_ms: milliseconds that every call for drafts is made to take longer; 0..60,000.
         style: chat, prefill or both, for rows that have a prefill.
         limit: prompts of each file; None for all.

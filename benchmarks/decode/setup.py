@@ -19,8 +19,8 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.draft_service.client import connect
-from suffolk.serving.drafters.choose import make_drafter, require_match
-from suffolk.serving.drafters.load import load_models
+from suffolk.serving.drafters.load import load_drafters, make_drafter
+from suffolk.serving.drafters.retrieval.require_match import require_match
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.transport.url import is_url
@@ -28,7 +28,7 @@ from suffolk.serving.transport.url import is_url
 
 def require_drafters(options: DecodingOptions, retrievers: list[Retriever]) -> None:
     """Nothing, unless a drafter's name is unknown, or it needs a datastore or a network: then InvalidArgument."""
-    kinds = options.models.kinds()
+    kinds = options.models.parts()
     for name in options.drafters:
         if name != USELESS and name not in kinds and not (name == "hybrid" and kinds):
             make_drafter(name, 1, retrievers, LIMITS)
@@ -39,9 +39,9 @@ def make_drafters(
 ) -> dict[str, Drafter]:
     """The drafters to be measured, by name, for an engine of that many ``slots`` and ``capacity``.
 
-    Raises InvalidArgument as ``require_drafters``, and as ``load_models``."""
+    Raises InvalidArgument as ``require_drafters``, and as ``load_drafters``."""
     vocab_size = target.vocab_size
-    models = load_models(target, options.models, slots, capacity, retrievers, LIMITS)
+    models = load_drafters(target, options.models, slots, capacity, retrievers, LIMITS)
     made: dict[str, Drafter | None] = {
         name: UselessDrafter(vocab_size)
         if name == USELESS

@@ -13,8 +13,8 @@ from suffolk.benchmarks.hybrid.switching_rules import Rule, arctic_inference, sa
 from suffolk.datastore.draft_tree import NETWORKS, Source, source_name
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.drafters.choose import make_drafter
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
+from suffolk.serving.drafters.load import make_drafter
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource

@@ -63,7 +63,7 @@ class HybridOptions:
         if self.counted and "planned" not in self.parts:
             raise InvalidArgument("--counted is for the part planned; leave it out, or name that among --parts")
         if self.counted:
-            require_counted(self.decoding.models.kinds())
+            require_counted(list(self.decoding.models.parts()))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ class HybridOptions:
             return self.drafters
         if self.useless:
             return tuple(useless_names(self.unrelated is not None))
-        return tuple(compared_names(self.decoding.models.kinds(), bool(self.decoding.datastores)))
+        return tuple(compared_names(list(self.decoding.models.parts()), bool(self.decoding.datastores)))
 
     def settings(self) -> dict[str, Any]:
         """What rows depend on besides what they name, as plain values: two runs with equal ones may be joined."""

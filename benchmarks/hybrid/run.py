@@ -22,7 +22,7 @@ from suffolk.benchmarks.prompts import Prompt, load_prompts, require_named
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.drafters.load import load_models
+from suffolk.serving.drafters.load import load_drafters
 from suffolk.serving.engine.loop.drafter import CacheDrafter, Drafter
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.model.target import Target
@@ -60,7 +60,7 @@ class _Bench:
     def drafters(self, nodes: int, counted: bool = False) -> _Drafters:
         """Fresh ones, which have learned nothing, for trees of so many nodes. ``counted``: timed by what passes should take."""
         capacity, stores = self.longest + nodes + SPARE, [] if self.store is None else [self.store]
-        networks = load_models(self.target, self.options.decoding.models, 1, capacity, stores, LIMITS)
+        networks = load_drafters(self.target, self.options.decoding.models, 1, capacity, stores, LIMITS)
         sources = Sources(self.target.vocab_size, self.store, self.unrelated, networks)
         reads_cache = any(isinstance(network, CacheDrafter) for network in networks)
         clock = CountedTime(networks) if counted else None
@@ -89,7 +89,7 @@ def run_hybrid(options: HybridOptions) -> tuple[RunLog, dict[str, Any]]:
         NotFound, Unsupported, InvalidArgument: model, datastores, heads or prompts are missing or do not fit together.
     """
     decoding = options.decoding
-    decoding.models.kinds()
+    decoding.models.parts()
     require_named(options.excluded, decoding.prompts)
     log = RunLog(options.output / "rows.jsonl", options.settings())
     with opened_datastores(decoding) as stores, _unrelated(options) as unrelated:

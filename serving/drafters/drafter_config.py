@@ -1,85 +1,76 @@
-"""What drafting networks are made of, looked at before anything is loaded."""
+"""Which drafters are to be loaded, and with which options."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.head_kind import kind_of
-from suffolk.serving.drafters.hierarchy.stack_spec import DRAFT_MODEL, read_stack
-from suffolk.serving.drafters.neural.early_exit.config import KIND as EARLY_EXIT
-from suffolk.serving.drafters.neural.early_exit.config import ExitConfig
-from suffolk.serving.engine.model.model_folder import find_folder
-
-HIERARCHY, RECYCLING = "hierarchy", "token-recycling"
+from suffolk.serving.drafters.drafter_entry import Options
+from suffolk.serving.drafters.registry import find, known
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, init=False)
 class DrafterConfig:
-    """What drafting networks are made of.
+    """Options of drafters, as the command line takes them: ``DrafterConfig(draft_model="small/", head=["eagle/"])``.
 
     Attributes:
-        draft_model: folder or hub name of a smaller model; None for none.
-        heads: folders of trained heads.
-        exit_layers: how many of the target's layers, fewer than all, draft with its own output layer; None for none.
-        dtype: of the draft model, as in ``Target.load``.
-        recycle: whether what the target says of all tokens drafts too, as ``token-recycling``.
-        levels: a stack of levels that draft for each other, as ``read_stack`` reads it; None for none. The draft model and trained
-            exits that it names are its levels, and no drafters of their own.
+        names: drafters that are loaded even if none of their options is given.
+        dtype: of further models, as in ``Target.load``.
+        options: values by their options' names (``DrafterOption.name``).
     """
 
-    draft_model: str | None = None
-    heads: Sequence[Path] = ()
-    exit_layers: int | None = None
-    dtype: str = "auto"
-    levels: str | None = None
-    recycle: bool = False
+    names: tuple[str, ...]
+    dtype: str
+    options: Mapping[str, Any]
 
-    def kinds(self) -> list[str]:
-        """The names of the drafters that will be made. Raises as ``kind_of`` and ``find_folder``, and
-        InvalidArgument if two have one name."""
-        if self.draft_model is not None:
-            find_folder(self.draft_model)
-        alone = self.alone()
-        names = [DRAFT_MODEL] if alone.draft_model is not None else []
-        names += [EARLY_EXIT] if self.exit_layers is not None else []
-        names += [kind_of(folder) for folder in alone.heads]
-        names += [HIERARCHY] if self.levels is not None else []
-        names += [RECYCLING] if self.recycle else []
-        for name in names:
-            if names.count(name) > 1:
-                raise InvalidArgument(f"two drafters are called {name}; leave one of them out")
-        return names
+    def __init__(self, *names: str, dtype: str = "auto", **options: Any) -> None:
+        """Options that are None, False or empty are not given.
 
-    def alone(self) -> DrafterConfig:
-        """What drafts by itself: without ``levels`` and what these name. Raises as ``kinds``."""
-        if self.levels is None:
-            return self
-        stack = read_stack(self.levels)
-        used = any(level.name == DRAFT_MODEL for level in stack)
-        exits = [level.exit_layers for level in stack if level.exit_layers is not None]
-        heads = tuple(
-            folder
-            for folder in self.heads
-            if not (kind_of(folder) == EARLY_EXIT and ExitConfig.load(folder).layers in exits)
-        )
-        return replace(self, draft_model=None if used else self.draft_model, heads=heads, levels=None)
+        Raises:
+            InvalidArgument: a name or option that no drafter has, or one value of an option that may be repeated.
+            Unsupported: as ``find``.
+        """
+        asked = [find(name) for name in names]
+        entries = [*asked, *(entry for entry in known() if entry.needs_option)]
+        existing = {option.name: option for entry in entries for option in entry.options}
+        for name, value in options.items():
+            if name not in existing:
+                near = get_close_matches(name, existing, 1, 0)
+                raise InvalidArgument(f"{name} is no option of a drafter that is loaded; the nearest is {near[0]}")
+            if existing[name].repeated and not isinstance(value, list | tuple):
+                raise InvalidArgument(f"{name} is {value!r}; it must be a list")
+        given = {
+            name: [existing[name].kind(each) for each in value] if existing[name].repeated else value
+            for name, value in options.items()
+            if value is not None and value is not False and value not in ((), [])
+        }
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "dtype", dtype)
+        object.__setattr__(self, "options", given)
 
-    def only(self, name: str) -> DrafterConfig:
-        """What the drafter of that name is made of; everything for "hybrid". Raises as ``kinds``."""
-        if name == "hybrid":
-            return self
-        alone = self.alone()
-        if name == HIERARCHY:
-            used = self.draft_model if alone.draft_model is None else None
-            heads = [each for each in self.heads if each not in alone.heads]
-            return replace(self, draft_model=used, exit_layers=None, heads=heads, recycle=False)
-        return DrafterConfig(
-            draft_model=alone.draft_model if name == DRAFT_MODEL else None,
-            heads=[folder for folder in alone.heads if kind_of(folder) == name],
-            exit_layers=alone.exit_layers if name == EARLY_EXIT else None,
-            dtype=self.dtype,
-            recycle=alone.recycle and name == RECYCLING,
-        )
+    def parts(self) -> dict[str, Options]:
+        """The drafters to load by name, each with its own options, in the order of the registry.
+
+        Raises as ``DrafterEntry.take`` of each drafter.
+        """
+        left, found = self.options, dict[str, Options]()
+        for entry in known():
+            if not entry.needs_option and entry.name not in self.names:
+                continue
+            taken = entry.taken(left)
+            if taken is not None or entry.name in self.names:
+                found[entry.name] = taken or {}
+                left = _without(left, taken or {})
+        return found
+
+
+def _without(options: Options, taken: Options) -> Options:
+    """``options`` less those that are ``taken``; of lists less the values that are."""
+    left = {name: value for name, value in options.items() if name not in taken}
+    for name, values in taken.items():
+        if isinstance(values, list):
+            left[name] = [each for each in options[name] if each not in values]
+    return left

@@ -10,34 +10,30 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from suffolk.benchmarks.json_file import write_json
+from suffolk.cli.drafter_options import read_drafter_config
 from suffolk.cli.generate_options import add_generate_options
 from suffolk.cli.generate_remotely import generate_remotely
 from suffolk.cli.generation_output import choose_colours, report_lines, show
 from suffolk.cli.model_options import (
     kept_calibration,
     load_target,
-    names_models,
     opened_stores,
     read_limits,
     read_max_nodes,
-    read_model_sources,
     require_costs,
     require_threads,
 )
 from suffolk.cli.output_file import require_folder
 from suffolk.cli.record_option import require_record
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.retriever import Retriever
-from suffolk.serving.drafters.choose import MODELS, make_drafter
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.drafters.hybrid.explanation import Explanation, summary
 from suffolk.serving.drafters.neural.tree_bounds import rows_behind
+from suffolk.serving.drafters.registry import NONE, find
 from suffolk.serving.engine.loop.prompt import read_prompt
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:
-    from suffolk.serving.drafters.calibration.calibration import Calibration
-    from suffolk.serving.drafters.retrieval.limits import Limits
     from suffolk.serving.engine.loop.drafter import Drafter
     from suffolk.serving.engine.loop.engine import Engine
     from suffolk.serving.engine.loop.generation import Generation
@@ -80,13 +76,13 @@ def run(args: argparse.Namespace) -> int:
     require_folder("--stats-json", args.stats_json)
     require_record(args.record)
     logging.basicConfig(level=logging.WARNING, format="suffolk: %(message)s")
-    if name == "none" and args.costs is not None:
+    if name == NONE and args.costs is not None:
         raise InvalidArgument(f"--costs {args.costs} is of no use with --drafter none; leave one of them out")
     if args.worker is not None:
         return _finish(args, generate_remotely(args, settings, prompt))
     require_threads(args)
     require_costs(args.costs)
-    uses_stores = name in ("datastore", "hybrid", "hierarchy")
+    uses_stores = name != NONE and find(name).reads_datastores
     if args.explain and name != "hybrid":
         raise InvalidArgument(
             f"--explain is of hybrid, which decides in each step what to draft, and not of {name}; {_HYBRID}"
@@ -95,50 +91,35 @@ def run(args: argparse.Namespace) -> int:
         kept_calibration(args.calibration) as calibration,
         opened_stores(args.datastore if uses_stores else [], args.deadline_ms, limits, args.model) as stores,
     ):
-        if name not in MODELS and not names_models(args):
+        from suffolk.serving.drafters.load import load_drafters, make_drafter
+
+        config = read_drafter_config(args)
+        if not config.parts():
             make_drafter(name, 1, stores)  # refuse what is missing before a model is loaded
         target = load_target(args, len(prompt) // 2 + settings.max_new_tokens)
         settings = replace(settings, bad_words=_bad_words(target, args.bad_words))
         ids = _encode(target, prompt, args)
         capacity = len(ids) + settings.max_new_tokens + rows_behind(max_nodes)
-        models = _load_models(args, target, capacity, stores, limits, calibration)
+        models = load_drafters(target, config, 1, capacity, stores, limits, calibration)
         drafter = make_drafter(name, target.vocab_size, stores, limits, models, calibration)
         return _generate(args, settings, name, drafter, max_nodes, target, ids)
 
 
 def _drafter(args: argparse.Namespace) -> str:
     """The name of the drafter. Raises InvalidArgument if it needs a network that is not named, or one is named that it is not."""
-    kinds: list[str] = []
-    if names_models(args):
-        if args.worker is not None:
-            raise InvalidArgument(
-                f"--worker {args.worker} has its own drafters; leave --draft-model, --exit-layers, --head, --levels and "
-                "--recycle out"
-            )
-        kinds = read_model_sources(args).kinds()
-    several = "hierarchy" if kinds == ["hierarchy"] else "hybrid"
-    name = str(args.drafter or (several if args.datastore or kinds else "prompt-lookup"))
-    unused = [kind for kind in kinds if name not in (kind, "hybrid")]
+    config = read_drafter_config(args)
+    if args.worker is not None and config.options:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in config.options)
+        raise InvalidArgument(f"--worker {args.worker} has its own drafters; leave {flags} out")
+    loaded = list(config.parts()) if args.worker is None else []
+    several = "hierarchy" if loaded == ["hierarchy"] else "hybrid"
+    name = str(args.drafter or (several if args.datastore or loaded else "prompt-lookup"))
+    unused = [each for each in loaded if name not in (each, "hybrid")]
     if unused:
         raise InvalidArgument(f"drafter {name} does not need what was given for {unused[0]}; leave one of them out")
-    if args.worker is None and name in MODELS and not kinds:
-        raise InvalidArgument(f"--drafter {name} needs a model; add {MODELS[name]}")
+    if args.worker is None and name != NONE and find(name).needs_option and not loaded:
+        raise InvalidArgument(f"--drafter {name} needs a model; add {find(name).usage}")
     return name
-
-
-def _load_models(
-    args: argparse.Namespace,
-    target: Target,
-    capacity: int,
-    stores: list[Retriever],
-    limits: Limits,
-    calibration: Calibration,
-) -> list[Drafter]:
-    if not names_models(args):
-        return []
-    from suffolk.serving.drafters.load import load_models
-
-    return load_models(target, read_model_sources(args), 1, capacity, stores, limits, calibration)
 
 
 def _verification(args: argparse.Namespace) -> dict[str, Any]:

@@ -9,10 +9,9 @@ from suffolk.cli.model_options import (
     add_calibration_option,
     add_device_options,
     add_draft_options,
-    add_recycle_option,
 )
 from suffolk.cli.record_option import add_record_option
-from suffolk.serving.drafters.choose import NAMES
+from suffolk.serving.drafters.registry import NONE, names
 from suffolk.serving.engine.sampling.settings import VERIFICATIONS, SamplingSettings
 
 EPILOG = """examples:
@@ -72,11 +71,10 @@ def add_generate_options(parser: argparse.ArgumentParser) -> None:
 def _add_drafting(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--drafter",
-        choices=NAMES,
+        choices=(NONE, *names()),
         help="who proposes (default: hybrid, all sources in one tree; prompt-lookup where there is but that)",
     )
     add_draft_options(group)
-    add_recycle_option(group)
     group.add_argument(
         "--class",
         dest="request_class",

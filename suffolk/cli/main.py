@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from suffolk.cli.drafter_options import add_plugin_options
 from suffolk.cli.option_names import name_options
 from suffolk.datastore.errors import SuffolkError
 from suffolk.datastore.version import __version__
@@ -59,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     parser: argparse.ArgumentParser = Parser()
     try:
-        parser = build_parser(arguments[0] if arguments else None)
+        parser = build_parser(arguments)
         if not arguments:
             parser.print_help()
             return 0
@@ -84,8 +85,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
 
-def build_parser(command: str | None) -> argparse.ArgumentParser:
-    """The whole parser, with the options of ``command`` alone: importing all of them would load torch to print a version."""
+def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """The whole parser, with the options of the command that begins ``arguments`` alone: importing all of them would load torch to
+    print a version. Raises as ``add_plugin_options``."""
+    command = arguments[0] if arguments else None
     parser = Parser(
         prog="suffolk",
         description="Faster decoding from text you already have.",
@@ -103,6 +106,7 @@ def build_parser(command: str | None) -> argparse.ArgumentParser:
             name, help=summary, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         module.add_arguments(subparser)
+        add_plugin_options(subparser, arguments)
         subparser.set_defaults(run=module.run)
     return parser
 

@@ -9,15 +9,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffolk.cli.filled import filled, filled_path
+from suffolk.cli.drafter_options import add_drafter_options
+from suffolk.cli.filled import filled_path
 from suffolk.cli.output_file import require_folder
 from suffolk.datastore.errors import InvalidArgument, PermissionDenied, Unsupported
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.drafters.choose import require_match
-from suffolk.serving.drafters.drafter_config import DrafterConfig
-from suffolk.serving.drafters.hierarchy.stack_spec import DRAFT_MODEL, read_stack
 from suffolk.serving.drafters.retrieval.limits import Limits
+from suffolk.serving.drafters.retrieval.require_match import require_match
 from suffolk.serving.engine.model.model_folder import find_folder
 from suffolk.serving.transport.limits import MAX_NODES, MAX_THREADS, check_range
 
@@ -32,7 +31,7 @@ DEFAULT_NODES = 64
 
 def add_draft_options(group: argparse._ArgumentGroup) -> None:
     """How far drafts reach, and how long they may take."""
-    add_model_drafters(group)
+    add_drafter_options(group)
     group.add_argument(
         "--max-nodes", type=int, help=f"largest tree; costs decide how much is used (default: {DEFAULT_NODES})"
     )
@@ -46,8 +45,7 @@ def add_draft_options(group: argparse._ArgumentGroup) -> None:
 
 
 def add_retrieval_options(group: argparse._ArgumentGroup) -> None:
-    """The datastores, how far drafts from texts reach, and how long a service may take for them."""
-    add_datastore_option(group)
+    """How far drafts from texts reach, and how long a draft service may take."""
     group.add_argument(
         "--deadline-ms", type=float, help="time a remote draft may take (default: the URL's, else the client's)"
     )
@@ -59,74 +57,6 @@ def add_retrieval_options(group: argparse._ArgumentGroup) -> None:
         default=10,
         help="depth of drafts, in tokens; of what the request's own text repeats twice that (default: %(default)s)",
     )
-
-
-def add_datastore_option(group: argparse._ActionsContainer) -> None:
-    """The datastores."""
-    group.add_argument(
-        "--datastore",
-        type=filled,
-        action="append",
-        default=[],
-        metavar="STORE",
-        help="folder of a datastore, or grpc://HOST:PORT/NAME; may be repeated: all are asked",
-    )
-
-
-def add_model_drafters(group: argparse._ActionsContainer) -> None:
-    """Drafters that are networks."""
-    group.add_argument(
-        "--draft-model", type=filled, metavar="MODEL", help="a smaller model with the same tokenizer, which drafts"
-    )
-    group.add_argument(
-        "--exit-layers", type=int, metavar="N", help="let the model's first N layers draft, with its own output layer"
-    )
-    group.add_argument(
-        "--head",
-        type=filled_path,
-        action="append",
-        default=[],
-        metavar="FOLDER",
-        help="a trained head, which drafts; may be repeated for heads of several kinds",
-    )
-    group.add_argument(
-        "--levels",
-        type=filled,
-        metavar="LEVELS",
-        help="let levels draft for each other, from the bottom up, each with the tokens that it hands up, as in "
-        '"prompt-lookup:4 > exit-8:4 > draft-model:6": prompt-lookup or datastore at the bottom alone, exit-N for the model\'s '
-        "first N layers (with the --head that was trained behind them, if it is given), draft-model for --draft-model; "
-        "NAME@T:TOKENS draws at temperature T; 'suffolk plan' finds the best",
-    )
-    group.set_defaults(recycle=False)
-
-
-def add_recycle_option(group: argparse._ActionsContainer) -> None:
-    """Not for benchmarks that let drafters answer a prompt twice: the second time it would be known."""
-    group.add_argument(
-        "--recycle",
-        action="store_true",
-        help="draft also from what the model said of likely next tokens before, in this and earlier answers (token recycling)",
-    )
-
-
-def read_model_sources(args: argparse.Namespace) -> DrafterConfig:
-    """The networks that the command line names. Raises InvalidArgument for what no model could be used with: loading one takes
-    long."""
-    if args.exit_layers is not None and args.exit_layers < 1:
-        raise InvalidArgument(
-            f"--exit-layers is {args.exit_layers}; it must be 1 or more, and fewer than the model has"
-        )
-    for level in read_stack(args.levels) if args.levels is not None else ():
-        if level.name == DRAFT_MODEL and args.draft_model is None:
-            raise InvalidArgument(f"level {level.name} needs a model (on the command line: --draft-model MODEL)")
-    return DrafterConfig(args.draft_model, tuple(args.head), args.exit_layers, args.dtype, args.levels, args.recycle)
-
-
-def names_models(args: argparse.Namespace) -> bool:
-    """Whether there are any, without loading torch."""
-    named = (args.draft_model, args.head, args.exit_layers, args.levels)
-    return args.recycle or any(each not in (None, []) for each in named)
 
 
 def add_device_options(group: argparse._ActionsContainer) -> None:

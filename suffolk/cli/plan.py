@@ -51,8 +51,9 @@ import argparse
 import json
 from dataclasses import asdict
 
+from suffolk.cli.drafter_options import add_drafter_options
 from suffolk.cli.filled import filled, filled_path
-from suffolk.cli.model_options import add_datastore_option, add_device_options
+from suffolk.cli.model_options import add_device_options
 from suffolk.cli.output_file import require_folder
 from suffolk.cli.plan_report import plan_lines
 from suffolk.datastore.errors import InvalidArgument
@@ -147,7 +148,7 @@ def _add_measuring(group: argparse._ArgumentGroup) -> None:
         metavar="FOLDER",
         help="a trained exit; may be repeated",
     )
-    add_datastore_option(group)
+    add_drafter_options(group, ["datastore"])
     group.add_argument(
         "--stack",
         type=filled,

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.head_kind import kind_of
 from suffolk.serving.drafters.hierarchy.stack_spec import DRAFT_MODEL, MOST_LEVELS, RETRIEVAL, StackLevel, read_stack
 from suffolk.serving.drafters.neural.early_exit.config import KIND, ExitConfig
+from suffolk.serving.drafters.neural.head_kind import kind_of
 from suffolk.serving.engine.sampling.settings import MIN_TEMPERATURE
 
 Stack = tuple[StackLevel, ...]

@@ -18,21 +18,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suffolk.benchmarks.stopping import exit_code, stop_lines
-from suffolk.cli.drafter_names import drafter_names
+from suffolk.cli.drafter_options import add_drafter_options, chosen_drafters, read_drafter_config
 from suffolk.cli.filled import filled, filled_path
 from suffolk.cli.model_options import (
     DEFAULT_NODES,
     add_calibration_option,
     add_device_options,
-    add_model_drafters,
-    add_recycle_option,
     add_retrieval_options,
     kept_calibration,
     load_target,
-    names_models,
     open_store,
     read_limits,
-    read_model_sources,
     require_costs,
     require_threads,
 )
@@ -40,7 +36,8 @@ from suffolk.cli.output_file import require_folder
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
-from suffolk.serving.drafters.choose import NAMES, require_match
+from suffolk.serving.drafters.registry import find, names
+from suffolk.serving.drafters.retrieval.require_match import require_match
 from suffolk.serving.transport.limits import MAX_NODES, check_range
 
 if TYPE_CHECKING:
@@ -80,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drafting.add_argument(
         "--drafter",
         action="append",
-        choices=NAMES[1:],
+        choices=names(),
         help="who drafts; may be repeated, each begins anew (default: all that can run)",
     )
     drafting.add_argument(
@@ -91,6 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"largest tree; several are tried in turn (default: {DEFAULT_NODES})",
     )
+    add_drafter_options(drafting, ["datastore"])
     add_retrieval_options(drafting)
     add_calibration_option(drafting)
     costs = parser.add_argument_group("costs")
@@ -110,8 +108,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     networks = parser.add_argument_group("networks", "one pass of the model over each text gives what they read of it")
     networks.add_argument("--model", type=filled, help="the model that was recorded, as in 'suffolk generate'")
-    add_model_drafters(networks)
-    add_recycle_option(networks)
+    add_drafter_options(networks, without=["datastore"])
     add_device_options(networks)
     parser.add_argument("--json", type=filled_path, metavar="FILE", help="write all results there")
 
@@ -120,8 +117,8 @@ def run(args: argparse.Namespace) -> int:
     """Replay, print, write; returns the exit code."""
     from suffolk.cli.replay_report import head_lines, result_lines, write_results
 
-    limits, names = read_limits(args), drafter_names(args, NAMES[1:])
-    _check(args, names)
+    limits, chosen = read_limits(args), chosen_drafters(args, names())
+    _check(args, chosen)
     require_folder("--json", args.json)
     recordings = _recordings(args)
     if args.costs not in (NO_COSTS, STORED):
@@ -132,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
     ):
         target = _target(args, recordings)
         costs, origin = _costs(args.costs, target)
-        sources = read_model_sources(args) if names_models(args) else None
+        config = read_drafter_config(args)
         draft_seconds = None if args.draft_ms is None else args.draft_ms / 1e3
         from suffolk.cli.replay_runs import Setting, replay_all  # loads torch: not before all is found to fit
 
@@ -140,39 +137,39 @@ def run(args: argparse.Namespace) -> int:
             recordings,
             stores,
             limits,
-            sources,
+            config,
             target,
             costs,
             draft_seconds,
             None if args.calibration is None else calibration,
         )
         print("\n".join(head_lines(args.recordings, recordings, origin)), file=sys.stderr)
-        found, stopped = replay_all(setting, args.nodes, names)
+        found, stopped = replay_all(setting, args.nodes, chosen)
     print("\n".join([*stop_lines(stopped), *result_lines(found)]))
     if args.json is not None:
         write_results(args.json, args, recordings, origin, found, stopped)
     return exit_code(stopped)
 
 
-def _check(args: argparse.Namespace, names: Sequence[str]) -> None:
+def _check(args: argparse.Namespace, chosen: Sequence[str]) -> None:
     """Raises InvalidArgument for what is out of its range or acts on nothing. Nothing is loaded for it."""
     for nodes in args.nodes:
         check_range("--nodes", nodes, 1, MAX_NODES)
     require_threads(args)
-    if args.calibration is not None and len(names) * len(args.nodes) > 1:
+    if args.calibration is not None and len(chosen) * len(args.nodes) > 1:
         raise InvalidArgument(
             f"--calibration {args.calibration} is of one drafter; name one --drafter and one size of --nodes"
         )
-    networks = read_model_sources(args).kinds() if names_models(args) else []
+    networks = [name for name in read_drafter_config(args).parts() if find(name).needs_target]
     if networks and args.model is None:
         raise InvalidArgument(f"drafter {networks[0]} reads the model that was recorded; add --model MODEL")
-    if networks and not {"hybrid", *networks} & set(names):
+    if networks and not {"hybrid", *networks} & set(chosen):
         raise InvalidArgument(
             f"{networks[0]} drafts for no --drafter that is named; leave it out, or name it or hybrid"
         )
     if args.model is None and (args.dtype, args.device, args.threads) != ("auto", "auto", None):
         raise InvalidArgument("--dtype, --device and --threads are of --model; leave them out, or add it")
-    if args.model is not None and not names_models(args) and args.costs != STORED:
+    if args.model is not None and not networks and args.costs != STORED:
         raise InvalidArgument(
             f"--model {args.model} is of no use without a network or --costs {STORED}; leave it out, or add --head, "
             "--draft-model, --exit-layers, --levels or --recycle"

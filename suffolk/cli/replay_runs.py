@@ -14,7 +14,7 @@ from suffolk.build_index.report import count
 from suffolk.cli.replay_report import results
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.drafters.calibration.calibration import Calibration
-from suffolk.serving.drafters.choose import MODELS, make_drafter
+from suffolk.serving.drafters.load import load_drafters, make_drafter
 from suffolk.serving.replay.recorded_states import SPARE, RecordedStates
 from suffolk.serving.replay.replayer import Replayed, Replayer
 
@@ -37,7 +37,7 @@ class Setting:
     recordings: Sequence[Recording]
     stores: Sequence[Retriever]
     limits: Limits
-    sources: DrafterConfig | None
+    config: DrafterConfig
     target: Target | None
     costs: CostModel | None
     draft_seconds: float | None
@@ -98,10 +98,7 @@ def _replayed(replayer: Replayer, recordings: Sequence[Recording], what: str) ->
 
 def _load(setting: Setting, name: str, capacity: int, calibration: Calibration) -> list[Drafter]:
     """The networks that drafter ``name`` needs, as they are before they have learned anything."""
-    if setting.sources is None or setting.target is None or (name not in MODELS and name != "hybrid"):
+    if setting.target is None:
         return []
-    from suffolk.serving.drafters.load import load_models
-
-    return load_models(
-        setting.target, setting.sources.only(name), 1, capacity, setting.stores, setting.limits, calibration
-    )
+    only = None if name == "hybrid" else name
+    return load_drafters(setting.target, setting.config, 1, capacity, setting.stores, setting.limits, calibration, only)

@@ -12,27 +12,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from suffolk.cli.drafter_names import drafter_names
+from suffolk.cli.drafter_options import chosen_drafters, read_drafter_config
 from suffolk.cli.filled import filled
 from suffolk.cli.model_options import (
     add_calibration_option,
     add_device_options,
     add_draft_options,
-    add_recycle_option,
     kept_calibration,
     load_target,
     opened_stores,
     read_limits,
     read_max_nodes,
-    read_model_sources,
     require_costs,
     require_threads,
 )
 from suffolk.cli.record_option import add_record_option, require_record
 from suffolk.cli.server_options import add_server_options, read_server_options
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
-from suffolk.serving.drafters.choose import NAMES, READERS, make_drafter
 from suffolk.serving.drafters.neural.tree_bounds import rows_behind
+from suffolk.serving.drafters.registry import NONE, find, names
 from suffolk.serving.transport.limits import check_range
 from suffolk.serving.transport.url import WORKER_PORT
 
@@ -85,13 +83,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drafting.add_argument(
         "--drafter",
         action="append",
-        choices=NAMES,
+        choices=(NONE, *names()),
         help="what requests may choose from; may be repeated (default: all that can run); the default of a request is "
         "the first of hybrid, datastore and prompt-lookup that is there; callers name others "
         "(suffolk generate --worker URL --drafter eagle)",
     )
     add_draft_options(drafting)
-    add_recycle_option(drafting)
     add_calibration_option(drafting)
     device = parser.add_argument_group("device")
     add_device_options(device)
@@ -113,8 +110,8 @@ def run(args: argparse.Namespace) -> int:
     logging.basicConfig(format="suffolk: %(message)s", level=logging.INFO)
     config = ServerConfig(**read_server_options(args, WORKER_PORT))
     require_threads(args)
-    limits, max_nodes, names = read_limits(args), read_max_nodes(args), _drafters(args)
-    if names == ["none"] and args.costs is not None:
+    limits, max_nodes, chosen = read_limits(args), read_max_nodes(args), _drafters(args)
+    if chosen == [NONE] and args.costs is not None:
         raise InvalidArgument(f"--costs {args.costs} is of no use with --drafter none; leave one of them out")
     check_range("--slots", args.slots, 1, 1024)
     check_range("--capacity", args.capacity, 2, 1 << 24)
@@ -133,17 +130,17 @@ def run(args: argparse.Namespace) -> int:
             capacity = min(capacity, target.context_length + rows_behind(max_nodes))
         _require_room(target, args.slots, capacity)
 
-        from suffolk.serving.drafters.load import load_models
+        from suffolk.serving.drafters.load import load_drafters, make_drafter
         from suffolk.serving.engine.loop.engine import Engine
         from suffolk.serving.engine.policy.cost_store import find_costs
         from suffolk.serving.replay.recorder import opened_recorder
         from suffolk.serving.worker.server import WorkerServer
         from suffolk.serving.worker.service import Service
 
-        sources = read_model_sources(args)
-        models = load_models(target, sources, args.slots, capacity, stores, limits, calibration)
+        wanted = read_drafter_config(args)
+        models = load_drafters(target, wanted, args.slots, capacity, stores, limits, calibration)
         _require_room(target, args.slots, capacity, models)
-        made = {name: make_drafter(name, target.vocab_size, stores, limits, models, calibration) for name in names}
+        made = {name: make_drafter(name, target.vocab_size, stores, limits, models, calibration) for name in chosen}
         drafters = {name: drafter for name, drafter in made.items() if drafter is not None}
         costs = find_costs(target, args.slots, args.costs, args.passes).costs if drafters else None
         with (
@@ -158,15 +155,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _drafters(args: argparse.Namespace) -> list[str]:
     """Names of the drafters to load; InvalidArgument for one that cannot run."""
-    names, kinds = drafter_names(args, NAMES), read_model_sources(args).kinds()
-    run = {*names, *kinds} if "hybrid" in names else {*names}
-    readers = sorted(run.intersection(READERS))
+    chosen, loaded = chosen_drafters(args, (NONE, *names())), read_drafter_config(args).parts()
+    run = {*chosen, *loaded} if "hybrid" in chosen else {*chosen}
+    readers = sorted(name for name in run - {NONE} if find(name).reads_states)
     if args.passes == "compiled" and readers:
         raise InvalidArgument(
             f"--passes compiled gives no hidden states, which drafter {readers[0]} reads; leave its --head out, or use packed "
             "passes"
         )
-    return names
+    return chosen
 
 
 def _require_room(target: Target, slots: int, capacity: int, models: Sequence[Drafter] = ()) -> None:

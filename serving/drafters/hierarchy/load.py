@@ -8,6 +8,7 @@ from pathlib import Path
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.drafters.calibration.calibration import Calibration, Part
+from suffolk.serving.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.drafters.hierarchy.drafter import HierarchyDrafter
 from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
 from suffolk.serving.drafters.hierarchy.recursion import StackedLevel
@@ -26,6 +27,20 @@ from suffolk.serving.engine.policy.cost_model import CostModel
 from suffolk.serving.engine.policy.cost_store import find_costs
 
 
+def load(context: LoadContext, options: Options) -> HierarchyDrafter:
+    """The drafter of the registry. Raises as ``Stacks`` and ``Stacks.drafter``."""
+    stacks = Stacks(
+        context.require_target(),
+        options.get("draft_model"),
+        options.get("head", ()),
+        context.retrievers,
+        context.limits,
+        context.dtype,
+        context.calibration,
+    )
+    return stacks.drafter(options["levels"], context.slots, context.capacity)
+
+
 class Stacks:
     """Makes drafters of any stack for one target; loads each model once, and measures its passes once for each number of slots. Not
     thread-safe."""
@@ -42,7 +57,7 @@ class Stacks:
     ) -> None:
         """``heads``: folders of trained exits, which take the place of the target's own output layer behind as many layers.
         ``retrievers``: of a datastore level; their owner closes them. ``calibration``: what drafts of texts have been worth. The
-        others as in ``DrafterConfig``.
+        others as in ``LoadContext``.
 
         Raises:
             InvalidArgument: two of ``heads`` are behind as many layers. NotFound, Corruption: as ``ExitConfig.load``.

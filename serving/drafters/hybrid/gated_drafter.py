@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -30,15 +30,6 @@ from suffolk.serving.engine.loop.user_code_errors import USER_CODE_ERRORS, first
 
 if TYPE_CHECKING:
     import torch
-
-
-@runtime_checkable
-class NetworkDrafter(Drafter, Protocol):
-    """A drafter that is a network, whose own probabilities are weighed by what they have been worth."""
-
-    def calibrate(self, confidence: ByClass[Confidence]) -> None:
-        """Take ``confidence``, in which it goes on learning; before anything is proposed."""
-        ...
 
 
 ANY_TOKEN = 2**31 - 1

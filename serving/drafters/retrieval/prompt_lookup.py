@@ -11,6 +11,7 @@ from suffolk.datastore.context import ContextIndex
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.calibration import Calibration, Part
 from suffolk.serving.drafters.calibration.calibrator import Prior
+from suffolk.serving.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.retrieval_scorer import (
     NO_TOKENS,
@@ -24,6 +25,11 @@ from suffolk.serving.engine.loop.drafter import DraftRequest
 
 PRIOR = Prior(constant=-1.91, match=0.83, share=0.88, count=0.32, depth=0.84)
 """Fitted as that of datastores (``suffolk.datastore.py``); only where it starts."""
+
+
+def load(context: LoadContext, options: Options) -> PromptLookupDrafter:
+    """The drafter of the registry."""
+    return PromptLookupDrafter(context.vocab_size, context.limits, context.calibration)
 
 
 class PromptLookupDrafter:

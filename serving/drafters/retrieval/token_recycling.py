@@ -20,6 +20,7 @@ from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.calibration.noise_reweighting import knows_noise
 from suffolk.serving.drafters.calibration.rescale import learn_tree, rescale
+from suffolk.serving.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.drafters.hybrid.merge import NAMED
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids
@@ -28,6 +29,11 @@ from suffolk.serving.engine.loop.drafter import DraftRequest, Said
 
 ENDS = 1 << 18
 """Ends of texts that are remembered, some four for each token of an answer: 21 MB."""
+
+
+def load(context: LoadContext, options: Options) -> TokenRecyclingDrafter:
+    """The drafter of the registry."""
+    return TokenRecyclingDrafter(context.limits, context.calibration)
 
 
 class TokenRecyclingDrafter:

@@ -8,13 +8,9 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from suffolk.cli.drafter_options import add_drafter_options, read_drafter_config
 from suffolk.cli.filled import filled, filled_path
-from suffolk.cli.model_options import (
-    add_datastore_option,
-    add_device_options,
-    add_model_drafters,
-    read_model_sources,
-)
+from suffolk.cli.model_options import add_device_options
 from suffolk.cli.record_option import add_record_option, require_record
 
 if TYPE_CHECKING:
@@ -38,8 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prompts", required=True, nargs="+", type=filled_path, metavar="PATH", help=".jsonl files, or folders of them"
     )
-    add_datastore_option(parser)
-    add_model_drafters(parser)
+    add_drafter_options(parser, without=["token-recycling"])  # which would know the answers of earlier rounds
     parser.add_argument(
         "--drafters",
         metavar="LIST",
@@ -103,8 +98,8 @@ def read_options(args: argparse.Namespace) -> DecodingOptions:
     """What the command line asks for."""
     from suffolk.benchmarks.decode.options import DecodingOptions
 
-    models = read_model_sources(args)
-    found = [*(["datastore"] if args.datastore else []), *models.kinds()]
+    models = read_drafter_config(args)
+    found = [*(["datastore"] if args.datastore else []), *models.parts()]
     possible = ",".join(["prompt-lookup", *found, *(["hybrid"] if found else [])])
     return DecodingOptions(
         model=args.model,

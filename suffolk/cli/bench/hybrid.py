@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from suffolk.cli.model_options import add_model_drafters, add_recycle_option, read_model_sources
+from suffolk.cli.drafter_options import add_drafter_options, read_drafter_config
 
 if TYPE_CHECKING:
     from suffolk.benchmarks.hybrid.options import HybridOptions
@@ -32,8 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
     add("--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files or folders")
     add("--datastore", metavar="STORE", help="folder or URL of a datastore")
-    add_model_drafters(parser)
-    add_recycle_option(parser)
+    add_drafter_options(parser, without=["datastore"])
     add("--output", required=True, type=Path, metavar="DIR", help="of answers, rows, report and plot")
     add("--exclude", type=Path, metavar="FILE", help="names of prompts to leave out, one a line")
     add("--style", choices=STYLES, default="both", help="for rows with a prefill (default: both)")
@@ -75,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         print("interrupted; the same command goes on from here", file=sys.stderr)
         return 130
     decoding = options.decoding
-    alone = singles(decoding.models.kinds(), bool(decoding.datastores))
+    alone = singles(list(decoding.models.parts()), bool(decoding.datastores))
     summary = summarize(log.rows, alone)
     results = {**facts, "runs": log.runs, "singles": alone, "summary": summary}
     settings = options.settings() | {
@@ -102,7 +101,7 @@ def read_options(args: argparse.Namespace) -> HybridOptions:
     from suffolk.benchmarks.prompts import read_excluded
 
     decoding = DecodingOptions(
-        model=args.model, prompts=tuple(args.prompts), datastores=given(args.datastore), models=read_model_sources(args),
+        model=args.model, prompts=tuple(args.prompts), datastores=given(args.datastore), models=read_drafter_config(args),
         drafters=(), style=args.style, limit=args.limit, max_new_tokens=args.max_new_tokens, ignore_eos=args.ignore_eos,
         seed=args.seed, max_nodes=args.max_nodes, dtype=args.dtype, device=args.device, threads=args.threads, costs=args.costs,
     )  # fmt: skip

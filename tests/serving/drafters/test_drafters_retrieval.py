@@ -11,10 +11,12 @@ import pytest
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, Unavailable, Unsupported
-from suffolk.serving.drafters.choose import MODELS, NAMES, make_drafter, require_match
+from suffolk.serving.drafters.load import make_drafter
+from suffolk.serving.drafters.registry import BUILT_IN, NONE
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.drafters.retrieval.require_match import require_match
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from tests.support import oracle
 from tests.support.brute_force import BruteForceRetriever
@@ -158,9 +160,9 @@ def named(name: str) -> MadeUpDrafter:
 
 def test_drafters_by_name() -> None:
     store = BruteForceRetriever([[1, 2, 3]], VOCAB)
-    models = [named(name) for name in MODELS]
-    made = [make_drafter(name, VOCAB, [store], models=models) for name in NAMES]
-    assert [None if drafter is None else drafter.name for drafter in made] == [None, *NAMES[1:]]
+    models = [named(entry.name) for entry in BUILT_IN.values() if entry.needs_option]
+    made = [make_drafter(name, VOCAB, [store], models=models) for name in (NONE, *BUILT_IN)]
+    assert [None if drafter is None else drafter.name for drafter in made] == [None, *BUILT_IN]
     with pytest.raises(
         InvalidArgument, match="drafter eagle needs a model that is loaded .on the command line: --head FOLDER"
     ):

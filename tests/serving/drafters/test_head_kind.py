@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from suffolk.datastore.errors import Corruption
-from suffolk.serving.drafters.head_kind import kind_of
+from suffolk.serving.drafters.neural.head_kind import kind_of
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "[" * 200_000])

@@ -13,7 +13,7 @@ from suffolk.serving.drafters.hierarchy.agreement import Voice
 from suffolk.serving.drafters.hierarchy.load import Stacks
 from suffolk.serving.drafters.hierarchy.measurement import Measurements
 from suffolk.serving.drafters.hierarchy.stack_spec import StackLevel, name_stack, read_stack
-from suffolk.serving.drafters.load import load_models
+from suffolk.serving.drafters.load import load_drafters
 from suffolk.serving.drafters.neural.early_exit.head import ExitLayer, new_head
 from suffolk.serving.drafters.neural.early_exit.shallow import shallow
 from suffolk.serving.engine.model.target import Target
@@ -119,9 +119,9 @@ def test_two_trained_exits_behind_as_many_layers_are_refused(tmp_path: Path) -> 
         new_head(target, 1, 8).save(tmp_path / name)
     with pytest.raises(InvalidArgument, match=r"heads .*one and .*two are both level exit-1; leave one of them out"):
         Stacks(target, heads=[tmp_path / "one", tmp_path / "two"])
-    sources = DrafterConfig(heads=[tmp_path / "one", tmp_path / "two"], levels="exit-1:2")
+    sources = DrafterConfig(head=[tmp_path / "one", tmp_path / "two"], levels="exit-1:2")
     with pytest.raises(InvalidArgument, match="are both level exit-1"):
-        load_models(target, sources)
+        load_drafters(target, sources)
 
 
 def test_exits_keep_the_first_layers_alone() -> None:

@@ -10,10 +10,9 @@ import pytest
 
 from suffolk.cli.main import main
 from suffolk.datastore.errors import InvalidArgument, Unsupported
-from suffolk.serving.drafters.choose import MODELS, READERS
 from suffolk.serving.drafters.drafter_config import DrafterConfig
 from suffolk.serving.drafters.hierarchy.drafter import HierarchyDrafter
-from suffolk.serving.drafters.load import load_models
+from suffolk.serving.drafters.load import load_drafters
 from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
 from suffolk.serving.drafters.neural.draft_model.load import load_draft_model
 from suffolk.serving.drafters.neural.eagle.drafter import EagleDrafter
@@ -24,6 +23,7 @@ from suffolk.serving.drafters.neural.early_exit.shallow import shallow
 from suffolk.serving.drafters.neural.redrafter.config import RedrafterConfig
 from suffolk.serving.drafters.neural.redrafter.drafter import RedrafterDrafter
 from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
+from suffolk.serving.drafters.registry import BUILT_IN
 from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.policy.cost_measurement import measure
@@ -179,8 +179,10 @@ def test_no_exit_layers_are_refused_and_not_overlooked(
 def test_drafters_that_read_hidden_states_are_known_by_name() -> None:
     networks = (DraftModelDrafter, EarlyExitDrafter, RedrafterDrafter, EagleDrafter, HierarchyDrafter)
     classes = (*networks, TokenRecyclingDrafter)
-    assert {each.name for each in classes} == MODELS.keys()
-    assert {each.name for each in classes if hasattr(each, "follow")} == set(READERS)
+    assert {each.name for each in classes} == {entry.name for entry in BUILT_IN.values() if entry.needs_option}
+    readers = {entry.name for entry in BUILT_IN.values() if entry.reads_states}
+    assert {each.name for each in classes if hasattr(each, "follow")} == readers
+    assert {each.name for each in networks} == {entry.name for entry in BUILT_IN.values() if entry.is_network}
 
 
 @pytest.mark.parametrize("words", [["--exit-layers", "2"], ["--draft-model", "/nowhere"]])
@@ -203,10 +205,10 @@ def test_a_draft_model_with_another_tokenizer_is_refused(folders: dict[str, str]
 
 def test_models_are_loaded_for_an_engine(folders: dict[str, str]) -> None:
     target = Target.load(folders["model"])
-    sources = DrafterConfig(folders["small"], (), 1)
-    assert [each.name for each in load_models(target, sources, 2, 200)] == ["draft-model", "early-exit"]
+    sources = DrafterConfig(draft_model=folders["small"], exit_layers=1)
+    assert [each.name for each in load_drafters(target, sources, 2, 200)] == ["draft-model", "early-exit"]
     with pytest.raises(InvalidArgument, match="two drafters are called early-exit"):
-        load_models(target, DrafterConfig(None, (Path(folders["head"]),), 1))
+        load_drafters(target, DrafterConfig(head=[folders["head"]], exit_layers=1))
 
 
 def test_a_measurement_with_a_head_is_written(
@@ -217,5 +219,7 @@ def test_a_measurement_with_a_head_is_written(
     words = ["--model", folders["model"], "--prompts", str(tmp_path / "prompts.jsonl"), "--head", folders["head"]]
     words += ["--drafters", "early-exit", "--max-new-tokens", "4", "--json", str(tmp_path / "decode.json")]
     assert main(["bench", "decode", *words]) == 0
-    assert json.loads((tmp_path / "decode.json").read_text())["settings"]["models"]["heads"] == [folders["head"]]
+    assert json.loads((tmp_path / "decode.json").read_text())["settings"]["models"]["options"]["head"] == [
+        folders["head"]
+    ]
     assert "early-exit" in capsys.readouterr().out

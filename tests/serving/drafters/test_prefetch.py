@@ -11,13 +11,13 @@ import pytest
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, SuffolkError, Unavailable
-from suffolk.serving.drafters.choose import require_match
 from suffolk.serving.drafters.hierarchy.load import Stacks
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.drafters.retrieval.inflight_call import InflightCall, LaterRetriever
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.next_draft import likely_ends, subtree
 from suffolk.serving.drafters.retrieval.prefetch import Ahead
+from suffolk.serving.drafters.retrieval.require_match import require_match
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.model.target import Target
 from tests.support.brute_force import BruteForceRetriever, assert_same_tree

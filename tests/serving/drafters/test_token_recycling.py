@@ -15,10 +15,9 @@ from suffolk.cli.main import main
 from suffolk.datastore.draft_tree import DraftTree, Source
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.calibration.calibration import Calibration
-from suffolk.serving.drafters.choose import make_drafter
 from suffolk.serving.drafters.drafter_config import DrafterConfig
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
-from suffolk.serving.drafters.load import load_models
+from suffolk.serving.drafters.load import load_drafters, make_drafter
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
 from suffolk.serving.engine.loop.drafter import DraftRequest, Said
@@ -190,7 +189,7 @@ def test_an_answer_that_comes_again_is_drafted_from_what_was_said(temperature: f
 
 def test_in_one_tree_it_is_a_source_like_the_others() -> None:
     target, calibration = Target.wrap(tiny_model()), Calibration()
-    models = load_models(target, DrafterConfig(recycle=True), calibration=calibration)
+    models = load_drafters(target, DrafterConfig(recycle=True), calibration=calibration)
     assert [model.name for model in models] == [NAME]
     assert make_drafter(NAME, VOCAB, models=models) is models[0]
     hybrid = make_drafter("hybrid", VOCAB, models=models, calibration=calibration)
@@ -254,7 +253,7 @@ def test_the_command_line_names_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "--model", "/nowhere", "--drafter", "prompt-lookup", "--recycle", "A poem."]) == 2
     assert "does not need what was given for token-recycling" in capsys.readouterr().err
     assert main(["generate", "--worker", "grpc://127.0.0.1:1", "--recycle", "A poem."]) == 2
-    assert "and --recycle out" in capsys.readouterr().err
+    assert "leave --recycle out" in capsys.readouterr().err
     assert main(["replay", "/nowhere.jsonl", "--recycle"]) == 2
     assert "token-recycling reads the model that was recorded; add --model MODEL" in capsys.readouterr().err
 

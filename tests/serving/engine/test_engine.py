@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted, Unavailable
-from suffolk.serving.drafters.choose import make_drafter
+from suffolk.serving.drafters.load import make_drafter
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.loop.generation import Generation

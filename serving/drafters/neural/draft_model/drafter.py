@@ -79,7 +79,7 @@ class DraftModelDrafter:
         return self._cache.nbytes
 
     def calibrate(self, confidence: ByClass[Confidence]) -> None:
-        """See ``NetworkDrafter``."""
+        """See ``CalibratedDrafter``."""
         self._trees.confidence = confidence
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:

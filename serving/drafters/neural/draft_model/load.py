@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from suffolk.datastore.errors import Unsupported
+from suffolk.serving.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
 from suffolk.serving.engine.model.int8_linear import compress
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.policy.cost_store import find_costs
+
+
+def load(context: LoadContext, options: Options) -> DraftModelDrafter:
+    """The drafter of the registry. Raises as ``load_draft_model``."""
+    name = options["draft_model"]
+    drafter = load_draft_model(name, context.require_target(), context.slots, context.capacity, context.dtype)
+    context.calibrate(drafter, Path(name).name)
+    return drafter
 
 
 def load_draft_model(

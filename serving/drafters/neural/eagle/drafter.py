@@ -88,7 +88,7 @@ class EagleDrafter:
         return self._cache.nbytes
 
     def calibrate(self, confidence: ByClass[Confidence]) -> None:
-        """See ``NetworkDrafter``."""
+        """See ``CalibratedDrafter``."""
         self._confidence = confidence
 
     def follow(self, request_id: int, features: torch.Tensor) -> None:

@@ -8,6 +8,7 @@ import torch
 
 from suffolk.datastore.errors import NotFound, SuffolkError, Unsupported
 from suffolk.datastore.paths import expand
+from suffolk.serving.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.drafters.neural.eagle.checkpoint import read_checkpoint
 from suffolk.serving.drafters.neural.eagle.config import EagleConfig, EagleTreeConfig
 from suffolk.serving.drafters.neural.eagle.drafter import EagleDrafter
@@ -19,6 +20,14 @@ from suffolk.serving.drafters.neural.weights import fit
 from suffolk.serving.engine.model.skinny_gemm import accelerate
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.policy.cost_model import CostModel
+
+
+def load(context: LoadContext, options: Options) -> EagleDrafter:
+    """The drafter of the registry. Raises as ``load_eagle``."""
+    (folder,) = options["head"]
+    drafter = load_eagle(folder, context.require_target(), context.slots, context.capacity)
+    context.calibrate(drafter, folder.name)
+    return drafter
 
 
 def load_eagle(

@@ -46,7 +46,7 @@ class EarlyExitDrafter:
         self._trees = TreeModel(self._model, cache, self._model.vocab_size, self._bounds, self._pay, self._confidence)
 
     def calibrate(self, confidence: ByClass[Confidence]) -> None:
-        """See ``NetworkDrafter``; before ``attach``."""
+        """See ``CalibratedDrafter``; before ``attach``."""
         self._confidence = confidence
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:

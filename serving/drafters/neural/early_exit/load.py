@@ -4,12 +4,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from suffolk.serving.drafters.neural.early_exit.config import ExitConfig
+from suffolk.serving.drafters.drafter_entry import LoadContext, Options
+from suffolk.serving.drafters.neural.early_exit.config import ExitConfig, require_exit
+from suffolk.serving.drafters.neural.early_exit.drafter import EarlyExitDrafter
 from suffolk.serving.drafters.neural.early_exit.head import ExitHead, ExitLayer
 from suffolk.serving.drafters.neural.early_exit.shallow import shallow
 from suffolk.serving.drafters.neural.head_folder import naming
 from suffolk.serving.drafters.neural.weights import FILE, fit, read_tensors
 from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.cost_store import find_costs
+
+
+def load(context: LoadContext, options: Options) -> EarlyExitDrafter:
+    """The drafter of the registry. Raises as ``load_exit``, and InvalidArgument if ``exit_layers`` are none or all."""
+    target = context.require_target()
+    if "head" in options:
+        (folder,) = options["head"]
+        model, label = load_exit(folder, target), folder.name
+    else:
+        layers = options["exit_layers"]
+        require_exit("exit_layers", layers, target.layers)
+        model, label = shallow(target, layers), str(layers)
+    drafter = EarlyExitDrafter(model, costs=find_costs(model, context.slots).costs)
+    context.calibrate(drafter, label)
+    return drafter
 
 
 def load_exit(folder: Path, target: Target) -> Target:

@@ -52,7 +52,7 @@ class RedrafterDrafter:
         self.missed = DraftFailures("redrafter")
 
     def calibrate(self, confidence: ByClass[Confidence]) -> None:
-        """See ``NetworkDrafter``."""
+        """See ``CalibratedDrafter``."""
         self._steps.confidence = confidence
 
     def follow(self, request_id: int, features: torch.Tensor) -> None:

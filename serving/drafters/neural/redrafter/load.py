@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from suffolk.datastore.paths import expand
+from suffolk.serving.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.drafters.neural.head_check import check_fit
 from suffolk.serving.drafters.neural.head_folder import naming
 from suffolk.serving.drafters.neural.redrafter.checkpoint import read_checkpoint
@@ -17,6 +18,14 @@ from suffolk.serving.engine.model.memory import memory_guard
 from suffolk.serving.engine.model.skinny_gemm import accelerate
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.policy.cost_model import CostModel
+
+
+def load(context: LoadContext, options: Options) -> RedrafterDrafter:
+    """The drafter of the registry. Raises as ``load_redrafter``."""
+    (folder,) = options["head"]
+    drafter = load_redrafter(folder, context.require_target(), context.slots)
+    context.calibrate(drafter, folder.name)
+    return drafter
 
 
 def load_redrafter(

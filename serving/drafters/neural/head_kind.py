@@ -8,21 +8,19 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from suffolk.datastore.errors import Corruption, NotFound, Unsupported
-from suffolk.serving.drafters.neural.eagle.config import FORMAT as EAGLE
-from suffolk.serving.drafters.neural.early_exit.config import KIND as EARLY_EXIT
-from suffolk.serving.drafters.neural.redrafter.config import APPLE_TYPE
-from suffolk.serving.drafters.neural.redrafter.config import FORMAT as REDRAFTER
+from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
+from suffolk.serving.drafters.drafter_entry import DrafterEntry, Options
+from suffolk.serving.drafters.registry import known
 
 
 def kind_of(folder: Path) -> str:
-    """What the head in ``folder`` is: the name of its drafter. Folders of others that are no Apple ReDrafter are taken for EAGLE's,
-    which have no mark of their own: its loader says what is wrong with them.
+    """The name of the drafter of the head in ``folder``. A head of our own says it. Of others it is the first drafter that takes
+    their config.json (``DrafterEntry.takes_head``).
 
     Raises:
         NotFound: no config.json there.
         Corruption: it is no JSON object.
-        Unsupported: one of ours, of no kind that is known, or a language model.
+        Unsupported: a head of our own of no known kind, or a language model.
     """
     path = folder / "config.json"
     try:
@@ -35,14 +33,25 @@ def kind_of(folder: Path) -> str:
         raise Corruption(f"{path} is no JSON: {error}; fetch or train the head again") from error
     if not isinstance(config, dict):
         raise Corruption(f"{path} is no JSON object; fetch or train the head again")
-    if "suffolk" not in config:
-        if _is_language_model(folder, config):
-            raise Unsupported(f"head {folder}: it is a language model and no head; --draft-model takes it")
-        return REDRAFTER if config.get("model_type") == APPLE_TYPE else EAGLE
-    kind = config["suffolk"]
-    if kind not in (EARLY_EXIT, REDRAFTER, EAGLE):
-        raise Unsupported(f"head {folder}: its kind is {kind!r}; known are {EARLY_EXIT}, {REDRAFTER} and {EAGLE}")
-    return str(kind)
+    takers = {entry.name: entry.takes_head for entry in known() if entry.takes_head is not None}
+    kind = config.get("suffolk")
+    if "suffolk" in config and kind not in takers:
+        *names, last = takers
+        raise Unsupported(f"head {folder}: its kind is {kind!r}; known are {', '.join(names)} and {last}")
+    if "suffolk" in config:
+        return str(kind)
+    if _is_language_model(folder, config):
+        raise Unsupported(f"head {folder}: it is a language model and no head; --draft-model takes it")
+    return next(name for name, takes in takers.items() if takes(config))
+
+
+def take_head(entry: DrafterEntry, options: Options) -> Options | None:
+    """The options of ``entry``, and of the heads those of its kind. Raises as ``kind_of``, and InvalidArgument if there are two."""
+    given = dict(entry.given(options) or {})
+    heads = [folder for folder in given.pop("head", ()) if kind_of(folder) == entry.name]
+    if len(given) + len(heads) > 1:
+        raise InvalidArgument(f"two drafters are called {entry.name}; leave one of them out")
+    return (given | {"head": heads} if heads else given) or None
 
 
 def _is_language_model(folder: Path, config: dict[str, Any]) -> bool:

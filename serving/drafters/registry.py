@@ -1,0 +1,201 @@
+"""All drafters: an entry for each of Suffolk's own, and those of other packages.
+
+A further drafter of Suffolk's own is a folder and one entry here. Options of the command line, help, metrics and ``by_source``
+figures follow from the entry. Other packages add drafters through entry points (``plugins.py``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters import plugins
+from suffolk.serving.drafters.drafter_entry import DrafterEntry, DrafterOption, Opinion
+
+_ROOM = "suffolk.serving.drafters"
+HEAD = DrafterOption(
+    "--head", "a trained head, which drafts; may be repeated for heads of several kinds", Path, "FOLDER", True
+)
+"""Shared by all drafters of trained heads: ``takes_head`` tells their folders apart."""
+
+_ENTRIES = (
+    DrafterEntry(
+        name="datastore",
+        source_id=0,
+        loader=f"{_ROOM}.hybrid.load:load_datastores",
+        options=(
+            DrafterOption(
+                "--datastore",
+                "folder of a datastore, or grpc://HOST:PORT/NAME; may be repeated: all are asked",
+                metavar="STORE",
+                repeated=True,
+            ),
+        ),
+        reads_datastores=True,
+        opinion=Opinion(weight=0.26, unlisted=-3.4),
+    ),
+    DrafterEntry(
+        name="prompt-lookup",
+        source_id=1,
+        loader=f"{_ROOM}.retrieval.prompt_lookup:load",
+        opinion=Opinion(weight=1.0, unlisted=-3.5),
+    ),
+    DrafterEntry(name="hybrid", source_id=None, loader=f"{_ROOM}.hybrid.load:load_hybrid", reads_datastores=True),
+    DrafterEntry(
+        name="hierarchy",
+        source_id=6,
+        loader=f"{_ROOM}.hierarchy.load:load",
+        options=(
+            DrafterOption(
+                "--levels",
+                "let levels draft for each other, from the bottom up, each with the tokens that it hands up, as in "
+                '"prompt-lookup:4 > exit-8:4 > draft-model:6": prompt-lookup or datastore at the bottom alone, exit-N for the '
+                "model's first N layers (with the --head that was trained behind them, if it is given), draft-model for "
+                "--draft-model; NAME@T:TOKENS draws at temperature T; 'suffolk plan' finds the best",
+                metavar="LEVELS",
+            ),
+        ),
+        take=f"{_ROOM}.hierarchy.options:take",
+        needs_option=True,
+        needs_target=True,
+        is_network=True,
+        reads_datastores=True,
+    ),
+    DrafterEntry(
+        name="draft-model",
+        source_id=2,
+        loader=f"{_ROOM}.neural.draft_model.load:load",
+        options=(
+            DrafterOption("--draft-model", "a smaller model with the same tokenizer, which drafts", metavar="MODEL"),
+        ),
+        take=f"{_ROOM}.neural.draft_model.options:take",
+        needs_option=True,
+        needs_target=True,
+        is_network=True,
+        # Near the fit to answers of a target of its own family. The doubt is not fitted: a poor model must not outweigh retrieval.
+        opinion=Opinion(weight=6.0, unlisted=-5.6, doubt=1.0),
+    ),
+    DrafterEntry(
+        name="early-exit",
+        source_id=3,
+        loader=f"{_ROOM}.neural.early_exit.load:load",
+        options=(
+            DrafterOption(
+                "--exit-layers", "let the model's first N layers draft, with its own output layer", int, metavar="N"
+            ),
+            HEAD,
+        ),
+        take=f"{_ROOM}.neural.early_exit.options:take",
+        takes_head=lambda config: False,
+        needs_option=True,
+        needs_target=True,
+        is_network=True,
+    ),
+    DrafterEntry(
+        name="redrafter",
+        source_id=4,
+        loader=f"{_ROOM}.neural.redrafter.load:load",
+        options=(HEAD,),
+        take=f"{_ROOM}.neural.head_kind:take_head",
+        takes_head=lambda config: config.get("model_type") == "recurrent_drafting_drafter",  # Apple's
+        needs_option=True,
+        needs_target=True,
+        is_network=True,
+        reads_states=True,
+        opinion=Opinion(weight=0.13, unlisted=-7.4),
+    ),
+    DrafterEntry(
+        name="eagle",
+        source_id=5,
+        loader=f"{_ROOM}.neural.eagle.load:load",
+        options=(HEAD,),
+        take=f"{_ROOM}.neural.head_kind:take_head",
+        takes_head=lambda config: True,  # published EAGLE heads have no mark: the loader says what is wrong with others
+        needs_option=True,
+        needs_target=True,
+        is_network=True,
+        reads_states=True,
+        opinion=Opinion(weight=0.78, unlisted=-4.1),
+    ),
+    DrafterEntry(
+        name="token-recycling",
+        source_id=7,
+        loader=f"{_ROOM}.retrieval.token_recycling:load",
+        options=(
+            DrafterOption(
+                "--recycle",
+                "draft also from what the model said of likely next tokens before, in this and earlier answers (token recycling)",
+                bool,
+            ),
+        ),
+        needs_option=True,
+        needs_target=True,
+        opinion=Opinion(weight=0.56, unlisted=-4.5),
+    ),
+)
+BUILT_IN = {entry.name: entry for entry in _ENTRIES}
+"""Suffolk's own drafters by name. Where options may be of several, the first takes them. Source ids never change: the wire carries
+them. Opinions are fitted to recorded answers (``benchmarks/fit_merge.py``)."""
+NONE = "none"
+"""The name of plain decoding."""
+
+
+def names() -> tuple[str, ...]:
+    """The names of all drafters that are installed, without ``NONE``. Imports no plugin."""
+    return (*BUILT_IN, *plugins.names(BUILT_IN))
+
+
+def find(name: str) -> DrafterEntry:
+    """The entry of the drafter called ``name``; imports its package if it is a plugin.
+
+    Raises:
+        InvalidArgument: there is none.
+        Unsupported: as ``plugins.load``.
+    """
+    entry = BUILT_IN.get(name) or plugins.load(name, BUILT_IN)
+    if entry is None:
+        raise InvalidArgument(f"drafter {name!r} is unknown; use one of {', '.join((NONE, *names()))}")
+    return entry
+
+
+def known() -> list[DrafterEntry]:
+    """Suffolk's own entries, and those of plugins that were asked for."""
+    return [*BUILT_IN.values(), *plugins.loaded()]
+
+
+def source_name(bits: int) -> str:
+    """Words for the source bits of a node: datastore, prompt-lookup, datastore+prompt-lookup ...; empty for 0. A bit of no known
+    drafter is called source-N."""
+    named = {entry.source: entry.name for entry in known()}
+    marks = [1 << place for place in range(bits.bit_length()) if bits >> place & 1]
+    return "+".join(named.get(mark, f"source-{mark.bit_length() - 1}") for mark in marks)
+
+
+def source_bits(name: str) -> int:
+    """The inverse of ``source_name``. Raises InvalidArgument for a word that is no known source."""
+    marks = {entry.name: entry.source for entry in known() if entry.source}
+    marks |= {f"source-{place}": 1 << place for place in range(plugins.MOST_SOURCES)}
+    found = 0
+    for word in filter(None, name.split("+")):
+        if word not in marks:
+            raise InvalidArgument(f"source {name!r}: {word!r} is unknown; is this version too old?")
+        found |= marks[word]
+    return found
+
+
+def network_bits() -> int:
+    """The source bits of drafters that run a model: all but those that are known to run none."""
+    searching = sum(entry.source for entry in known() if not entry.is_network)
+    return ((1 << plugins.MOST_SOURCES) - 1) & ~searching
+
+
+def opinions() -> npt.NDArray[np.float64]:
+    """float64[32, 3]: weight, unlisted and doubt of each source, as ``_native.merge_trees`` takes them."""
+    found = [Opinion()] * plugins.MOST_SOURCES
+    for entry in known():
+        if entry.source_id is not None:
+            found[entry.source_id] = entry.opinion
+    return np.array([(each.weight, each.unlisted, each.doubt) for each in found])
