@@ -137,7 +137,7 @@ _Columns = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.fl
 """Tokens, parents, scores and sources of a DraftTree."""
 
 def merge_trees(trees: Sequence[_Columns], max_nodes: int) -> _Columns: ...
-def draw_scores(
+def reweight_scores(
     tokens: npt.NDArray[np.int32],
     parents: npt.NDArray[np.int32],
     scores: npt.NDArray[np.float32],

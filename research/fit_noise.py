@@ -1,4 +1,4 @@
-"""Fits what known noise says about retrieved tokens: the numbers of csrc/drafting/drawn_chances.cc, from recorded answers.
+"""Fits what known noise says about retrieved tokens: the numbers of csrc/drafting/noise_reweighting.cc, from recorded answers.
 
 Prompt lookup and a datastore draft along the drawn answers in one tree. Of each node whose parent the text took, its chance by the
 shipped prior, its noise, and whether the text took it are evidence. Each temperature is also fitted alone and judged by the fit to

@@ -32,7 +32,7 @@ class Evidence:
     Attributes:
         features: float64[n, 5], what each number of a prior is multiplied with, in the order of ``TERMS``.
         taken: bool[n], whether the text took the node.
-        noise: float64[n], of the text's own draws (``drawn_chances.py``); 0 where there is none that can be known.
+        noise: float64[n], of the text's own draws (``noise_reweighting.py``); 0 where there is none that can be known.
     """
 
     features: Floats

@@ -7,7 +7,7 @@
 
 #include "bindings/arguments.h"
 #include "drafting/calibrator.h"
-#include "drafting/drawn_chances.h"
+#include "drafting/noise_reweighting.h"
 #include "drafting/merge.h"
 #include "drafting/recycler.h"
 #include "drafting/tree.h"
@@ -149,14 +149,14 @@ py::tuple draft_recycled(drafting::Recycler& recycler, const py::handle& tokens,
   if (max_depth < 0) throw Error(Code::kInvalidArgument, "max_depth is " + std::to_string(max_depth) + "; it must be 0 or more");
   if (max_nodes < 0) throw Error(Code::kInvalidArgument, "max_nodes is " + std::to_string(max_nodes) + "; it must be 0 or more");
   if (!(temperature >= 0)) throw Error(Code::kInvalidArgument, "temperature is " + std::to_string(temperature) + "; it must be 0 or more");
-  std::optional<drafting::Draws> draws;
-  if (temperature > 0) draws = {.seed = seed, .temperature = temperature};
+  std::optional<drafting::Sampling> sampling;
+  if (temperature > 0) sampling = {.seed = seed, .temperature = temperature};
   const drafting::RecycledTree found = recycler.draft(Column<std::int32_t>(tokens, "tokens").view(), position, static_cast<std::size_t>(max_depth),
-                                                      static_cast<std::size_t>(max_nodes), draws);
+                                                      static_cast<std::size_t>(max_nodes), sampling);
   return py::make_tuple(to_array(found.tokens), to_array(found.parents), to_array(found.scores));
 }
 
-py::array_t<float> draw_scores(const py::handle& tokens, const py::handle& parents, const py::handle& scores, const py::handle& sources,
+py::array_t<float> reweight_scores(const py::handle& tokens, const py::handle& parents, const py::handle& scores, const py::handle& sources,
                                std::int64_t position, std::uint64_t seed, double temperature) {
   const Column<std::int32_t> ids(tokens, "tokens"), above(parents, "parents");
   const Column<float> chances(scores, "scores");
@@ -164,7 +164,7 @@ py::array_t<float> draw_scores(const py::handle& tokens, const py::handle& paren
   const std::size_t size = ids.view().size();
   if (!(temperature > 0)) throw Error(Code::kInvalidArgument, "temperature is " + std::to_string(temperature) + "; it must be above 0");
   py::array_t<float> drawn(static_cast<py::ssize_t>(size));
-  drafting::draw_scores({.tokens = ids.view(), .parents = above.view(), .scores = chances.view(), .sources = marks.view()}, position,
+  drafting::reweight_scores({.tokens = ids.view(), .parents = above.view(), .scores = chances.view(), .sources = marks.view()}, position,
                         {.seed = seed, .temperature = temperature}, {drawn.mutable_data(), size});
   return drawn;
 }
@@ -236,7 +236,7 @@ void bind_drafting(py::module_& module) {
   recycler.attr("WIDTH") = Recycler::kWidth;
   recycler.attr("ORDER") = Recycler::kOrder;
   module.def("merge_trees", &merge_trees, py::arg("trees"), py::arg("max_nodes"));
-  module.def("draw_scores", &draw_scores, py::arg("tokens"), py::arg("parents"), py::arg("scores"), py::arg("sources"), py::arg("position"),
+  module.def("reweight_scores", &reweight_scores, py::arg("tokens"), py::arg("parents"), py::arg("scores"), py::arg("sources"), py::arg("position"),
              py::arg("seed"), py::arg("temperature"));
   module.def("check_tree", &check_tree, py::arg("tokens"), py::arg("parents"), py::arg("scores"), py::arg("sources"), py::arg("vocab_size"));
   module.def("tree_depths", &tree_depths, py::arg("parents"));

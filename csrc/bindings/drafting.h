@@ -5,7 +5,7 @@
 
 namespace suffolk::bindings {
 
-// Adds `Calibrator`, `Recycler`, `merge_trees`, `draw_scores`, `check_tree`, `tree_depths` and `lay_out` to the module. Every column that comes in
+// Adds `Calibrator`, `Recycler`, `merge_trees`, `reweight_scores`, `check_tree`, `tree_depths` and `lay_out` to the module. Every column that comes in
 // is checked before it is read; whatever is wrong with one raises InvalidArgument. These calls take microseconds and keep the GIL.
 void bind_drafting(pybind11::module_& module);
 

@@ -110,7 +110,7 @@ void Recycler::learn(std::span<const std::int32_t> tokens, std::span<const std::
 }
 
 RecycledTree Recycler::draft(std::span<const std::int32_t> tokens, std::int64_t position, std::size_t max_depth, std::size_t max_nodes,
-                             const std::optional<Draws>& draws) {
+                             const std::optional<Sampling>& sampling) {
   if (max_nodes > kMostNodes) {
     throw Error(Code::kInvalidArgument, "recycler: max_nodes is " + std::to_string(max_nodes) + "; it must be at most " + std::to_string(kMostNodes));
   }
@@ -123,7 +123,7 @@ RecycledTree Recycler::draft(std::span<const std::int32_t> tokens, std::int64_t 
     if (behind.law == nullptr) return;
     // Unsigned numbers wrap, where a position is no text's.
     const auto at = static_cast<std::int64_t>(static_cast<std::uint64_t>(position) + depth);
-    const Chances chances = weigh(behind, at, draws);
+    const Chances chances = weigh(behind, at, sampling);
     for (std::size_t candidate = 0; candidate < kWidth; ++candidate) {
       if (chances[candidate] < kSlight) continue;
       open.push({.score = score * chances[candidate], .number = number++, .token = behind.law->tokens[candidate], .parent = node, .depth = depth + 1});
@@ -171,14 +171,14 @@ Recycler::Behind Recycler::find(const Ends& ends) {
 }
 
 // Of the candidates, one of which follows, or none of them.
-Recycler::Chances Recycler::weigh(const Behind& behind, std::int64_t position, const std::optional<Draws>& draws) {
+Recycler::Chances Recycler::weigh(const Behind& behind, std::int64_t position, const std::optional<Sampling>& sampling) {
   const std::size_t at = behind.order - 1;
   Chances logs{};
   for (std::size_t candidate = 0; candidate < kWidth; ++candidate) {
     logs[candidate] = kLikely[at] * static_cast<double>(behind.law->log_probabilities[candidate]);
-    if (!draws) continue;
-    const double noise = gumbel_noise(draws->seed, position, behind.law->tokens[candidate]) - kMeanNoise;
-    logs[candidate] += kNoise[at] * std::min(draws->temperature, kWarmest) * noise;
+    if (!sampling) continue;
+    const double noise = gumbel_noise(sampling->seed, position, behind.law->tokens[candidate]) - kMeanNoise;
+    logs[candidate] += kNoise[at] * std::min(sampling->temperature, kWarmest) * noise;
   }
   const double most = std::max(kNone[at], *std::max_element(logs.begin(), logs.end()));
   double total = std::exp(kNone[at] - most);

@@ -3,7 +3,7 @@
 // In every pass the target tells, for each token of its answer, how likely all tokens were; one was drawn and the rest thrown away. Token
 // Recycling (Luo et al. 2024, arXiv 2408.08696, section 3) keeps the likeliest ones by the token they follow, and drafts trees from them.
 // Here they are kept by the last 1 to kOrder tokens, and the longest end that is known counts: what the target said behind it before is
-// near what it says now. Where it draws with known noise (see drawn_chances.h), the noise chooses among them.
+// near what it says now. Where it samples with known noise (see noise_reweighting.h), the noise chooses among them.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "drafting/drawn_chances.h"
+#include "drafting/noise_reweighting.h"
 
 namespace suffolk::drafting {
 
@@ -42,10 +42,10 @@ class Recycler {
   void learn(std::span<const std::int32_t> tokens, std::span<const std::int32_t> candidates, std::span<const float> log_probabilities);
 
   // The best `max_nodes` continuations of `tokens`, which need to be no more than its last kOrder, down to `max_depth`. `position`: of the token
-  // that follows; `draws`: how the target draws, nothing for a greedy one. O(n log n) for n nodes
+  // that follows; `sampling`: the target's settings, none for greedy decoding. O(n log n) for n nodes
   // Throws kInvalidArgument if max_nodes is 2^31 or more.
   RecycledTree draft(std::span<const std::int32_t> tokens, std::int64_t position, std::size_t max_depth, std::size_t max_nodes,
-                     const std::optional<Draws>& draws);
+                     const std::optional<Sampling>& sampling);
 
   // Ends that are remembered.
   std::size_t size() const noexcept;
@@ -71,7 +71,7 @@ class Recycler {
   std::span<Entry> bucket(std::uint64_t key);
   void remember(std::uint64_t key, const Law& law);
   Behind find(const Ends& ends);
-  static Chances weigh(const Behind& behind, std::int64_t position, const std::optional<Draws>& draws);
+  static Chances weigh(const Behind& behind, std::int64_t position, const std::optional<Sampling>& sampling);
 
   std::vector<Entry> entries_;  // buckets of a few, where an end replaces the one used longest ago
   std::uint64_t clock_ = 0;

@@ -13,7 +13,7 @@
 
 #include "core/error.h"
 #include "drafting/calibrator.h"
-#include "drafting/drawn_chances.h"
+#include "drafting/noise_reweighting.h"
 #include "drafting/merge.h"
 #include "drafting/recycler.h"
 #include "drafting/tree.h"
@@ -143,19 +143,19 @@ void test_merge(std::mt19937_64& random) {
   expect(refused([&] { merge(views, 9); }), "a child above its parent is refused");
 }
 
-void test_drawn_chances(std::mt19937_64& random) {
+void test_noise_reweighting(std::mt19937_64& random) {
   for (int round = 0; round < 300; ++round) {
     Columns tree = random_tree(random, random() % 40);
-    const Draws draws = {.seed = random(), .temperature = static_cast<double>(1 + random() % 100) / 20};
+    const Sampling sampling = {.seed = random(), .temperature = static_cast<double>(1 + random() % 100) / 20};
     const auto position = static_cast<std::int64_t>(random() % 100000);
     std::vector<float> scores(tree.tokens.size());
-    draw_scores(tree.scored(), position, draws, scores);
+    reweight_scores(tree.scored(), position, sampling, scores);
     for (std::size_t node = 0; node < scores.size(); ++node) {
       expect(scores[node] >= 0 && scores[node] <= above(scores, tree.parents[node]), "a child is at most as likely as its parent");
     }
     if (tree.tokens.empty()) continue;
     spoil(tree, random);
-    expect(refused([&] { draw_scores(tree.scored(), position, draws, scores); }), "what is no tree is not scored");
+    expect(refused([&] { reweight_scores(tree.scored(), position, sampling, scores); }), "what is no tree is not scored");
   }
   for (int round = 0; round < 1000; ++round) {
     const auto position = static_cast<std::int64_t>(random() >> 1), token = static_cast<std::int64_t>(random() >> 1);
@@ -189,10 +189,10 @@ void test_recycler(std::mt19937_64& random) {
     expect(recycler.size() == size, "what is refused is not remembered");
 
     const std::size_t max_depth = below(8), max_nodes = below(100);
-    std::optional<Draws> draws;
-    if (below(2) == 0) draws = {.seed = random(), .temperature = static_cast<double>(1 + below(100)) / 20};
+    std::optional<Sampling> sampling;
+    if (below(2) == 0) sampling = {.seed = random(), .temperature = static_cast<double>(1 + below(100)) / 20};
     const auto position = below(10) == 0 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(below(100000));
-    const RecycledTree tree = recycler.draft(tokens, position, max_depth, max_nodes, draws);
+    const RecycledTree tree = recycler.draft(tokens, position, max_depth, max_nodes, sampling);
     expect(tree.tokens.size() <= max_nodes && tree.parents.size() == tree.tokens.size(), "no more nodes than asked for");
     expect(!refused([&] { require_parents(tree.parents); }) && !refused([&] { require_tokens(tree.tokens, 12); }), "a draft is a tree of candidates");
     expect(!refused([&] { require_scores(tree.scores); }) && std::is_sorted(tree.scores.rbegin(), tree.scores.rend()), "scores are chances and fall");
@@ -231,7 +231,7 @@ int main() {
   std::mt19937_64 random(7);
   test_calibrator(random);
   test_merge(random);
-  test_drawn_chances(random);
+  test_noise_reweighting(random);
   test_recycler(random);
   test_layout(random);
   std::printf(failures == 0 ? "all hold\n" : "%d failures\n", failures);

@@ -1,4 +1,4 @@
-"""What the noise that the target will draw with says about retrieved tokens (csrc/drafting/drawn_chances.h)."""
+"""Reweights retrieved tokens by the sampling noise of the target (csrc/drafting/noise_reweighting.h)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def with_noise(request: DraftRequest, tree: DraftTree, above: int) -> DraftTree:
         InvalidArgument: it is no tree, or a score is not within 0..1 or above its parent's.
     """
     settings, position = request.settings, len(request.tokens) + above
-    scores = _native.draw_scores(
+    scores = _native.reweight_scores(
         tree.tokens, tree.parents, tree.scores, tree.sources, position, settings.seed, settings.temperature
     )
     return replace(tree, scores=scores)

@@ -1,4 +1,4 @@
-#include "drafting/drawn_chances.h"
+#include "drafting/noise_reweighting.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,13 +11,13 @@ namespace {
 
 constexpr double kUnit = 0x1p-53;
 
-// Fitted by benchmarks/fit_noise.py to the answers that the priors were fitted to, drawn at temperature 0.7; alike at 1.
+// Fitted by benchmarks/fit_noise.py to the answers of the priors, sampled at temperature 0.7. Temperature 1 gives similar values.
 constexpr double kConstant = -0.012, kOdds = 1.057, kNoise = 0.270, kNoiseOdds = -0.058;
-constexpr double kLeast = 1e-6;                // chance, and as much below 1
-constexpr double kWarmest = 1, kSurest = 4.5;  // temperature and log-odds from which on more of them changes nothing: none were seen
+constexpr double kLeast = 1e-6;                // probabilities are cut to kLeast..1 - kLeast
+constexpr double kWarmest = 1, kSurest = 4.5;  // temperature and log-odds are cut here: the fit saw none above
 
-// What remains of `chance` once the noise of the token is known.
-double drawn_chance(double chance, double noise, double temperature) {
+// The acceptance probability of a token, given its noise.
+double reweighted(double chance, double noise, double temperature) {
   const double known = std::clamp(chance, kLeast, 1 - kLeast), odds = std::log(known / (1 - known));
   const double moved = std::min(temperature, kWarmest) * (noise - kMeanNoise);
   return 1 / (1 + std::exp(-(kConstant + kOdds * odds + moved * (kNoise + kNoiseOdds * std::min(odds, kSurest)))));
@@ -31,7 +31,7 @@ double gumbel_noise(std::uint64_t seed, std::int64_t position, std::int64_t toke
   return -std::log(-std::log((static_cast<double>(bits) + 0.5) * kUnit));
 }
 
-void draw_scores(const ScoredTree& tree, std::int64_t position, const Draws& draws, std::span<float> scores) {
+void reweight_scores(const ScoredTree& tree, std::int64_t position, const Sampling& sampling, std::span<float> scores) {
   require_scored(tree);
   const std::size_t size = tree.tokens.size();
   std::vector<std::int32_t> depths(size);
@@ -41,10 +41,10 @@ void draw_scores(const ScoredTree& tree, std::int64_t position, const Draws& dra
     const bool first = tree.parents[node] < 0;
     const auto parent = static_cast<std::size_t>(tree.parents[node]);
     const double above = first ? 1.0 : tree.scores[parent], chance = above > 0 ? tree.scores[node] / above : 0.0;
-    // Unsigned numbers wrap, where a position is no text's.
+    // Unsigned: any position is allowed, and may wrap.
     const auto at = static_cast<std::int64_t>(static_cast<std::uint64_t>(position) + static_cast<std::uint64_t>(depths[node] - 1));
-    const double noise = gumbel_noise(draws.seed, at, tree.tokens[node]);
-    values[node] = drawn_chance(chance, noise, draws.temperature) * (first ? 1.0 : values[parent]);
+    const double noise = gumbel_noise(sampling.seed, at, tree.tokens[node]);
+    values[node] = reweighted(chance, noise, sampling.temperature) * (first ? 1.0 : values[parent]);
     scores[node] = static_cast<float>(values[node]);
   }
 }
