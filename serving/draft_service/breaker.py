@@ -1,4 +1,4 @@
-"""A circuit breaker: a service that fails several times in a row is left alone, and probed once in a while."""
+"""A circuit breaker: after several failures in a row, most calls fail at once instead of waiting for their deadline."""
 
 from __future__ import annotations
 
@@ -8,43 +8,45 @@ from collections.abc import Callable
 
 
 class CircuitBreaker:
-    """Closed until ``failures`` calls in a row have failed; then one call per ``pause`` seconds until one succeeds.
+    """Opens after ``max_failures`` failures in a row. An open breaker allows one call per ``retry_seconds``. Thread-safe.
 
-    So a hung service costs a caller one deadline per pause, not one per call. Thread-safe.
+    A hung server therefore costs one deadline per ``retry_seconds``, not one per call.
     """
 
-    def __init__(self, failures: int = 3, pause: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self._failures = failures
-        self._pause = pause
+    def __init__(
+        self, max_failures: int = 3, retry_seconds: float = 1.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._max_failures = max_failures
+        self._retry_seconds = retry_seconds
         self._clock = clock
         self._lock = threading.Lock()
-        self._in_a_row = 0
-        self._next_probe = 0.0
+        self._failures = 0
+        self._next_retry = 0.0
 
     @property
-    def failing(self) -> bool:
-        """Whether the last call that ended has failed."""
-        return self._in_a_row > 0
+    def healthy(self) -> bool:
+        """Whether the last call that finished has succeeded."""
+        return self._failures == 0
 
     def is_open(self) -> bool:
-        return self._in_a_row >= self._failures
+        return self._failures >= self._max_failures
 
-    def admits(self) -> bool:
-        """Whether a call may go ahead. A probe is let through once per pause, also if its caller never reports back."""
+    def allows_call(self) -> bool:
+        """Whether to send a call now. An open breaker does not wait for the outcome of its last retry."""
         with self._lock:
             if not self.is_open():
                 return True
             now = self._clock()
-            if now < self._next_probe:
+            if now < self._next_retry:
                 return False
-            self._next_probe = now + self._pause
+            self._next_retry = now + self._retry_seconds
             return True
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         with self._lock:
-            self._in_a_row = 0
+            self._failures = 0
 
-    def failed(self) -> None:
+    def record_failure(self) -> None:
         with self._lock:
-            self._in_a_row += 1
-            self._next_probe = self._clock() + self._pause
+            self._failures += 1
+            self._next_retry = self._clock() + self._retry_seconds

@@ -1,4 +1,4 @@
-"""The calls of the HTTP twin: a JSON body in, a JSON value out."""
+"""The methods of the draft service over HTTP: a JSON body in, a JSON value out."""
 
 from __future__ import annotations
 
@@ -13,50 +13,50 @@ from suffolk.datastore import retriever
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.draft_service import limits
-from suffolk.serving.draft_service.service import Service
+from suffolk.serving.draft_service.service import DraftService
 from suffolk.serving.transport.limits import MAX_NAME
 from suffolk.serving.transport.tokens import to_tokens
 
-DRAFT_KEYS = ("contexts", "datastore", "max_match", "min_match", "max_depth", "max_nodes")
 LOOKUP_KEYS = ("contexts", "datastore", "max_match", "min_match")
+DRAFT_KEYS = (*LOOKUP_KEYS, "max_depth", "max_nodes")
 
 
-def draft(service: Service, body: bytes) -> dict[str, Any]:
+def draft(service: DraftService, body: bytes) -> dict[str, Any]:
     fields = _fields(body, DRAFT_KEYS)
     contexts = _contexts(fields)
     trees = service.draft(
         _name(fields),
         contexts,
-        _number(fields, "max_match", retriever.DEFAULT_MAX_MATCH),
-        _number(fields, "min_match", retriever.DEFAULT_MIN_MATCH),
-        _number(fields, "max_depth", retriever.DEFAULT_MAX_DEPTH),
-        _budgets(fields, len(contexts)),
-        _never,
+        _integer(fields, "max_match", retriever.DEFAULT_MAX_MATCH),
+        _integer(fields, "min_match", retriever.DEFAULT_MIN_MATCH),
+        _integer(fields, "max_depth", retriever.DEFAULT_MAX_DEPTH),
+        _max_nodes(fields, len(contexts)),
+        _never_expires,
     )
     return {"trees": [tree_json(tree) for tree in trees]}
 
 
-def lookup(service: Service, body: bytes) -> dict[str, Any]:
+def lookup(service: DraftService, body: bytes) -> dict[str, Any]:
     fields = _fields(body, LOOKUP_KEYS)
     matches = service.lookup(
         _name(fields),
         _contexts(fields),
-        _number(fields, "max_match", retriever.DEFAULT_MAX_MATCH),
-        _number(fields, "min_match", retriever.DEFAULT_MIN_MATCH),
-        _never,
+        _integer(fields, "max_match", retriever.DEFAULT_MAX_MATCH),
+        _integer(fields, "min_match", retriever.DEFAULT_MIN_MATCH),
+        _never_expires,
     )
     return {"matches": [{"length": length, "count": count} for length, count in matches]}
 
 
-def info(service: Service, body: bytes) -> dict[str, Any]:
+def info(service: DraftService, body: bytes) -> dict[str, Any]:
     return {"datastores": service.info("")}
 
 
-CALLS: dict[str, Callable[[Service, bytes], dict[str, Any]]] = {"Draft": draft, "Lookup": lookup, "GetInfo": info}
+CALLS: dict[str, Callable[[DraftService, bytes], dict[str, Any]]] = {"Draft": draft, "Lookup": lookup, "GetInfo": info}
 
 
 def tree_json(tree: DraftTree) -> dict[str, Any]:
-    """A draft tree as plain lists and numbers."""
+    """A draft tree as lists and numbers."""
     return {
         "tokens": tree.tokens.tolist(),
         "parents": tree.parents.tolist(),
@@ -76,7 +76,7 @@ def _fields(body: bytes, known: tuple[str, ...]) -> dict[str, Any]:
         raise InvalidArgument(f"body: a JSON {type(fields).__name__}; give an object with the keys {', '.join(known)}")
     for key in fields:
         if key not in known:
-            raise InvalidArgument(f"{key[:MAX_NAME]}: no such key; the keys are {', '.join(known)}")
+            raise InvalidArgument(f"{key[:MAX_NAME]}: unknown key; the keys are {', '.join(known)}")
     return fields
 
 
@@ -87,9 +87,9 @@ def _name(fields: dict[str, Any]) -> str:
     return name
 
 
-def _number(fields: dict[str, Any], key: str, default: int) -> int:
+def _integer(fields: dict[str, Any], key: str, default: int) -> int:
     value = fields.get(key, default)
-    if type(value) is not int:  # a bool is an int to isinstance
+    if type(value) is not int:  # isinstance accepts bool
         raise InvalidArgument(f"{key} is a {type(value).__name__}; give a whole number")
     return value
 
@@ -99,26 +99,26 @@ def _contexts(fields: dict[str, Any]) -> list[npt.NDArray[np.int32]]:
     if not isinstance(contexts, list) or not all(isinstance(context, list) for context in contexts):
         raise InvalidArgument("contexts: give a list of lists of token ids")
     limits.check_batch(len(contexts))
-    return [_context(place, context) for place, context in enumerate(contexts)]
+    return [_context(index, context) for index, context in enumerate(contexts)]
 
 
-def _context(place: int, ids: list[Any]) -> npt.NDArray[np.int32]:
-    limits.check_context(place, len(ids))
-    for token in ids:  # before numpy: beside one long text every number and every "" takes the room of that text
+def _context(index: int, ids: list[Any]) -> npt.NDArray[np.int32]:
+    limits.check_context(index, len(ids))
+    for token in ids:  # before numpy, which gives every element the size of the longest string
         if type(token) is not int:
-            raise InvalidArgument(f"contexts[{place}] has a {type(token).__name__} in it; give a flat list of integers")
-    return to_tokens(ids, f"contexts[{place}]")
+            raise InvalidArgument(f"contexts[{index}] has a {type(token).__name__} in it; give a flat list of integers")
+    return to_tokens(ids, f"contexts[{index}]")
 
 
-def _budgets(fields: dict[str, Any], size: int) -> list[int]:
-    budgets = fields.get("max_nodes", retriever.DEFAULT_MAX_NODES)
-    if not isinstance(budgets, list):
-        return [_number(fields, "max_nodes", retriever.DEFAULT_MAX_NODES)] * size
-    if len(budgets) != size or not all(type(budget) is int for budget in budgets):
+def _max_nodes(fields: dict[str, Any], size: int) -> list[int]:
+    found = fields.get("max_nodes", retriever.DEFAULT_MAX_NODES)
+    if not isinstance(found, list):
+        return [_integer(fields, "max_nodes", retriever.DEFAULT_MAX_NODES)] * size
+    if len(found) != size or not all(type(each) is int for each in found):
         raise InvalidArgument(f"max_nodes: give one whole number, or {size}, one per context")
-    return budgets
+    return found
 
 
-def _never() -> bool:
-    """HTTP callers send no deadline; the limits of a request bound its work."""
+def _never_expires() -> bool:
+    """HTTP has no deadline; the limits of a request bound its work."""
     return False

@@ -1,11 +1,10 @@
-"""The HTTP/JSON twin of Draft, Lookup and GetInfo, beside the pages of every server of ours (serving/transport/http_server.py).
+"""HTTP/JSON paths of the draft service, beside those of every server (transport/http_server.py).
 
     POST /v1/lookup   {"contexts": [[1, 2]], "datastore": "wiki", "max_match": 16, "min_match": 1}
     POST /v1/draft    the same keys, and "max_depth": 10, "max_nodes": 64
-    GET  /v1/info     facts about the datastores
+    GET  /v1/info     describes the datastores
 
-Only "contexts" must be given; "max_nodes" is one number or one per context.
-Bounded as the gRPC service is, with the same limits and places, and in body size.
+Only "contexts" is required. "max_nodes" is one number, or one per context. Limits and admission are those of gRPC.
 """
 
 from __future__ import annotations
@@ -16,24 +15,24 @@ from http import HTTPStatus
 from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.draft_service import limits
 from suffolk.serving.draft_service.http_calls import CALLS
-from suffolk.serving.draft_service.service import Service
+from suffolk.serving.draft_service.service import DraftService
 from suffolk.serving.transport.http_server import Handler, HttpServer
 from suffolk.serving.transport.status import error_text, grpc_code, http_status
 
-_DIGITS = 18
-"""Of a length that is looked at; ``int`` raises for thousands."""
+_MAX_DIGITS = 18
+"""Of a Content-Length; ``int`` raises for thousands."""
 
 
 class DraftHttpServer(HttpServer):
-    """Answers from ``service``."""
+    """An HTTP server that answers from ``service``."""
 
-    def __init__(self, address: tuple[str, int], service: Service) -> None:
+    def __init__(self, address: tuple[str, int], service: DraftService) -> None:
         self.service = service
         super().__init__(address, DraftHandler, service.metrics.exposition)
 
 
 class DraftHandler(Handler):
-    """Routes one request; the work is done by ``Service``."""
+    """Answers one request."""
 
     server: DraftHttpServer
 
@@ -53,18 +52,16 @@ class DraftHandler(Handler):
             self._refuse(HTTPStatus.NOT_FOUND)
         elif not (length.isascii() and length.isdigit()):
             self._refuse(HTTPStatus.LENGTH_REQUIRED)
-        elif len(length) > _DIGITS or int(length) > limits.MAX_REQUEST_BYTES:
-            self._refuse(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"the body has more than {limits.MAX_REQUEST_BYTES} bytes, the limit; split it into several calls",
-            )
+        elif len(length) > _MAX_DIGITS or int(length) > limits.MAX_REQUEST_BYTES:
+            text = f"the body has more than {limits.MAX_REQUEST_BYTES} bytes, the limit; split it into several calls"
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
         else:
             self._call(method, self.rfile.read(int(length)))
 
     def _call(self, method: str, body: bytes) -> None:
         service = self.server.service
         try:
-            reply = service.answer("http", method, lambda: CALLS[method](service, body))
+            reply = service.handle_call("http", method, lambda: CALLS[method](service, body))
         except SuffolkError as error:
             self._send_error(http_status(error), grpc_code(error).name, error_text(error))
         else:

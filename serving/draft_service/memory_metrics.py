@@ -1,4 +1,4 @@
-"""Page faults of the process, and how much of each datastore is in memory, looked up when somebody asks."""
+"""Prometheus metrics of page faults and of resident bytes per datastore."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from suffolk.datastore.datastore import Datastore
 
 
 class MemoryMetrics(Collector):
-    """``suffolk_page_faults_total`` by kind (major: waited for the disk), and ``suffolk_datastore_resident_bytes``.
+    """``suffolk_page_faults_total`` by kind, and ``suffolk_datastore_resident_bytes``. Thread-safe.
 
-    A datastore whose files' owner the server is not has no resident bytes: the system does not tell. Thread-safe.
+    Linux reports resident bytes only for files of the server's own user; other datastores are left out.
     """
 
     def __init__(self, datastores: Mapping[str, Datastore]) -> None:
@@ -22,7 +22,7 @@ class MemoryMetrics(Collector):
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        faults = CounterMetricFamily("suffolk_page_faults", "Page faults; a major one read the disk", labels=("kind",))
+        faults = CounterMetricFamily("suffolk_page_faults", "Page faults; a major one reads the disk", labels=("kind",))
         faults.add_metric(("major",), usage.ru_majflt)
         faults.add_metric(("minor",), usage.ru_minflt)
         yield faults

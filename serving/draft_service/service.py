@@ -1,8 +1,8 @@
-"""The draft service without a transport: limits, admission, deadlines, metrics, and the call into the datastore."""
+"""The draft service without a transport: admission, limits, deadlines, metrics, and calls of the datastore."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,30 +12,30 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound
 from suffolk.datastore.retriever import Match, Retriever
 from suffolk.serving.draft_service import limits, wire
-from suffolk.serving.draft_service.metrics import Metrics
-from suffolk.serving.transport.admission import Admission
+from suffolk.serving.draft_service.metrics import DraftMetrics
+from suffolk.serving.transport.admission import AdmissionController
 
-STRETCH = 32
-"""Queries worked on between two looks at the deadline."""
+CHUNK = 32
+"""Queries between two checks of the deadline."""
 
 Contexts = Sequence[npt.NDArray[np.int32]]
 Expired = Callable[[], bool]
-"""Whether the caller has gone or its deadline has passed: what is left of its request is then dropped."""
+"""Whether the call was cancelled or its deadline has passed; the rest of its work is then dropped."""
 T = TypeVar("T")
 
 
-class Service:
-    """Answers drafts and lookups from named datastores, for all transports of a server. Thread-safe."""
+class DraftService:
+    """Answers drafts and lookups from named datastores, for gRPC and HTTP. Thread-safe."""
 
     def __init__(self, datastores: Mapping[str, Retriever], max_concurrent: int) -> None:
         self._datastores = dict(sorted(datastores.items()))
-        self._tokenizers: dict[str, bytes] = {}  # packed by the first call for each
-        self.admission = Admission(max_concurrent, "--max-concurrent")
-        self.metrics = Metrics(self._datastores, self.admission.taken)
+        self._tokenizers: dict[str, bytes] = {}  # packed at the first call
+        self.admission = AdmissionController(max_concurrent, "--max-concurrent")
+        self.metrics = DraftMetrics(self._datastores, self.admission)
 
-    def answer(self, transport: str, method: str, work: Callable[[], T]) -> T:
-        """``work()``, admitted, timed, counted. Raises SuffolkError alone: our own faults are logged and become Internal."""
-        with self.metrics.answering(transport, method), self.admission.enter():
+    def handle_call(self, transport: str, method: str, work: Callable[[], T]) -> T:
+        """Admit, measure and run one call. All transports use it. Raises SuffolkError only."""
+        with self.metrics.measure_call(transport, method), self.admission.admit_call():
             return work()
 
     def draft(
@@ -45,26 +45,24 @@ class Service:
         max_match: int,
         min_match: int,
         max_depth: int,
-        budgets: Sequence[int],
+        max_nodes: Sequence[int],
         expired: Expired,
     ) -> list[DraftTree]:
-        """One tree per context, of at most ``budgets[i]`` nodes each.
+        """One tree per context, of at most ``max_nodes[i]`` nodes.
 
         Raises:
-            InvalidArgument: a field is beyond its limit (limits.py), or the datastore refuses a value.
-            NotFound: no datastore of that name.
-            DeadlineExceeded: the caller no longer waits.
+            InvalidArgument: a field is out of its limits (limits.py), or the datastore rejects it.
+            NotFound: there is no datastore of that name.
+            DeadlineExceeded: the deadline passed or the call was cancelled.
         """
         limits.check_match(max_match, min_match)
         limits.check_depth(max_depth)
-        limits.check_nodes(budgets)
+        limits.check_nodes(max_nodes)
         datastore = self._find(name, contexts)
         trees: list[DraftTree] = []
-        for start in range(0, max(1, len(contexts)), STRETCH):
-            _check_wanted(expired, start, len(contexts))
-            part = slice(start, start + STRETCH)
-            trees += datastore.draft_batch(contexts[part], max_match, min_match, max_depth, budgets[part])
-        self.metrics.batch("Draft", [tree.match_length for tree in trees], [len(tree) for tree in trees])
+        for part in _chunks(len(contexts), expired):
+            trees += datastore.draft_batch(contexts[part], max_match, min_match, max_depth, max_nodes[part])
+        self.metrics.count_batch("Draft", [tree.match_length for tree in trees], [len(tree) for tree in trees])
         return trees
 
     def lookup(self, name: str, contexts: Contexts, max_match: int, min_match: int, expired: Expired) -> list[Match]:
@@ -72,25 +70,25 @@ class Service:
         limits.check_match(max_match, min_match)
         datastore = self._find(name, contexts)
         matches: list[Match] = []
-        for start in range(0, max(1, len(contexts)), STRETCH):
-            _check_wanted(expired, start, len(contexts))
-            matches += datastore.lookup_batch(contexts[start : start + STRETCH], max_match, min_match)
-        self.metrics.batch("Lookup", [match.length for match in matches], [])
+        for part in _chunks(len(contexts), expired):
+            matches += datastore.lookup_batch(contexts[part], max_match, min_match)
+        self.metrics.count_batch("Lookup", [match.length for match in matches], [])
         return matches
 
     def info(self, name: str) -> dict[str, dict[str, Any]]:
-        """Name -> facts of one datastore, or of all if ``name`` is empty; never where it lies on the server's disk."""
+        """Info of one datastore, or of all if ``name`` is empty, by name. Leaves out their paths on the server."""
         names = [self._resolve(name)] if name else list(self._datastores)
         return {
-            each: {key: fact for key, fact in self._datastores[each].info().items() if key != "path"} for each in names
+            each: {key: value for key, value in self._datastores[each].info().items() if key != "path"}
+            for each in names
         }
 
     def tokenizer(self, name: str) -> bytes:
         """The tokenizer.json of a datastore as a zstd frame (wire.py).
 
         Raises:
-            NotFound: no datastore of that name, or it has no tokenizer.
-            ResourceExhausted: the tokenizer is too large to send.
+            NotFound: there is no datastore of that name, or it has no tokenizer.
+            ResourceExhausted: the tokenizer is larger than a reply may be.
         """
         name = self._resolve(name)
         if name not in self._tokenizers:
@@ -102,8 +100,8 @@ class Service:
 
     def _find(self, name: str, contexts: Contexts) -> Retriever:
         limits.check_batch(len(contexts))
-        for place, context in enumerate(contexts):
-            limits.check_context(place, len(context))
+        for index, context in enumerate(contexts):
+            limits.check_context(index, len(context))
         return self._datastores[self._resolve(name)]
 
     def _resolve(self, name: str) -> str:
@@ -118,8 +116,11 @@ class Service:
         return next(iter(self._datastores))
 
 
-def _check_wanted(expired: Expired, done: int, total: int) -> None:
-    if expired():
-        raise DeadlineExceeded(
-            f"the caller's deadline passed with {done} of {total} queries answered; allow more time or send fewer"
-        )
+def _chunks(total: int, expired: Expired) -> Iterator[slice]:
+    """Slices of CHUNK queries, at least one. Raises DeadlineExceeded between two of them."""
+    for start in range(0, max(1, total), CHUNK):
+        if expired():
+            raise DeadlineExceeded(
+                f"the deadline passed with {start} of {total} queries answered; allow more time or send fewer"
+            )
+        yield slice(start, start + CHUNK)

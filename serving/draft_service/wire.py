@@ -1,4 +1,4 @@
-"""Draft trees and tokenizers as bytes on the wire; arrays are little-endian, without padding. Used by both ends."""
+"""Packs draft trees and tokenizers as bytes, and validates what a server sends. Arrays are little-endian, without padding."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 
 from suffolk.datastore.draft_tree import DraftTree, Source
 from suffolk.datastore.errors import Corruption, InvalidArgument, ResourceExhausted
+from suffolk.datastore.retriever import Match
 from suffolk.datastore.tokenizer import fingerprint, parse_tokenizer
 from suffolk.serving.draft_service import limits
 from suffolk.serving.proto import draft_pb2
@@ -34,11 +35,7 @@ def pack_tree(tree: DraftTree) -> draft_pb2.DraftTree:
 
 
 def pack_tokenizer(tokenizer: Tokenizer) -> bytes:
-    """The tokenizer.json as one zstd frame.
-
-    Raises:
-        ResourceExhausted: it is larger than a reply may be.
-    """
+    """The tokenizer.json as one zstd frame. Raises ResourceExhausted if it is larger than a reply may be."""
     text = tokenizer.to_str().encode()
     frame = zstandard.ZstdCompressor(level=9).compress(text)
     if len(text) > limits.MAX_TOKENIZER_BYTES or len(frame) > limits.MAX_REPLY_BYTES - 1024:
@@ -50,10 +47,13 @@ def pack_tokenizer(tokenizer: Tokenizer) -> bytes:
 
 
 def unpack_tokenizer(frame: bytes, expected: str) -> Tokenizer:
-    """The inverse of ``pack_tokenizer``. ``expected``: the fingerprint in the datastore's facts.
+    """The inverse of ``pack_tokenizer``.
+
+    Args:
+        expected: fingerprint of the datastore's tokenizer.
 
     Raises:
-        InvalidArgument: the frame is damaged, unpacks to too much, or holds another tokenizer.
+        InvalidArgument: the frame is damaged, too large when decompressed, or holds another tokenizer.
     """
     try:
         if not 0 <= zstandard.frame_content_size(frame) <= limits.MAX_TOKENIZER_BYTES:
@@ -68,21 +68,18 @@ def unpack_tokenizer(frame: bytes, expected: str) -> Tokenizer:
 
 
 def unpack_trees(
-    messages: Sequence[draft_pb2.DraftTree], budgets: Sequence[int], max_match: int, vocab_size: int
+    messages: Sequence[draft_pb2.DraftTree], max_nodes: Sequence[int], max_match: int, vocab_size: int
 ) -> list[DraftTree]:
-    """The trees of a reply, checked: one per budget, within it, sound, all numbers within their bounds.
+    """The trees of a reply, one per entry of ``max_nodes``. Raises InvalidArgument if one is malformed or too large.
 
-    The checks run over the whole batch at once, since a numpy call costs more than the work on one small tree.
-
-    Raises:
-        InvalidArgument: the reply is not what was asked for; the message says where.
+    All trees are checked together, since a numpy call costs more than the work on one small tree.
     """
-    if len(messages) != len(budgets):
-        raise InvalidArgument(f"trees: there are {len(messages)}, {len(budgets)} were asked for")
+    if len(messages) != len(max_nodes):
+        raise InvalidArgument(f"trees: {len(messages)} trees for {len(max_nodes)} queries")
     parts = [(message.tokens, message.parents, message.scores, message.counts) for message in messages]
     sizes = [len(part[0]) // TOKEN.itemsize for part in parts]
-    for place, (part, size, budget) in enumerate(zip(parts, sizes, budgets, strict=True)):
-        _check_lengths(place, part, size, budget)
+    for index, (part, size, limit) in enumerate(zip(parts, sizes, max_nodes, strict=True)):
+        _check_lengths(index, part, size, limit)
     tokens = np.frombuffer(b"".join(part[0] for part in parts), TOKEN)
     parents = np.frombuffer(b"".join(part[1] for part in parts), TOKEN)
     scores = np.frombuffer(b"".join(part[2] for part in parts), SCORE)
@@ -90,32 +87,43 @@ def unpack_trees(
     sources = np.full(len(tokens), Source.DATASTORE, np.uint8)
     if not np.all((scores >= 0) & (scores <= 1)):
         raise InvalidArgument("trees: a score is not in 0..1")
-    sound = _are_trees(tokens, parents, sizes, vocab_size)
+    valid = _are_trees(tokens, parents, sizes, vocab_size)
     trees = []
-    for place, (message, size, end) in enumerate(zip(messages, sizes, accumulate(sizes), strict=True)):
+    for index, (message, size, end) in enumerate(zip(messages, sizes, accumulate(sizes), strict=True)):
         if message.match_length > max_match:
-            raise InvalidArgument(f"trees[{place}] has match length {message.match_length}; {max_match} is the most")
-        own = slice(end - size, end)
-        fields = tokens[own], parents[own], scores[own], sources[own], counts[own]
+            raise InvalidArgument(f"trees[{index}] has match length {message.match_length}; the limit is {max_match}")
+        nodes = slice(end - size, end)
+        fields = tokens[nodes], parents[nodes], scores[nodes], sources[nodes], counts[nodes]
         tree = DraftTree(*fields, message.match_length, message.match_count)
-        trees.append(tree if sound else tree.validate(vocab_size))  # validate names the node
+        trees.append(tree if valid else tree.validate(vocab_size))  # validate names the node
     return trees
 
 
-def _check_lengths(place: int, part: tuple[bytes, ...], size: int, budget: int) -> None:
+def unpack_matches(messages: Sequence[draft_pb2.Match], size: int, max_match: int) -> list[Match]:
+    """The matches of a reply. Raises InvalidArgument if there are not ``size``, or one is impossible."""
+    if len(messages) != size:
+        raise InvalidArgument(f"matches: {len(messages)} matches for {size} contexts")
+    matches = [Match(message.length, message.count) for message in messages]
+    for index, match in enumerate(matches):
+        if match.length > max_match or (match.length == 0) != (match.count == 0):
+            raise InvalidArgument(f"matches[{index}]: length {match.length} and count {match.count} are impossible")
+    return matches
+
+
+def _check_lengths(index: int, part: tuple[bytes, ...], size: int, limit: int) -> None:
     lengths = tuple(map(len, part))
     if lengths != (size * 4, size * 4, size * 4, size * 8):
-        raise InvalidArgument(f"trees[{place}]: tokens, parents, scores, counts have {lengths} bytes for {size} nodes")
-    if size > budget:
-        raise InvalidArgument(f"trees[{place}] has {size} nodes; {budget} were asked for")
+        raise InvalidArgument(f"trees[{index}]: tokens, parents, scores, counts have {lengths} bytes for {size} nodes")
+    if size > limit:
+        raise InvalidArgument(f"trees[{index}] has {size} nodes; the query allows {limit}")
 
 
 def _are_trees(
     tokens: npt.NDArray[np.int32], parents: npt.NDArray[np.int32], sizes: list[int], vocab_size: int
 ) -> bool:
-    """Whether ``DraftTree.validate`` would pass every one of the trees that lie here end to end."""
+    """Whether ``DraftTree.validate`` would accept every tree of these concatenated arrays."""
     if not len(tokens):
         return True
     starts = np.cumsum(sizes) - sizes
-    places = np.arange(len(tokens)) - np.repeat(starts, sizes)
-    return bool(np.all((parents >= -1) & (parents < places)) and tokens.min() >= 0 and tokens.max() < vocab_size)
+    indices = np.arange(len(tokens)) - np.repeat(starts, sizes)
+    return bool(np.all((parents >= -1) & (parents < indices)) and tokens.min() >= 0 and tokens.max() < vocab_size)

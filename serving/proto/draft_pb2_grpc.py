@@ -60,28 +60,28 @@ class DraftServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Draft(self, request, context):
-        """One draft tree per query: what followed the longest suffix of its context, the most frequent paths first.
+        """Returns one draft tree per query: what follows the longest matching suffix of the context, most frequent paths first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Lookup(self, request, context):
-        """The longest suffix of each context that the datastore holds, and how often.
+        """Returns the longest matching suffix of each context, and how often it occurs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetInfo(self, request, context):
-        """Facts about the datastores of this server.
+        """Describes the datastores of this server.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetTokenizer(self, request, context):
-        """The tokenizer that a datastore was built with. NOT_FOUND if it was built from token ids.
+        """Returns the tokenizer of a datastore. NOT_FOUND if it was built from token ids.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1,7 +1,7 @@
-"""Generates the Python code of the .proto files and its type stubs.
+"""Generates the Python code of the .proto files: ``python -m suffolk.serving.proto.generate``.
 
-Run it after every change of one of them: python -m suffolk.serving.proto.generate. Needs grpcio-tools and
-mypy-protobuf. The generated files are committed, so that installing needs no compiler.
+Run it after every change of a .proto file. It needs grpcio-tools and mypy-protobuf (for the stubs of the services). The output is
+committed, so that installing needs no compiler.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ OUTPUTS = tuple(f"{name}_{kind}" for name in NAMES for kind in ("pb2.py", "pb2.p
 
 
 def generate(output: Path) -> None:
-    """Write OUTPUTS to ``output``/suffolk/serving/proto, compiled so that they import as suffolk.serving.proto."""
-    kinds = ("python", "grpc_python", "mypy", "mypy_grpc")
-    environment = dict(os.environ, PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
-    outputs = (f"--{kind}_out={output}" for kind in kinds)
-    sources = (f"suffolk/serving/proto/{name}.proto" for name in NAMES)
+    """Write OUTPUTS to ``output``/suffolk/serving/proto. Raises CalledProcessError if the compiler fails."""
+    bin_folder = Path(sys.executable).parent  # where pip installs the plugin of mypy-protobuf
     subprocess.run(
-        [sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT}", *outputs, *sources],
+        [
+            *(sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT}"),
+            *(f"--{kind}_out={output}" for kind in ("python", "pyi", "grpc_python", "mypy_grpc")),
+            *(f"suffolk/serving/proto/{name}.proto" for name in NAMES),
+        ],
         cwd=ROOT,
-        env=environment,
+        env=dict(os.environ, PATH=f"{bin_folder}{os.pathsep}{os.environ.get('PATH', '')}"),
         check=True,
     )
 

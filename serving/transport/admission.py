@@ -1,4 +1,4 @@
-"""Admission: how many requests may be worked on at a time; what is beyond is refused at once, never queued."""
+"""Admission control: every call of the draft service and of the worker is accepted or rejected here."""
 
 from __future__ import annotations
 
@@ -9,31 +9,34 @@ from contextlib import contextmanager
 from suffolk.datastore.errors import ResourceExhausted
 
 
-class Admission:
-    """A bounded number of places, shared by all transports of a server. Thread-safe."""
+class AdmissionController:
+    """Accepts up to ``max_in_flight`` calls at a time and rejects the others at once; there is no queue. Thread-safe.
 
-    def __init__(self, places: int, option: str) -> None:
-        """``option``: what sets the number of places, for the message."""
-        self.places = places
+    ``DraftService.handle_call`` and ``DecodeService.generate`` enter ``admit_call``. gRPC and HTTP share one limit.
+    """
+
+    def __init__(self, max_in_flight: int, option: str) -> None:
+        """``option``: the command-line option that sets the limit, for the error message."""
+        self.max_in_flight = max_in_flight
         self._option = option
         self._lock = threading.Lock()
-        self._taken = 0
+        self._in_flight = 0
 
-    def taken(self) -> int:
-        """Requests being worked on right now."""
-        return self._taken
+    def in_flight(self) -> int:
+        """Calls that are running now."""
+        return self._in_flight
 
     @contextmanager
-    def enter(self) -> Iterator[None]:
-        """Hold a place; ResourceExhausted if there is none."""
+    def admit_call(self) -> Iterator[None]:
+        """Count one call as running. Raises ResourceExhausted if ``max_in_flight`` calls are running."""
         with self._lock:
-            if self._taken >= self.places:
+            if self._in_flight >= self.max_in_flight:
                 raise ResourceExhausted(
-                    f"the server works on {self.places} requests, its limit; try again later or raise {self._option}"
+                    f"the server already runs {self.max_in_flight} calls, its limit; try again later or raise {self._option}"
                 )
-            self._taken += 1
+            self._in_flight += 1
         try:
             yield
         finally:
             with self._lock:
-                self._taken -= 1
+                self._in_flight -= 1

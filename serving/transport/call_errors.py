@@ -1,68 +1,62 @@
-"""What went wrong with a call, in words of our own: where, and what to do. A server's own message is passed on as it is."""
+"""Error messages for failed calls: the URL, the cause, and what to do. Messages of the server itself pass unchanged."""
 
 from __future__ import annotations
 
 import grpc
 
 from suffolk.datastore.errors import SuffolkError
-from suffolk.serving.transport.status import error_of
+from suffolk.serving.transport.status import error_from_code
 
-UNREACHED = (
-    (
-        ("Connection refused", "No such file or directory"),
-        "nothing listens there; start the {server} or correct the address",
-    ),
-    (("errors resolving", "DNS resolution failed"), "there is no host of that name; correct the address"),
-    (
-        ("WRONG_VERSION_NUMBER",),
-        "what listens there speaks no TLS; write grpc:// in place of grpcs://, or start the {server} with --tls-cert and --tls-key",
-    ),
-    (
-        ("CERTIFICATE_VERIFY_FAILED",),
-        "its TLS certificate is from no authority that is trusted here; name the authority's certificate with ?ca=FILE",
-    ),
-    (("Hostname Verification",), "its TLS certificate is another host's; write the name or address that is in it"),
-    (("parsing HTTP/2",), "what listens there speaks no gRPC; give the {server}'s gRPC port, not its HTTP port"),
-    (
-        ("timed out",),
-        "it takes connections and does not answer; see whether the {server} hangs, or correct the address",
-    ),
-)
-"""Parts of gRPC's own text about a connection that never was, and what we say of it."""
-PLAINTEXT_CLOSED = "it closed the connection at once; if it speaks TLS, write grpcs://HOST:PORT?ca=FILE"
-TLS_CLOSED = "it closed the connection at once; if it wants a certificate of its callers, add cert=FILE and key=FILE"
+CONNECT_ERRORS = {
+    "Connection refused": "nothing listens there; start the {server} or correct the address",
+    "No such file or directory": "nothing listens there; start the {server} or correct the address",
+    "errors resolving": "unknown host name; correct the address",
+    "DNS resolution failed": "unknown host name; correct the address",
+    "WRONG_VERSION_NUMBER": "the server does not use TLS; write grpc:// in place of grpcs://, or start the {server} with "
+    "--tls-cert and --tls-key",
+    "CERTIFICATE_VERIFY_FAILED": "the server's TLS certificate is not from a trusted authority; name the authority's "
+    "certificate with ?ca=FILE",
+    "Hostname Verification": "the server's TLS certificate is for another host; use a name or address that is in it",
+    "parsing HTTP/2": "the server does not speak gRPC; use the {server}'s gRPC port, not its HTTP port",
+    "timed out": "the server accepts connections but does not answer; check whether the {server} hangs, or correct the address",
+}
+"""A part of gRPC's text about a connection attempt -> our message."""
 CLOSED = ("Socket closed", "Connection reset", "Broken pipe", "GOAWAY", "Stream removed")
-LOST = "the connection broke off; see whether the {server} still runs, and try again"
-HUNG_UP = "the {server} ended the call: it is stopping, or its replies were not read for long; try again"
-OTHER_SERVICE = "what listens there is no {server}, nor of this version; correct the port"
+PLAINTEXT_CLOSED = "the server closed the connection; if it uses TLS, write grpcs://HOST:PORT?ca=FILE"
+TLS_CLOSED = "the server closed the connection; if it requires client certificates, add cert=FILE and key=FILE"
+CONNECTION_LOST = "the connection was lost; check whether the {server} still runs, and try again"
+CANCELLED = "the {server} cancelled the call: it is stopping, or its replies were not read in time; try again"
+OTHER_SERVICE = "there is no {server} of this version at this address; correct the port"
 
 
 def call_error(error: grpc.RpcError, url: str, server: str, late: str) -> SuffolkError:
-    """The error to raise for a call to ``url``.
+    """The error to raise for a failed call to ``url``.
 
     Args:
-        server: what should answer: "draft service" or "worker".
-        late: what to say when the deadline has passed.
+        server: "draft service" or "worker", for the message.
+        late: message for a deadline that passed.
     """
     code, text = error.code(), error.details() or ""
-    words = late if code is grpc.StatusCode.DEADLINE_EXCEEDED else _words(code, text, url.startswith("grpcs:"))
-    return error_of(code, f"{url}: {text if words is None else words.format(server=server)}")
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return error_from_code(code, f"{url}: {late}")
+    message = _message(code, text, url.startswith("grpcs:"))
+    return error_from_code(code, f"{url}: {text if message is None else message.format(server=server)}")
 
 
-def _words(code: grpc.StatusCode, text: str, tls: bool) -> str | None:
-    """Ours for ``text`` if it is gRPC's own; None for what a server said."""
+def _message(code: grpc.StatusCode, text: str, tls: bool) -> str | None:
+    """Our message if ``text`` is gRPC's own; None if it is the server's."""
     if code is grpc.StatusCode.UNIMPLEMENTED and text == "Method not found!":
         return OTHER_SERVICE
     if code is grpc.StatusCode.CANCELLED:
-        return HUNG_UP
+        return CANCELLED
     if code is not grpc.StatusCode.UNAVAILABLE:
         return None
     closed = any(part in text for part in CLOSED)
     if not text.startswith(("failed to connect to all addresses", "errors resolving", "DNS resolution failed")):
-        return LOST if closed else None
-    for parts, words in UNREACHED:
-        if any(part in text for part in parts):
-            return words
-    if closed:
-        return TLS_CLOSED if tls else PLAINTEXT_CLOSED
-    return None
+        return CONNECTION_LOST if closed else None
+    for part, message in CONNECT_ERRORS.items():
+        if part in text:
+            return message
+    if not closed:
+        return None
+    return TLS_CLOSED if tls else PLAINTEXT_CLOSED

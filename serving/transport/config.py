@@ -1,4 +1,4 @@
-"""How a server of ours serves, checked before it starts."""
+"""Network settings of a server, checked before it starts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from suffolk.serving.transport.tls import TlsFiles, server_credentials
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """How a server serves.
+    """Network settings of a server.
 
     Attributes:
-        listen: where gRPC listens, at least one endpoint.
-        http: where HTTP listens, or None; never encrypted.
-        grace: seconds that a stopping server gives to requests in flight, 0..600.
-        tls: encrypts gRPC over TCP; a unix socket is guarded by its mode, 0600.
-        insecure: permits plaintext on an address that other machines can reach.
+        listen: gRPC endpoints, at least one.
+        http: HTTP endpoint, or None. HTTP is never encrypted.
+        grace: seconds that calls in flight get to finish when the server stops, 0..600.
+        tls: encrypts gRPC over TCP. Unix sockets are protected by their mode, 0600.
+        insecure: permits plaintext on addresses that other machines can reach.
     """
 
     listen: tuple[Endpoint, ...]
@@ -37,22 +37,21 @@ class ServerConfig:
         taken: list[Endpoint] = []
         for field, endpoint in self._endpoints():
             if endpoint in taken and (endpoint.port or endpoint.path):
-                raise InvalidArgument(f"{field}: {endpoint} is given to --listen already; choose another address")
+                raise InvalidArgument(f"{field}: {endpoint} is already given to --listen; choose another address")
             taken.append(endpoint)
-        for field, endpoint in self._endpoints():
             encrypted = self.tls is not None and field == "--listen"
             if not (encrypted or endpoint.is_private() or self.insecure):
                 remedy = "give --insecure" if field == "--http" else "give --tls-cert and --tls-key, or --insecure"
-                raise InvalidArgument(f"{field}: {endpoint} would be plaintext for other machines; {remedy}")
+                raise InvalidArgument(f"{field}: {endpoint} would expose plaintext to other machines; {remedy}")
 
     def check(self) -> None:
-        """Raise what ``Server.start`` would, now: for servers that take long to make."""
+        """Raise now what ``Server.start`` would raise later, for servers that load a model first."""
         if self.tls is not None:
             server_credentials(self.tls)
         for field, endpoint in self._endpoints():
             check_free(endpoint, field)
 
     def _endpoints(self) -> list[tuple[str, Endpoint]]:
-        """All of them, each with its option."""
+        """All endpoints, each with its option."""
         http = [] if self.http is None else [("--http", self.http)]
         return [*(("--listen", endpoint) for endpoint in self.listen), *http]

@@ -1,4 +1,4 @@
-"""Where a server listens: HOST:PORT or unix:PATH, parsed, judged, and checked to be free before anything binds."""
+"""Listening addresses of a server: HOST:PORT or unix:PATH."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from suffolk.datastore.errors import InvalidArgument, PermissionDenied, ResourceExhausted, SuffolkError
 
 MAX_SOCKET_PATH = 107
-"""Bytes of a unix socket's path that Linux takes."""
+"""Longest path of a unix socket on Linux, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A TCP address (``host``, ``port``; port 0 picks a free one) or, with an empty host, a unix socket's ``path``."""
+    """A TCP address (``host`` and ``port``; port 0 picks a free one), or the ``path`` of a unix socket."""
 
     host: str = ""
     port: int = 0
@@ -29,7 +29,7 @@ class Endpoint:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def is_private(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only processes on this machine can reach it."""
         if self.path or self.host == "localhost":
             return True
         try:
@@ -37,13 +37,13 @@ class Endpoint:
         except ValueError:
             return False
 
-    def at(self, port: int) -> Endpoint:
-        """This endpoint with the port that was really taken."""
+    def with_port(self, port: int) -> Endpoint:
+        """This endpoint with the port that was bound."""
         return self if self.path else Endpoint(self.host, port)
 
 
 def parse_endpoint(text: str, field: str) -> Endpoint:
-    """HOST:PORT, [IPV6]:PORT or unix:PATH; InvalidArgument for anything else."""
+    """Parse HOST:PORT, [IPV6]:PORT or unix:PATH. Raises InvalidArgument, which names ``field``."""
     if text.startswith("unix:"):
         path = os.path.abspath(text.removeprefix("unix:"))
         if text == "unix:" or len(os.fsencode(path)) > MAX_SOCKET_PATH:
@@ -59,23 +59,21 @@ def parse_endpoint(text: str, field: str) -> Endpoint:
 
 
 def check_free(endpoint: Endpoint, field: str) -> None:
-    """Raise if the endpoint cannot be bound.
+    """Raise if the endpoint cannot be bound. A unix socket that no process listens on is removed.
 
-    Tried with a socket of our own, because gRPC answers a port in use with lines on stderr and takes a unix socket away
-    from the server that listens on it. A socket file that nobody listens on is removed.
+    gRPC alone is not enough: it reports a port in use on stderr, and takes over a unix socket that is in use.
 
     Raises:
         ResourceExhausted: another process listens there.
         PermissionDenied: this user may not listen there.
-        InvalidArgument: no such address on this machine, or the path is not a socket.
+        InvalidArgument: this machine has no such address, or the path is not a socket.
     """
     try:
         if endpoint.path:
-            _clear_socket(endpoint, field)
+            _remove_stale_socket(endpoint, field)
             return
-        family, kind, protocol, _, address = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)[
-            0
-        ]
+        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
@@ -85,7 +83,7 @@ def check_free(endpoint: Endpoint, field: str) -> None:
 
 
 def bind_error(endpoint: Endpoint, field: str, error: OSError) -> SuffolkError:
-    """What went wrong when binding, in one line."""
+    """The error to raise for an endpoint that cannot be bound."""
     if error.errno == errno.EADDRINUSE:
         return ResourceExhausted(f"{field}: {endpoint} is in use by another process; stop it or choose another address")
     if error.errno in (errno.EACCES, errno.EPERM):
@@ -95,7 +93,7 @@ def bind_error(endpoint: Endpoint, field: str, error: OSError) -> SuffolkError:
     return InvalidArgument(f"{field}: cannot listen on {endpoint}: {error.strerror or error}; choose another address")
 
 
-def _clear_socket(endpoint: Endpoint, field: str) -> None:
+def _remove_stale_socket(endpoint: Endpoint, field: str) -> None:
     try:
         mode = os.stat(endpoint.path).st_mode
     except FileNotFoundError:
@@ -109,6 +107,6 @@ def _clear_socket(endpoint: Endpoint, field: str) -> None:
         try:
             probe.connect(endpoint.path)
         except ConnectionRefusedError:
-            os.unlink(endpoint.path)  # left behind by a server that was killed
+            os.unlink(endpoint.path)  # its server was killed
             return
     raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))

@@ -1,9 +1,9 @@
-"""HTTP beside gRPC: metrics and health, for curl, browsers and Prometheus; services add their own pages.
+"""The HTTP server beside gRPC: metrics and health checks. The draft service adds its own paths.
 
-    GET /livez    the process runs                      GET /metrics  for Prometheus
-    GET /readyz   it takes requests: 200, else 503      GET /healthz  the same
+    GET /livez    200 while the process runs            GET /metrics  Prometheus metrics
+    GET /readyz   200 while calls are accepted, or 503  GET /healthz  same as /readyz
 
-Bounded in connections and in time per read. Errors are {"error": {"code", "message"}}.
+The number of connections and the time of each read are limited. Errors are {"error": {"code", "message"}}.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from suffolk.datastore.version import __version__
 LOG = logging.getLogger("suffolk.http")
 MAX_CONNECTIONS = 64
 READ_SECONDS = 5.0
-"""How long one read or write on a connection may take; idle connections are closed after it."""
+"""Limit of one read or write; idle connections are closed after it."""
 
 
 class HttpServer(ThreadingHTTPServer):
-    """One thread per connection, at most MAX_CONNECTIONS of them; more are answered 503 at once.
+    """One thread per connection. Connections beyond MAX_CONNECTIONS are answered 503 at once.
 
     Attributes:
-        ready: whether requests are taken.
-        exposition: gives the metrics in the text format of Prometheus.
+        ready: set while calls are accepted.
+        exposition: returns the metrics in Prometheus' text format.
     """
 
     daemon_threads = False  # server_close waits for them
@@ -65,21 +65,19 @@ class HttpServer(ThreadingHTTPServer):
         super().close_request(request)
 
     def server_close(self) -> None:
-        """After ``shutdown``: hang up on idle connections, and wait until the others have their answers."""
+        """After ``shutdown``: close idle connections, and wait until the others have their answers."""
         with self._changed:
             for request in self._open:
-                with suppress(OSError):  # the peer was faster
+                with suppress(OSError):  # the peer has closed it
                     request.shutdown(socket.SHUT_RD)
         super().server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        LOG.debug(
-            "HTTP connection lost", exc_info=True
-        )  # the peer hung up; what our own code raises is answered in Handler
+        LOG.debug("HTTP connection lost", exc_info=True)
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Routes one request."""
+    """Answers one request."""
 
     server: HttpServer
     protocol_version = "HTTP/1.1"
@@ -106,7 +104,7 @@ class Handler(BaseHTTPRequestHandler):
         LOG.debug(format, *args)
 
     def _refuse(self, status: HTTPStatus, text: str = "") -> None:
-        """Answer what is wrong as HTTP, and hang up: the body, if any, was not read."""
+        """Answer with an HTTP error and close the connection, since the body was not read."""
         self.close_connection = True
         self._send_error(status, status.name, text or f"{self.command} {self.path}: {status.phrase}")
 

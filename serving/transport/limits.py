@@ -1,7 +1,4 @@
-"""The bounds that all our services share, and how a number is held against its own.
-
-All checks raise InvalidArgument with the field, its value, the limit and what to do. They hold no state.
-"""
+"""Limits that all servers share, and range checks. Checks raise InvalidArgument with the field, its value and the limit."""
 
 from __future__ import annotations
 
@@ -13,11 +10,11 @@ MAX_NAME = 128
 MAX_THREADS = 1024
 """CPU threads of a model."""
 MAX_METADATA_BYTES = 8 << 10
-"""Size of the headers of one call."""
+"""Headers of one call."""
 PING_SECONDS = 20.0
-"""Between the pings of a client; a server hangs up on one that pings far more often."""
+"""Between the keepalive pings of a client; a server closes a connection that pings far more often."""
 MAX_ERROR_TEXT = 1024
-"""Characters of an error's message on the wire, so that it always fits into the trailers."""
+"""Characters of an error message on the wire, so that it fits into the trailers of a call."""
 
 
 def check_range(field: str, value: int, low: int, high: int) -> None:
@@ -25,6 +22,12 @@ def check_range(field: str, value: int, low: int, high: int) -> None:
         raise InvalidArgument(f"{field} is {value}; it must be in {low}..{high}")
 
 
-def check_deadline(seconds: float, most: float) -> None:
-    if not 0 < seconds <= most:
-        raise InvalidArgument(f"deadline is {seconds:g} s; it must be above 0 and at most {most:g}")
+def check_size(field: str, size: int, limit: int, unit: str, remedy: str = "") -> None:
+    """``unit``: of ``size``, for example "tokens". ``remedy``: what to do, for the message."""
+    if size > limit:
+        raise InvalidArgument(f"{field} has {size} {unit}; the limit is {limit}{remedy and '; '}{remedy}")
+
+
+def check_deadline(seconds: float, limit: float) -> None:
+    if not 0 < seconds <= limit:
+        raise InvalidArgument(f"deadline is {seconds:g} s; it must be above 0 and at most {limit:g}")

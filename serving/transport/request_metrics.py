@@ -1,72 +1,69 @@
-"""What any server of ours counts of its requests, in a registry of its own, ready for Prometheus."""
+"""Prometheus metrics that all servers share: calls by transport, method and status code."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 from suffolk.datastore.errors import Internal, SuffolkError
+from suffolk.serving.transport.admission import AdmissionController
 from suffolk.serving.transport.status import grpc_code
 
 LOG = logging.getLogger("suffolk.server")
 
 
 @dataclass(slots=True)
-class Outcome:
-    """The name of the gRPC code that a request ended with; what is done inside may know better than the error that it raises."""
+class CallOutcome:
+    """Name of the gRPC status code of a call. A handler may set it; otherwise the error that it raises decides."""
 
     code: str = "OK"
 
 
 class RequestMetrics:
-    """Requests by transport, method and code, refusals, seconds, requests in flight, and the process. Thread-safe.
+    """Counters and histograms of calls, calls in flight, and the process. Thread-safe.
 
     Attributes:
-        registry: where a service registers what else it counts.
+        registry: where a service registers further metrics.
     """
 
-    def __init__(self, in_flight: Callable[[], int], seconds: Sequence[float]) -> None:
-        """``seconds``: the buckets of their histogram."""
+    def __init__(self, admission: AdmissionController, buckets: Sequence[float]) -> None:
+        """``buckets``: of the duration histogram, in seconds."""
         labels = ("transport", "method")
-        self.registry = CollectorRegistry()
-        self._requests = Counter("suffolk_requests", "Requests answered", (*labels, "code"), registry=self.registry)
-        self._refused = Counter(
-            "suffolk_refused", "Requests refused for want of a place", labels, registry=self.registry
+        self.registry = registry = CollectorRegistry()
+        self._requests = Counter("suffolk_requests", "Calls answered", (*labels, "code"), registry=registry)
+        self._rejected = Counter(
+            "suffolk_requests_rejected", "Calls rejected by admission control", labels, registry=registry
         )
         self._seconds = Histogram(
-            "suffolk_request_seconds",
-            "Seconds from a request's start to its reply",
-            labels,
-            buckets=seconds,
-            registry=self.registry,
+            "suffolk_request_duration_seconds", "Duration of a call", labels, buckets=buckets, registry=registry
         )
-        Gauge("suffolk_in_flight", "Requests being worked on", registry=self.registry).set_function(in_flight)
-        ProcessCollector(registry=self.registry)
+        Gauge("suffolk_requests_in_flight", "Calls running", registry=registry).set_function(admission.in_flight)
+        ProcessCollector(registry=registry)
 
-    def request(self, transport: str, method: str, code: str, seconds: float) -> None:
-        """One request is answered; ``code`` is the name of its gRPC code."""
+    def count_call(self, transport: str, method: str, code: str, seconds: float) -> None:
+        """Count a finished call. ``code``: name of its gRPC status code."""
         self._requests.labels(transport, method, code).inc()
         self._seconds.labels(transport, method).observe(seconds)
         if code == "RESOURCE_EXHAUSTED":
-            self._refused.labels(transport, method).inc()
+            self._rejected.labels(transport, method).inc()
 
     @contextmanager
-    def answering(self, transport: str, method: str) -> Iterator[Outcome]:
-        """Times and counts what is done inside. Raises SuffolkError alone: our own faults are logged and become Internal."""
+    def measure_call(self, transport: str, method: str) -> Iterator[CallOutcome]:
+        """Time and count the ``with`` block. Raises SuffolkError only: other exceptions are logged and become Internal."""
         started = time.perf_counter()
-        outcome = Outcome()
+        outcome = CallOutcome()
         try:
             yield outcome
         except SuffolkError as error:
             if outcome.code == "OK":
                 outcome.code = grpc_code(error).name
             raise
-        except GeneratorExit:  # a stream whose reader went away
+        except GeneratorExit:  # the client of a stream is gone
             outcome.code = "CANCELLED"
             raise
         except Exception as error:
@@ -74,8 +71,8 @@ class RequestMetrics:
             outcome.code = "INTERNAL"
             raise Internal(f"{method}: fault in the server: {type(error).__name__}: {error}; see its log") from error
         finally:
-            self.request(transport, method, outcome.code, time.perf_counter() - started)
+            self.count_call(transport, method, outcome.code, time.perf_counter() - started)
 
     def exposition(self) -> bytes:
-        """All of it in the text format of Prometheus."""
+        """All metrics in Prometheus' text format."""
         return generate_latest(self.registry)

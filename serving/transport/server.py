@@ -1,4 +1,4 @@
-"""One server: gRPC on any number of endpoints, HTTP on one, both on the same service."""
+"""A server process: gRPC on one or more endpoints, HTTP on at most one, and its start and graceful stop."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import grpc
 from grpc_health.v1 import health
 
 from suffolk.datastore.errors import Unavailable
+from suffolk.serving.transport.admission import AdmissionController
 from suffolk.serving.transport.config import ServerConfig
 from suffolk.serving.transport.endpoint import Endpoint, bind_error, check_free
 from suffolk.serving.transport.http_server import HttpServer
@@ -27,43 +28,45 @@ ServerT = TypeVar("ServerT", bound="Server")
 
 
 class Server(ABC):
-    """What is served is the subclass's. A context manager; starts once.
+    """Base class of the draft server and the worker. A context manager; it starts once.
 
     Attributes:
-        listening: the gRPC endpoints with their real ports; http: the HTTP endpoint or None; both after ``start``.
-        ending: set once the server stops.
+        listening: gRPC endpoints with the ports that were bound; set by ``start``.
+        http: HTTP endpoint or None; set by ``start``.
+        stopping: set when the server stops, for threads of ``start_thread``. Signal handlers do not set it.
     """
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, admission: AdmissionController) -> None:
         self.config = config
         self.listening: tuple[Endpoint, ...] = ()
         self.http: Endpoint | None = None
+        self.stopping = threading.Event()
+        self._admission = admission
         self._grpc: grpc.Server | None = None
         self._health: health.HealthServicer | None = None
         self._http: HttpServer | None = None
-        self._stopping = threading.Lock()
-        self._wish = ShutdownEvent()
-        self.ending = threading.Event()  # for threads of its own: no signal handler sets it
+        self._stop_lock = threading.Lock()
+        self._shutdown = ShutdownEvent()
         self._threads: list[threading.Thread] = []
 
     @abstractmethod
     def build_grpc(self) -> tuple[grpc.Server, health.HealthServicer]:
-        """A server that is not yet bound or started, and its health service."""
+        """A gRPC server that is not yet bound or started, and its health service."""
 
     @abstractmethod
     def build_http(self, address: tuple[str, int]) -> HttpServer:
-        """A server that is bound and not yet started; raises OSError."""
+        """An HTTP server that is bound and not yet started. Raises OSError."""
 
     @abstractmethod
     def subject(self) -> str:
-        """What is served, in a word or two."""
+        """Name of the model or the datastores, for ``announcement``."""
 
-    @abstractmethod
     def in_flight(self) -> int:
-        """Requests being worked on."""
+        """Calls that are running."""
+        return self._admission.in_flight()
 
     def start(self) -> None:
-        """Bind and serve, or raise: ResourceExhausted for an address in use, PermissionDenied, InvalidArgument."""
+        """Bind and serve. Raises ResourceExhausted for an address in use, PermissionDenied or InvalidArgument."""
         credentials = server_credentials(self.config.tls) if self.config.tls else None
         self._http = self._open_http()
         try:
@@ -75,46 +78,45 @@ class Server(ABC):
             raise
         self._grpc.start()
         if self._http is not None:
-            self.run_beside("http", partial(self._http.serve_forever, 0.05))
+            self.start_thread("http", partial(self._http.serve_forever, 0.05))
             self._http.ready.set()
         for endpoint in [*(() if credentials else self.listening), *([self.http] if self.http else [])]:
             if not endpoint.is_private():
-                LOG.warning("plaintext on %s: anyone who can reach it can read along", endpoint)
+                LOG.warning("%s is plaintext and reachable from other machines", endpoint)
 
-    def run_beside(self, name: str, work: Callable[[], None]) -> None:
-        """Run ``work``, which ends once ``ending`` is set, in a thread of its own; ``stop`` waits for it.
+    def start_thread(self, name: str, work: Callable[[], None]) -> None:
+        """Run ``work`` in a thread. It must return soon after ``stopping`` is set; ``stop`` joins it.
 
-        A thread left behind could be the last to hold a model, and an interpreter that ends kills a thread that frees one: the
-        process aborts."""
+        An unjoined thread may free the model while the interpreter exits, which aborts the process."""
         thread = threading.Thread(target=work, name=name, daemon=True)
         thread.start()
         self._threads.append(thread)
 
     def wait(self) -> None:
-        """Return when somebody wants the server to stop. Raises what made it stop by itself, if it did."""
-        self._wish.wait()
+        """Block until ``request_stop``. Subclasses raise the fault that stopped the server, if there is one."""
+        self._shutdown.wait()
 
-    def want_stop(self) -> None:
-        """Let ``wait`` return. Any thread or signal handler may call it."""
-        self._wish.tell()
+    def request_stop(self) -> None:
+        """Let ``wait`` return. Threads and signal handlers may call it."""
+        self._shutdown.set()
 
-    def turn_unready(self) -> None:
-        """Tell who asks for health that nothing more is taken; calls are still answered."""
-        pages, healthy = self._http, self._health  # another thread may be in ``stop``
-        if pages is not None:
-            pages.ready.clear()
-        if healthy is not None:
-            healthy.enter_graceful_shutdown()
+    def mark_unready(self) -> None:
+        """Report NOT_SERVING to health checks. Calls are still answered."""
+        http, health_service = self._http, self._health  # ``stop`` in another thread may clear them
+        if http is not None:
+            http.ready.clear()
+        if health_service is not None:
+            health_service.enter_graceful_shutdown()
 
     def stop(self) -> None:
-        """Become not ready, take no more calls, give those in flight their grace, cancel the rest; returns when down.
+        """Stop accepting calls, let those in flight finish within ``grace``, cancel the rest. Returns when all is down.
 
-        Any thread may call it, and more than once.
+        Thread-safe and idempotent.
         """
-        self.want_stop()
-        self.ending.set()
-        with self._stopping:
-            self.turn_unready()
+        self.request_stop()
+        self.stopping.set()
+        with self._stop_lock:
+            self.mark_unready()
             if self._grpc is not None:
                 self._grpc.stop(self.config.grace).wait()
             if self._http is not None:
@@ -133,8 +135,8 @@ class Server(ABC):
 
     def announcement(self) -> str:
         """One line for people and scripts: ``serving SUBJECT on grpc ENDPOINT, grpc ENDPOINT, http ENDPOINT``."""
-        places = [f"grpc {endpoint}" for endpoint in self.listening] + ([f"http {self.http}"] if self.http else [])
-        return f"serving {self.subject()} on {', '.join(places)}"
+        endpoints = [f"grpc {endpoint}" for endpoint in self.listening] + ([f"http {self.http}"] if self.http else [])
+        return f"serving {self.subject()} on {', '.join(endpoints)}"
 
     def _open_http(self) -> HttpServer | None:
         endpoint = self.config.http
@@ -144,30 +146,35 @@ class Server(ABC):
             server = self.build_http((endpoint.host, endpoint.port))
         except OSError as error:
             raise bind_error(endpoint, "--http", error) from None
-        self.http = endpoint.at(server.server_address[1])
+        self.http = endpoint.with_port(server.server_address[1])
         return server
 
 
 def run_until_signal(server: Server) -> None:
-    """Serve until SIGTERM, SIGINT, or the server's own end (see ``Server.wait``), then stop gracefully; a second signal kills
-    the process. Main thread only."""
+    """Serve until SIGTERM, SIGINT or ``request_stop``, then stop gracefully. Call it in the main thread.
 
-    def stop(number: int, _: FrameType | None) -> None:
+    A second SIGTERM or SIGINT kills the process. SIGHUP is logged and ignored."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        server.want_stop()
+        server.request_stop()
+
+    def ignore_hangup(number: int, frame: FrameType | None) -> None:
+        LOG.warning("SIGHUP ignored: configuration is not reloaded; restart the server to change it")
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGHUP, ignore_hangup)
     with server:
         print(server.announcement(), flush=True)
         server.wait()
-        LOG.info("stopping: %d requests in flight, %s s of grace", server.in_flight(), server.config.grace)
+        LOG.info("stopping: %d calls in flight, %s s of grace", server.in_flight(), server.config.grace)
 
 
 def _bind(server: grpc.Server, endpoint: Endpoint, credentials: grpc.ServerCredentials | None) -> Endpoint:
     check_free(endpoint, "--listen")
-    mask = os.umask(0o177)  # a unix socket is born 0600: a chmod afterwards would leave a gap
+    mask = os.umask(0o177)  # creates a unix socket with mode 0600; chmod afterwards would leave a gap
     try:
         if credentials is None or endpoint.path:
             port = server.add_insecure_port(str(endpoint))
@@ -177,4 +184,4 @@ def _bind(server: grpc.Server, endpoint: Endpoint, credentials: grpc.ServerCrede
         raise Unavailable(f"--listen: cannot listen on {endpoint}: {error}") from None
     finally:
         os.umask(mask)
-    return endpoint.at(port)
+    return endpoint.with_port(port)

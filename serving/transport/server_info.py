@@ -1,4 +1,4 @@
-"""What a server says of itself, as JSON in a reply."""
+"""Parses the JSON that a server's GetInfo returns."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from suffolk.datastore.errors import Internal
 
 
-def read_facts(url: str, server: str, text: str) -> dict[str, Any]:
-    """The object that ``text`` is. Raises Internal if it is none; ``server``: what sent it, "draft service" or "worker"."""
+def parse_server_info(url: str, server: str, text: str) -> dict[str, Any]:
+    """``text`` as a dict. Raises Internal if it is not a JSON object. ``server``: "draft service" or "worker"."""
     try:
-        facts = json.loads(text)
+        info = json.loads(text)
     except (ValueError, RecursionError):
-        facts = None
-    if not isinstance(facts, dict):
-        raise Internal(f"{url}: the {server} sent facts that are no JSON object")
-    return facts
+        info = None
+    if not isinstance(info, dict):
+        raise Internal(f"{url}: the {server} sent server info that is not a JSON object")
+    return info

@@ -1,33 +1,33 @@
-"""The wish that a server stops: told by anybody, a signal handler included, and waited for."""
+"""An event that asks a server to stop. Signal handlers may set it."""
 
 from __future__ import annotations
 
 from queue import Empty, SimpleQueue
 
-_LOOK = 0.2
-"""Seconds: a signal that comes just before a wait begins does not end it, and its handler runs when it is looked up from."""
+_POLL_SECONDS = 0.2
+"""A signal that arrives just before a wait begins does not interrupt it; its handler runs at the next poll."""
 
 
 class ShutdownEvent:
-    """Safe to share between threads, and with signal handlers.
+    """Thread-safe, and safe in signal handlers.
 
-    Not an ``Event``: a handler runs in the main thread, maybe just where that holds the event's lock, for which ``set`` would then
-    wait for ever. ``SimpleQueue.put`` may be called anywhere.
+    ``threading.Event`` is not: a handler that runs while the main thread holds the event's lock deadlocks in ``set``.
+    ``SimpleQueue.put`` is reentrant.
     """
 
     def __init__(self) -> None:
-        self._told: SimpleQueue[None] = SimpleQueue()
+        self._queue: SimpleQueue[None] = SimpleQueue()
 
-    def tell(self) -> None:
-        """Let all that wait go on, now and later."""
-        self._told.put(None)
+    def set(self) -> None:
+        """Let all threads in ``wait`` return, now and later."""
+        self._queue.put(None)
 
     def wait(self) -> None:
-        """Return once somebody has told."""
+        """Block until ``set`` was called."""
         while True:
             try:
-                self._told.get(timeout=_LOOK)
+                self._queue.get(timeout=_POLL_SECONDS)
             except Empty:
                 continue
-            self._told.put(None)
+            self._queue.put(None)  # for the other threads
             return

@@ -1,4 +1,4 @@
-"""The errors of Suffolk as gRPC codes and HTTP statuses: one table, read in both directions."""
+"""Maps Suffolk's errors to gRPC status codes and HTTP statuses, and back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from suffolk.datastore import errors
 from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.transport.limits import MAX_ERROR_TEXT
 
-TABLE: dict[type[SuffolkError], tuple[grpc.StatusCode, http.HTTPStatus]] = {
+STATUS_CODES: dict[type[SuffolkError], tuple[grpc.StatusCode, http.HTTPStatus]] = {
     errors.InvalidArgument: (grpc.StatusCode.INVALID_ARGUMENT, http.HTTPStatus.BAD_REQUEST),
     errors.NotFound: (grpc.StatusCode.NOT_FOUND, http.HTTPStatus.NOT_FOUND),
     errors.Corruption: (grpc.StatusCode.DATA_LOSS, http.HTTPStatus.INTERNAL_SERVER_ERROR),
@@ -23,31 +23,31 @@ TABLE: dict[type[SuffolkError], tuple[grpc.StatusCode, http.HTTPStatus]] = {
 }
 
 _ERRORS: dict[grpc.StatusCode, type[SuffolkError]] = {
-    **{code: error for error, (code, _) in TABLE.items()},
-    grpc.StatusCode.CANCELLED: errors.Unavailable,  # the server, or we ourselves, hung up
+    **{code: error for error, (code, _) in STATUS_CODES.items()},
+    grpc.StatusCode.CANCELLED: errors.Unavailable,
     grpc.StatusCode.UNAUTHENTICATED: errors.PermissionDenied,
 }
 
 
 def grpc_code(error: SuffolkError) -> grpc.StatusCode:
-    return TABLE[_kind(error)][0]
+    return STATUS_CODES[_kind(error)][0]
 
 
 def http_status(error: SuffolkError) -> http.HTTPStatus:
-    return TABLE[_kind(error)][1]
+    return STATUS_CODES[_kind(error)][1]
 
 
-def error_of(code: grpc.StatusCode, text: str) -> SuffolkError:
-    """The error that a reply with this code stands for; Internal for codes that no server of ours sends."""
+def error_from_code(code: grpc.StatusCode, text: str) -> SuffolkError:
+    """The error of a status code; Internal for codes that Suffolk's servers do not send."""
     if code in _ERRORS:
         return _ERRORS[code](text)
     return errors.Internal(f"{text} (gRPC code {code.name})")
 
 
 def error_text(error: SuffolkError) -> str:
-    """The error's message, on one line and short enough for the trailers of a call."""
+    """The error's message on one line, cut to MAX_ERROR_TEXT characters."""
     return " ".join(str(error).split())[:MAX_ERROR_TEXT]
 
 
 def _kind(error: SuffolkError) -> type[SuffolkError]:
-    return next((kind for kind in TABLE if isinstance(error, kind)), errors.Internal)
+    return next((kind for kind in STATUS_CODES if isinstance(error, kind)), errors.Internal)

@@ -1,4 +1,4 @@
-"""TLS credentials from PEM files, for the server and for its clients."""
+"""TLS credentials from PEM files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """A certificate (chain), its private key, and the authority that the other side's certificate must come from.
+    """PEM files: a certificate chain, its private key, and the authority of the peer's certificate.
 
-    On a server an empty ``ca`` admits every client; with one, clients must show a certificate (mTLS). On a client an
-    empty ``ca`` means the system's roots, and empty ``cert`` and ``key`` mean that it shows none.
+    On a server, ``ca`` turns on mTLS: clients must show a certificate of that authority. On a client, an empty ``ca`` means the
+    system's roots, and ``cert`` and ``key`` are the client's own certificate, if it has one.
     """
 
     cert: str = ""
@@ -25,8 +25,12 @@ class TlsFiles:
 
 
 def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:
-    """Raises NotFound for a missing file, PermissionDenied for one that may not be read, InvalidArgument for one that is no
-    certificate or key, or not a pair."""
+    """Credentials of a server.
+
+    Raises:
+        NotFound, PermissionDenied: a file is missing, or not readable.
+        InvalidArgument: a file is not a certificate or key, or the two do not match.
+    """
     _check(files)
     chain = [(_read(files.key), _read(files.cert))]
     authority = _read(files.ca) if files.ca else None
@@ -34,30 +38,26 @@ def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:
 
 
 def channel_credentials(files: TlsFiles) -> grpc.ChannelCredentials:
-    """Raises as ``server_credentials``."""
+    """Credentials of a client. Raises as ``server_credentials``."""
     _check(files)
-    return grpc.ssl_channel_credentials(
-        _read(files.ca) if files.ca else None,
-        _read(files.key) if files.key else None,
-        _read(files.cert) if files.cert else None,
-    )
+    authority, key, chain = (_read(path) if path else None for path in (files.ca, files.key, files.cert))
+    return grpc.ssl_channel_credentials(authority, key, chain)
 
 
 def _check(files: TlsFiles) -> None:
-    """gRPC takes any bytes and fails at the first handshake; OpenSSL says now what is wrong."""
-    for path in (files.cert, files.key, files.ca):
-        if path:
-            _read(path)  # of files that cannot be read OpenSSL does not say which
+    """Parse the files with OpenSSL: gRPC accepts any bytes and fails at the first handshake."""
+    paths = [path for path in (files.cert, files.key, files.ca) if path]
+    for path in paths:
+        _read(path)  # OpenSSL does not name a file that it cannot read
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         if files.cert or files.key:
             context.load_cert_chain(files.cert, files.key)
         if files.ca:
             context.load_verify_locations(files.ca)
-    except OSError as error:  # ssl.SSLError, or the system's for the half of a pair that is not named
-        names = ", ".join(name for name in (files.cert, files.key, files.ca) if name)
+    except OSError as error:  # ssl.SSLError, or FileNotFoundError for an empty ``cert`` or ``key``
         reason = getattr(error, "reason", None) or error
-        raise InvalidArgument(f"{names}: not a certificate and its key in PEM form: {reason}") from None
+        raise InvalidArgument(f"{', '.join(paths)}: not a certificate and its key in PEM form: {reason}") from None
 
 
 def _read(path: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Token ids as bytes on the wire: int32, little-endian, without padding. Used by both ends."""
+"""Packs token ids as bytes: int32, little-endian, without padding."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ TOKEN = np.dtype("<i4")
 
 
 def to_tokens(ids: Tokens, field: str) -> npt.NDArray[np.int32]:
-    """``ids`` as int32[n].
-
-    Raises:
-        InvalidArgument: not a flat run of whole numbers that fit 32 bits.
-    """
+    """``ids`` as int32[n]. Raises InvalidArgument if they are not a flat list of integers of 32 bits."""
     if isinstance(ids, np.ndarray) and ids.dtype == np.int32 and ids.ndim == 1:
         return ids.astype(np.int32, copy=False)
     try:
@@ -28,9 +24,7 @@ def to_tokens(ids: Tokens, field: str) -> npt.NDArray[np.int32]:
             f"{field} is a {array.ndim}-dimensional array of {array.dtype}; give a flat list of integers"
         )
     if array.size and not -(1 << 31) <= int(array.min()) <= int(array.max()) < 1 << 31:
-        raise InvalidArgument(
-            f"{field} has a token id beyond 32 bits; token ids start at 0 and end at the vocabulary's size"
-        )
+        raise InvalidArgument(f"{field} has a token id beyond 32 bits; token ids are 0..vocab_size-1")
     tokens: npt.NDArray[np.int32] = array.astype(np.int32)
     return tokens
 
@@ -40,7 +34,7 @@ def pack_tokens(tokens: npt.NDArray[np.int32]) -> bytes:
 
 
 def unpack_tokens(data: bytes, field: str) -> npt.NDArray[np.int32]:
-    """int32[n] over ``data``, not copied; InvalidArgument if its length is no multiple of 4."""
+    """``data`` as int32[n], not copied. Raises InvalidArgument if its length is not a multiple of 4."""
     if len(data) % TOKEN.itemsize:
         raise InvalidArgument(
             f"{field} has {len(data)} bytes; it must be a multiple of {TOKEN.itemsize}, int32 little-endian"

@@ -1,11 +1,11 @@
-"""The URLs of our services.
+"""Parses the URLs of draft services and workers.
 
     grpc://HOST:PORT/NAME             plaintext
     grpcs://HOST:PORT/NAME?ca=FILE    TLS; with cert=FILE and key=FILE the client shows a certificate of its own
     grpc+unix:///PATH/OF/SOCKET#NAME  a unix socket
 
-NAME is a datastore of a draft service; it may be left out where there is exactly one, and a worker has none.
-``deadline_ms=N`` (as in grpc://host:7700/wiki?deadline_ms=10) sets how long a draft or lookup may take; other keys are refused.
+NAME is a datastore of a draft service. It may be omitted if the server has only one. The URL of a worker has no NAME.
+``deadline_ms=N`` (as in grpc://host:7700/wiki?deadline_ms=10) sets the deadline of drafts and lookups.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from suffolk.datastore.errors import InvalidArgument
 SCHEMES = ("grpc", "grpcs", "grpc+unix")
 DRAFT_PORT = 7700
 WORKER_PORT = 7710
-"""Ports that are meant where a URL or a command line names none."""
+"""Default ports of URLs and of the command line."""
 _FORMS = {
     DRAFT_PORT: "grpc://HOST:PORT/NAME, grpcs://HOST:PORT/NAME?ca=FILE or grpc+unix:///PATH#NAME",
     WORKER_PORT: "grpc://HOST:PORT, grpcs://HOST:PORT?ca=FILE or grpc+unix:///PATH",
@@ -30,11 +30,11 @@ class ServiceUrl:
     """The parts of a URL.
 
     Attributes:
-        target: what gRPC dials: HOST:PORT or unix:/PATH.
-        name: the datastore; empty for the server's only one.
-        deadline: seconds for a draft or lookup; None where the URL does not say.
+        target: gRPC target: HOST:PORT or unix:/PATH.
+        name: name of a datastore; empty for the server's only one.
+        deadline: seconds that a draft or lookup may take; None if the URL does not set it.
         tls: whether the connection is encrypted.
-        ca, cert, key: files in PEM form; empty for the system's roots and for no certificate of the client's.
+        ca, cert, key: PEM files, as in ``TlsFiles``.
     """
 
     target: str
@@ -47,12 +47,12 @@ class ServiceUrl:
 
 
 def is_url(text: str) -> bool:
-    """Whether ``text`` is written as a URL, maybe not one of ours, and not as a folder."""
+    """Whether ``text`` is a URL of any scheme, and not a path."""
     return "://" in text
 
 
 def parse_url(url: str, default_port: int = DRAFT_PORT) -> ServiceUrl:
-    """The parts of a URL; InvalidArgument if it has none of the three forms. ``default_port``: DRAFT_PORT or WORKER_PORT."""
+    """Parse a URL. Raises InvalidArgument if it has none of the three forms. ``default_port``: DRAFT_PORT or WORKER_PORT."""
     forms = _FORMS[default_port]
     try:
         parts = urlsplit(url)
@@ -60,26 +60,26 @@ def parse_url(url: str, default_port: int = DRAFT_PORT) -> ServiceUrl:
     except ValueError as error:
         raise InvalidArgument(f"{url}: {error}; the forms are {forms}") from None
     if parts.scheme not in SCHEMES:
-        raise InvalidArgument(f"{url}: not the URL of a service; the forms are {forms}")
+        raise InvalidArgument(f"{url}: not the URL of a draft service or worker; the forms are {forms}")
     options = _options(url, parts)
     deadline = _deadline(url, options.pop("deadline_ms", None))
     if parts.scheme == "grpc+unix":
         if parts.netloc or len(parts.path) < 2:
-            raise InvalidArgument(f"{url}: a unix socket is written with three slashes; the forms are {forms}")
+            raise InvalidArgument(f"{url}: the URL of a unix socket has three slashes; the forms are {forms}")
         return ServiceUrl(f"unix:{unquote(parts.path)}", unquote(parts.fragment), deadline)
     name = unquote(parts.path.strip("/"))
     if not parts.hostname or "/" in name or parts.fragment or parts.username is not None:
-        raise InvalidArgument(f"{url}: cannot be read; the forms are {forms}")
+        raise InvalidArgument(f"{url}: malformed URL; the forms are {forms}")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return ServiceUrl(f"{host}:{port or default_port}", name, deadline, parts.scheme == "grpcs", **options)
 
 
 def describe_url(url: str, default_port: int = DRAFT_PORT) -> str:
-    """``url`` for messages: with the port that is meant, if it names none."""
+    """``url`` for messages, with a note if the default port is used."""
     parts = urlsplit(url)
     if parts.scheme == "grpc+unix" or parts.port:
         return url
-    return f"{url} (it names no port; {default_port} is meant)"
+    return f"{url} (default port {default_port})"
 
 
 def _options(url: str, parts: SplitResult) -> dict[str, str]:
@@ -88,7 +88,7 @@ def _options(url: str, parts: SplitResult) -> dict[str, str]:
     for key in options:
         if key not in known:
             raise InvalidArgument(f"{url}: unknown option {key!r}; {parts.scheme}:// knows {', '.join(known)}")
-        if not options[key]:  # as where a shell's variable has no value
+        if not options[key]:
             raise InvalidArgument(f"{url}: {key} is empty; give it a value or leave it out")
     if ("cert" in options) != ("key" in options):
         raise InvalidArgument(f"{url}: cert and key belong together; give both or neither")

@@ -1,4 +1,4 @@
-"""A worker, for Python programs: replies as they come, with a way to stop them. Loads no torch."""
+"""A client of the worker: streams the replies to a request. Loads no torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 
 from suffolk.datastore.errors import Internal, InvalidArgument, Unavailable
-from suffolk.serving.engine.loop.checks import number, text, whole_number
+from suffolk.serving.engine.loop.checks import number, text, whole_within
 from suffolk.serving.engine.loop.prompt import Prompt
 from suffolk.serving.engine.loop.stats import GenerationStats
 from suffolk.serving.engine.sampling.log_probabilities import LogProbability
@@ -17,37 +17,40 @@ from suffolk.serving.proto import decode_pb2, decode_pb2_grpc
 from suffolk.serving.transport.call_errors import call_error
 from suffolk.serving.transport.channel import open_channel
 from suffolk.serving.transport.limits import MAX_NODES, PING_SECONDS, check_deadline
-from suffolk.serving.transport.server_info import read_facts
+from suffolk.serving.transport.server_info import parse_server_info
 from suffolk.serving.transport.url import WORKER_PORT, describe_url, parse_url
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.settings import pack_settings
 from suffolk.serving.worker.wire import Reply, pack_prompt, unpack_reply
 
 INFO_DEADLINE = 5.0
-"""Seconds for facts."""
+"""Seconds for ``info``."""
 MAX_DEADLINE = 86_400.0
-"""Seconds for a text; without a deadline it may take any time."""
-_SILENCE = 10.0
-"""Seconds without a sign of life on the connection, while one is due, before the worker counts as lost."""
+"""Seconds for ``generate``."""
+_KEEPALIVE_TIMEOUT = 10.0
+"""Seconds without an acknowledgement after which the worker counts as lost."""
 
 
 def connect_worker(url: str) -> WorkerClient:
-    """The worker at ``url``: grpc://HOST:PORT, grpcs://HOST:PORT?ca=FILE or grpc+unix:///PATH. It is dialled at the first call.
+    """A client of the worker at ``url``: grpc://HOST:PORT, grpcs://HOST:PORT?ca=FILE or grpc+unix:///PATH.
+
+    It connects at the first call.
 
     Raises:
-        InvalidArgument: not such a URL. NotFound, PermissionDenied: a TLS file cannot be read.
+        InvalidArgument: a malformed URL.
+        NotFound, PermissionDenied: a TLS file is missing, or not readable.
     """
     parts = parse_url(url, WORKER_PORT)
     if parts.name or parts.deadline is not None:
         raise InvalidArgument(
-            f"{url}: a worker's URL ends with its port or socket; leave out what names a datastore or a deadline"
+            f"{url}: the URL of a worker has no name and no deadline_ms; end it with the port or socket"
         )
-    channel = open_channel(parts, limits.MAX_REQUEST_BYTES, limits.MAX_REPLY_BYTES, _SILENCE, PING_SECONDS)
+    channel = open_channel(parts, limits.MAX_REQUEST_BYTES, limits.MAX_REPLY_BYTES, _KEEPALIVE_TIMEOUT, PING_SECONDS)
     return WorkerClient(url, channel)
 
 
 class WorkerClient:
-    """One worker. Thread-safe; a context manager that closes itself. Made by ``connect_worker``."""
+    """A client of one worker. Thread-safe, and a context manager. ``connect_worker`` makes it."""
 
     def __init__(self, url: str, channel: grpc.Channel) -> None:
         self.url = url
@@ -66,53 +69,51 @@ class WorkerClient:
         """Start a generation.
 
         Args:
-            prompt: a text to continue, a conversation of (role, content) messages to answer, or token ids.
+            prompt: text to continue, (role, content) messages to answer, or token ids to continue.
             settings: None for greedy decoding of up to 256 tokens.
             drafter: empty for the worker's default, "none" for plain decoding.
             max_nodes: largest draft tree; None for the worker's.
-            deadline: seconds until the worker gives up, above 0 and at most MAX_DEADLINE; None for as long as it takes.
-            request_class: what kind of request it is; see ``Engine.generate``.
+            deadline: seconds until the worker cancels it, at most MAX_DEADLINE; None for no deadline.
+            request_class: workload label; see ``Engine.generate``.
 
         Raises:
-            InvalidArgument, Unsupported: what cannot be sent. What the worker refuses is raised by the first reply.
+            InvalidArgument, Unsupported: an argument cannot be sent. The first reply raises the worker's errors.
         """
         request = pack_prompt(prompt)
         request.sampling.CopyFrom(pack_settings(settings_or_default(settings)))
-        if not isinstance(drafter, str):
-            raise InvalidArgument(f"drafter is of type {type(drafter).__name__}; give the name of one of the worker's")
-        request.drafter, request.request_class = drafter, text("request_class", request_class)
+        request.drafter = text("drafter", drafter)
+        request.request_class = text("request_class", request_class)
         if max_nodes is not None:
-            max_nodes = whole_number("max_nodes", max_nodes)
-            limits.check_nodes(max_nodes, MAX_NODES)
-            request.max_nodes = max_nodes
+            request.max_nodes = whole_within("max_nodes", max_nodes, 1, MAX_NODES)
         if deadline is not None:
             deadline = number("deadline", deadline)
             check_deadline(deadline, MAX_DEADLINE)
         try:
             return RemoteGeneration(self.url, self._stub.Generate(request, timeout=deadline))
-        except ValueError as error:  # what gRPC says of a closed channel
+        except ValueError as error:  # gRPC: the channel is closed
             raise Unavailable(f"{self.url}: {error}; connect again") from None
 
     def info(self) -> dict[str, Any]:
-        """Facts about the worker, and under "stats" what it has done so far.
+        """The fields of ``GetWorkerInfoReply``, with the engine's statistics under "stats".
 
         Raises:
-            Unavailable, DeadlineExceeded: nobody answers. Internal: the numbers it sends are damaged.
+            Unavailable, DeadlineExceeded: the worker does not answer.
+            Internal: the reply is malformed.
         """
         try:
             reply = self._stub.GetInfo(decode_pb2.GetWorkerInfoRequest(), timeout=INFO_DEADLINE)
         except grpc.RpcError as error:
-            late = f"no answer within {INFO_DEADLINE:g} s; see whether the worker hangs, or correct the address"
+            late = f"no answer within {INFO_DEADLINE:g} s; check whether the worker hangs, or correct the address"
             raise call_error(error, describe_url(self.url, WORKER_PORT), "worker", late) from None
         except ValueError as error:
             raise Unavailable(f"{self.url}: {error}; connect again") from None
-        facts = {field.name: getattr(reply, field.name) for field in reply.DESCRIPTOR.fields}
-        facts["drafters"] = list(reply.drafters)
-        facts["stats"] = read_facts(self.url, "worker", facts.pop("stats_json"))
-        return facts
+        info = {field.name: getattr(reply, field.name) for field in reply.DESCRIPTOR.fields}
+        info["drafters"] = list(reply.drafters)
+        info["stats"] = parse_server_info(self.url, "worker", info.pop("stats_json"))
+        return info
 
     def close(self) -> None:
-        """Hang up: what runs ends."""
+        """Close the connection, which cancels running generations."""
         self._channel.close()
 
     def __enter__(self) -> WorkerClient:
@@ -123,15 +124,15 @@ class WorkerClient:
 
 
 class RemoteGeneration(Iterator[Reply]):
-    """Iterate over it to get the replies as they come. One reader; ``cancel`` from any thread.
+    """Iterates over the replies as they arrive. One reader; ``cancel`` is thread-safe.
 
-    Raises, from ``next``, what the worker answered: InvalidArgument, Unsupported, ResourceExhausted, DeadlineExceeded,
-    Unavailable, Internal. A generation that ``cancel`` ended just stops.
+    ``next`` raises the worker's errors: InvalidArgument, Unsupported, ResourceExhausted, DeadlineExceeded, Unavailable, Internal.
+    A cancelled generation just ends.
 
     Attributes:
-        tokens: those that came so far.
-        log_probabilities: of ``tokens``, if ``logprobs`` was set; else empty.
-        stats: the worker's numbers once the text has ended; until then empty.
+        tokens: received so far.
+        log_probabilities: of ``tokens``, if ``logprobs`` is set; else empty.
+        stats: the worker's statistics once the text has ended; empty until then.
     """
 
     def __init__(self, url: str, call: Any) -> None:
@@ -148,20 +149,20 @@ class RemoteGeneration(Iterator[Reply]):
         except grpc.RpcError as error:
             if self._cancelled and error.code() is grpc.StatusCode.CANCELLED:
                 raise StopIteration from None
-            late = "the text was not done within its deadline; allow more time or ask for fewer tokens"
+            late = "the text was not finished within its deadline; allow more time or ask for fewer tokens"
             raise call_error(error, describe_url(self._url, WORKER_PORT), "worker", late) from None
         except InvalidArgument as error:
-            raise Internal(f"{self._url}: the worker sent a bad reply: {error}") from None
+            raise Internal(f"{self._url}: the worker sent a malformed reply: {error}") from None
         self.tokens += reply.tokens
         self.log_probabilities += reply.log_probabilities
         self.stats = reply.stats or self.stats
         return reply
 
     def cancel(self) -> None:
-        """End it: the worker's slot is free within one step. Does nothing once it has ended."""
+        """Cancel the generation; its slot is free within one step. No effect after its end."""
         self._cancelled = True
         self._call.cancel()
 
     def close(self) -> None:
-        """The same as ``cancel``, for ``contextlib.closing``."""
+        """Same as ``cancel``, for ``contextlib.closing``."""
         self.cancel()

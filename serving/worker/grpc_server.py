@@ -1,52 +1,31 @@
-"""The worker over gRPC, with the standard health and reflection services.
-
-A thread per stream, as many as the engine has slots and places in its queue: a thread sleeps until its step comes, and the
-engine's own thread does the work.
-"""
+"""The gRPC methods of the worker. Each stream has a thread, which sleeps while the engine's thread works."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 
 import grpc
-from grpc_health.v1 import health
 
 from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.proto import decode_pb2, decode_pb2_grpc
-from suffolk.serving.transport.grpc_server import build_grpc_server
-from suffolk.serving.transport.status import error_text, grpc_code
-from suffolk.serving.worker import limits
-from suffolk.serving.worker.service import Service
-
-SERVICE_NAME = decode_pb2.DESCRIPTOR.services_by_name["DecodeService"].full_name
+from suffolk.serving.transport.grpc_server import abort_call
+from suffolk.serving.worker.service import DecodeService
 
 
-def build_server(service: Service) -> tuple[grpc.Server, health.HealthServicer]:
-    """A server that is not yet bound or started, and its health service."""
-    return build_grpc_server(
-        SERVICE_NAME,
-        partial(decode_pb2_grpc.add_DecodeServiceServicer_to_server, Servicer(service)),
-        service.admission.places,
-        limits.MAX_REQUEST_BYTES,
-        limits.MAX_REPLY_BYTES,
-    )
+class DecodeServicer(decode_pb2_grpc.DecodeServiceServicer):
+    """Passes protobuf messages to ``DecodeService``."""
 
-
-class Servicer(decode_pb2_grpc.DecodeServiceServicer):
-    """Messages in, messages out; the work is done by ``Service``."""
-
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: DecodeService) -> None:
         self._service = service
 
     def Generate(
         self, request: decode_pb2.GenerateRequest, context: grpc.ServicerContext
     ) -> Iterator[decode_pb2.GenerateReply]:
         try:
-            replies = self._service.generate(request, _on_hang_up(context))
-            yield from self._service.patience.send(replies, context.cancel)
+            replies = self._service.generate(request, context.add_callback)
+            yield from self._service.slow_clients.watch_stream(replies, context.cancel)
         except SuffolkError as error:
-            context.abort(grpc_code(error), error_text(error))
+            abort_call(context, error)
 
     def GetInfo(
         self, request: decode_pb2.GetWorkerInfoRequest, context: grpc.ServicerContext
@@ -54,8 +33,4 @@ class Servicer(decode_pb2_grpc.DecodeServiceServicer):
         try:
             return self._service.info()
         except SuffolkError as error:
-            context.abort(grpc_code(error), error_text(error))
-
-
-def _on_hang_up(context: grpc.ServicerContext) -> Callable[[Callable[[], None]], bool]:
-    return context.add_callback  # called at the end of every call, also a good one: cancelling does nothing then
+            abort_call(context, error)

@@ -1,8 +1,8 @@
-"""What a worker counts, ready for Prometheus."""
+"""Prometheus metrics of the worker."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client import Counter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -10,69 +10,75 @@ from prometheus_client.registry import Collector
 
 from suffolk.datastore.draft_tree import source_name
 from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.transport.admission import AdmissionController
 from suffolk.serving.transport.request_metrics import RequestMetrics
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-COUNTS = {
-    "passes": "Forward passes of the target",
-    "rows": "Rows in those passes: tokens of prompts, last tokens, nodes of draft trees",
-    "turns": "Requests that took part in a pass, summed over passes",
-    "prompt_tokens": "Tokens of prompts read",
-    "tokens": "Tokens generated",
-    "steps": "Passes behind the prompt's, summed over requests",
-    "proposals": "Steps in which a drafter was asked, summed over requests",
+COUNTERS = {
+    "passes": ("suffolk_target_passes", "Forward passes of the target"),
+    "rows": ("suffolk_target_rows", "Rows of those passes: prompt tokens, last tokens, nodes of draft trees"),
+    "turns": ("suffolk_batched_requests", "Requests in a pass, summed over passes"),
+    "prompt_tokens": ("suffolk_prompt_tokens", "Prompt tokens read"),
+    "tokens": ("suffolk_generated_tokens", "Tokens generated"),
+    "steps": ("suffolk_decode_steps", "Passes after the prompt, summed over requests"),
+    "proposals": ("suffolk_draft_calls", "Steps in which a drafter was called, summed over requests"),
 }
-STAGE_TEXTS = {
-    "proposed": "Nodes of draft trees that came",
-    "verified": "Nodes that the target looked at",
+"""Key of ``Engine.stats`` -> name and help text of its counter."""
+LABELLED_COUNTERS = {
+    "finished": ("suffolk_requests_finished", "Requests that ended, by finish reason", "reason"),
+    "missed": ("suffolk_draft_failures", "Failed drafter calls, by reason", "reason"),
+    "seconds": ("suffolk_step_seconds", "Seconds of steps, by part", "part"),
+}
+DRAFTED_COUNTERS = {
+    "proposed": "Nodes that drafters returned",
+    "verified": "Nodes that the target verified",
     "accepted": "Drafted tokens in texts",
-    "earned": "Drafted tokens in texts that took no pass of their own",
+    "earned": "Accepted tokens that saved a target pass",
 }
 
 
-class Metrics(RequestMetrics):
-    """Requests and what the engine counts. Thread-safe.
+class WorkerMetrics(RequestMetrics):
+    """Metrics of calls and of the engine. Thread-safe.
 
     Attributes:
-        unrecorded: texts that could not be recorded.
+        recording_failures: texts that could not be recorded.
     """
 
-    def __init__(self, engine: Engine, in_flight: Callable[[], int]) -> None:
-        super().__init__(in_flight, SECONDS)
+    def __init__(self, engine: Engine, admission: AdmissionController) -> None:
+        super().__init__(admission, SECONDS)
         self.registry.register(EngineMetrics(engine))
-        self.unrecorded = Counter(
-            "suffolk_unrecorded", "Texts that could not be added to the file of recordings", registry=self.registry
+        self.recording_failures = Counter(
+            "suffolk_recording_failures", "Texts that could not be recorded", registry=self.registry
         )
 
 
 class EngineMetrics(Collector):
-    """The engine's own numbers, looked up when somebody asks."""
+    """Metrics of ``Engine.stats``, read at each scrape."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         stats = self._engine.stats()
-        yield GaugeMetricFamily("suffolk_running", "Requests in a slot", stats["running"])
-        yield GaugeMetricFamily("suffolk_waiting", "Requests that wait for a slot", stats["waiting"])
-        yield GaugeMetricFamily("suffolk_slots", "Requests that can run at once", self._engine.slots)
-        yield GaugeMetricFamily("suffolk_cache_bytes", "Memory of the cache", self._engine.cache_bytes)
-        for name, text in COUNTS.items():
-            yield CounterMetricFamily(f"suffolk_{name}", text, stats[name])
-        for stage, text in STAGE_TEXTS.items():
-            family = CounterMetricFamily(
-                f"suffolk_{stage}", f"{text}, by who proposed them and how deep", labels=("source", "depth")
+        yield GaugeMetricFamily("suffolk_requests_running", "Requests in a slot", stats["running"])
+        yield GaugeMetricFamily("suffolk_requests_waiting", "Requests that wait for a slot", stats["waiting"])
+        yield GaugeMetricFamily("suffolk_slots", "Requests that can run at the same time", self._engine.slots)
+        yield GaugeMetricFamily("suffolk_kv_cache_bytes", "Size of the KV cache", self._engine.cache_bytes)
+        for key, (name, text) in COUNTERS.items():
+            yield CounterMetricFamily(name, text, stats[key])
+        for key, (name, text, label) in LABELLED_COUNTERS.items():
+            yield _labelled(name, text, (label,), (((value,), count) for value, count in stats[key].items()))
+        for stage, text in DRAFTED_COUNTERS.items():
+            counts = [((source_name(row["source"]), str(row["depth"])), row[stage]) for row in stats["drafted"]]
+            yield _labelled(
+                f"suffolk_draft_tokens_{stage}", f"{text}, by drafter and depth", ("source", "depth"), counts
             )
-            for row in stats["drafted"]:
-                family.add_metric((source_name(row["source"]), str(row["depth"])), row[stage])
-            yield family
-        yield _labelled("suffolk_generations", "Requests that ended, by why", "finish", stats["finished"])
-        yield _labelled("suffolk_missed", "DrafterPool that failed, by reason", "reason", stats["missed"])
-        yield _labelled("suffolk_engine_seconds", "Seconds of steps, by part", "part", stats["seconds"])
 
 
-def _labelled(name: str, text: str, label: str, values: dict[str, float]) -> CounterMetricFamily:
-    family = CounterMetricFamily(name, text, labels=(label,))
-    for key, value in values.items():
-        family.add_metric((key,), value)
+def _labelled(
+    name: str, text: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]
+) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, text, labels=labels)
+    for label_values, value in values:
+        family.add_metric(label_values, value)
     return family

@@ -1,4 +1,4 @@
-"""One worker: gRPC on any number of endpoints, HTTP for metrics and health, on one engine."""
+"""The worker's server: gRPC for generation, HTTP for metrics and health, on one engine."""
 
 from __future__ import annotations
 
@@ -8,37 +8,47 @@ import grpc
 from grpc_health.v1 import health
 
 from suffolk.datastore.errors import Internal
+from suffolk.serving.proto import decode_pb2_grpc
 from suffolk.serving.transport.config import ServerConfig
+from suffolk.serving.transport.grpc_server import build_grpc_server
 from suffolk.serving.transport.http_server import Handler, HttpServer
 from suffolk.serving.transport.server import Server
-from suffolk.serving.worker.grpc_server import build_server
-from suffolk.serving.worker.service import Service
+from suffolk.serving.worker import limits
+from suffolk.serving.worker.grpc_server import DecodeServicer
+from suffolk.serving.worker.service import DecodeService
 
-_LOOK_SECONDS = 0.1
-"""How often to look whether the engine lives."""
+_POLL_SECONDS = 0.1
+"""Between two checks of the engine's thread."""
 
 
 class WorkerServer(Server):
-    """Serves ``service``, whose engine it does not own: close it after ``stop``. When the engine dies, health says so, running
-    calls fail with the reason, and ``wait`` raises it."""
+    """Serves ``service``. The caller closes its engine after ``stop``.
 
-    def __init__(self, config: ServerConfig, service: Service) -> None:
-        super().__init__(config)
+    If the engine dies, health checks report NOT_SERVING, running calls fail with the cause, and ``wait`` raises it."""
+
+    def __init__(self, config: ServerConfig, service: DecodeService) -> None:
+        super().__init__(config, service.admission)
         self.service = service
 
     def start(self) -> None:
         super().start()
-        self.run_beside("watch-engine", self._watch)
-        self.run_beside("watch-readers", partial(self.service.patience.watch, self.ending))
+        self.start_thread("watch-engine", self._watch_engine)
+        self.start_thread("watch-slow-clients", partial(self.service.slow_clients.run, self.stopping))
 
     def wait(self) -> None:
-        """Return when somebody wants the server to stop. Raises Internal if the engine has died."""
+        """Block until ``request_stop``. Raises Internal if the engine has died."""
         super().wait()
         if self.service.engine.death is not None:
             raise Internal(f"the engine has died ({self.service.engine.death}); start the worker again")
 
     def build_grpc(self) -> tuple[grpc.Server, health.HealthServicer]:
-        return build_server(self.service)
+        return build_grpc_server(
+            "suffolk.v1.DecodeService",
+            partial(decode_pb2_grpc.add_DecodeServiceServicer_to_server, DecodeServicer(self.service)),
+            self.service.admission.max_in_flight,
+            limits.MAX_REQUEST_BYTES,
+            limits.MAX_REPLY_BYTES,
+        )
 
     def build_http(self, address: tuple[str, int]) -> HttpServer:
         return HttpServer(address, Handler, self.service.metrics.exposition)
@@ -46,12 +56,9 @@ class WorkerServer(Server):
     def subject(self) -> str:
         return self.service.model
 
-    def in_flight(self) -> int:
-        return self.service.admission.taken()
-
-    def _watch(self) -> None:
-        while not self.ending.wait(_LOOK_SECONDS):
+    def _watch_engine(self) -> None:
+        while not self.stopping.wait(_POLL_SECONDS):
             if not self.service.engine.alive:
-                self.turn_unready()
-                self.want_stop()
+                self.mark_unready()
+                self.request_stop()
                 return

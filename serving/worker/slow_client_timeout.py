@@ -1,4 +1,4 @@
-"""Hangs up on clients that stopped reading."""
+"""Cancels streams whose clients stopped reading."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Patience:
-    """How long replies wait for their readers: who does not take one for ``seconds`` is hung up on.
+class SlowClientTimeout:
+    """Cancels a stream if its client takes longer than ``seconds`` to read one reply. Thread-safe.
 
-    Flow control blocks the thread that sends, and with it a place of the worker, for as long as a client neither reads nor hangs
-    up. The slot is not concerned: it is free once the text is done. Thread-safe.
+    A client that does not read blocks its gRPC thread and counts as a call in flight. Its engine slot is free once the text
+    has ended.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -23,28 +23,28 @@ class Patience:
         self._lock = threading.Lock()
         self._sending: dict[object, tuple[float, Callable[[], Any]]] = {}
 
-    def send(self, replies: Generator[T, None, None], hang_up: Callable[[], Any]) -> Iterator[T]:
-        """``replies``, watched: each yield must return in time, or ``hang_up`` is called from another thread."""
+    def watch_stream(self, replies: Generator[T, None, None], cancel: Callable[[], Any]) -> Iterator[T]:
+        """Yield ``replies``. ``cancel`` is called from another thread if a ``yield`` takes too long."""
         stream = object()
         with closing(replies):
             try:
                 for reply in replies:
                     with self._lock:
-                        self._sending[stream] = time.monotonic(), hang_up
+                        self._sending[stream] = time.monotonic(), cancel
                     yield reply
-                    self._forget(stream)
+                    self._remove(stream)
             finally:
-                self._forget(stream)
+                self._remove(stream)
 
-    def watch(self, stop: threading.Event) -> None:
-        """Look at all streams now and then, until ``stop`` is set."""
-        while not stop.wait(self.seconds / 4):
+    def run(self, stopping: threading.Event) -> None:
+        """Check all streams periodically until ``stopping`` is set."""
+        while not stopping.wait(self.seconds / 4):
             with self._lock:
-                late = time.monotonic() - self.seconds
-                hung = [hang_up for since, hang_up in self._sending.values() if since < late]
-            for hang_up in hung:
-                hang_up()
+                limit = time.monotonic() - self.seconds
+                late = [cancel for since, cancel in self._sending.values() if since < limit]
+            for cancel in late:
+                cancel()
 
-    def _forget(self, stream: object) -> None:
+    def _remove(self, stream: object) -> None:
         with self._lock:
             self._sending.pop(stream, None)

@@ -1,35 +1,37 @@
-"""Steps, statistics and prompts as messages. Used by both ends; knows no model."""
+"""Packs prompts, steps and statistics as protobuf messages, and unpacks them. Loads no torch."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import source_bits, source_name
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.loop.draft_counts import STAGES, DraftCounts
+from suffolk.serving.engine.loop.draft_counts import STAGES
 from suffolk.serving.engine.loop.prompt import Prompt, read_prompt
 from suffolk.serving.engine.loop.stats import PARTS, GenerationStats
 from suffolk.serving.engine.sampling.log_probabilities import LogProbability
 from suffolk.serving.proto import decode_pb2
 from suffolk.serving.transport.tokens import pack_tokens, to_tokens, unpack_tokens
 
+if TYPE_CHECKING:
+    from suffolk.serving.engine.loop.request import Step
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What one step of the target gave, as a client sees it.
+    """One step of a generation, as the client receives it.
 
     Attributes:
-        tokens: one or more token ids.
-        sources: for each, the ``Source`` bits of who drafted it; 0 for the target's own.
-        pieces: (text, source bits) that became safe to show.
-        finish: why the text ends with this reply: eos, stop, length or context; empty before the last.
-        log_probabilities: of each token, if the request asked for them; else empty.
-        stats: with the last reply alone.
+        tokens: token ids, one or more.
+        sources: per token, the ``Source`` bits of the drafters that proposed it; 0 if the target sampled it.
+        pieces: (text, source bits) pairs: decoded text that cannot change any more.
+        finish: finish reason (eos, stop, length, context) of the last reply, else empty.
+        log_probabilities: per token, if the request asks for them, else empty.
+        stats: only of the last reply.
     """
 
     tokens: tuple[int, ...]
@@ -45,7 +47,7 @@ class Reply:
 
 
 def pack_prompt(prompt: Prompt) -> decode_pb2.GenerateRequest:
-    """A request for ``prompt``. Raises InvalidArgument: it is none."""
+    """A request for ``prompt``. Raises InvalidArgument if it is not a text, a conversation or token ids."""
     found = read_prompt(prompt)
     if isinstance(found, str):
         return decode_pb2.GenerateRequest(text=found)
@@ -55,20 +57,21 @@ def pack_prompt(prompt: Prompt) -> decode_pb2.GenerateRequest:
     return decode_pb2.GenerateRequest(token_ids=pack_tokens(to_tokens(found, "prompt")))
 
 
-def pack_reply(reply: Reply) -> decode_pb2.GenerateReply:
+def pack_step(step: Step, stats: GenerationStats | None) -> decode_pb2.GenerateReply:
+    """``stats``: for the last step, else None."""
     return decode_pb2.GenerateReply(
-        tokens=pack_tokens(np.array(reply.tokens, np.int32)),
-        sources=bytes(reply.sources),
-        pieces=[decode_pb2.Piece(text=text, source=source) for text, source in reply.pieces],
-        log_probabilities=[_pack_log_probability(each) for each in reply.log_probabilities],
-        finish=reply.finish,
-        stats=None if reply.stats is None else _pack_stats(reply.stats),
+        tokens=pack_tokens(np.array(step.tokens, np.int32)),
+        sources=bytes(step.sources),
+        pieces=[decode_pb2.Piece(text=text, source=source) for text, source in step.pieces],
+        log_probabilities=[_pack_log_probability(each) for each in step.log_probabilities],
+        finish=step.finish,
+        stats=None if stats is None else _pack_stats(stats),
     )
 
 
 def unpack_reply(message: decode_pb2.GenerateReply) -> Reply:
-    """Raises InvalidArgument if the message is not sound."""
-    tokens: npt.NDArray[np.int32] = unpack_tokens(message.tokens, "tokens")
+    """Raises InvalidArgument if the message is malformed."""
+    tokens = tuple(unpack_tokens(message.tokens, "tokens").tolist())
     if len(tokens) != len(message.sources):
         raise InvalidArgument(f"sources has {len(message.sources)} entries for {len(tokens)} tokens")
     if len(message.log_probabilities) not in (0, len(tokens)):
@@ -77,13 +80,12 @@ def unpack_reply(message: decode_pb2.GenerateReply) -> Reply:
         )
     if bool(message.finish) != message.HasField("stats"):
         raise InvalidArgument("stats: they must come with the last reply and no other")
-    ids = tuple(tokens.tolist())
     return Reply(
-        tokens=ids,
+        tokens=tokens,
         sources=tuple(message.sources),
         pieces=tuple((piece.text, piece.source) for piece in message.pieces),
         finish=message.finish,
-        log_probabilities=tuple(map(_unpack_log_probability, ids, message.log_probabilities)),
+        log_probabilities=tuple(map(_unpack_log_probability, tokens, message.log_probabilities)),
         stats=_unpack_stats(message.stats, message.finish) if message.finish else None,
     )
 
@@ -108,30 +110,25 @@ def _pack_stats(stats: GenerationStats) -> decode_pb2.GenerationStats:
         tokens=stats.tokens,
         steps=stats.steps,
         mean_generated_length=stats.mean_generated_length,
-        proposals=stats.proposals,
+        draft_calls=stats.proposals,
         drafted=[decode_pb2.DraftCount(source=source_name(row.pop("source")), **row) for row in stats.drafted.rows()],
-        missed=stats.missed,
+        draft_failures=stats.missed,
         seconds=stats.seconds,
     )
 
 
 def _unpack_stats(message: decode_pb2.GenerationStats, finish: str) -> GenerationStats:
-    return GenerationStats(
+    stats = GenerationStats(
         prompt_tokens=message.prompt_tokens,
         tokens=message.tokens,
         steps=message.steps,
-        proposals=message.proposals,
-        drafted=_unpack_drafted(message.drafted),
-        missed=Counter(dict(message.missed)),
+        proposals=message.draft_calls,
+        missed=Counter(dict(message.draft_failures)),
         seconds={part: message.seconds[part] for part in PARTS},
         finish=finish,
     )
-
-
-def _unpack_drafted(rows: Iterable[decode_pb2.DraftCount]) -> DraftCounts:
-    drafted = DraftCounts()
-    for row in rows:
+    for row in message.drafted:
         for stage in STAGES:
             if count := getattr(row, stage):
-                getattr(drafted, stage)[source_bits(row.source), row.depth] = count
-    return drafted
+                getattr(stats.drafted, stage)[source_bits(row.source), row.depth] = count
+    return stats

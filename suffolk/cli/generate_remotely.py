@@ -41,7 +41,7 @@ def generate_remotely(args: argparse.Namespace, settings: SamplingSettings, prom
             )
     with connect_worker(args.worker) as worker:
         facts = worker.info()
-        chat = args.chat or (facts["takes_chat"] and not args.raw)
+        chat = args.chat or (facts["has_chat_template"] and not args.raw)
         drafter = args.drafter or facts["default_drafter"]
         generation = worker.generate(
             [("user", prompt)] if chat else prompt,

@@ -37,7 +37,7 @@ from suffolk.serving.transport.url import WORKER_PORT
 if TYPE_CHECKING:
     from suffolk.serving.engine.loop.drafter import Drafter
     from suffolk.serving.engine.model.target import Target
-    from suffolk.serving.worker.service import Service
+    from suffolk.serving.worker.service import DecodeService
 
 LOG = logging.getLogger("suffolk.worker")
 EPILOG = """examples:
@@ -135,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
         from suffolk.serving.engine.policy.cost_store import find_costs
         from suffolk.serving.replay.recorder import opened_recorder
         from suffolk.serving.worker.server import WorkerServer
-        from suffolk.serving.worker.service import Service
+        from suffolk.serving.worker.service import DecodeService
 
         wanted = read_drafter_config(args)
         models = load_drafters(target, wanted, args.slots, capacity, stores, limits, calibration)
@@ -147,7 +147,7 @@ def run(args: argparse.Namespace) -> int:
             opened_recorder(args.record, target, args.model) as recorder,
             Engine(target, drafters, costs, args.slots, capacity, args.queue, args.passes) as engine,
         ):
-            service = Service(engine, name, max_nodes, recorder=recorder)
+            service = DecodeService(engine, name, max_nodes, recorder=recorder)
             LOG.info("%s", _facts(service))
             run_until_signal(WorkerServer(config, service))
     return 0
@@ -182,7 +182,7 @@ def _require_room(target: Target, slots: int, capacity: int, models: Sequence[Dr
         )
 
 
-def _facts(service: Service) -> str:
+def _facts(service: DecodeService) -> str:
     engine = service.engine
     others = [name for name in engine.drafters if name != service.default_drafter]
     drafters = ", ".join([f"{service.default_drafter} (default)", *others])

@@ -286,6 +286,6 @@ def test_a_refused_command_leaves_an_empty_folder_empty(capsys, tmp_path, monkey
     assert list((tmp_path / "empty").iterdir()) == []
 
 
-def test_a_url_without_a_port_is_told_which_is_meant(capsys):
+def test_a_url_without_a_port_shows_the_default_port(capsys):
     assert main(["client", "grpc://127.0.0.9/x", "info"]) == 2
-    assert "grpc://127.0.0.9/x (it names no port; 7700 is meant): nothing listens there" in capsys.readouterr().err
+    assert "grpc://127.0.0.9/x (default port 7700): nothing listens there" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.replay.read import read_recordings
 from suffolk.serving.replay.recorder import Recorder
 from suffolk.serving.replay.replayer import Replayer
-from suffolk.serving.worker.service import Service
+from suffolk.serving.worker.service import DecodeService
 from tests.support.stores import make_store
 from tests.support.tiny_models import save_tiny
 from tests.support.worker_server import calling, talking_target, working
@@ -232,8 +232,8 @@ def test_a_worker_records_what_ends(tmp_path: Path) -> None:
         recorder.close()
         for _ in range(2):
             assert sum(len(reply.tokens) for reply in client.generate([5, 6, 7], SamplingSettings(3))) == 3
-        assert isinstance(server.service, Service)
-        [count] = [metric.samples[0].value for metric in server.service.metrics.unrecorded.collect()]
+        assert isinstance(server.service, DecodeService)
+        [count] = [metric.samples[0].value for metric in server.service.metrics.recording_failures.collect()]
         assert count == 2
     assert len(read_recordings([path])) == 3
 

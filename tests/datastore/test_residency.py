@@ -16,7 +16,8 @@ from suffolk.cli.main import main
 from suffolk.datastore import open_datastore
 from suffolk.datastore.datastore import RESIDENCIES
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.draft_service.metrics import Metrics
+from suffolk.serving.draft_service.metrics import DraftMetrics
+from suffolk.serving.transport.admission import AdmissionController
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.stores import make_store
 from tests.support.waiting import until
@@ -117,7 +118,7 @@ def test_info_shows_what_is_in_memory(path: Path, capsys: pytest.CaptureFixture[
 def test_metrics_tell_page_faults_and_what_is_in_memory(path: Path) -> None:
     forget(path)
     with open_datastore(path) as store:
-        metrics = Metrics({"words": store, "remote": BruteForceRetriever([[1, 2]], 5)}, lambda: 0)
+        metrics = DraftMetrics({"words": store, "remote": BruteForceRetriever([[1, 2]], 5)}, AdmissionController(1, ""))
         before = _samples(metrics)
         for document in DOCUMENTS[:20]:
             store.lookup(document[:12])
@@ -129,7 +130,7 @@ def test_metrics_tell_page_faults_and_what_is_in_memory(path: Path) -> None:
         assert not any("remote" in name for name in after if "resident" in name)
 
 
-def _samples(metrics: Metrics) -> dict[str, float]:
+def _samples(metrics: DraftMetrics) -> dict[str, float]:
     lines = metrics.exposition().decode().splitlines()
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
 

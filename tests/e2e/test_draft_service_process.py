@@ -70,6 +70,18 @@ def test_serve_answer_and_stop(store: Path, tmp_path: Path) -> None:
         assert not path.exists()
 
 
+def test_sighup_is_logged_and_ignored(store: Path) -> None:
+    """SIGHUP ended the process without a word."""
+    with running(*serve(store)) as server:
+        server.process.send_signal(signal.SIGHUP)
+        assert server.process.stderr is not None
+        assert "SIGHUP ignored: configuration is not reloaded; restart the server" in server.process.stderr.readline()
+        remote = connect(f"grpc://{server.endpoint()}", HANG)
+        assert remote.lookup([1, 2]).length == 2
+        remote.close()
+        assert server.stop(signal.SIGTERM)[0] == 0
+
+
 def test_stop_under_load_answers_or_says_unavailable(store: Path) -> None:
     expected = open_datastore(store).draft([1, 2])
     with running(*serve(store)) as server:
@@ -129,7 +141,7 @@ def test_second_signal_forces() -> None:
         assert server.process.stderr is not None
         assert server.process.stdout.readline() == "entered True\n"
         server.process.terminate()
-        assert any("stopping: 1 requests in flight" in line for line in server.process.stderr)
+        assert any("stopping: 1 calls in flight" in line for line in server.process.stderr)
         with pytest.raises(subprocess.TimeoutExpired):  # it waits for the call in flight
             server.process.wait(1)
         server.process.terminate()
@@ -197,7 +209,7 @@ def test_port_in_use_is_one_line_and_exit_2(store: Path) -> None:
         (("serve", "STORE", "--listen", "nonsense"), "--listen: 'nonsense' is not HOST:PORT"),
         (
             ("serve", "STORE", "--listen", "0.0.0.0:0"),
-            "would be plaintext for other machines; give --tls-cert and --tls-key",
+            "would expose plaintext to other machines; give --tls-cert and --tls-key",
         ),
         (("serve", "STORE", "--tls-cert", "a.pem"), "--tls-cert and --tls-key belong together"),
         (("serve", "STORE", "--tls-client-ca", "a.pem"), "--tls-client-ca needs --tls-cert and --tls-key"),
@@ -205,7 +217,7 @@ def test_port_in_use_is_one_line_and_exit_2(store: Path) -> None:
         (("serve", "STORE", "STORE"), "has the name 'wiki' already; write NAME=PATH to give another"),
         (("serve", "STORE", "--max-concurrent", "0"), "--max-concurrent is 0; it must be in 1..1024"),
         (("serve", "/no/such/store"), "/no/such/store"),
-        (("client", "http://x", "info"), "http://x: not the URL of a service"),
+        (("client", "http://x", "info"), "http://x: not the URL of a draft service or worker"),
         (
             ("client", "grpc://127.0.0.1:CLOSED", "info"),
             "nothing listens there; start the draft service or correct the address",

@@ -65,7 +65,7 @@ def test_start_answer_and_stop(model: Path, store: Path) -> None:
             with pytest.raises(InvalidArgument, match="model tiny takes 4096 in all"):  # and not where its folder is
                 next(client.generate([1] * 4096))
         with urllib.request.urlopen(f"http://{worker.endpoint('http')}/metrics", timeout=WAIT) as reply:
-            assert b"suffolk_tokens_total 240.0" in reply.read()
+            assert b"suffolk_generated_tokens_total 240.0" in reply.read()
         code, errors = worker.stop(signal.SIGTERM)
         assert code == 0, errors
         assert "Traceback" not in errors
@@ -88,8 +88,21 @@ def test_a_signal_lets_what_runs_end(model: Path, number: signal.Signals) -> Non
         assert len(generation.tokens) == 1500
         _, errors = worker.process.communicate(timeout=WAIT)
         assert worker.process.returncode == 0, errors
-        assert "stopping: 1 requests in flight, 120.0 s of grace" in errors
+        assert "stopping: 1 calls in flight, 120.0 s of grace" in errors
         assert "Traceback" not in errors
+
+
+def test_sighup_is_logged_and_ignored(model: Path) -> None:
+    """SIGHUP ended the process without a word."""
+    with (
+        working(model, "--drafter", "none") as worker,
+        connect_worker(f"grpc://{worker.endpoint()}") as client,
+    ):
+        worker.process.send_signal(signal.SIGHUP)
+        assert worker.process.stderr is not None
+        assert any("SIGHUP ignored: configuration is not reloaded" in line for line in worker.process.stderr)
+        assert len(list(client.generate(PROMPT, SamplingSettings(max_new_tokens=3)))) == 3
+        assert worker.stop(signal.SIGTERM)[0] == 0
 
 
 def test_a_grace_of_zero_ends_at_once(model: Path) -> None:
@@ -161,9 +174,9 @@ def test_bad_input_is_one_line_and_exit_2(model: Path, store: Path, tmp_path: Pa
             ),
             (
                 ("--model", str(model), "--http", "127.0.0.1:1", "--listen", "127.0.0.1:1"),
-                "--http: 127.0.0.1:1 is given to --",
+                "--http: 127.0.0.1:1 is already given to --",
             ),
-            (("--model", str(model), "--listen", "0.0.0.0:0"), "would be plaintext for other machines"),
+            (("--model", str(model), "--listen", "0.0.0.0:0"), "would expose plaintext to other machines"),
         ]
         processes = [
             (suffolk("worker", "--listen", "127.0.0.1:0", "--http", "off", *words), text) for words, text in cases

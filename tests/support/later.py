@@ -26,11 +26,11 @@ class LaterBruteForce(BruteForceRetriever):
     def __init__(self, documents: Sequence[Sequence[int]], vocab_size: int, prompt: bool = True) -> None:
         super().__init__(documents, vocab_size)
         self.prompt = prompt
-        self.answering = True
+        self.healthy = True
         self.later: list[list[list[int]]] = []
         self.open: list[tuple[Future[list[DraftTree]], tuple[object, ...]]] = []
 
-    def draft_batch_later(
+    def draft_batch_future(
         self,
         contexts: Sequence[Tokens],
         max_match: int = 16,
@@ -51,9 +51,9 @@ class LaterBruteForce(BruteForceRetriever):
             future, asked = self.open.pop(0)
             try:
                 future.set_result(self.draft_batch(*asked))  # type: ignore[arg-type]
-                self.answering = True
+                self.healthy = True
             except SuffolkError as error:
-                self.answering = False
+                self.healthy = False
                 future.set_exception(error)
 
 
@@ -66,11 +66,11 @@ class UnreliableLater(LaterBruteForce):
         super().__init__(documents, vocab_size)
         self._rng = rng
 
-    def draft_batch_later(self, contexts: Sequence[Tokens], *bounds: Any) -> Future[list[DraftTree]]:
+    def draft_batch_future(self, contexts: Sequence[Tokens], *bounds: Any) -> Future[list[DraftTree]]:
         chance = self._rng.random()
         self.prompt = chance > 0.2
         self.fault = Unavailable("the service is gone") if chance > 0.9 else None
-        future = super().draft_batch_later(contexts, *bounds)
+        future = super().draft_batch_future(contexts, *bounds)
         if not self.prompt:
             threading.Timer(2 * self.deadline, self.answer).start()
         return future

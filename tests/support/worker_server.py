@@ -16,7 +16,7 @@ from suffolk.serving.replay.recorder import Recorder
 from suffolk.serving.transport.config import ServerConfig
 from suffolk.serving.worker.client import WorkerClient, connect_worker
 from suffolk.serving.worker.server import WorkerServer
-from suffolk.serving.worker.service import Service
+from suffolk.serving.worker.service import DecodeService
 from tests.support.draft_server import LOOPBACK
 from tests.support.tiny_models import tiny_model, tiny_tokenizer
 from tests.support.waiting import HANG
@@ -40,14 +40,16 @@ def working(
     drafters: Mapping[str, Drafter] | None = None,
     slots: int = 2,
     queue: int = 8,
-    patience: float = HANG,
+    slow_client_seconds: float = HANG,
     recorder: Recorder | None = None,
     **settings: Any,
 ) -> Iterator[WorkerServer]:
     config = ServerConfig(**{"listen": (LOOPBACK,), "http": LOOPBACK, "grace": 0.2, **settings})
     with (
         Engine(target, drafters, CostModel([1], [1.0]), slots, capacity=4096, queue=queue) as engine,
-        WorkerServer(config, Service(engine, target.name, patience=patience, recorder=recorder)) as server,
+        WorkerServer(
+            config, DecodeService(engine, target.name, slow_client_seconds=slow_client_seconds, recorder=recorder)
+        ) as server,
     ):
         yield server
 

@@ -26,15 +26,15 @@ class LaterRetriever(Retriever, Protocol):
 
     Attributes:
         deadline: seconds that a step waits at most.
-        answering: whether the last call that ended was answered.
+        healthy: whether the last call that finished has succeeded.
     """
 
     deadline: float
 
     @property
-    def answering(self) -> bool: ...
+    def healthy(self) -> bool: ...
 
-    def draft_batch_later(
+    def draft_batch_future(
         self,
         contexts: Sequence[Ids],
         max_match: int = 16,
@@ -77,7 +77,7 @@ class InflightCall:
         Raises SuffolkError if that cannot be done.
         """
         limits, begin = self._limits, time.perf_counter()
-        self._call = self._retriever.draft_batch_later(
+        self._call = self._retriever.draft_batch_future(
             contexts,
             limits.max_match - ahead,
             max(1, limits.min_match - ahead),

@@ -158,7 +158,7 @@ class Ahead:
         places = [place for place, trees in enumerate(found) if not all(trees)]
         if not places or self._inquiry.dropped:
             return {}
-        if not self._retriever.answering:
+        if not self._retriever.healthy:
             if not any(map(any, found)):
                 raise Unavailable("the last call to the datastore failed; it is not waited for until one is answered")
             return {}

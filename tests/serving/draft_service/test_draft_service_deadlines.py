@@ -19,7 +19,7 @@ from suffolk.datastore.errors import (
     Unavailable,
 )
 from suffolk.serving.draft_service.client import DEFAULT_DEADLINE, INFO_DEADLINE, TOKENIZER_DEADLINE, connect
-from suffolk.serving.draft_service.grpc_server import Servicer
+from suffolk.serving.draft_service.grpc_server import DraftServicer
 from suffolk.serving.draft_service.server import DraftServer
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.proto import draft_pb2
@@ -36,9 +36,9 @@ def test_late_work_is_dropped(brute: BruteForceRetriever) -> None:
         while not brute.entered.is_set():
             with pytest.raises(DeadlineExceeded, match="no answer within 200 ms, the deadline"):
                 remote.lookup_batch([[1]] * 200)
-            remote.breaker.succeeded()
+            remote.breaker.record_success()
         brute.gate.set()
-        until(lambda: server.service.admission.taken() == 0)
+        until(lambda: server.service.admission.in_flight() == 0)
         assert set(brute.calls) == {32}  # of 200 queries: what had begun when the deadline passed
         until(lambda: 'code="DEADLINE_EXCEEDED",method="Lookup"' in server.service.metrics.exposition().decode())
 
@@ -46,13 +46,13 @@ def test_late_work_is_dropped(brute: BruteForceRetriever) -> None:
 def test_every_call_of_the_client_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_word_store(tmp_path)
     seen: dict[str, float | None] = {}
-    answer = Servicer._answer
+    answer = DraftServicer._answer
 
-    def spy(self: Servicer, method: str, context: grpc.ServicerContext, work: object) -> object:
+    def spy(self: DraftServicer, method: str, context: grpc.ServicerContext, work: object) -> object:
         seen[method] = context.time_remaining()
         return answer(self, method, context, work)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Servicer, "_answer", spy)
+    monkeypatch.setattr(DraftServicer, "_answer", spy)
     with (
         open_datastore(tmp_path) as store,
         serving({"words": store}) as server,
@@ -116,26 +116,26 @@ def _user_timeout(number: str) -> int | None:
 
 def test_a_call_that_nobody_waits_for_tells_the_breaker(brute: BruteForceRetriever) -> None:
     with serving({"wiki": brute}) as server, connected(server, deadline=HANG) as remote:
-        (tree,) = remote.draft_batch_later([[1, 2]]).result(HANG)
+        (tree,) = remote.draft_batch_future([[1, 2]]).result(HANG)
         assert_same_tree(tree, brute.draft([1, 2]))
-        assert remote.answering
+        assert remote.healthy
         remote.deadline = 0.05
         brute.gate.clear()
         while not remote.breaker.is_open():
-            call = remote.draft_batch_later([[1, 2]])
+            call = remote.draft_batch_future([[1, 2]])
             with pytest.raises(DeadlineExceeded, match="no answer within 250 ms, the deadline"):
                 call.result(HANG)
-            assert not remote.answering
-        with pytest.raises(Unavailable, match="the last calls failed, so the draft service is left alone"):
-            remote.draft_batch_later([[1, 2]])
+            assert not remote.healthy
+        with pytest.raises(Unavailable, match="circuit breaker open: the last calls failed"):
+            remote.draft_batch_future([[1, 2]])
         brute.gate.set()
         remote.deadline = HANG
         calls = []
 
         def probed() -> bool:
             with suppress(Unavailable):
-                calls.append(remote.draft_batch_later([[1, 2]]))
-            return remote.answering
+                calls.append(remote.draft_batch_future([[1, 2]]))
+            return remote.healthy
 
         until(probed)
         assert len(calls) < 10, "probes are rare"
@@ -144,12 +144,12 @@ def test_a_call_that_nobody_waits_for_tells_the_breaker(brute: BruteForceRetriev
 def test_closing_ends_calls_that_are_on_their_way(brute: BruteForceRetriever) -> None:
     with serving({"wiki": brute}) as server, connected(server, deadline=HANG) as remote:
         brute.gate.clear()
-        call = remote.draft_batch_later([[1]])
+        call = remote.draft_batch_future([[1]])
         remote.close()
         with pytest.raises(Unavailable, match="open it again"):
             call.result(HANG)
         with pytest.raises(Unavailable, match="was closed; open it again"):
-            remote.draft_batch_later([[1]])
+            remote.draft_batch_future([[1]])
         brute.gate.set()
 
 
@@ -163,7 +163,7 @@ def test_hung_service_costs_a_deadline_only_now_and_then(brute: BruteForceRetrie
         assert missed["DeadlineExceeded"] + missed["Unavailable"] == 50
         assert missed["DeadlineExceeded"] >= 3
         assert len(brute.calls) <= missed["DeadlineExceeded"] < 25  # the breaker kept the others at home
-        with pytest.raises(Unavailable, match="the last calls failed, so the draft service is left alone"):
+        with pytest.raises(Unavailable, match="circuit breaker open: the last calls failed"):
             remote.draft([1])
         assert remote.info()["generation"] == 7  # not held back
         brute.gate.set()

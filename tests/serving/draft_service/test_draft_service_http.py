@@ -18,7 +18,7 @@ from suffolk.datastore.errors import ALL_ERRORS, SuffolkError
 from suffolk.serving.draft_service import limits
 from suffolk.serving.draft_service.server import DraftServer
 from suffolk.serving.transport import http_server
-from suffolk.serving.transport.status import TABLE
+from suffolk.serving.transport.status import STATUS_CODES
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.draft_server import serving
 from tests.support.waiting import HANG, until
@@ -92,7 +92,7 @@ def test_info_leaves_out_where_the_files_are(server: DraftServer) -> None:
         ({"contexts": [[True]]}, "contexts[0] has a bool in it"),
         ({"contexts": [[1 << 40]]}, "contexts[0] has a token id beyond 32 bits"),
         ({"contexts": [[40]]}, "token id 40 is not in the vocabulary of 40"),
-        ({"contexts": [[]] * 257}, "queries: the batch has 257; the limit is 256; split it"),
+        ({"contexts": [[]] * 257}, "queries: the batch has 257 queries; the limit is 256; split it"),
         ({"contexts": [[1] * 4097]}, "queries[0].context has 4097 tokens; the limit is 4096"),
         ({"contexts": [[1]], "max_nodes": 1025}, "queries[0].max_nodes is 1025; it must be in 0..1024"),
         ({"contexts": [[1]], "max_nodes": [1, 2]}, "max_nodes: give one whole number, or 1, one per context"),
@@ -103,7 +103,7 @@ def test_info_leaves_out_where_the_files_are(server: DraftServer) -> None:
         ({"contexts": [[1]], "max_match": "9"}, "max_match is a str; give a whole number"),
         ({"contexts": [[1]], "min_match": True}, "min_match is a bool; give a whole number"),
         ({"contexts": [[1]], "datastore": 3}, "datastore is a int; give its name as a string"),
-        ({"contexts": [[1]], "depth": 3}, "depth: no such key; the keys are contexts, datastore, max_match"),
+        ({"contexts": [[1]], "depth": 3}, "depth: unknown key; the keys are contexts, datastore, max_match"),
     ],
 )
 def test_limits(body: Any, text: str, server: DraftServer) -> None:
@@ -138,7 +138,7 @@ def test_other_datastore_is_not_found(server: DraftServer) -> None:
 def test_every_error_has_its_status(kind: type[SuffolkError], server: DraftServer, brute: BruteForceRetriever) -> None:
     brute.fault = kind("segment 3: no good")
     status, _, reply = ask(server, "POST", "/v1/draft", {"contexts": [[1]]})
-    code, http_status = TABLE[kind]
+    code, http_status = STATUS_CODES[kind]
     assert (status, reply["error"]) == (http_status, {"code": code.name, "message": "segment 3: no good"})
 
 
@@ -209,12 +209,12 @@ def test_places_are_shared_with_grpc(server: DraftServer, brute: BruteForceRetri
     brute.gate.clear()
     with ThreadPoolExecutor(2) as pool:
         held = [pool.submit(ask, server, "POST", "/v1/draft", {"contexts": [[1]]}) for _ in range(2)]
-        while server.service.admission.taken() < 2:
+        while server.service.admission.in_flight() < 2:
             assert brute.entered.wait(HANG)
         status, headers, reply = ask(server, "POST", "/v1/draft", {"contexts": [[1]]})
         assert (status, reply["error"]["code"], headers["Retry-After"]) == (429, "RESOURCE_EXHAUSTED", "1")
         assert ask(server, "GET", "/livez")[0] == 200
-        assert b"suffolk_in_flight 2.0" in ask(server, "GET", "/metrics")[2]
+        assert b"suffolk_requests_in_flight 2.0" in ask(server, "GET", "/metrics")[2]
         brute.gate.set()
         assert [future.result()[0] for future in held] == [200, 200]
 

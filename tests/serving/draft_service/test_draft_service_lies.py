@@ -9,7 +9,7 @@ import pytest
 
 from suffolk.datastore.errors import Internal, NotFound
 from suffolk.serving.draft_service.client import RemoteDatastore
-from suffolk.serving.draft_service.grpc_server import Servicer
+from suffolk.serving.draft_service.grpc_server import DraftServicer
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.proto import draft_pb2
 from tests.support.brute_force import BruteForceRetriever
@@ -38,7 +38,7 @@ def lie(**fields: bytes | int) -> draft_pb2.DraftReply:
 @pytest.mark.parametrize(
     ("reply", "text"),
     [
-        (draft_pb2.DraftReply(), "trees: there are 0, 1 were asked for"),
+        (draft_pb2.DraftReply(), "trees: 0 trees for 1 queries"),
         (
             lie(tokens=np.array([1, VOCABULARY], "<i4").tobytes()),
             f"node 1 has token id {VOCABULARY}; the vocabulary has 40",
@@ -50,20 +50,20 @@ def lie(**fields: bytes | int) -> draft_pb2.DraftReply:
         (lie(parents=b"\0\0\0\0"), "trees[0]: tokens, parents, scores, counts have (8, 4, 8, 16) bytes for 2 nodes"),
         (lie(tokens=b"\0\0\0"), "trees[0]: tokens, parents, scores, counts have (3, 8, 8, 16) bytes for 0 nodes"),
         (lie(scores=np.array([np.nan, 0], "<f4").tobytes()), "a score is not in 0..1"),
-        (lie(match_length=17), "trees[0] has match length 17; 16 is the most"),
+        (lie(match_length=17), "trees[0] has match length 17; the limit is 16"),
         (
             lie(**dict.fromkeys(("tokens", "parents", "scores"), bytes(260)), counts=bytes(520)),
-            "trees[0] has 65 nodes; 64",
+            "trees[0] has 65 nodes; the query allows 64",
         ),
     ],
 )
 def test_a_lying_server_costs_a_draft(
     reply: draft_pb2.DraftReply, text: str, remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Servicer, "_draft", lambda *_: reply)
+    monkeypatch.setattr(DraftServicer, "_draft", lambda *_: reply)
     with pytest.raises(Internal) as caught:
         remote.draft([1])
-    assert str(caught.value).startswith(f"{remote.url}: the draft service sent a bad reply: ")
+    assert str(caught.value).startswith(f"{remote.url}: the draft service sent a malformed reply: ")
     assert text in str(caught.value)
     drafter = DatastoreDrafter(remote, remote.vocab_size, ahead=False)
     assert drafted(drafter, [1]) == 0
@@ -73,8 +73,8 @@ def test_a_lying_server_costs_a_draft(
 @pytest.mark.parametrize(
     ("matches", "text"),
     [
-        ([], "matches: there are 0, 1 were asked for"),
-        ([(17, 1)], "length 17 and count 1 cannot be"),
+        ([], "matches: 0 matches for 1 contexts"),
+        ([(17, 1)], "length 17 and count 1 are impossible"),
         ([(0, 1)], "length 0"),
     ],
 )
@@ -82,17 +82,17 @@ def test_a_lying_lookup(
     matches: list[tuple[int, int]], text: str, remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lies = draft_pb2.LookupReply(matches=[draft_pb2.Match(length=length, count=count) for length, count in matches])
-    monkeypatch.setattr(Servicer, "_lookup", lambda *_: lies)
+    monkeypatch.setattr(DraftServicer, "_lookup", lambda *_: lies)
     with pytest.raises(Internal, match=text):
         remote.lookup([1])
 
 
 def test_lying_facts(remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch) -> None:
     for text in ("[1]", "{", "[" * 100_000):
-        info = draft_pb2.GetInfoReply(datastores=[draft_pb2.DatastoreInfo(name="wiki", vocab_size=9, facts_json=text)])
-        monkeypatch.setattr(Servicer, "_info", lambda *_, info=info: info)
-        with pytest.raises(Internal, match="the draft service sent facts that are no JSON object"):
+        info = draft_pb2.GetInfoReply(datastores=[draft_pb2.DatastoreInfo(name="wiki", vocab_size=9, info_json=text)])
+        monkeypatch.setattr(DraftServicer, "_info", lambda *_, info=info: info)
+        with pytest.raises(Internal, match="the draft service sent server info that is not a JSON object"):
             remote.info()
-    monkeypatch.setattr(Servicer, "_info", lambda *_: draft_pb2.GetInfoReply())
+    monkeypatch.setattr(DraftServicer, "_info", lambda *_: draft_pb2.GetInfoReply())
     with pytest.raises(NotFound, match="the server has no datastore"):
         remote.info()

@@ -37,7 +37,10 @@ DRAFT, QUERY, LOOKUP = draft_pb2.DraftRequest, draft_pb2.DraftQuery, draft_pb2.L
         (DRAFT(max_match=2, min_match=3), "min_match is 3, above max_match, 2; lower min_match or raise max_match"),
         (DRAFT(max_depth=0), "max_depth is 0; it must be in 1..64"),
         (DRAFT(max_depth=65), "max_depth is 65; it must be in 1..64"),
-        (DRAFT(queries=[QUERY()] * 257), "queries: the batch has 257; the limit is 256; split it into several calls"),
+        (
+            DRAFT(queries=[QUERY()] * 257),
+            "queries: the batch has 257 queries; the limit is 256; split it into several calls",
+        ),
         (DRAFT(queries=[QUERY(), QUERY(max_nodes=1025)]), "queries[1].max_nodes is 1025; it must be in 0..1024"),
         (
             DRAFT(queries=[QUERY(max_nodes=1024)] * 129),
@@ -51,7 +54,7 @@ DRAFT, QUERY, LOOKUP = draft_pb2.DraftRequest, draft_pb2.DraftQuery, draft_pb2.L
         (DRAFT(datastore="x" * 129), "datastore: the name has 129 characters; the limit is 128; see GetInfo"),
         (DRAFT(max_match=16, max_depth=64), "max_match + max_depth is 80, above 64"),
         (LOOKUP(max_match=4097), "max_match is 4097; it must be in 1..4096"),
-        (LOOKUP(contexts=[b""] * 257), "the batch has 257; the limit is 256"),
+        (LOOKUP(contexts=[b""] * 257), "the batch has 257 queries; the limit is 256"),
         (LOOKUP(contexts=[b"abcde"]), "contexts[0] has 5 bytes; it must be a multiple of 4"),
         (LOOKUP(contexts=[b"\xff\xff\xff\xff"]), "token id -1 is not in the vocabulary of 40"),
     ],
@@ -71,7 +74,7 @@ def test_a_request_that_is_no_message_is_refused(
     with grpc.insecure_channel(str(server.listening[0])) as channel, pytest.raises(grpc.RpcError) as caught:
         channel.unary_unary(f"/suffolk.v1.DraftService/{method}")(b"\xff\xff no message", timeout=HANG)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "the request is no message of that method" in caught.value.details()
+    assert "the request is not a message of this method" in caught.value.details()
     assert caplog.records == []
 
 
@@ -87,7 +90,7 @@ def test_who_watches_health_holds_no_thread(brute: BruteForceRetriever) -> None:
         for watch in watches:
             assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
         assert len(remote.draft(DOCUMENTS[0][:5])) > 0
-        server.turn_unready()
+        server.mark_unready()
         for watch in watches:
             assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
             watch.cancel()
@@ -115,7 +118,7 @@ def test_message_sizes_are_limited(stub: draft_pb2_grpc.DraftServiceStub) -> Non
         (lambda store: store.draft([1], max_depth=99), "max_depth is 99; it must be in 1..64"),
         (lambda store: store.draft([1], max_nodes=-1), "queries[0].max_nodes is -1; it must be in 0..1024"),
         (lambda store: store.draft_batch([[1]], max_nodes=[1, 2]), "max_nodes has 2 entries for 1 contexts"),
-        (lambda store: store.draft_batch([[1]] * 257), "the batch has 257; the limit is 256"),
+        (lambda store: store.draft_batch([[1]] * 257), "the batch has 257 queries; the limit is 256"),
         (lambda store: store.lookup([0.5]), "contexts[0] is a 1-dimensional array of float64"),
         (lambda store: store.lookup([VOCABULARY]), f"token id {VOCABULARY} is not in the vocabulary"),
     ],
@@ -155,13 +158,14 @@ def test_too_much_at_once_is_refused(brute: BruteForceRetriever) -> None:
     ):
         brute.gate.clear()
         held = [pool.submit(remote.draft, DOCUMENTS[0][:5]) for _ in range(2)]
-        until(lambda: server.service.admission.taken() == 2)
+        until(lambda: server.service.admission.in_flight() == 2)
         with pytest.raises(
-            ResourceExhausted, match="works on 2 requests, its limit; try again later or raise --max-concurrent"
+            ResourceExhausted, match="already runs 2 calls, its limit; try again later or raise --max-concurrent"
         ):
             remote.draft([1])
         assert (
-            'suffolk_refused_total{method="Draft",transport="grpc"} 1.0' in server.service.metrics.exposition().decode()
+            'suffolk_requests_rejected_total{method="Draft",transport="grpc"} 1.0'
+            in server.service.metrics.exposition().decode()
         )
         assert check_health(server, "") == "SERVING"
         brute.gate.set()

@@ -25,14 +25,14 @@ from suffolk.datastore.errors import (
 )
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.breaker import CircuitBreaker
-from suffolk.serving.draft_service.metrics import Metrics
+from suffolk.serving.draft_service.metrics import DraftMetrics
 from suffolk.serving.draft_service.server import DraftServerConfig
 from suffolk.serving.proto import draft_pb2
-from suffolk.serving.transport.admission import Admission
+from suffolk.serving.transport.admission import AdmissionController
 from suffolk.serving.transport.channel import MAX_BACKOFF_SECONDS
 from suffolk.serving.transport.endpoint import Endpoint, check_free, parse_endpoint
 from suffolk.serving.transport.limits import MAX_ERROR_TEXT
-from suffolk.serving.transport.status import TABLE, error_of, error_text, grpc_code, http_status
+from suffolk.serving.transport.status import STATUS_CODES, error_from_code, error_text, grpc_code, http_status
 from suffolk.serving.transport.tls import TlsFiles, channel_credentials, server_credentials
 from suffolk.serving.transport.tokens import pack_tokens, to_tokens, unpack_tokens
 from suffolk.serving.transport.url import ServiceUrl, is_url, parse_url
@@ -65,11 +65,11 @@ def test_urls(url: str, parts: ServiceUrl) -> None:
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        ("s3://bucket/store", "not the URL of a service; the forms are"),
-        ("http://host/wiki", "not the URL of a service; the forms are grpc://HOST:PORT/NAME"),
+        ("s3://bucket/store", "not the URL of a draft service or worker; the forms are"),
+        ("http://host/wiki", "not the URL of a draft service or worker; the forms are grpc://HOST:PORT/NAME"),
         ("grpc://host:99999/wiki", "Port out of range"),
-        ("grpc://host/a/b", "cannot be read; the forms are grpc://HOST:PORT/NAME"),
-        ("grpc:///wiki", "cannot be read; the forms are grpc://HOST:PORT/NAME"),
+        ("grpc://host/a/b", "malformed URL; the forms are grpc://HOST:PORT/NAME"),
+        ("grpc:///wiki", "malformed URL; the forms are grpc://HOST:PORT/NAME"),
         ("grpc://host/wiki?retries=3", "unknown option 'retries'; grpc:// knows deadline_ms"),
         ("grpc://host/wiki?ca=x", "unknown option 'ca'"),
         ("grpcs://host/wiki?cert=x", "cert and key belong together"),
@@ -78,7 +78,7 @@ def test_urls(url: str, parts: ServiceUrl) -> None:
         ("grpcs://host/wiki?cert=x&key=", "key is empty"),
         ("grpc://host/wiki?deadline_ms=0", "deadline_ms is '0'; it must be a number above 0"),
         ("grpc://host/wiki?deadline_ms=nan", "deadline_ms is 'nan'"),
-        ("grpc+unix://run/s.sock#wiki", "with three slashes"),
+        ("grpc+unix://run/s.sock#wiki", "has three slashes"),
     ],
 )
 def test_bad_urls(url: str, text: str) -> None:
@@ -106,7 +106,7 @@ def test_endpoints() -> None:
     assert str(parse_endpoint("127.0.0.1:0", "--listen")) == "127.0.0.1:0"
     assert parse_endpoint("[::1]:80", "--listen") == Endpoint("::1", 80)
     assert parse_endpoint("unix:/a/b", "--listen") == Endpoint(path="/a/b")
-    assert parse_endpoint("127.0.0.1:0", "--listen").at(5) == Endpoint("127.0.0.1", 5)
+    assert parse_endpoint("127.0.0.1:0", "--listen").with_port(5) == Endpoint("127.0.0.1", 5)
     private = ["127.0.0.9:1", "[::1]:1", "localhost:1", "unix:/x"]
     assert [parse_endpoint(text, "").is_private() for text in private] == [True] * 4
     assert [parse_endpoint(text, "").is_private() for text in ("0.0.0.0:1", "[::]:1", "example.org:1")] == [False] * 3
@@ -156,20 +156,20 @@ def test_errors_keep_their_kind_both_ways(kind: type[SuffolkError]) -> None:
         pass
 
     for error in (kind("store: 3"), Narrower("store: 3")):
-        back = error_of(grpc_code(error), error_text(error))
+        back = error_from_code(grpc_code(error), error_text(error))
         assert type(back) is kind
         assert str(back) == "store: 3"
         assert 400 <= http_status(error) < 600
 
 
 def test_error_table_is_one_to_one() -> None:
-    assert set(TABLE) == set(ALL_ERRORS)
-    assert len({code for code, _ in TABLE.values()}) == len(ALL_ERRORS)
+    assert set(STATUS_CODES) == set(ALL_ERRORS)
+    assert len({code for code, _ in STATUS_CODES.values()}) == len(ALL_ERRORS)
 
 
 @pytest.mark.parametrize("code", grpc.StatusCode)
 def test_every_code_is_some_error(code: grpc.StatusCode) -> None:
-    assert isinstance(error_of(code, "text"), SuffolkError)
+    assert isinstance(error_from_code(code, "text"), SuffolkError)
 
 
 def test_error_text_fits_one_short_line() -> None:
@@ -188,53 +188,53 @@ def test_largest_reply_fits() -> None:
 
 def test_breaker_opens_probes_and_closes() -> None:
     now = [0.0]
-    breaker = CircuitBreaker(failures=3, pause=1.0, clock=lambda: now[0])
+    breaker = CircuitBreaker(max_failures=3, retry_seconds=1.0, clock=lambda: now[0])
     for _ in range(2):
-        assert breaker.admits()
-        breaker.failed()
-    breaker.succeeded()
+        assert breaker.allows_call()
+        breaker.record_failure()
+    breaker.record_success()
     for _ in range(3):
-        assert breaker.admits()
-        breaker.failed()
+        assert breaker.allows_call()
+        breaker.record_failure()
     assert breaker.is_open()
-    assert not breaker.admits()
+    assert not breaker.allows_call()
     now[0] = 1.0
-    assert breaker.admits()  # the probe, whose caller never reports
-    assert not breaker.admits()
+    assert breaker.allows_call()  # the probe, whose caller never reports
+    assert not breaker.allows_call()
     now[0] = 2.0
-    assert breaker.admits()
-    breaker.failed()
+    assert breaker.allows_call()
+    breaker.record_failure()
     now[0] = 2.9
-    assert not breaker.admits()
+    assert not breaker.allows_call()
     now[0] = 3.0
-    assert breaker.admits()
-    breaker.succeeded()
+    assert breaker.allows_call()
+    breaker.record_success()
     assert not breaker.is_open()
-    assert breaker.admits()
+    assert breaker.allows_call()
 
 
 def test_a_service_that_is_back_is_noticed_within_two_seconds() -> None:
     now = [0.0]
     breaker = CircuitBreaker(clock=lambda: now[0])
     while not breaker.is_open():
-        breaker.failed()
+        breaker.record_failure()
     for _ in range(3):  # it is back just after a probe has failed: the next one comes, and a connection for it
         begin = now[0]
-        while not breaker.admits():
+        while not breaker.allows_call():
             now[0] += 0.01
         assert now[0] - begin + 1.2 * MAX_BACKOFF_SECONDS < 2
-        breaker.failed()
+        breaker.record_failure()
 
 
-def test_admission_counts_places() -> None:
-    admission = Admission(2, "--max-concurrent")
-    with admission.enter(), admission.enter():
-        assert admission.taken() == 2
+def test_admission_controller_rejects_calls_beyond_its_limit() -> None:
+    admission = AdmissionController(2, "--max-concurrent")
+    with admission.admit_call(), admission.admit_call():
+        assert admission.in_flight() == 2
         with pytest.raises(
-            ResourceExhausted, match="works on 2 requests, its limit; try again later or raise --max-concurrent"
+            ResourceExhausted, match="already runs 2 calls, its limit; try again later or raise --max-concurrent"
         ):
-            admission.enter().__enter__()
-    assert admission.taken() == 0
+            admission.admit_call().__enter__()
+    assert admission.in_flight() == 0
 
 
 def test_trees_survive_the_wire() -> None:
@@ -305,10 +305,12 @@ def test_tokens_of_any_integer_type(dtype: str) -> None:
 
 
 def test_metrics_count_in_bulk() -> None:
-    metrics = Metrics({"wiki": BruteForceRetriever([[1, 2, 3]], VOCABULARY)}, lambda: 5)
-    metrics.batch("Draft", [0, 1, 16, 300], [0, 64, 1, 2])
-    metrics.batch("Lookup", [], [])
-    metrics.request("grpc", "Draft", "RESOURCE_EXHAUSTED", 0.003)
+    metrics = DraftMetrics(
+        {"wiki": BruteForceRetriever([[1, 2, 3]], VOCABULARY)}, AdmissionController(5, "--max-concurrent")
+    )
+    metrics.count_batch("Draft", [0, 1, 16, 300], [0, 64, 1, 2])
+    metrics.count_batch("Lookup", [], [])
+    metrics.count_call("grpc", "Draft", "RESOURCE_EXHAUSTED", 0.003)
     lines = metrics.exposition().decode().splitlines()
     for line in (
         'suffolk_match_length_bucket{le="0.0"} 1.0',
@@ -320,9 +322,9 @@ def test_metrics_count_in_bulk() -> None:
         "suffolk_draft_nodes_sum 67.0",
         'suffolk_batch_size_sum{method="Draft"} 4.0',
         'suffolk_requests_total{code="RESOURCE_EXHAUSTED",method="Draft",transport="grpc"} 1.0',
-        'suffolk_refused_total{method="Draft",transport="grpc"} 1.0',
-        'suffolk_request_seconds_bucket{le="0.005",method="Draft",transport="grpc"} 1.0',
-        "suffolk_in_flight 5.0",
+        'suffolk_requests_rejected_total{method="Draft",transport="grpc"} 1.0',
+        'suffolk_request_duration_seconds_bucket{le="0.005",method="Draft",transport="grpc"} 1.0',
+        "suffolk_requests_in_flight 0.0",
         'suffolk_datastore_generation{datastore="wiki"} 7.0',
         'suffolk_datastore_tokens{datastore="wiki"} 3.0',
     ):
@@ -339,11 +341,11 @@ def test_metrics_count_in_bulk() -> None:
         ({"listen": (Endpoint("0.0.0.0", 1),)}, "give --tls-cert and --tls-key, or --insecure"),
         (
             {"listen": (Endpoint("::1", 5),), "http": Endpoint("::1", 5)},
-            "--http: [::1]:5 is given to --listen already; choose another address",
+            "--http: [::1]:5 is already given to --listen; choose another address",
         ),
-        ({"listen": (Endpoint(path="/x"), Endpoint(path="/x"))}, "--listen: unix:/x is given to --listen already"),
-        ({"http": Endpoint("0.0.0.0", 1)}, "would be plaintext for other machines; give --insecure"),
-        ({"http": Endpoint("0.0.0.0", 1), "tls": TlsFiles("a", "b")}, "--http: 0.0.0.0:1 would be plaintext"),
+        ({"listen": (Endpoint(path="/x"), Endpoint(path="/x"))}, "--listen: unix:/x is already given to --listen"),
+        ({"http": Endpoint("0.0.0.0", 1)}, "would expose plaintext to other machines; give --insecure"),
+        ({"http": Endpoint("0.0.0.0", 1), "tls": TlsFiles("a", "b")}, "--http: 0.0.0.0:1 would expose plaintext"),
     ],
 )
 def test_bad_server_settings(changes: dict[str, object], text: str) -> None:

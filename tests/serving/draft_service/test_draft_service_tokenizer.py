@@ -14,7 +14,7 @@ from suffolk.datastore.errors import Internal, InvalidArgument, NotFound, Resour
 from suffolk.datastore.tokenizer import load_tokenizer
 from suffolk.serving.draft_service import limits
 from suffolk.serving.draft_service.client import RemoteDatastore
-from suffolk.serving.draft_service.grpc_server import Servicer
+from suffolk.serving.draft_service.grpc_server import DraftServicer
 from suffolk.serving.draft_service.server import DraftServer
 from suffolk.serving.proto import draft_pb2
 from tests.support.brute_force import assert_same_tree
@@ -70,8 +70,8 @@ def test_another_tokenizer_on_the_server_is_asked_for_anew(
     remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert remote.encode(TEXT) == IDS
-    info = draft_pb2.DatastoreInfo(name="words", vocab_size=6, facts_json='{"tokenizer": null}')
-    monkeypatch.setattr(Servicer, "_info", lambda *_: draft_pb2.GetInfoReply(datastores=[info]))
+    info = draft_pb2.DatastoreInfo(name="words", vocab_size=6, info_json='{"tokenizer": null}')
+    monkeypatch.setattr(DraftServicer, "_info", lambda *_: draft_pb2.GetInfoReply(datastores=[info]))
     remote.info()
     with pytest.raises(NotFound, match="has no tokenizer"):
         remote.encode(TEXT)
@@ -108,8 +108,8 @@ def test_a_store_of_token_ids_refuses_texts(tmp_path: Path) -> None:
 def test_a_damaged_tokenizer_is_refused(
     frame: bytes, message: str, remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Servicer, "_tokenizer", lambda *_: draft_pb2.GetTokenizerReply(tokenizer_zstd=frame))
-    with pytest.raises(Internal, match=f"{remote.url}: the draft service sent a bad reply: {message}"):
+    monkeypatch.setattr(DraftServicer, "_tokenizer", lambda *_: draft_pb2.GetTokenizerReply(tokenizer_zstd=frame))
+    with pytest.raises(Internal, match=f"{remote.url}: the draft service sent a malformed reply: {message}"):
         remote.encode(TEXT)
     assert remote.lookup(IDS) == (3, 2)
 

@@ -191,7 +191,7 @@ def test_the_datastore_drafter_counts_what_was_ahead() -> None:
     assert stats["foreseen"] > 5
     assert stats["missed"] == stats["late"] == 0
     store.fault = Unavailable("gone")
-    store.answering = False
+    store.healthy = False
     drafter.foresee([request(text)], [DraftTree.empty()])
     assert len(drafter.propose([request([*text, 1])])[0]) == 0
     assert drafter.stats()["missed Unavailable"] == 1

@@ -1,4 +1,4 @@
-"""What a caller is told when there is nobody, or somebody else, where it calls: one line of ours, never gRPC's."""
+"""Messages of calls that cannot connect: one line of Suffolk's own, never gRPC's."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CALLS = pytest.mark.parametrize(
 )
 
 
-def said(call: Call, url: str, kind: type[SuffolkError] = Unavailable) -> str:
+def message_of(call: Call, url: str, kind: type[SuffolkError] = Unavailable) -> str:
     """The message behind the URL."""
     with pytest.raises(kind) as caught:
         call(url)
@@ -62,39 +62,39 @@ def test_nothing_listens_there(call: Call, server: str, tmp_path: Path) -> None:
     expected = f"nothing listens there; start the {server} or correct the address"
     with socket.socket() as bound:  # bound, not listening
         bound.bind(("127.0.0.1", 0))
-        assert said(call, f"grpc://127.0.0.1:{bound.getsockname()[1]}") == expected
-    assert said(call, f"grpc+unix://{tmp_path}/none.sock") == expected
+        assert message_of(call, f"grpc://127.0.0.1:{bound.getsockname()[1]}") == expected
+    assert message_of(call, f"grpc+unix://{tmp_path}/none.sock") == expected
 
 
 @CALLS
 def test_the_port_is_another_ones(call: Call, server: str, plain: DraftServer) -> None:
-    expected = f"what listens there speaks no gRPC; give the {server}'s gRPC port, not its HTTP port"
-    assert said(call, f"grpc://{plain.http}") == expected
+    expected = f"the server does not speak gRPC; use the {server}'s gRPC port, not its HTTP port"
+    assert message_of(call, f"grpc://{plain.http}") == expected
     if server == "worker":
-        expected = "what listens there is no worker, nor of this version; correct the port"
-        assert said(call, f"grpc://{plain.listening[0]}", Unsupported) == expected
+        expected = "there is no worker of this version at this address; correct the port"
+        assert message_of(call, f"grpc://{plain.listening[0]}", Unsupported) == expected
 
 
 @needs_openssl
 @CALLS
 def test_tls_on_one_side_alone(call: Call, server: str, plain: DraftServer, certificates: Path) -> None:
     ca = f"?ca={certificates}/ca.pem"
-    assert said(call, f"grpcs://{plain.listening[0]}{ca}") == (
-        "what listens there speaks no TLS; write grpc:// in place of grpcs://, "
+    assert message_of(call, f"grpcs://{plain.listening[0]}{ca}") == (
+        "the server does not use TLS; write grpc:// in place of grpcs://, "
         f"or start the {server} with --tls-cert and --tls-key"
     )
     files = TlsFiles(f"{certificates}/server.pem", f"{certificates}/server.key", f"{certificates}/ca.pem")
     with serving({"wiki": BruteForceRetriever([[1]], 9)}, tls=files) as strict:
         at = strict.listening[0]
-        assert said(call, f"grpc://{at}").endswith("if it speaks TLS, write grpcs://HOST:PORT?ca=FILE")
-        assert said(call, f"grpcs://{at}{ca}").endswith(
-            "if it wants a certificate of its callers, add cert=FILE and key=FILE"
+        assert message_of(call, f"grpc://{at}").endswith("if it uses TLS, write grpcs://HOST:PORT?ca=FILE")
+        assert message_of(call, f"grpcs://{at}{ca}").endswith(
+            "if it requires client certificates, add cert=FILE and key=FILE"
         )
-        assert said(call, f"grpcs://{at}") == (
-            "its TLS certificate is from no authority that is trusted here; name the authority's certificate with ?ca=FILE"
+        assert message_of(call, f"grpcs://{at}") == (
+            "the server's TLS certificate is not from a trusted authority; name the authority's certificate with ?ca=FILE"
         )
-        assert said(call, f"grpcs://localhost:{at.port}{ca}") == (
-            "its TLS certificate is another host's; write the name or address that is in it"
+        assert message_of(call, f"grpcs://localhost:{at.port}{ca}") == (
+            "the server's TLS certificate is for another host; use a name or address that is in it"
         )
 
 
@@ -104,4 +104,6 @@ def test_a_server_that_takes_connections_and_never_answers() -> None:
         silent.listen()
         url = f"grpc://127.0.0.1:{silent.getsockname()[1]}"
         for call in (connect, ask_worker):  # the deadline of facts, or gRPC's own for a connection, whichever is first
-            assert any(words in said(call, url, SuffolkError) for words in ("no answer within", "does not answer"))
+            assert any(
+                words in message_of(call, url, SuffolkError) for words in ("no answer within", "does not answer")
+            )

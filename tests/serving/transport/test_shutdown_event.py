@@ -1,4 +1,4 @@
-"""The wish to stop reaches who waits, from threads and from signal handlers, whatever the main thread is doing."""
+"""The event to stop reaches who waits, from threads and from signal handlers, whatever the main thread is doing."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.support.waiting import HANG
 SIGNALLED = """
 import random, signal
 from suffolk.serving.transport.shutdown_event import ShutdownEvent
-signal.signal(signal.SIGALRM, lambda *_: wish.tell())
+signal.signal(signal.SIGALRM, lambda *_: event.set())
 for _ in range(300):
-    wish = ShutdownEvent()
+    event = ShutdownEvent()
     signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 2e-5))
-    wish.wait()
+    event.wait()
 """
 
 
@@ -26,12 +26,12 @@ def test_a_handler_that_interrupts_the_wait_ends_it() -> None:
 
 
 def test_all_that_wait_go_on_now_and_later() -> None:
-    wish = ShutdownEvent()
-    waiting = [threading.Thread(target=wish.wait, daemon=True) for _ in range(3)]
+    event = ShutdownEvent()
+    waiting = [threading.Thread(target=event.wait, daemon=True) for _ in range(3)]
     for thread in waiting:
         thread.start()
-    wish.tell()
+    event.set()
     for thread in waiting:
         thread.join(HANG)
-    wish.wait()
+    event.wait()
     assert not any(thread.is_alive() for thread in waiting)

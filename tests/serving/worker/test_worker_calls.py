@@ -57,7 +57,7 @@ def test_a_request_that_is_no_message_is_refused(
     with grpc.insecure_channel(str(server.listening[0])) as channel, pytest.raises(grpc.RpcError) as caught:
         list(channel.unary_stream(f"/suffolk.v1.DecodeService/{method}")(b"\xff\xff no message", timeout=HANG))
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "the request is no message of that method" in caught.value.details()
+    assert "the request is not a message of this method" in caught.value.details()
     assert caplog.records == []
 
 
@@ -164,7 +164,7 @@ def test_a_client_that_cancels_or_hangs_up_gives_its_slot_back(target: Target) -
 
 def test_a_deadline_ends_a_generation(target: Target, server: WorkerServer, client: WorkerClient) -> None:
     generation = client.generate(PROMPT, LONG, deadline=0.4)
-    with pytest.raises(DeadlineExceeded, match="the text was not done within its deadline; allow more time"):
+    with pytest.raises(DeadlineExceeded, match="the text was not finished within its deadline; allow more time"):
         list(generation)
     until(lambda: client.info()["running"] == 0 and server.in_flight() == 0)
     assert len(generation.tokens) < 3900
@@ -174,7 +174,9 @@ def test_a_full_queue_refuses_at_once(target: Target) -> None:
     with working(target, slots=1, queue=1) as server, calling(server) as client:
         held = [client.generate(PROMPT, LONG) for _ in range(2)]
         until(lambda: client.info()["running"] == client.info()["waiting"] == 1)  # the first waits too, for a moment
-        with pytest.raises(ResourceExhausted, match="works on 2 requests, its limit; try again later or raise --slots"):
+        with pytest.raises(
+            ResourceExhausted, match="already runs 2 calls, its limit; try again later or raise --slots"
+        ):
             next(client.generate(PROMPT, LONG))
         for generation in held:
             generation.cancel()
@@ -224,8 +226,12 @@ def asking(**fields: Any) -> decode_pb2.GenerateRequest:
         (REQUEST(token_ids=b"\xff\xff\xff\xff"), INVALID, "the prompt has ids -1..-1; model tiny has 257"),
         (REQUEST(token_ids=bytes(4 * 4096)), INVALID, "the prompt has 4096 tokens; model tiny takes 4096 in all"),
         (REQUEST(token_ids=bytes(4 * limits.MAX_PROMPT + 4)), INVALID, "token_ids has 1048577 tokens; the limit is"),
-        (REQUEST(chat=CHAT()), INVALID, "chat.messages: there are 0; give 1 to 1024"),
-        (REQUEST(chat=CHAT(messages=[message("u")] * 1025)), INVALID, "chat.messages: there are 1025; give 1 to 1024"),
+        (REQUEST(chat=CHAT()), INVALID, "chat.messages: the number of messages is 0; it must be in 1..1024"),
+        (
+            REQUEST(chat=CHAT(messages=[message("u")] * 1025)),
+            INVALID,
+            "chat.messages: the number of messages is 1025; it must",
+        ),
         (REQUEST(chat=CHAT(messages=[message("r" * 129)])), INVALID, "chat.messages[0].role has 129 characters"),
         (REQUEST(chat=CHAT(messages=[message("u", "x" * 600_000)] * 2)), INVALID, "chat has 1200000 characters"),
         (REQUEST(chat=CHAT(messages=[message("robot")])), INVALID, "the chat template of model tiny refuses the"),
@@ -241,7 +247,7 @@ def asking(**fields: Any) -> decode_pb2.GenerateRequest:
         (asking(top_p=0.0), INVALID, "top_p is 0.0; it must be above 0"),
         (asking(seed=2**63), INVALID, "seed is 9223372036854775808; it must be between"),
         (asking(stop=[""]), INVALID, "stop[0] is ''; it must be the text"),
-        (asking(stop=["x"] * 17), INVALID, "sampling.stop: there are 17 strings; the limit is 16"),
+        (asking(stop=["x"] * 17), INVALID, "sampling.stop: the number of strings is 17; it must be in 0..16"),
         (asking(stop=["x" * 257]), INVALID, "sampling.stop[0] has 257 characters; the limit is 256"),
         (asking(min_p=1.1), INVALID, "min_p is 1.1; it must be between 0 (no limit) and 1"),
         (asking(repetition_penalty=0.0), INVALID, "repetition_penalty is 0.0; it must be between 0.01"),
@@ -249,7 +255,11 @@ def asking(**fields: Any) -> decode_pb2.GenerateRequest:
         (asking(frequency_penalty=-3.0), INVALID, "frequency_penalty is -3.0; it must be between -2 and 2"),
         (asking(bad_words=[b"abc"]), INVALID, "sampling.bad_words[0] has 3 bytes; it must be a multiple of 4"),
         (asking(bad_words=[bytes(4), b""]), INVALID, "sampling.bad_words[1]: the number of tokens is 0; it must be in"),
-        (asking(bad_words=[bytes(4)] * 1025), INVALID, "sampling.bad_words: there are 1025; the limit is 1024"),
+        (
+            asking(bad_words=[bytes(4)] * 1025),
+            INVALID,
+            "sampling.bad_words: the number of sequences is 1025; it must be in",
+        ),
         (asking(bad_words=[bytes(260)]), INVALID, "the number of tokens is 65; it must be in 1..64"),
         (asking(bad_words=[b"\xff\xff\0\0"]), INVALID, "bad_words[0] is (65535,); the vocabulary has 257 ids"),
         (asking(bad_words=[number.to_bytes(4, "little") for number in range(257)]), INVALID, "no token"),
@@ -258,7 +268,7 @@ def asking(**fields: Any) -> decode_pb2.GenerateRequest:
         (asking(epsilon=1.5), INVALID, "epsilon is 1.5; it must be above 0 and at most 1"),
         (asking(delta=-0.5), INVALID, "delta is -0.5; it must be above 0 and at most 1"),
         (asking(verification="typical", epsilon=0.0), INVALID, "epsilon is 0.0; it must be above 0"),
-        (REQUEST.FromString(NEWER), UNIMPLEMENTED, "request: field number 99 is unknown to this worker; leave it out"),
+        (REQUEST.FromString(NEWER), UNIMPLEMENTED, "request: field number 99 is unknown to this worker; omit it"),
         (
             REQUEST(text="x", sampling=SAMPLING.FromString(NEWER)),
             UNIMPLEMENTED,
@@ -287,8 +297,11 @@ def test_what_cannot_be_done_is_refused(
 @pytest.mark.parametrize(
     ("request_", "text"),
     [
-        (REQUEST(chat=CHAT(messages=[decode_pb2.ChatMessage()] * 200_000)), "chat.messages: there are 200000"),
-        (asking(bad_words=[b""] * 200_000), "sampling.bad_words: there are 200000"),
+        (
+            REQUEST(chat=CHAT(messages=[decode_pb2.ChatMessage()] * 200_000)),
+            "chat.messages: the number of messages is 200000",
+        ),
+        (asking(bad_words=[b""] * 200_000), "sampling.bad_words: the number of sequences is 200000"),
     ],
 )
 def test_what_is_too_many_is_counted_before_it_is_read(
@@ -359,7 +372,7 @@ def test_a_client_says_what_is_wrong_by_itself(server: WorkerServer, client: Wor
     for url in ("http://x", f"grpc://{server.listening[0]}/name", f"grpc://{server.listening[0]}?deadline_ms=3"):
         with pytest.raises(InvalidArgument, match=url.partition("?")[0]):
             connect_worker(url)
-    with pytest.raises(InvalidArgument, match="max_nodes is 0; it must be in 1..1024"):
+    with pytest.raises(InvalidArgument, match="max_nodes is 0; it must be between 1 and 1024"):
         client.generate(PROMPT, max_nodes=0)
     with pytest.raises(InvalidArgument, match="the prompt, of type list, is an array of float64"):
         client.generate([0.5])  # type: ignore[list-item]
@@ -380,10 +393,10 @@ def test_a_worker_s_numbers_that_are_damaged_are_its_fault(
 ) -> None:
     """They were a JSONDecodeError, of which no caller knows, or no dictionary."""
     monkeypatch.setattr(server.service, "info", lambda: decode_pb2.GetWorkerInfoReply(stats_json=text))
-    with pytest.raises(Internal, match="the worker sent facts that are no JSON object"):
+    with pytest.raises(Internal, match="the worker sent server info that is not a JSON object"):
         client.info()
 
 
 def test_the_client_needs_no_torch() -> None:
-    code = "import sys, serving.worker.client; sys.exit('torch' in sys.modules)"
+    code = "import sys, suffolk.serving.worker.client; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

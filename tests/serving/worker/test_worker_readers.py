@@ -41,7 +41,7 @@ def test_who_does_not_read_holds_no_slot_and_loses_nothing() -> None:
 
 def test_who_does_not_read_for_long_is_hung_up_on() -> None:
     """As many such clients as there are places shut a worker for good, its engine idle."""
-    with working(talking_target(), slots=1, queue=0, patience=0.2) as server, unread(server) as stream:
+    with working(talking_target(), slots=1, queue=0, slow_client_seconds=0.2) as server, unread(server) as stream:
         until(lambda: server.service.engine.stats()["requests"] == 1 and server.in_flight() == 0)
         with pytest.raises(grpc.RpcError) as caught:
             list(stream)

@@ -117,20 +117,21 @@ def test_metrics_and_health(target: Target) -> None:
         until(lambda: server.in_flight() == 0)
         found = counted(server)
         stats = client.info()["stats"]
-        assert found["suffolk_tokens_total",] == stats["tokens"] == 50
-        for name in ("passes", "rows", "steps"):
-            assert found[f"suffolk_{name}_total",] == stats[name] > 0
-        assert found["suffolk_generations_total", "length"] == 1
+        assert found["suffolk_generated_tokens_total",] == stats["tokens"] == 50
+        for name, metric in (("passes", "target_passes"), ("rows", "target_rows"), ("steps", "decode_steps")):
+            assert found[f"suffolk_{metric}_total",] == stats[name] > 0
+        assert found["suffolk_requests_finished_total", "length"] == 1
         assert stats["drafted"] == generation.stats.drafted.rows() != []
         for row in stats["drafted"]:
             for stage in STAGES:
-                assert found[f"suffolk_{stage}_total", str(row["depth"]), "prompt-lookup"] == row[stage]
+                assert found[f"suffolk_draft_tokens_{stage}_total", str(row["depth"]), "prompt-lookup"] == row[stage]
         assert {row["depth"] for row in stats["drafted"]} >= {1, 2}
         assert stats["earned"] == generation.stats.earned == 49 - stats["steps"] > 0
-        assert found["suffolk_engine_seconds_total", "wait"] > 0
-        assert found["suffolk_engine_seconds_total", "forward"] > 0
-        assert (found["suffolk_running",], found["suffolk_waiting",], found["suffolk_in_flight",]) == (0, 0, 0)
-        assert found["suffolk_cache_bytes",] == server.service.engine.cache_bytes > 0
+        assert found["suffolk_step_seconds_total", "wait"] > 0
+        assert found["suffolk_step_seconds_total", "forward"] > 0
+        for gauge in ("running", "waiting", "in_flight"):
+            assert found[f"suffolk_requests_{gauge}",] == 0
+        assert found["suffolk_kv_cache_bytes",] == server.service.engine.cache_bytes > 0
         assert found["suffolk_requests_total", "OK", "Generate", "grpc"] == 1
         assert found["suffolk_requests_total", "INVALID_ARGUMENT", "Generate", "grpc"] == 1
         for path in ("/healthz", "/readyz", "/livez"):
@@ -145,11 +146,11 @@ def test_a_running_request_is_counted_as_it_goes(target: Target) -> None:
         generation = client.generate(PROMPT, LONG, "made-up")
         next(generation)
         for _ in range(3):
-            before = counted(server)["suffolk_tokens_total",]
-            until(lambda before=before: counted(server)["suffolk_tokens_total",] > before)  # type: ignore[misc]
+            before = counted(server)["suffolk_generated_tokens_total",]
+            until(lambda before=before: counted(server)["suffolk_generated_tokens_total",] > before)  # type: ignore[misc]
         found = counted(server)
-        assert found["suffolk_running",] == 1
-        assert found["suffolk_proposed_total", "1", "datastore"] == found["suffolk_proposals_total",] > 0
+        assert found["suffolk_requests_running",] == 1
+        assert found["suffolk_draft_tokens_proposed_total", "1", "datastore"] == found["suffolk_draft_calls_total",] > 0
         assert client.info()["stats"]["requests"] == 0
         generation.cancel()
 
@@ -165,7 +166,7 @@ def counted(server: WorkerServer) -> dict[tuple[str, ...], float]:
 def test_facts(target: Target, server: WorkerServer, client: WorkerClient) -> None:
     facts = client.info()
     assert facts["model"] == "tiny"
-    assert (facts["vocab_size"], facts["context_length"], facts["takes_chat"]) == (257, 4096, True)
+    assert (facts["vocab_size"], facts["context_length"], facts["has_chat_template"]) == (257, 4096, True)
     assert (facts["slots"], facts["capacity"], facts["queue"], facts["max_nodes"]) == (2, 4096, 8, 64)
     assert (facts["drafters"], facts["default_drafter"]) == (["prompt-lookup"], "prompt-lookup")
     assert facts["cache_bytes"] == server.service.engine.cache_bytes

@@ -26,10 +26,10 @@ SETTINGS = SamplingSettings(max_new_tokens=20, ignore_eos=True)
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pings every second, the most that gRPC sends, and little patience."""
+    """Pings every second, the most that gRPC sends, and a short keepalive timeout."""
     monkeypatch.setattr(client, "PING_SECONDS", 0.2)
     monkeypatch.setattr(grpc_server, "PING_SECONDS", 0.2)
-    monkeypatch.setattr(client, "_SILENCE", 0.5)
+    monkeypatch.setattr(client, "_KEEPALIVE_TIMEOUT", 0.5)
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def test_a_worker_that_is_gone_is_noticed(target: Target) -> None:
         gate.let()
         next(generation)
         cut.set()
-        with pytest.raises(Unavailable, match="the connection broke off; see whether the worker still runs"):
+        with pytest.raises(Unavailable, match="the connection was lost; check whether the worker still runs"):
             list(generation)
 
 

@@ -27,7 +27,7 @@ def test_a_cancelled_call_gets_no_pass_more_and_a_full_queue_refuses_during_one(
             assert len(next(first).tokens) == 1
             gate.wait()  # in its second pass
             until(lambda: engine.stats()["waiting"] == 1)
-            with pytest.raises(ResourceExhausted, match="works on 2 requests, its limit"):
+            with pytest.raises(ResourceExhausted, match="already runs 2 calls, its limit"):
                 next(client.generate(PROMPT, LONG))
             first.cancel()
             until(lambda: len(engine._cancelled) == 1)  # the worker has heard of it
