@@ -14,7 +14,7 @@ from suffolk.serving.drafters.hierarchy.agreement import Agreement, Voice
 from suffolk.serving.drafters.hierarchy.measurement import Measurements
 from suffolk.serving.drafters.hierarchy.plan import plans_by_size
 from suffolk.serving.drafters.hierarchy.stack_spec import read_stack
-from suffolk.serving.drafters.neural.early_exit.head import new_head
+from suffolk.serving.drafters.neural.early_exit.training import new_head
 from suffolk.serving.engine.model.target import Target
 from tests.support.tiny_models import tiny_model
 

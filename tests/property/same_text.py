@@ -21,8 +21,8 @@ from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
 from suffolk.serving.drafters.neural.eagle.drafter import EagleDrafter
-from suffolk.serving.drafters.neural.eagle.load import new_head
 from suffolk.serving.drafters.neural.eagle.model import EagleHead
+from suffolk.serving.drafters.neural.eagle.training import new_head
 from suffolk.serving.drafters.neural.early_exit.drafter import EarlyExitDrafter
 from suffolk.serving.drafters.neural.early_exit.shallow import shallow
 from suffolk.serving.drafters.neural.redrafter.config import RedrafterConfig

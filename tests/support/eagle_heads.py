@@ -14,9 +14,9 @@ from safetensors.torch import save_file
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.neural.eagle.config import EagleConfig
 from suffolk.serving.drafters.neural.eagle.drafter import EagleDrafter
-from suffolk.serving.drafters.neural.eagle.loss import causal, head_loss
-from suffolk.serving.drafters.neural.eagle.model import EagleHead
+from suffolk.serving.drafters.neural.eagle.model import EagleHead, causal
 from suffolk.serving.drafters.neural.eagle.shared_embeddings import SharedEmbeddings
+from suffolk.serving.drafters.neural.eagle.training import TrainableEagleHead, head_loss
 from suffolk.serving.drafters.training.head import Batch
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.model.target import Target
@@ -73,9 +73,11 @@ def eagle_config(version: int = 1, **changes: Any) -> EagleConfig:
     return EagleConfig(version=version, **(_FORM | own | changes))
 
 
-def random_head(version: int = 1, seed: int = 0, target: Target | None = None, **changes: Any) -> EagleHead:
+def random_head(version: int = 1, seed: int = 0, target: Target | None = None, **changes: Any) -> TrainableEagleHead:
     torch.manual_seed(seed)
-    head = EagleHead(eagle_config(version, **changes), SharedEmbeddings.of(target or tiny_target())).to(torch.float64)
+    head = TrainableEagleHead(eagle_config(version, **changes), SharedEmbeddings.of(target or tiny_target())).to(
+        torch.float64
+    )
     with torch.no_grad():
         for parameter in head.parameters():
             parameter.normal_(0.0, 0.15)
@@ -135,10 +137,12 @@ def _trained_tensors(version: int) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().clone() for name, tensor in head.state_dict().items()}
 
 
-def train_head(target: Target, texts: torch.Tensor, version: int = 1, steps: int = 100, **changes: Any) -> EagleHead:
+def train_head(
+    target: Target, texts: torch.Tensor, version: int = 1, steps: int = 100, **changes: Any
+) -> TrainableEagleHead:
     """A head of so many steps on ``texts`` int64[windows, size]."""
     torch.manual_seed(0)
-    head = EagleHead(eagle_config(version, **changes), SharedEmbeddings.of(target)).to(torch.float64)
+    head = TrainableEagleHead(eagle_config(version, **changes), SharedEmbeddings.of(target)).to(torch.float64)
     if version == 3:
         head.d2t = torch.tensor(DRAFTED) - torch.arange(len(DRAFTED))
     batch = batch_of(texts, head.layers, target)
@@ -162,7 +166,7 @@ def _token_loss(head: EagleHead, batch: Batch) -> torch.Tensor:
     return -chosen[chosen.isfinite()].mean()
 
 
-def trained_head(version: int = 1) -> EagleHead:
+def trained_head(version: int = 1) -> TrainableEagleHead:
     """A head of a few dozen steps on the target's own texts."""
     head = random_head(version)
     head.load_state_dict(_trained_tensors(version))

@@ -11,6 +11,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.neural.redrafter.config import BeamConfig, LossConfig, RedrafterConfig
 from suffolk.serving.drafters.neural.redrafter.drafter import RedrafterDrafter
 from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
+from suffolk.serving.drafters.neural.redrafter.training import TrainableRedrafterHead
 from suffolk.serving.drafters.training.head import Batch
 from suffolk.serving.engine.loop.drafter import DraftRequest, tree_of
 from suffolk.serving.engine.model.target import Target
@@ -22,11 +23,13 @@ from tests.support.tiny_models import VOCAB, tiny_model
 FREE = CostModel([1], [1e-12])
 
 
-def random_head(target: Target, seed: int = 0, loss: LossConfig | None = None, **changes: Any) -> RedrafterHead:
+def random_head(
+    target: Target, seed: int = 0, loss: LossConfig | None = None, **changes: Any
+) -> TrainableRedrafterHead:
     """Random weights, in fp64 as the target."""
     shape = {"vocab_size": target.vocab_size, "hidden_size": 32, "exit_dim": 64, "blocks": 1} | changes
     torch.manual_seed(seed)
-    return RedrafterHead(RedrafterConfig(**shape), target, loss=loss).eval()
+    return TrainableRedrafterHead(RedrafterConfig(**shape), target, loss=loss).eval()
 
 
 def drafter_of(
@@ -51,7 +54,7 @@ def texts_of(target: Target, count: int, settings: SamplingSettings) -> Batch:
     return Batch(tokens, counted, last_states(tokens))
 
 
-def train(head: RedrafterHead, batch: Batch, steps: int, rate: float = 0.01) -> RedrafterHead:
+def train(head: TrainableRedrafterHead, batch: Batch, steps: int, rate: float = 0.01) -> TrainableRedrafterHead:
     """``head`` after so many steps on the one batch."""
     optimizer = torch.optim.Adam(head.parameters(), rate)
     for _ in range(steps):

@@ -21,7 +21,7 @@ know, and imports what it needs when it is called."""
 def make_exit(target: Target, options: Mapping[str, Any]) -> TrainableHead:
     """An exit behind the layer that the option ``layers`` names, by default the middle one; ``width`` of its own layer, by default
     the target's hidden size."""
-    from suffolk.serving.drafters.neural.early_exit.head import new_head
+    from suffolk.serving.drafters.neural.early_exit.training import new_head
 
     require_known("early-exit", options)
     middle = max(1, target.layers // 2)
@@ -32,7 +32,7 @@ def make_redrafter(target: Target, options: Mapping[str, Any]) -> TrainableHead:
     """A recurrent head; its options are those of ``LossConfig``, and of ``RedrafterConfig`` but for what the target decides.
     By default the target's output layer is its own."""
     from suffolk.serving.drafters.neural.redrafter.config import LossConfig, RedrafterConfig
-    from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
+    from suffolk.serving.drafters.neural.redrafter.training import TrainableRedrafterHead
 
     shape = ("exit_dim", "blocks", "initial_state", "output", "recurrent")
     require_known("redrafter", options)
@@ -43,12 +43,12 @@ def make_redrafter(target: Target, options: Mapping[str, Any]) -> TrainableHead:
     config = RedrafterConfig(vocab_size=target.vocab_size, hidden_size=hidden, **chosen)
     loss = LossConfig(**{name: value for name, value in options.items() if name not in shape})
     dtype = torch.float64 if target.dtype == torch.float64 else torch.float32
-    return RedrafterHead(config, target, dtype, loss)
+    return TrainableRedrafterHead(config, target, dtype, loss)
 
 
 def make_eagle(target: Target, options: Mapping[str, Any]) -> TrainableHead:
     """A head of EAGLE-1, shaped as the target's layers; ``noise`` on its features while it is trained."""
-    from suffolk.serving.drafters.neural.eagle.load import new_head
+    from suffolk.serving.drafters.neural.eagle.training import new_head
 
     require_known("eagle", options)
     return new_head(target, **options)

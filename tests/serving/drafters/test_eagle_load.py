@@ -15,10 +15,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError, Unsupported
-from suffolk.serving.drafters.neural.eagle.load import check_head, load_eagle, load_head, new_head
-from suffolk.serving.drafters.neural.eagle.loss import causal
-from suffolk.serving.drafters.neural.eagle.model import EagleHead
+from suffolk.serving.drafters.neural.eagle.load import check_head, load_eagle, load_head
+from suffolk.serving.drafters.neural.eagle.model import EagleHead, causal
 from suffolk.serving.drafters.neural.eagle.shared_embeddings import SharedEmbeddings
+from suffolk.serving.drafters.neural.eagle.training import new_head
 from suffolk.serving.drafters.neural.head_check import TOKENS, check_fit
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.loop.engine import Engine

@@ -15,9 +15,9 @@ from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unsu
 from suffolk.serving.drafters.drafter_config import DrafterConfig
 from suffolk.serving.drafters.load import load_drafters
 from suffolk.serving.drafters.neural.early_exit.drafter import EarlyExitDrafter
-from suffolk.serving.drafters.neural.early_exit.head import new_head
 from suffolk.serving.drafters.neural.early_exit.load import load_exit, with_exit
 from suffolk.serving.drafters.neural.early_exit.shallow import shallow
+from suffolk.serving.drafters.neural.early_exit.training import new_head
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.drafters.training.head import Batch
 from suffolk.serving.engine.loop.request import Request

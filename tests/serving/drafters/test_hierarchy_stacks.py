@@ -14,8 +14,9 @@ from suffolk.serving.drafters.hierarchy.load import Stacks
 from suffolk.serving.drafters.hierarchy.measurement import Measurements
 from suffolk.serving.drafters.hierarchy.stack_spec import StackLevel, name_stack, read_stack
 from suffolk.serving.drafters.load import load_drafters
-from suffolk.serving.drafters.neural.early_exit.head import ExitLayer, new_head
+from suffolk.serving.drafters.neural.early_exit.model import ExitLayer
 from suffolk.serving.drafters.neural.early_exit.shallow import shallow
+from suffolk.serving.drafters.neural.early_exit.training import new_head
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.policy.cost_model import CostModel
 from suffolk.serving.engine.policy.cost_store import FoundCosts

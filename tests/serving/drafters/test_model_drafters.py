@@ -16,10 +16,10 @@ from suffolk.serving.drafters.load import load_drafters
 from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
 from suffolk.serving.drafters.neural.draft_model.load import load_draft_model
 from suffolk.serving.drafters.neural.eagle.drafter import EagleDrafter
-from suffolk.serving.drafters.neural.eagle.load import new_head as eagle_head
+from suffolk.serving.drafters.neural.eagle.training import new_head as eagle_head
 from suffolk.serving.drafters.neural.early_exit.drafter import EarlyExitDrafter
-from suffolk.serving.drafters.neural.early_exit.head import new_head
 from suffolk.serving.drafters.neural.early_exit.shallow import shallow
+from suffolk.serving.drafters.neural.early_exit.training import new_head
 from suffolk.serving.drafters.neural.redrafter.config import RedrafterConfig
 from suffolk.serving.drafters.neural.redrafter.drafter import RedrafterDrafter
 from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead

@@ -10,10 +10,9 @@ from suffolk.datastore.errors import NotFound, SuffolkError, Unsupported
 from suffolk.datastore.paths import expand
 from suffolk.serving.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.drafters.neural.eagle.checkpoint import read_checkpoint
-from suffolk.serving.drafters.neural.eagle.config import EagleConfig, EagleTreeConfig
+from suffolk.serving.drafters.neural.eagle.config import EagleTreeConfig
 from suffolk.serving.drafters.neural.eagle.drafter import EagleDrafter
-from suffolk.serving.drafters.neural.eagle.loss import causal
-from suffolk.serving.drafters.neural.eagle.model import EagleHead
+from suffolk.serving.drafters.neural.eagle.model import EagleHead, causal
 from suffolk.serving.drafters.neural.eagle.shared_embeddings import SharedEmbeddings
 from suffolk.serving.drafters.neural.head_check import check_fit
 from suffolk.serving.drafters.neural.weights import fit
@@ -68,28 +67,6 @@ def load_head(folder: str | Path, target: Target) -> EagleHead:
         return _build(path, target)
     except SuffolkError as error:
         raise type(error)(f"EAGLE head {folder}: {error}") from error
-
-
-def new_head(target: Target, noise: float = 0.2) -> EagleHead:
-    """A head to be trained for ``target``: of version 1, with random weights, shaped as the target's own layers are. It is on the
-    target's device, in fp32, or fp64 if the target is. ``noise``: as in ``EagleHead``."""
-    form, ends = target.model.config.get_text_config(decoder=True), SharedEmbeddings.of(target)
-    heads = form.num_attention_heads
-    rotary = getattr(form, "rope_parameters", None) or {}
-    config = EagleConfig(
-        version=1,
-        hidden_size=ends.hidden_size,
-        heads=heads,
-        key_value_heads=getattr(form, "num_key_value_heads", None) or heads,
-        head_width=getattr(form, "head_dim", None) or ends.hidden_size // heads,
-        intermediate_size=getattr(form, "intermediate_size", None) or 4 * ends.hidden_size,
-        vocab_size=target.vocab_size,
-        layers=(target.layers,),
-        rms_eps=getattr(form, "rms_norm_eps", 1e-6),
-        rope_theta=float(rotary.get("rope_theta") or 10000.0),
-    )
-    dtype = torch.float64 if target.dtype == torch.float64 else torch.float32
-    return EagleHead(config, ends, noise).to(target.device, dtype)
 
 
 def check_head(head: EagleHead, target: Target, name: str) -> float:

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from safetensors.torch import save_file
 
-from suffolk.datastore.errors import InvalidArgument, Unsupported
-from suffolk.serving.drafters.neural.eagle.acceptance import acceptance
+from suffolk.datastore.errors import Unsupported
 from suffolk.serving.drafters.neural.eagle.config import EagleConfig
-from suffolk.serving.drafters.neural.eagle.initialization import start_linear
 from suffolk.serving.drafters.neural.eagle.layer import Attend, EagleLayer
-from suffolk.serving.drafters.neural.eagle.loss import head_loss
 from suffolk.serving.drafters.neural.eagle.shared_embeddings import SharedEmbeddings
-from suffolk.serving.drafters.training.head import Batch, HeadLoss
-from suffolk.serving.engine.loop.checks import number
 from suffolk.serving.engine.model.int8_linear import compress, compressed
 
 
@@ -34,14 +29,13 @@ class EagleHead(torch.nn.Module):
         config, layers: its form, and whose hidden states of the target it reads.
         d2t: version 3: int64[draft_vocab_size], what is added to a draft id to make it the target's (an offset, not an id).
         embed_tokens: version 3: float[vocab, hidden] if it has an embedding of its own; else None, and the target's is used.
-        noise: in training, uniform noise of this width is added to the target's hidden states (0.2, from -0.1 to 0.1).
     """
 
     ahead = 2
     d2t: torch.Tensor
     embed_tokens: torch.Tensor | None
 
-    def __init__(self, config: EagleConfig, ends: SharedEmbeddings, noise: float = 0.2) -> None:
+    def __init__(self, config: EagleConfig, ends: SharedEmbeddings) -> None:
         """Random weights, in fp32 on the CPU.
 
         Raises:
@@ -53,9 +47,7 @@ class EagleHead(torch.nn.Module):
                 f"it has hidden states of {config.hidden_size} and {config.vocab_size} tokens, the target has "
                 f"{ends.hidden_size} and {ends.vocab_size}; use a head that was trained for this target"
             )
-        if not 0 <= number("noise", noise) <= 10:
-            raise InvalidArgument(f"noise is {noise}; it must be between 0 and 10")
-        self.config, self.layers, self.noise = config, config.layers, noise
+        self.config, self.layers = config, config.layers
         self._ends = ends
         size = config.hidden_size
         self.layer = EagleLayer(config)
@@ -115,25 +107,13 @@ class EagleHead(torch.nn.Module):
         if self.config.version == 1:
             self._ends = replace(self._ends, output=compressed(self._ends.output))
 
-    def start(self, batches: Iterator[Batch]) -> None:
-        """The best linear map from a pair to the next hidden state, behind which the layer adds nothing yet. It hits about as often
-        as a thousand steps of training from random weights do."""
-        if self.config.version == 1:
-            start_linear(self, batches)
-
-    def losses(self, batch: Batch) -> HeadLoss:
-        """As ``TrainableHead.losses``; acceptance for depths 1..5, or in training mode for the first.
-
-        Raises:
-            Unsupported: an EAGLE-3 head, which is run but not trained here.
-        """
-        if self.config.version != 1:
-            raise Unsupported("EAGLE-3 heads are run, not trained, by this version; train an EAGLE head of version 1")
-        found = head_loss(self, batch)
-        return found if self.training else HeadLoss(found.loss, *acceptance(self, batch))
-
     def save(self, folder: Path) -> None:
         """Write config.json and model.safetensors into an existing folder."""
         (folder / "config.json").write_text(json.dumps(self.config.to_dict(), indent=2) + "\n")
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
         save_file(tensors, folder / "model.safetensors")
+
+
+def causal(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Attention in which every row sees the rows before it and itself."""
+    return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from suffolk.serving.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.drafters.neural.early_exit.config import ExitConfig, require_exit
 from suffolk.serving.drafters.neural.early_exit.drafter import EarlyExitDrafter
-from suffolk.serving.drafters.neural.early_exit.head import ExitHead, ExitLayer
+from suffolk.serving.drafters.neural.early_exit.model import ExitHead, ExitLayer
 from suffolk.serving.drafters.neural.early_exit.shallow import shallow
 from suffolk.serving.drafters.neural.head_folder import naming
 from suffolk.serving.drafters.neural.weights import FILE, fit, read_tensors

@@ -104,11 +104,11 @@ class BeamConfig:
 
 @dataclass(frozen=True, slots=True)
 class LossConfig:
-    """What a head is trained for (``loss.py``).
+    """The loss that a head is trained with (``training.py``).
 
     Attributes:
         tokens: how many tokens ahead it predicts behind each feature; 1..64. The paper trains 5.
-        distillation: aim at the target's own law of each of these tokens instead of the text's token.
+        distillation: learn the target's distribution of each of these tokens instead of the text's token.
 
     Raises:
         InvalidArgument: a value is of another type or out of its range.

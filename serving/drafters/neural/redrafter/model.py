@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,7 @@ import torch.nn.functional as F
 
 from suffolk.datastore.errors import Unsupported
 from suffolk.serving.drafters.neural.redrafter.checkpoint import write_checkpoint
-from suffolk.serving.drafters.neural.redrafter.config import LossConfig, RedrafterConfig
-from suffolk.serving.drafters.neural.redrafter.initialization import start_linear
-from suffolk.serving.drafters.neural.redrafter.loss import head_loss
-from suffolk.serving.drafters.training.head import Batch, HeadLoss
+from suffolk.serving.drafters.neural.redrafter.config import RedrafterConfig
 from suffolk.serving.engine.model.int8_linear import compress, compressed
 from suffolk.serving.engine.model.target import Target
 
@@ -34,11 +30,11 @@ class RedrafterHead(torch.nn.Module):
     scales) is left out. Embedding and output layer of the target are references: no parameters, not in ``state_dict``.
 
     Attributes:
-        config: its shape; ``loss``: what ``losses`` trains it for.
+        config: its shape.
         layers: whose hidden states of the target it reads: the last.
         vocab_size: the target's; logits behind it are cut off.
 
-    In evaluation any number of threads may use it; training is for one.
+    Any number of threads may use it in evaluation mode.
     """
 
     ahead = 2
@@ -48,7 +44,6 @@ class RedrafterHead(torch.nn.Module):
         config: RedrafterConfig,
         target: Target,
         dtype: torch.dtype | None = None,
-        loss: LossConfig | None = None,
     ) -> None:
         """A head with random weights on the target's device.
 
@@ -61,7 +56,7 @@ class RedrafterHead(torch.nn.Module):
         super().__init__()
         embedding, output = target.model.get_input_embeddings(), target.model.get_output_embeddings()
         _require_fit(config, target, embedding, output)
-        self.config, self.loss = config, loss or LossConfig()
+        self.config = config
         self.layers = (target.layers,)
         self.vocab_size = target.vocab_size
         self._target = (embedding, output)  # in a tuple, where torch does not look for modules
@@ -126,10 +121,6 @@ class RedrafterHead(torch.nn.Module):
             embedding, output = self._target
             self._target = (embedding, compressed(output))
 
-    def start(self, batches: Iterator[Batch]) -> None:
-        """See ``start.py``."""
-        start_linear(self, batches, self.loss.tokens)
-
     def embedding_spread(self) -> float:
         """Standard deviation of the target's embedding, over a part of the vocabulary."""
         return max(float(self._target[0].weight[:4096].float().std()), 1e-6)
@@ -137,10 +128,6 @@ class RedrafterHead(torch.nn.Module):
     def target_weight(self) -> torch.Tensor:
         """float[vocab, hidden], of the target's output layer."""
         return self._target[1].weight[: self.vocab_size].detach()  # type: ignore[no-any-return]
-
-    def losses(self, batch: Batch) -> HeadLoss:
-        """See ``loss.py``."""
-        return head_loss(self, batch, self.loss)
 
     def save(self, folder: Path) -> None:
         """Write config.json and model.safetensors into an existing folder."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +9,17 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
-from torch.func import functional_call
 
 from suffolk.datastore.errors import Unsupported
 from suffolk.serving.drafters.neural.early_exit.config import ExitConfig
 from suffolk.serving.drafters.neural.early_exit.shallow import find_layers
-from suffolk.serving.drafters.training.head import Batch, HeadLoss
 from suffolk.serving.engine.model.target import Target
 
 _NORMS = ("norm", "ln_f", "final_layer_norm", "final_layernorm")
 
 
 class ExitHead(nn.Module):
-    """x + W2 SiLU(W1 norm(x)) of the hidden states behind some layer; begins as the identity. Trained as in
-    ``TrainableHead``."""
+    """x + W2 SiLU(W1 norm(x)) of the hidden states behind some layer; begins as the identity."""
 
     ahead = 1
 
@@ -38,10 +34,10 @@ class ExitHead(nn.Module):
         self.inner = nn.Linear(config.hidden_size, config.width, bias=False)
         self.outer = nn.Linear(config.width, config.hidden_size, bias=False)
         nn.init.zeros_(self.outer.weight)
-        self._behind = (
+        self.behind = (
             _final_norm(target),
             target.model.get_output_embeddings(),
-        )  # a tuple: they are no part of this module
+        )  # a tuple, so that torch does not take them for parts of this module
         self.to(target.device, torch.float64 if target.dtype == torch.float64 else torch.float32)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -50,35 +46,12 @@ class ExitHead(nn.Module):
         block: torch.Tensor = self.outer(F.silu(self.inner(self.norm(own))))
         return (own + block).to(hidden.dtype)
 
-    def start(self, batches: Iterator[Batch]) -> None:
-        """Nothing: it begins as the identity."""
-
-    def losses(self, batch: Batch) -> HeadLoss:
-        """Cross-entropy of the token behind each. See ``TrainableHead``."""
-        wanted = batch.counted[:, 1:] & batch.starts[:, :-1]
-        hidden, tokens = batch.features[:, :-1, 0][wanted], batch.tokens[:, 1:][wanted]
-        logits = self(hidden)
-        for module in self._behind:
-            logits = functional_call(
-                module, {name: each.detach() for name, each in module.named_parameters()}, (logits,)
-            )
-        logits = logits.float()
-        loss = F.cross_entropy(logits, tokens)
-        hits = (logits.argmax(-1) == tokens).double().sum()
-        return HeadLoss(loss, hits[None], torch.full_like(hits, len(tokens))[None])
-
     def save(self, folder: Path) -> None:
         """Write config.json and model.safetensors."""
         self.config.save(folder)
         save_file(
             {name: tensor.contiguous() for name, tensor in self.state_dict().items()}, folder / "model.safetensors"
         )
-
-
-def new_head(target: Target, layers: int, width: int) -> ExitHead:
-    """An exit to be trained behind the first ``layers`` of the target's, with a layer of ``width``. Raises InvalidArgument if they
-    are none or all; else as ``ExitHead``."""
-    return ExitHead(target, ExitConfig(layers, width, target.layers, target.hidden_size, target.vocab_size))
 
 
 class ExitLayer(nn.Module):
