@@ -88,7 +88,14 @@ def _run(args: argparse.Namespace) -> int:
             drafters = make_drafters(options, target, retrievers, 1, capacity)
             results[str(nodes)] = measure_acceptance(target, drafters, prompts, settings, nodes, capacity)
     rows = [
-        [name, nodes, each["mean_generated_length"], each["nodes_a_pass"], *each["right_to_depth"], each["identical"]]
+        [
+            name,
+            nodes,
+            each["mean_generated_length"],
+            each["nodes_per_pass"],
+            *each["acceptance_by_depth"],
+            each["identical"],
+        ]
         for nodes in args.nodes
         for name, each in results[str(nodes)].items()
     ]

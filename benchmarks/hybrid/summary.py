@@ -99,7 +99,7 @@ def _sum(rows: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
     return {
         "M": total["tokens"] / total["passes"] if total["passes"] else 1.0,
         "speed_up": total["plain_seconds"] / total["seconds"] if total["plain_seconds"] else None,
-        "nodes_a_pass": total["verified"] / max(1, total["passes"]),
+        "nodes_per_pass": total["verified"] / max(1, total["passes"]),
         "accepted_by_source": dict(accepted.most_common()),
         **total,
     }

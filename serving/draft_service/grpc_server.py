@@ -7,24 +7,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import grpc
 
-from suffolk.datastore import retriever
 from suffolk.datastore.errors import SuffolkError
 from suffolk.datastore.version import __version__
-from suffolk.serving.draft_service import limits, wire
+from suffolk.serving.draft_service import wire
 from suffolk.serving.draft_service.service import DraftService, Expired
 from suffolk.serving.proto import draft_pb2, draft_pb2_grpc
 from suffolk.serving.transport.grpc_server import abort_call
-from suffolk.serving.transport.tokens import unpack_tokens
 
 Reply = TypeVar("Reply")
 
 
 class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
-    """Converts between protobuf messages and the arguments of ``DraftService``."""
+    """Passes protobuf messages to ``DraftService``, and packs its answers."""
 
     def __init__(self, service: DraftService) -> None:
         self._service = service
@@ -50,27 +48,10 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             abort_call(context, error)
 
     def _draft(self, request: draft_pb2.DraftRequest, expired: Expired) -> draft_pb2.DraftReply:
-        limits.check_batch(len(request.queries))
-        trees = self._service.draft(
-            request.datastore,
-            [unpack_tokens(query.context, f"queries[{index}].context") for index, query in enumerate(request.queries)],
-            _value_or(request, "max_match", retriever.DEFAULT_MAX_MATCH),
-            _value_or(request, "min_match", retriever.DEFAULT_MIN_MATCH),
-            _value_or(request, "max_depth", retriever.DEFAULT_MAX_DEPTH),
-            [_value_or(query, "max_nodes", retriever.DEFAULT_MAX_NODES) for query in request.queries],
-            expired,
-        )
-        return draft_pb2.DraftReply(trees=[wire.pack_tree(tree) for tree in trees])
+        return draft_pb2.DraftReply(trees=[wire.pack_tree(tree) for tree in self._service.draft(request, expired)])
 
     def _lookup(self, request: draft_pb2.LookupRequest, expired: Expired) -> draft_pb2.LookupReply:
-        limits.check_batch(len(request.contexts))
-        matches = self._service.lookup(
-            request.datastore,
-            [unpack_tokens(data, f"contexts[{index}]") for index, data in enumerate(request.contexts)],
-            _value_or(request, "max_match", retriever.DEFAULT_MAX_MATCH),
-            _value_or(request, "min_match", retriever.DEFAULT_MIN_MATCH),
-            expired,
-        )
+        matches = self._service.lookup(request, expired)
         return draft_pb2.LookupReply(matches=[draft_pb2.Match(length=length, count=count) for length, count in matches])
 
     def _info(self, request: draft_pb2.GetInfoRequest) -> draft_pb2.GetInfoReply:
@@ -87,11 +68,6 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
 
     def _tokenizer(self, request: draft_pb2.GetTokenizerRequest) -> draft_pb2.GetTokenizerReply:
         return draft_pb2.GetTokenizerReply(tokenizer_zstd=self._service.tokenizer(request.datastore))
-
-
-def _value_or(message: Any, field: str, default: int) -> int:
-    """The field's value, or ``default`` if it is unset."""
-    return getattr(message, field) if message.HasField(field) else default
 
 
 def _expiry(context: grpc.ServicerContext) -> Expired:

@@ -8,17 +8,19 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.datastore import retriever
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, NotFound
 from suffolk.datastore.retriever import Match, Retriever
 from suffolk.serving.draft_service import limits, wire
 from suffolk.serving.draft_service.metrics import DraftMetrics
+from suffolk.serving.proto import draft_pb2
 from suffolk.serving.transport.admission import AdmissionController
+from suffolk.serving.transport.tokens import unpack_tokens
 
 CHUNK = 32
 """Queries between two checks of the deadline."""
 
-Contexts = Sequence[npt.NDArray[np.int32]]
 Expired = Callable[[], bool]
 """Whether the call was cancelled or its deadline has passed; the rest of its work is then dropped."""
 T = TypeVar("T")
@@ -38,37 +40,34 @@ class DraftService:
         with self.metrics.measure_call(transport, method), self.admission.admit_call():
             return work()
 
-    def draft(
-        self,
-        name: str,
-        contexts: Contexts,
-        max_match: int,
-        min_match: int,
-        max_depth: int,
-        max_nodes: Sequence[int],
-        expired: Expired,
-    ) -> list[DraftTree]:
-        """One tree per context, of at most ``max_nodes[i]`` nodes.
+    def draft(self, request: draft_pb2.DraftRequest, expired: Expired) -> list[DraftTree]:
+        """One tree per query.
 
         Raises:
             InvalidArgument: a field is out of its limits (limits.py), or the datastore rejects it.
             NotFound: there is no datastore of that name.
             DeadlineExceeded: the deadline passed or the call was cancelled.
         """
-        limits.check_match(max_match, min_match)
+        limits.check_batch(len(request.queries))
+        max_match, min_match = _match_lengths(request)
+        max_depth = _value_or(request, "max_depth", retriever.DEFAULT_MAX_DEPTH)
+        max_nodes = [_value_or(query, "max_nodes", retriever.DEFAULT_MAX_NODES) for query in request.queries]
         limits.check_depth(max_depth)
         limits.check_nodes(max_nodes)
-        datastore = self._find(name, contexts)
+        contexts = _contexts([query.context for query in request.queries])
+        datastore = self._datastores[self._resolve(request.datastore)]
         trees: list[DraftTree] = []
         for part in _chunks(len(contexts), expired):
             trees += datastore.draft_batch(contexts[part], max_match, min_match, max_depth, max_nodes[part])
         self.metrics.count_batch("Draft", [tree.match_length for tree in trees], [len(tree) for tree in trees])
         return trees
 
-    def lookup(self, name: str, contexts: Contexts, max_match: int, min_match: int, expired: Expired) -> list[Match]:
+    def lookup(self, request: draft_pb2.LookupRequest, expired: Expired) -> list[Match]:
         """One match per context. Raises as ``draft``."""
-        limits.check_match(max_match, min_match)
-        datastore = self._find(name, contexts)
+        limits.check_batch(len(request.contexts))
+        max_match, min_match = _match_lengths(request)
+        contexts = _contexts(request.contexts)
+        datastore = self._datastores[self._resolve(request.datastore)]
         matches: list[Match] = []
         for part in _chunks(len(contexts), expired):
             matches += datastore.lookup_batch(contexts[part], max_match, min_match)
@@ -98,12 +97,6 @@ class DraftService:
             self._tokenizers[name] = wire.pack_tokenizer(tokenizer)
         return self._tokenizers[name]
 
-    def _find(self, name: str, contexts: Contexts) -> Retriever:
-        limits.check_batch(len(contexts))
-        for index, context in enumerate(contexts):
-            limits.check_context(index, len(context))
-        return self._datastores[self._resolve(name)]
-
     def _resolve(self, name: str) -> str:
         limits.check_name(name)
         known = ", ".join(self._datastores)
@@ -114,6 +107,25 @@ class DraftService:
         if len(self._datastores) != 1:
             raise InvalidArgument(f"datastore: no name was given and this server has several; choose one of {known}")
         return next(iter(self._datastores))
+
+
+def _match_lengths(request: draft_pb2.DraftRequest | draft_pb2.LookupRequest) -> tuple[int, int]:
+    max_match = _value_or(request, "max_match", retriever.DEFAULT_MAX_MATCH)
+    min_match = _value_or(request, "min_match", retriever.DEFAULT_MIN_MATCH)
+    limits.check_match(max_match, min_match)
+    return max_match, min_match
+
+
+def _contexts(packed: Sequence[bytes]) -> list[npt.NDArray[np.int32]]:
+    contexts = [unpack_tokens(data, f"queries[{index}].context") for index, data in enumerate(packed)]
+    for index, context in enumerate(contexts):
+        limits.check_context(index, len(context))
+    return contexts
+
+
+def _value_or(message: Any, field: str, default: int) -> int:
+    """The field's value, or ``default`` if it is unset."""
+    return getattr(message, field) if message.HasField(field) else default
 
 
 def _chunks(total: int, expired: Expired) -> Iterator[slice]:

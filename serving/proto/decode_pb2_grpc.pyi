@@ -12,44 +12,19 @@ RESOURCE_EXHAUSTED if the queue is full. Cancelling a call, or its deadline, fre
 """
 
 from collections import abc as _abc
-from grpc import aio as _aio
 from suffolk.serving.proto import decode_pb2 as _decode_pb2
 import abc as _abc_1
 import grpc as _grpc
-import sys
-import typing as _typing
 
-if sys.version_info >= (3, 11):
-    from typing import Self as _Self
-else:
-    from typing_extensions import Self as _Self
-
-_T = _typing.TypeVar("_T")
-
-class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
-
-class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
-    ...
 
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class DecodeServiceStub:
-    @_typing.overload
-    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
-    @_typing.overload
-    def __new__(cls, channel: _aio.Channel) -> DecodeServiceAsyncStub: ...
+    def __init__(self, channel: _grpc.Channel) -> None: ...
     Generate: _grpc.UnaryStreamMultiCallable[_decode_pb2.GenerateRequest, _decode_pb2.GenerateReply]
     """Streams one reply per target forward pass that yields tokens."""
     GetInfo: _grpc.UnaryUnaryMultiCallable[_decode_pb2.GetWorkerInfoRequest, _decode_pb2.GetWorkerInfoReply]
-    """Describes the worker and its current load."""
-
-@_typing.type_check_only
-class DecodeServiceAsyncStub(DecodeServiceStub):
-    def __init__(self, channel: _aio.Channel) -> None: ...
-    Generate: _aio.UnaryStreamMultiCallable[_decode_pb2.GenerateRequest, _decode_pb2.GenerateReply]  # type: ignore[assignment]
-    """Streams one reply per target forward pass that yields tokens."""
-    GetInfo: _aio.UnaryUnaryMultiCallable[_decode_pb2.GetWorkerInfoRequest, _decode_pb2.GetWorkerInfoReply]  # type: ignore[assignment]
     """Describes the worker and its current load."""
 
 class DecodeServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -57,16 +32,16 @@ class DecodeServiceServicer(metaclass=_abc_1.ABCMeta):
     def Generate(
         self,
         request: _decode_pb2.GenerateRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_decode_pb2.GenerateReply], _abc.AsyncIterator[_decode_pb2.GenerateReply]]:
+        context: _grpc.ServicerContext,
+    ) -> _abc.Iterator[_decode_pb2.GenerateReply]:
         """Streams one reply per target forward pass that yields tokens."""
 
     @_abc_1.abstractmethod
     def GetInfo(
         self,
         request: _decode_pb2.GetWorkerInfoRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_decode_pb2.GetWorkerInfoReply, _abc.Awaitable[_decode_pb2.GetWorkerInfoReply]]:
+        context: _grpc.ServicerContext,
+    ) -> _decode_pb2.GetWorkerInfoReply:
         """Describes the worker and its current load."""
 
-def add_DecodeServiceServicer_to_server(servicer: DecodeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_DecodeServiceServicer_to_server(servicer: DecodeServiceServicer, server: _grpc.Server) -> None: ...

@@ -12,33 +12,16 @@ server already runs --max-concurrent calls, DEADLINE_EXCEEDED if the client's de
 """
 
 from collections import abc as _abc
-from grpc import aio as _aio
 from suffolk.serving.proto import draft_pb2 as _draft_pb2
 import abc as _abc_1
 import grpc as _grpc
-import sys
-import typing as _typing
 
-if sys.version_info >= (3, 11):
-    from typing import Self as _Self
-else:
-    from typing_extensions import Self as _Self
-
-_T = _typing.TypeVar("_T")
-
-class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
-
-class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
-    ...
 
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class DraftServiceStub:
-    @_typing.overload
-    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
-    @_typing.overload
-    def __new__(cls, channel: _aio.Channel) -> DraftServiceAsyncStub: ...
+    def __init__(self, channel: _grpc.Channel) -> None: ...
     Draft: _grpc.UnaryUnaryMultiCallable[_draft_pb2.DraftRequest, _draft_pb2.DraftReply]
     """Returns one draft tree per query: what follows the longest matching suffix of the context, most frequent paths first."""
     Lookup: _grpc.UnaryUnaryMultiCallable[_draft_pb2.LookupRequest, _draft_pb2.LookupReply]
@@ -48,49 +31,37 @@ class DraftServiceStub:
     GetTokenizer: _grpc.UnaryUnaryMultiCallable[_draft_pb2.GetTokenizerRequest, _draft_pb2.GetTokenizerReply]
     """Returns the tokenizer of a datastore. NOT_FOUND if it was built from token ids."""
 
-@_typing.type_check_only
-class DraftServiceAsyncStub(DraftServiceStub):
-    def __init__(self, channel: _aio.Channel) -> None: ...
-    Draft: _aio.UnaryUnaryMultiCallable[_draft_pb2.DraftRequest, _draft_pb2.DraftReply]  # type: ignore[assignment]
-    """Returns one draft tree per query: what follows the longest matching suffix of the context, most frequent paths first."""
-    Lookup: _aio.UnaryUnaryMultiCallable[_draft_pb2.LookupRequest, _draft_pb2.LookupReply]  # type: ignore[assignment]
-    """Returns the longest matching suffix of each context, and how often it occurs."""
-    GetInfo: _aio.UnaryUnaryMultiCallable[_draft_pb2.GetInfoRequest, _draft_pb2.GetInfoReply]  # type: ignore[assignment]
-    """Describes the datastores of this server."""
-    GetTokenizer: _aio.UnaryUnaryMultiCallable[_draft_pb2.GetTokenizerRequest, _draft_pb2.GetTokenizerReply]  # type: ignore[assignment]
-    """Returns the tokenizer of a datastore. NOT_FOUND if it was built from token ids."""
-
 class DraftServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def Draft(
         self,
         request: _draft_pb2.DraftRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_draft_pb2.DraftReply, _abc.Awaitable[_draft_pb2.DraftReply]]:
+        context: _grpc.ServicerContext,
+    ) -> _draft_pb2.DraftReply:
         """Returns one draft tree per query: what follows the longest matching suffix of the context, most frequent paths first."""
 
     @_abc_1.abstractmethod
     def Lookup(
         self,
         request: _draft_pb2.LookupRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_draft_pb2.LookupReply, _abc.Awaitable[_draft_pb2.LookupReply]]:
+        context: _grpc.ServicerContext,
+    ) -> _draft_pb2.LookupReply:
         """Returns the longest matching suffix of each context, and how often it occurs."""
 
     @_abc_1.abstractmethod
     def GetInfo(
         self,
         request: _draft_pb2.GetInfoRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_draft_pb2.GetInfoReply, _abc.Awaitable[_draft_pb2.GetInfoReply]]:
+        context: _grpc.ServicerContext,
+    ) -> _draft_pb2.GetInfoReply:
         """Describes the datastores of this server."""
 
     @_abc_1.abstractmethod
     def GetTokenizer(
         self,
         request: _draft_pb2.GetTokenizerRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_draft_pb2.GetTokenizerReply, _abc.Awaitable[_draft_pb2.GetTokenizerReply]]:
+        context: _grpc.ServicerContext,
+    ) -> _draft_pb2.GetTokenizerReply:
         """Returns the tokenizer of a datastore. NOT_FOUND if it was built from token ids."""
 
-def add_DraftServiceServicer_to_server(servicer: DraftServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_DraftServiceServicer_to_server(servicer: DraftServiceServicer, server: _grpc.Server) -> None: ...

@@ -22,7 +22,8 @@ def generate(output: Path) -> None:
     subprocess.run(
         [
             *(sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT}"),
-            *(f"--{kind}_out={output}" for kind in ("python", "pyi", "grpc_python", "mypy_grpc")),
+            *(f"--{kind}_out={output}" for kind in ("python", "pyi", "grpc_python")),
+            f"--mypy_grpc_out=only_sync:{output}",
             *(f"suffolk/serving/proto/{name}.proto" for name in NAMES),
         ],
         cwd=ROOT,

@@ -1,1 +1,1 @@
-"""What drafts would have brought for texts that were generated before: recordings, and their replay."""
+"""Records generations, and replays drafters on the recordings without a target."""

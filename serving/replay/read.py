@@ -1,4 +1,4 @@
-"""Recordings from their files."""
+"""Reads recordings from files."""
 
 from __future__ import annotations
 
@@ -14,33 +14,32 @@ from suffolk.serving.replay.recording import Recording
 
 
 def read_recordings(paths: Sequence[Path]) -> list[Recording]:
-    """All recordings of files (.jsonl, .jsonl.zst, .jsonl.gz), in their order.
+    """All recordings of the files (.jsonl, .jsonl.zst, .jsonl.gz), in order.
 
     Raises:
         NotFound: a file cannot be read.
-        InvalidArgument: a file is empty or has a line that is no recording, or texts are of models with different ids.
-        Corruption: a line is no JSON, or a compressed file is broken.
-        Unsupported: a line is of another format version.
+        InvalidArgument: a file is empty, a line is not a recording, or the recordings are of different models.
+        Corruption: a line is not JSON, or a compressed file is damaged.
+        Unsupported: a line has another format version.
     """
     found: list[Recording] = []
     for path in paths:
         before = len(found)
         for place, line in _lines(path):
             found.append(_parse(place, line))
-            _require_same(place, found[0], found[-1])
+            _require_same_model(place, found[0], found[-1])
         if len(found) == before:
-            raise InvalidArgument(f"recording {path}: it is empty; --record adds a line for every text that ends")
+            raise InvalidArgument(f"recording {path}: it is empty; --record adds a line for every finished text")
     return found
 
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Lines that are not blank, and where each stands."""
+    """Lines that are not blank, each with its file and number for messages."""
     if path.is_dir():
         raise NotFound(f"recording {path}: it is a folder; name the files in it")
     try:
-        size = os.stat(path).st_size
         kind = recognise(str(path))
-        file = InputFile(str(path), kind if kind.startswith("lines") else "lines", size, 0, True)
+        file = InputFile(str(path), kind if kind.startswith("lines") else "lines", os.stat(path).st_size, 0, True)
         for block, _ in read_lines(file):
             for number, line in enumerate(block.data.split(b"\n"), block.first_line):
                 if line.strip():
@@ -55,19 +54,17 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
 
 def _parse(place: str, line: bytes) -> Recording:
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise Corruption(f"{place}: no JSON ({error}); take the line out, or record again") from error
-    try:
-        return Recording.from_dict(row)
+        return Recording.from_dict(json.loads(line))
     except SuffolkError as error:
         raise type(error)(f"{place}: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise Corruption(f"{place}: not JSON ({error}); remove the line, or record again") from error
 
 
-def _require_same(place: str, first: Recording, other: Recording) -> None:
+def _require_same_model(place: str, first: Recording, other: Recording) -> None:
     for name in ("vocab_size", "tokenizer"):
         expected, found = getattr(first, name), getattr(other, name)
         if expected != found:
             raise InvalidArgument(
-                f"{place}: field {name} is {found!r}, of the first recording {expected!r}; replay texts of one model at a time"
+                f"{place}: field {name} is {found!r}, but {expected!r} in the first recording; replay one model at a time"
             )

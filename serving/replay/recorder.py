@@ -1,4 +1,4 @@
-"""Adds finished generations to a file of recordings."""
+"""Appends finished generations to a file of recordings."""
 
 from __future__ import annotations
 
@@ -17,26 +17,24 @@ from suffolk.serving.engine.model.target import Target
 from suffolk.serving.replay.recording import FINISHED, Recording
 
 _MODE = 0o600
-"""Of a new file: it holds what users wrote."""
+"""Mode of a new file, since it holds users' texts."""
 
 
 class Recorder:
-    """An open file of recordings; whole lines are added at its end. Safe to use from any thread, and several processes may add
-    to one file. A context manager that closes itself.
+    """An open file of recordings. Thread-safe; several processes may append to one file. A context manager.
 
-    The file holds the users' texts, as token ids: whoever has the tokenizer can read them. A new one is the owner's alone to
-    read.
+    The file holds users' texts as token ids. Only its owner can read a new file.
     """
 
     def __init__(self, path: Path, vocab_size: int, model: str = "", tokenizer: str | None = None) -> None:
-        """Opens ``path`` to add to it, and makes it if need be. The others: as in ``Recording``, of all generations to come.
+        """Open or create ``path``. Raises as ``require_recordable``.
 
-        Raises:
-            InvalidArgument, NotFound, PermissionDenied: as ``require_recordable``.
+        Args:
+            vocab_size, model, tokenizer: fields of every ``Recording``.
         """
         require_recordable(path)
         self.path = path
-        self._facts = vocab_size, model, tokenizer
+        self._model = vocab_size, model, tokenizer
         self._lock = threading.Lock()
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
@@ -44,18 +42,18 @@ class Recorder:
             raise _refused(path, error) from error
 
     def add(self, generation: Generation, group: str = "") -> bool:
-        """Whether ``generation`` is now in the file: it is not if it was cancelled or failed.
+        """Append ``generation``. Returns False if it was cancelled or has failed.
 
         Raises:
-            PermissionDenied: the file is closed or cannot be written; no part of the line is in it.
+            PermissionDenied: the file is closed or cannot be written; it then holds no part of the line.
         """
         if generation.stats.finish not in FINISHED:
             return False
-        recording = Recording.of(generation, *self._facts, group)
+        recording = Recording.of(generation, *self._model, group)
         line = json.dumps(recording.to_dict(), separators=(",", ":")).encode() + b"\n"
         with self._lock:
             if self._file < 0:
-                raise PermissionDenied(f"record {self.path}: it is closed; make another Recorder")
+                raise PermissionDenied(f"record {self.path}: it is closed; open another Recorder")
             try:
                 self._append(line)
             except OSError as error:
@@ -63,7 +61,7 @@ class Recorder:
         return True
 
     def close(self) -> None:
-        """Calling it again does nothing."""
+        """Close the file. Idempotent."""
         with self._lock:
             file, self._file = self._file, -1
             if file >= 0:
@@ -85,7 +83,7 @@ class Recorder:
             try:
                 while rest:
                     rest = rest[os.write(self._file, rest) :]
-            except BaseException:  # a full disk, or Ctrl-C: half a line would spoil those behind it
+            except BaseException:  # a full disk or Ctrl-C must not leave half a line
                 os.ftruncate(self._file, before)
                 raise
         finally:
@@ -95,11 +93,7 @@ class Recorder:
 def opened_recorder(
     path: Path | None, target: Target, model: str
 ) -> contextlib.AbstractContextManager[Recorder | None]:
-    """The recorder that adds texts of ``target`` to ``path``; None without a path.
-
-    Args:
-        model: the target's folder or hub name, which holds its tokenizer.
-    """
+    """A recorder of ``target``'s texts, or None if ``path`` is None. ``model``: the target's folder or hub name."""
     if path is None:
         return contextlib.nullcontext()
     tokenizer = None if target.tokenizer is None else fingerprint(load_tokenizer(model))
@@ -107,11 +101,11 @@ def opened_recorder(
 
 
 def require_recordable(path: Path) -> None:
-    """Nothing, if recordings can be added to ``path``; nothing is made or changed.
+    """Raise if recordings cannot be appended to ``path``. Changes nothing.
 
     Raises:
-        InvalidArgument: a compressed file, or one that holds anything but recordings in whole lines.
-        NotFound: its folder is not there.
+        InvalidArgument: the file is compressed, or holds anything else than complete recordings.
+        NotFound: its folder does not exist.
         PermissionDenied: it cannot be read.
     """
     if path.suffix in (".zst", ".gz"):
@@ -127,9 +121,9 @@ def require_recordable(path: Path) -> None:
     except OSError as error:
         raise _refused(path, error) from error
     if begin and not begin.startswith(b'{"recording":'):
-        raise InvalidArgument(f"record {path}: it holds something else than recordings; name another file")
+        raise InvalidArgument(f"record {path}: it holds something other than recordings; name another file")
     if last != b"\n":
-        raise InvalidArgument(f"record {path}: its last line is not whole; take that line out, or name another file")
+        raise InvalidArgument(f"record {path}: its last line is incomplete; remove that line, or name another file")
 
 
 def _last(file: int) -> bytes:

@@ -1,4 +1,4 @@
-"""A finished generation on file: a JSON line that holds its tokens, how they were drawn, and what drafting did for it live."""
+"""A finished generation as a line of JSON: its tokens, its sampling settings, and its statistics."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 FINISHED = ("eos", "stop", "length", "context")
-"""Why a text ended; one that was cancelled or failed is not recorded."""
+"""Finish reasons of texts that are recorded."""
 COUNTS = ("steps", "proposals", "nodes_proposed", "nodes_verified", "accepted", "earned", "mean_generated_length")
-"""What is kept of ``GenerationStats``."""
+"""Fields of ``GenerationStats`` that are kept."""
 
 _MOST_IDS = 1 << 31
 _MOST_TOKENS = 1 << 24
 _SETTINGS = tuple(name for name in SamplingSettings.__dataclass_fields__ if name not in ("processors", "token_mask"))
-"""Functions cannot be recorded; a drafter does not see them either."""
+"""All but functions."""
 _TEXTS = ("model", "group", "request_class", "drafter", "finish")
 _FIELDS = ("recording", *_TEXTS, "tokenizer", "vocab_size", "max_nodes", "settings", "counts", "prompt", "generated")
 
@@ -35,14 +35,18 @@ class Recording:
     """One finished generation. Immutable by convention: the arrays are not copied.
 
     Attributes:
-        prompt: int32[n], its token ids; ``generated``: int32[m], what followed, one or more.
-        settings: how it was drawn, without users' functions; ``max_new_tokens`` is what the model had room for.
-        vocab_size: ids that the model has.
-        model: its name; ``tokenizer``: the fingerprint of its tokenizer, None if it has none.
-        group: what it is reported under; ``request_class``: what the engine was told of its kind.
-        finish: why it ended, one of ``FINISHED``.
-        drafter: who drafted, "none" for nobody; ``max_nodes``: its largest tree.
-        counts: ``COUNTS``, as measured live.
+        prompt: int32[n], token ids of the prompt.
+        generated: int32[m], generated token ids, m >= 1.
+        settings: sampling settings without functions; ``max_new_tokens`` is cut to the model's context length.
+        vocab_size: vocabulary size of the model.
+        model: name of the model.
+        tokenizer: fingerprint of its tokenizer, or None.
+        group: group of the text in reports.
+        request_class: workload label of the request.
+        finish: finish reason, one of ``FINISHED``.
+        drafter: name of the drafter; "none" for plain decoding.
+        max_nodes: largest draft tree.
+        counts: ``COUNTS`` of the original generation.
     """
 
     prompt: npt.NDArray[np.int32]
@@ -62,11 +66,11 @@ class Recording:
     def of(
         generation: Generation, vocab_size: int, model: str = "", tokenizer: str | None = None, group: str = ""
     ) -> Recording:
-        """Of a ``generation`` that has ended. Raises InvalidArgument if it has not, or was cancelled or failed."""
+        """Record ``generation``. Raises InvalidArgument if it is running, was cancelled or has failed."""
         request, stats = generation.request, generation.stats
         if stats.finish not in FINISHED:
             raise InvalidArgument(
-                f"a generation that is {stats.finish or 'running'} cannot be recorded; it must have ended by {', '.join(FINISHED)}"
+                f"a generation that is {stats.finish or 'running'} cannot be recorded; wait until it has finished"
             )
         begin = stats.prompt_tokens
         return Recording(
@@ -87,7 +91,7 @@ class Recording:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON; ``from_dict`` reads it."""
+        """Ready for JSON."""
         found: dict[str, Any] = {"recording": FORMAT} | {
             name: getattr(self, name) for name in _FIELDS if name not in ("recording", "settings")
         }
@@ -98,9 +102,14 @@ class Recording:
 
     @staticmethod
     def from_dict(row: object) -> Recording:
-        """Raises InvalidArgument: it is none, or a field is missing, unknown or out of its range; Unsupported: another format."""
+        """The inverse of ``to_dict``.
+
+        Raises:
+            InvalidArgument: ``row`` is not a recording, or a field is missing, unknown or out of its range.
+            Unsupported: ``row`` has another format version.
+        """
         if not isinstance(row, dict) or "recording" not in row:
-            raise InvalidArgument("it is no recording: there is no field 'recording'; --record makes them")
+            raise InvalidArgument("not a recording: field 'recording' is missing; --record writes recordings")
         if row["recording"] != FORMAT:
             raise Unsupported(f"field recording is {row['recording']!r}, this version reads {FORMAT}; record again")
         odd = sorted(row.keys() ^ set(_FIELDS))
@@ -112,7 +121,7 @@ class Recording:
         settings = _settings(row["settings"])
         if len(generated) > settings.max_new_tokens:
             raise InvalidArgument(
-                f"field generated has {len(generated)} tokens, settings.max_new_tokens says {settings.max_new_tokens} at most"
+                f"field generated has {len(generated)} tokens, but settings.max_new_tokens is {settings.max_new_tokens}"
             )
         if row["finish"] not in FINISHED:
             raise InvalidArgument(f"field finish is {row['finish']!r}; it must be one of {', '.join(FINISHED)}")
@@ -156,5 +165,5 @@ def _counts(row: object) -> dict[str, float]:
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidArgument(f"field {name} is {value!r}; it must be a text")
+        raise InvalidArgument(f"field {name} is {value!r}; it must be a string")
     return value

@@ -1,4 +1,4 @@
-"""What drafts did for some texts, in the few numbers by which drafters are compared."""
+"""Summary statistics of generations, for comparisons of drafters."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ DEPTHS = 6
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Sums and means over texts. The pass that ends a prompt, and the token that it gives, count nowhere.
+    """Sums and means over texts, without the pass that ends a prompt and the token that it yields.
 
     Attributes:
-        texts: how many.
-        tokens: tokens behind the first of each text; ``passes``: of the target, for them.
-        mean_generated_length: M, tokens a pass.
-        nodes_a_pass: verified nodes a pass.
-        right_to_depth: for depths 1 to ``DEPTHS``, the share of passes that accepted so many drafted tokens or more.
-        accepted_by_source: of accepted tokens, the share of each source or combination of sources, largest first.
-        missed: drafts that failed.
+        texts: number of texts.
+        tokens: generated tokens, without the first of each text.
+        passes: target passes for them.
+        mean_generated_length: M, tokens per pass.
+        nodes_per_pass: verified nodes per pass.
+        acceptance_by_depth: for depths 1 to ``DEPTHS``, the share of passes that accepted at least so many drafted tokens.
+        accepted_by_source: share of accepted tokens by source or combination of sources, in falling order.
+        draft_failures: failed drafter calls.
     """
 
     texts: int
     tokens: int
     passes: int
     mean_generated_length: float
-    nodes_a_pass: float
-    right_to_depth: list[float]
+    nodes_per_pass: float
+    acceptance_by_depth: list[float]
     accepted_by_source: dict[str, float]
-    missed: int
+    draft_failures: int
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -42,7 +43,7 @@ class Summary:
 
 
 def summarize(stats: Sequence[GenerationStats]) -> Summary:
-    """Of any texts; M is 1 where there is no pass."""
+    """Summarize any number of texts. M is 1 if there is no pass."""
     depths: Counter[int] = Counter()
     sources: Counter[str] = Counter()
     for each in stats:
@@ -55,8 +56,8 @@ def summarize(stats: Sequence[GenerationStats]) -> Summary:
         tokens=tokens,
         passes=passes,
         mean_generated_length=tokens / passes if passes else 1.0,
-        nodes_a_pass=sum(each.nodes_verified for each in stats) / max(passes, 1),
-        right_to_depth=[depths[depth] / max(passes, 1) for depth in range(1, DEPTHS + 1)],
+        nodes_per_pass=sum(each.nodes_verified for each in stats) / max(passes, 1),
+        acceptance_by_depth=[depths[depth] / max(passes, 1) for depth in range(1, DEPTHS + 1)],
         accepted_by_source={source: count / sources.total() for source, count in sources.most_common()},
-        missed=sum(each.missed.total() for each in stats),
+        draft_failures=sum(each.missed.total() for each in stats),
     )

@@ -74,14 +74,14 @@ def result_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     cells = [
         [
             row["drafter"], row["nodes"], printable(row["group"]), row["texts"], f"{row['mean_generated_length']:.3f}",
-            row["nodes_a_pass"], *(f"{share:.0%}" for share in row["right_to_depth"]),
-            *([f"{row['speed_up']:.2f}x"] if planned else []), _shares(row["accepted_by_source"]), row["missed"],
+            row["nodes_per_pass"], *(f"{share:.0%}" for share in row["acceptance_by_depth"]),
+            *([f"{row['speed_up']:.2f}x"] if planned else []), _shares(row["accepted_by_source"]), row["draft_failures"],
             row.get("replayed_tokens_per_second"),
         ]
         for row in rows
     ]  # fmt: skip
     lines = [
-        format_table([*headers, "accepted from", "missed", "replayed/s"], cells),
+        format_table([*headers, "accepted from", "failures", "replayed/s"], cells),
         "M: tokens a pass of the model, behind the first of each text; to 1, to 2 ...: passes that accepted so many drafts; "
         "missed: drafts that failed",
     ]

@@ -99,8 +99,8 @@ def test_every_drafter_and_size_is_replayed(
     for (name, nodes, group), row in found.items():
         assert row["texts"] == {"text": 2, "code": 1, "all": 3}[group]
         assert row["mean_generated_length"] == pytest.approx(row["tokens"] / row["passes"])
-        assert row["nodes_a_pass"] <= nodes
-        assert row["right_to_depth"] == sorted(row["right_to_depth"], reverse=True)
+        assert row["nodes_per_pass"] <= nodes
+        assert row["acceptance_by_depth"] == sorted(row["acceptance_by_depth"], reverse=True)
         assert sum(row["accepted_by_source"].values()) == pytest.approx(1.0) or row["mean_generated_length"] == 1
         assert "speed_up" not in row
         assert f"{name:13}" in printed.out
@@ -171,7 +171,7 @@ def test_bad_input_is_one_line(
     make_store(tmp_path / "small", [tokens], vocab_size=50).close()
     cases: dict[str, tuple[object, ...]] = {
         "it is empty": (tmp_path / "empty.jsonl",),
-        "prompts.jsonl line 1: it is no recording": (tmp_path / "prompts.jsonl",),
+        "prompts.jsonl line 1: not a recording": (tmp_path / "prompts.jsonl",),
         "cannot be read": (tmp_path / "none.jsonl",),
         "was built with tokenizer abababababab": (recording, "--datastore", tmp_path / "other"),
         "has token ids 0..49, and a recording of model tiny has": (recording, "--datastore", tmp_path / "small"),
@@ -194,7 +194,7 @@ def test_bad_input_is_one_line(
         assert printed.err.count("\n") == 1
         assert not printed.out
     assert main(["generate", "--model", str(model), "--record", str(tmp_path / "prompts.jsonl"), "x"]) == 2
-    assert "holds something else than recordings" in capsys.readouterr().err
+    assert "holds something other than recordings" in capsys.readouterr().err
 
 
 def test_an_interrupt_ends_with_130(

@@ -29,9 +29,9 @@ def test_a_drafter_with_the_target_s_weights_is_right_as_deep_as_it_drafts(tempe
     own, lookup = found["draft-model"], found["prompt-lookup"]
     assert own["tokens"] == lookup["tokens"] == 3 * 40
     assert own["mean_generated_length"] == pytest.approx(4.0)
-    assert own["right_to_depth"][:4] == [1.0, 1.0, 1.0, 0.0]
-    assert own["nodes_a_pass"] == 3.0
+    assert own["acceptance_by_depth"][:4] == [1.0, 1.0, 1.0, 0.0]
+    assert own["nodes_per_pass"] == 3.0
     assert 1.0 <= lookup["mean_generated_length"] < 4.0
-    assert lookup["right_to_depth"] == sorted(lookup["right_to_depth"], reverse=True)
+    assert lookup["acceptance_by_depth"] == sorted(lookup["acceptance_by_depth"], reverse=True)
     assert own["identical"]
     assert lookup["identical"]

@@ -269,7 +269,7 @@ def test_summary_sums_by_set_and_takes_the_mean_of_sets() -> None:
     assert (table["all"]["datastore"]["M"], table["all"][HYBRID]["M"]) == (80 / 50, 80 / 40)
     assert (table[MEAN]["datastore"]["M"], table[MEAN][HYBRID]["M"]) == (1.5, 2.0)
     assert table["all"][HYBRID]["accepted_by_source"] == {"datastore": 40}
-    assert table["all"][HYBRID]["nodes_a_pass"] == 2.0
+    assert table["all"][HYBRID]["nodes_per_pass"] == 2.0
     assert found["prompts"] == 4
     assert found["ratios"]["code"] == {"best_single": "datastore", "best": 2.0, HYBRID: 3.0, "ratio": 1.5}
     assert found["loss"]["code"] == {}

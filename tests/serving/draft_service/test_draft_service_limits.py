@@ -55,7 +55,7 @@ DRAFT, QUERY, LOOKUP = draft_pb2.DraftRequest, draft_pb2.DraftQuery, draft_pb2.L
         (DRAFT(max_match=16, max_depth=64), "max_match + max_depth is 80, above 64"),
         (LOOKUP(max_match=4097), "max_match is 4097; it must be in 1..4096"),
         (LOOKUP(contexts=[b""] * 257), "the batch has 257 queries; the limit is 256"),
-        (LOOKUP(contexts=[b"abcde"]), "contexts[0] has 5 bytes; it must be a multiple of 4"),
+        (LOOKUP(contexts=[b"abcde"]), "queries[0].context has 5 bytes; it must be a multiple of 4"),
         (LOOKUP(contexts=[b"\xff\xff\xff\xff"]), "token id -1 is not in the vocabulary of 40"),
     ],
 )

@@ -85,9 +85,9 @@ def test_names_of_others_do_not_steer_the_terminal() -> None:
         "group": odd.group,
         "texts": 1,
         "mean_generated_length": 1.0,
-        "nodes_a_pass": 1.0,
+        "nodes_per_pass": 1.0,
     }
-    row |= {"right_to_depth": [0.0] * DEPTHS, "accepted_by_source": {}, "missed": 0}
+    row |= {"acceptance_by_depth": [0.0] * DEPTHS, "accepted_by_source": {}, "draft_failures": 0}
     lines = [*head_lines([Path("a")], [odd], ""), *result_lines([row])]
     assert all(line.replace("\n", "").isprintable() for line in lines)
     assert "g\\x07" in "".join(lines)
@@ -99,8 +99,8 @@ def broken(name: str, value: object) -> dict[str, Any]:
 
 SETTINGS_ROW = recording().to_dict()["settings"]
 BAD: dict[str, tuple[object, type[SuffolkError], str]] = {
-    "no object": ([1], InvalidArgument, "it is no recording"),
-    "something else": ({"prompt": "hello"}, InvalidArgument, "no field 'recording'"),
+    "no object": ([1], InvalidArgument, "not a recording"),
+    "something else": ({"prompt": "hello"}, InvalidArgument, "field 'recording' is missing"),
     "another format": (broken("recording", 2), Unsupported, "field recording is 2, this version reads 1"),
     "an unknown field": (broken("colour", 1), InvalidArgument, "field colour is unknown"),
     "a text for ids": (broken("prompt", "abc"), InvalidArgument, "field prompt is 'abc'"),
@@ -109,9 +109,9 @@ BAD: dict[str, tuple[object, type[SuffolkError], str]] = {
     "a negative id": (broken("prompt", [-1]), InvalidArgument, "field prompt has -1"),
     "a fraction": (broken("prompt", [1.0]), InvalidArgument, "field prompt has 1.0"),
     "a truth for an id": (broken("prompt", [True]), InvalidArgument, "field prompt has True"),
-    "more tokens than asked for": (broken("generated", [1] * 10), InvalidArgument, "10 tokens, settings.max_new_tokens says 9"),
+    "more tokens than asked for": (broken("generated", [1] * 10), InvalidArgument, "10 tokens, but settings.max_new_tokens is 9"),
     "an odd end": (broken("finish", "cancelled"), InvalidArgument, "field finish is 'cancelled'"),
-    "an odd name": (broken("group", 3), InvalidArgument, "field group is 3; it must be a text"),
+    "an odd name": (broken("group", 3), InvalidArgument, "field group is 3; it must be a string"),
     "no vocabulary": (broken("vocab_size", 0), InvalidArgument, "field vocab_size is 0"),
     "no settings": (broken("settings", None), InvalidArgument, "field settings must have exactly"),
     "a bad temperature": (
@@ -120,7 +120,7 @@ BAD: dict[str, tuple[object, type[SuffolkError], str]] = {
     "a count that is none": (
         broken("counts", dict.fromkeys(COUNTS, 1) | {"steps": "x"}), InvalidArgument, "field counts.steps is 'x'"
     ),
-    "another model's": (broken("vocab_size", VOCAB + 1), InvalidArgument, "replay texts of one model at a time"),
+    "another model's": (broken("vocab_size", VOCAB + 1), InvalidArgument, "replay one model at a time"),
     "another tokenizer's": (broken("tokenizer", "cd"), InvalidArgument, "field tokenizer is 'cd'"),
 }  # fmt: skip
 
@@ -143,7 +143,7 @@ def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match=f"recording {path}: it is empty"):
         read_recordings([path])
     path.write_text(json.dumps(recording().to_dict())[:-20])
-    with pytest.raises(Corruption, match="line 1: no JSON"):
+    with pytest.raises(Corruption, match="line 1: not JSON"):
         read_recordings([path])
     packed = tmp_path / "b.jsonl.zst"
     packed.write_bytes(zstandard.compress(b"x" * 100)[:-3])
@@ -196,8 +196,8 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, finished: Generation, m
 def test_lines_are_not_added_to_other_files(tmp_path: Path, finished: Generation) -> None:
     other = tmp_path / "notes.txt"
     cases: list[tuple[str, type[SuffolkError], str]] = [
-        ("hello\n", InvalidArgument, "holds something else"),
-        (json.dumps(recording().to_dict())[:-9], InvalidArgument, "its last line is not whole"),
+        ("hello\n", InvalidArgument, "holds something other"),
+        (json.dumps(recording().to_dict())[:-9], InvalidArgument, "its last line is incomplete"),
     ]
     for content, error, words in cases:
         other.write_text(content)
