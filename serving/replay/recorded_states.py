@@ -1,4 +1,4 @@
-"""What drafters read of the target, its hidden states, its cache and its logits, from one pass over a recorded text."""
+"""The target's hidden states, KV cache and logits for drafters, from one pass over a recorded text."""
 
 from __future__ import annotations
 
@@ -15,28 +15,27 @@ from suffolk.serving.engine.model.tree_layout import chain
 from suffolk.serving.engine.policy.prefill_budget import PREFILL_CHUNK
 
 SPARE = 100
-"""Rows of a cache, besides a text and its largest tree, for what drafters that share it put behind the text."""
+"""Cache rows beyond a text and its largest tree, for drafters that share the cache."""
 SLOT = 0
-"""Of the cache that a ``CacheDrafter`` sees: the text so far, with room behind it."""
+"""Cache slot that a ``CacheDrafter`` uses: the text so far."""
 _WHOLE = 1
-"""The text as far as it was read: drafts overwrite what stands behind the text so far."""
+"""Cache slot of the text as far as the target has read it; drafts overwrite the end of ``SLOT``."""
 _LOGITS_CHUNK = 64
-"""Tokens of an answer that are read at a time where the logits of all are wanted: they are large."""
+"""Tokens of one target pass that keeps the logits of all its tokens."""
 
 
 class RecordedStates:
-    """Gives a drafter, step by step, what the target's passes would. Not thread-safe.
+    """Supplies a drafter with the target's states of each step. Not thread-safe.
 
-    What a pass gives at a token depends on the tokens before it alone, so that one pass over the text, as it was recorded, has
-    that of all steps. It differs by rounding from what passes over trees give.
+    The states at a token depend only on the tokens before it, so one pass over the recorded text has the states of all steps.
+    They differ by rounding from those of passes over trees.
     """
 
     def __init__(self, target: Target, drafter: Drafter, capacity: int) -> None:
-        """Attaches ``drafter`` to a cache if it reads one. ``capacity``: tokens of the longest text, and of what a drafter
-        puts behind it.
+        """Attach ``drafter`` to a cache if it reads one. Raises ResourceExhausted if there is no memory for the cache.
 
-        Raises:
-            ResourceExhausted: no memory for the cache.
+        Args:
+            capacity: tokens of the longest text, and cache rows for drafts.
         """
         self._target = target
         self._reader = drafter if isinstance(drafter, FeatureDrafter) and drafter.layers else None
@@ -46,53 +45,56 @@ class RecordedStates:
             drafter.attach(self._cache)
         self._tokens: npt.NDArray[np.int32] = np.empty(0, np.int32)
         self._prompt = self._given = 0
-        self._part: _Part | None = None
+        self._chunk: _Chunk | None = None
 
     def begin(self, tokens: npt.NDArray[np.int32], prompt: int) -> None:
-        """A new text: int32[n], of which the first ``prompt`` are the prompt's."""
+        """Start a text. ``tokens``: int32[n]. ``prompt``: length of the prompt."""
         self._cache.clear(SLOT)
         self._cache.clear(_WHOLE)
-        self._tokens, self._prompt, self._given, self._part = tokens, prompt, 0, None
+        self._tokens, self._prompt, self._given, self._chunk = tokens, prompt, 0, None
 
     def advance(self, request_id: int, length: int, learns: bool = True) -> float:
-        """The text has ``length`` tokens now, all but the last of which the target has read: in parts, when they are needed.
-        ``learns``: whether the drafter may be told what the new ones were drawn from; the seconds that took."""
+        """Extend the text to ``length`` tokens; the target reads all but the last, in chunks. Returns the seconds of learning.
+
+        Args:
+            learns: whether the drafter learns from the logits of the new tokens.
+        """
         seconds = 0.0
         while self._given < length - 1:
-            if self._part is None or self._given == self._part.end:
-                self._part = self._read(self._given)
-            part, begin, end = self._part, self._given, min(length - 1, self._part.end)
+            if self._chunk is None or self._given == self._chunk.end:
+                self._chunk = self._read(self._given)
+            chunk, begin, end = self._chunk, self._given, min(length - 1, self._chunk.end)
             self._cache.copy(_WHOLE, SLOT, begin, end)
-            if self._reader is not None and part.result.features is not None:
-                self._reader.follow(request_id, part.result.features[begin - part.begin : end - part.begin])
-            said = max(begin, self._prompt - 1)  # the first token of the answer is drawn behind the prompt's last
-            if self._learner is not None and learns and said < end:
-                logits = part.result.logits[said - part.end :][: end - said]
+            if self._reader is not None and chunk.result.features is not None:
+                self._reader.follow(request_id, chunk.result.features[begin - chunk.begin : end - chunk.begin])
+            first = max(begin, self._prompt - 1)  # the prompt's last token has the logits of the first generated one
+            if self._learner is not None and learns and first < end:
+                logits = chunk.result.logits[first - chunk.end :][: end - first]
                 learning = time.perf_counter()
                 self._learner.learn_logits([Said(request_id, self._tokens[: end + 1], logits)])
                 seconds += time.perf_counter() - learning
             self._given = end
         return seconds
 
-    def _read(self, begin: int) -> _Part:
-        """The next part of the text."""
+    def _read(self, begin: int) -> _Chunk:
+        """Run the target on the next chunk of the text."""
         if self._learner is None:
-            most, all_said = PREFILL_CHUNK, False
+            size, all_logits = PREFILL_CHUNK, False
         elif begin < self._prompt - 1:
-            most, all_said = min(PREFILL_CHUNK, self._prompt - 1 - begin), False
+            size, all_logits = min(PREFILL_CHUNK, self._prompt - 1 - begin), False
         else:
-            most, all_said = _LOGITS_CHUNK, True
-        ids = self._tokens[begin : begin + most].astype(np.int64)
-        end, wanted = begin + len(ids), len(ids) if all_said else 1
+            size, all_logits = _LOGITS_CHUNK, True
+        ids = self._tokens[begin : begin + size].astype(np.int64)
+        end, wanted = begin + len(ids), len(ids) if all_logits else 1
         layers = () if self._reader is None else self._reader.layers
         result = self._target.forward(self._cache, [_WHOLE], [chain(ids)], [wanted], layers)
         self._cache.lengths[_WHOLE] += len(ids)
-        return _Part(begin, end, result)
+        return _Chunk(begin, end, result)
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """What the target's pass over the tokens from ``begin`` to ``end`` gave; logits of the last of them."""
+class _Chunk:
+    """Result of the target pass over the tokens ``begin`` to ``end``, with the logits of the last ones."""
 
     begin: int
     end: int

@@ -1,6 +1,6 @@
-"""Lets a drafter draft along recorded texts, with the planner and the accounts of the engine, and without a target.
+"""Replays a drafter on recorded texts, with the engine's planner and without a target.
 
-Which drafted tokens the target accepts is known: those that the text goes on with."""
+The target accepts the drafted tokens that the recorded text continues with."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from suffolk.serving.replay.recorded_states import SLOT, RecordedStates
 from suffolk.serving.replay.recording import Recording
 
 _NO_TOKEN = 1 << 40
-"""What the target says behind the text, which no node is."""
+"""The target's token after the end of the text; it equals no node."""
 PassSeconds = Callable[[int, float], float]
-"""(rows, cached tokens) -> seconds of a pass of the target for one request."""
+"""(rows, cached tokens) -> seconds of a target pass for one request."""
 
 
 @dataclass(slots=True)
 class Replayed:
-    """What became of one recording.
+    """Result of replaying one recording.
 
     Attributes:
-        recording: which.
-        stats: as an engine counts, without seconds and finish.
-        plain_seconds, seconds: what decoding behind the prompt would take without drafts, by the costs, and with them; 0
-            without costs.
+        recording: the recording.
+        stats: the engine's counts, without seconds and finish.
+        plain_seconds: decoding time after the prompt without drafts, by the cost model; 0 without one.
+        seconds: the same with drafts.
     """
 
     recording: Recording
@@ -51,7 +51,7 @@ class Replayed:
 
 @dataclass(slots=True)
 class _Text:
-    """A recording on its way: ``tokens[:length]`` are there, and the model had room for ``most``."""
+    """State of one replay: ``tokens[:length]`` is the text so far; ``most`` is its longest length."""
 
     number: int
     recording: Recording
@@ -70,10 +70,10 @@ class _Text:
 
 
 class Replayer:
-    """One drafter, which learns from text to text as in an engine with one slot. Not thread-safe.
+    """Replays texts one after the other; the drafter learns as in an engine with one slot. Not thread-safe.
 
     Attributes:
-        drafter: who drafts; ``close`` is the caller's.
+        drafter: the drafter; the caller closes it.
     """
 
     def __init__(
@@ -85,15 +85,14 @@ class Replayer:
         pass_seconds: PassSeconds | None = None,
         draft_seconds: float | None = None,
     ) -> None:
-        """Nothing is drafted yet.
+        """Prepare a replay.
 
         Args:
-            max_nodes: the largest tree, 1..1024.
-            costs: what the planner believes at first that passes cost; it chooses, as in service. None: every step drafts, and all
-                nodes are verified.
-            states: what networks read of the target; None for drafters that read tokens alone.
-            pass_seconds: what passes really take; None for what ``costs`` say.
-            draft_seconds: what a draft is taken to cost; None for what it takes here.
+            max_nodes: largest tree, 1..1024.
+            costs: the planner's initial cost model. None: every step drafts, and all nodes are verified.
+            states: the target's states, for drafters that read them.
+            pass_seconds: true duration of a pass; None for that of ``costs``.
+            draft_seconds: assumed duration of a draft; None for the measured one.
         """
         self.drafter = drafter
         self._max_nodes = max_nodes
@@ -106,7 +105,7 @@ class Replayer:
         self._numbers = itertools.count(1)
 
     def replay(self, recording: Recording) -> Replayed:
-        """Draft along one text, from its second token to its end. Raises what the drafter raises; it has then been released."""
+        """Replay one text from its second token to its end. Raises what the drafter raises, after releasing it."""
         stats = GenerationStats(prompt_tokens=len(recording.prompt))
         stats.add_tokens((0,))
         found = Replayed(recording, stats)
@@ -200,11 +199,11 @@ class Replayer:
 
 
 def accepted(tree: DraftTree, text: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """int64[k], the nodes that a target which says ``text`` accepts, from the top down."""
+    """int64[k]: the nodes that the target accepts if it generates ``text``, from the root down."""
     depths = np.concatenate([[0], tree.depths()])
-    ahead = np.append(text.astype(np.int64), _NO_TOKEN)
-    says = ahead[np.minimum(depths, len(text))]  # the same at all nodes of a depth
-    return accept(tree.tokens, tree.parents, says)
+    following = np.append(text.astype(np.int64), _NO_TOKEN)
+    sampled = following[np.minimum(depths, len(text))]  # the same at all nodes of one depth
+    return accept(tree.tokens, tree.parents, sampled)
 
 
 def _by(costs: CostModel | None) -> PassSeconds:

@@ -1,0 +1,23 @@
+"""Names of the datastores that a draft server serves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from suffolk.cli.serve import parse_stores
+from suffolk.datastore.errors import (
+    InvalidArgument,
+)
+
+
+def test_store_names(tmp_path: Path) -> None:
+    assert parse_stores([f"{tmp_path}/wiki/", "code=/data/code-v3"]) == {
+        "wiki": f"{tmp_path}/wiki/",
+        "code": "/data/code-v3",
+    }
+    with pytest.raises(InvalidArgument, match="a/x has the name 'x' already; write NAME=PATH to give another"):
+        parse_stores(["a/x", "b/x"])
+    with pytest.raises(InvalidArgument, match="'a,b' cannot name a datastore"):
+        parse_stores(["a,b=c"])

@@ -1,0 +1,38 @@
+"""TLS files."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from suffolk.datastore.errors import (
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+)
+from suffolk.serving.transport.tls import TlsFiles, channel_credentials, server_credentials
+
+
+def test_bad_tls_files(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="/none.pem: cannot read the TLS file: No such file"):
+        server_credentials(TlsFiles(f"{tmp_path}/none.pem", f"{tmp_path}/none.pem"))
+    (tmp_path / "junk.pem").write_text("junk")
+    with pytest.raises(InvalidArgument, match="junk.pem: not a certificate and its key in PEM form"):
+        server_credentials(TlsFiles(f"{tmp_path}/junk.pem", f"{tmp_path}/junk.pem"))
+    with pytest.raises(InvalidArgument, match="junk.pem: not a certificate and its key in PEM form"):
+        channel_credentials(TlsFiles(key=f"{tmp_path}/junk.pem"))  # gRPC aborts the process for half a pair
+    with pytest.raises(NotFound, match=f"{tmp_path}: cannot read the TLS file: Is a directory"):
+        channel_credentials(TlsFiles(f"{tmp_path}/junk.pem", str(tmp_path)))
+
+
+def test_a_key_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenSSL's own PermissionError names no file, and was a traceback in place of a line."""
+
+    def refuse(path: Path) -> bytes:  # who runs as root may read everything
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(PermissionDenied, match="key.pem: cannot read the TLS file: Permission denied"):
+        channel_credentials(TlsFiles(ca=f"{tmp_path}/key.pem"))
