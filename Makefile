@@ -1,5 +1,5 @@
 # make demo   build a datastore, serve it, decode with it, print the comparison with plain decoding
-# make test   all tests, in two processes (TEST_ARGS="-x tests/datastore": in place of that)        make lint    ruff        make types    mypy, strict
+# make test   all tests, in two processes (TEST_ARGS="-x tests/datastore": in place of that)        make lint    ruff, layers        make types    mypy, strict
 # Everything sets itself up in .venv from constraints.txt; PYTHON=python3.12 takes another interpreter.
 PYTHON ?= python3
 PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -15,7 +15,7 @@ test: .venv/ready
 	.venv/bin/python -m pytest $(TEST_ARGS)
 
 lint: .venv/ready
-	.venv/bin/ruff check . && .venv/bin/ruff format --check .
+	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports --no-logo
 
 types: .venv/ready
 	.venv/bin/mypy
@@ -28,7 +28,7 @@ types: .venv/ready
 	touch .venv/ready
 
 clean:
-	rm -rf build dist .venv/ready *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis datastore/_native*.so
+	rm -rf build dist .venv/ready *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache datastore/_native*.so
 
 # The C++ core's own tests, plain and under the address, undefined-behaviour and thread sanitizers.
 .PHONY: sanitize
