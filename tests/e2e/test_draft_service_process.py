@@ -1,4 +1,4 @@
-"""``suffolk serve`` and ``suffolk client`` as processes: start, answer, stop, be killed, hang, come back."""
+"""``suffolk serve`` and ``suffolk client`` as processes: start, answer, stop, get killed, hang, recover."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_serve_answer_and_stop(store: Path, tmp_path: Path) -> None:
 
 
 def test_sighup_is_logged_and_ignored(store: Path) -> None:
-    """SIGHUP ended the process without a word."""
+    """SIGHUP ended the process silently."""
     with running(*serve(store)) as server:
         server.process.send_signal(signal.SIGHUP)
         assert server.process.stderr is not None
@@ -124,7 +124,7 @@ run_until_signal(DraftServer(DraftServerConfig((Endpoint("127.0.0.1", 0),), grac
 
 
 def test_second_signal_forces() -> None:
-    """Each signal is sent once what it meets is there: on a loaded machine a third of a second was too short for that."""
+    """Each signal waits for the state that it meets, since loaded machines are slow."""
     with running(command=(sys.executable, "-c", STUCK)) as server:
         remote = connect(f"grpc://{server.endpoint()}", HANG)
         errors: list[SuffolkError] = []
@@ -158,7 +158,7 @@ def test_killed_hung_and_back(store: Path) -> None:
         missed = drafter.missed.by_reason
         until(lambda: drafted(drafter, [1, 2]) > 0)
         before = missed["DeadlineExceeded"]
-        server.process.send_signal(signal.SIGSTOP)  # hung: the port is open and nobody answers
+        server.process.send_signal(signal.SIGSTOP)  # hung: the port is open, without answers
         until(lambda: drafted(drafter, [1, 2]) == 0)  # threads on other cores may answer once more
         for _ in range(30):
             assert drafted(drafter, [1, 2]) == 0
@@ -225,7 +225,7 @@ def test_port_in_use_is_one_line_and_exit_2(store: Path) -> None:
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(words: tuple[str, ...], text: str, store: Path) -> None:
-    with socket.socket() as bound:  # bound, not listening: nobody answers there
+    with socket.socket() as bound:  # bound, not listening
         bound.bind(("127.0.0.1", 0))
         closed = str(bound.getsockname()[1])
         ended = suffolk(*(word.replace("STORE", str(store)).replace("CLOSED", closed) for word in words))

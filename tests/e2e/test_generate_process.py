@@ -1,4 +1,4 @@
-"""``suffolk generate`` as a process, with its draft service killed, and interrupted."""
+"""``suffolk generate`` as a process: its draft service is killed, or it is interrupted."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_draft_service_is_killed_and_the_text_is_the_same(
 
 
 def interrupted(model: Path, times: int) -> tuple[int, bytes]:
-    """The exit code and errors of a command that got so many interrupts while its text came."""
+    """Exit code and stderr of a command that is interrupted ``times`` times while it generates."""
     with heeded_interrupts():
         process = start("generate", "--model", str(model), "--max-new-tokens", TOKENS, PROMPT)
     assert process.stdout is not None

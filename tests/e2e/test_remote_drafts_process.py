@@ -1,4 +1,4 @@
-"""A datastore's server that stalls, is killed and comes back while a text is generated from its drafts."""
+"""A draft server stalls, is killed and restarts while a text is generated from its drafts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEADLINE = 0.1
 
 
 class Generating:
-    """Generates the same text over and over with drafts of ``remote``, and compares every token with plain decoding's."""
+    """Generates the same text repeatedly with drafts of ``remote``, and compares every token with plain decoding."""
 
     def __init__(self, target: Target, expected: list[int], remote: RemoteDatastore) -> None:
         self.target, self.expected, self.remote = target, expected, remote
@@ -94,7 +94,7 @@ def test_a_server_that_stalls_costs_a_few_deadlines_and_is_used_again(generating
     for _ in range(300):
         generating.step()
     after = generating.drafter.stats()
-    assert after["waited"] == before["waited"], "nobody waits for a service that does not answer"
+    assert after["waited"] == before["waited"], "a step waited for a service that does not answer"
     assert after["missed"] > before["missed"]
     server.process.send_signal(signal.SIGCONT)
     begin = time.monotonic()

@@ -1,4 +1,4 @@
-"""``suffolk worker`` and ``suffolk generate --worker`` as processes: start, answer, stop, and one line for what is wrong."""
+"""``suffolk worker`` and ``suffolk generate --worker`` as processes: start, answer, stop, one line per error."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_start_answer_and_stop(model: Path, store: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_lets_what_runs_end(model: Path, number: signal.Signals) -> None:
+def test_a_signal_lets_running_calls_finish(model: Path, number: signal.Signals) -> None:
     with (
         working(model, "--drafter", "none", "--grace", str(WAIT)) as worker,
         connect_worker(f"grpc://{worker.endpoint()}") as client,
@@ -93,7 +93,7 @@ def test_a_signal_lets_what_runs_end(model: Path, number: signal.Signals) -> Non
 
 
 def test_sighup_is_logged_and_ignored(model: Path) -> None:
-    """SIGHUP ended the process without a word."""
+    """SIGHUP ended the process silently."""
     with (
         working(model, "--drafter", "none") as worker,
         connect_worker(f"grpc://{worker.endpoint()}") as client,

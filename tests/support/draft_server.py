@@ -1,4 +1,4 @@
-"""Draft servers and clients for tests: real ones, on loopback, on ports that are free."""
+"""Draft servers and clients for tests, on free loopback ports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VOCABULARY = 40
 RANDOM = np.random.default_rng(3)
 DOCUMENTS = [[int(token) for token in RANDOM.zipf(1.4, 120).clip(1, VOCABULARY) - 1] for _ in range(6)]
 CONTEXTS = [DOCUMENTS[place % 6][place : place + 1 + place % 30] for place in range(40)] + [[], [VOCABULARY - 1] * 9]
-"""Texts to look up in ``DOCUMENTS``: some of theirs, none, and one that is not in them."""
+"""Contexts to look up in ``DOCUMENTS``: parts of them, the empty one, and one that does not occur."""
 
 
 @contextmanager
@@ -49,6 +49,6 @@ def check_health(server: DraftServer, service: str) -> str:
 
 
 def drafted(drafter: DatastoreDrafter, ids: list[int]) -> int:
-    """Nodes of its draft behind ``ids``."""
+    """Number of nodes that the drafter returns after ``ids``."""
     [found] = drafter.propose([DraftRequest(1, np.array(ids, np.int32), 8)])
     return len(found)

@@ -1,4 +1,4 @@
-"""``suffolk`` as processes: servers that say where they listen, and commands that end."""
+"""``suffolk`` as processes: servers, and commands that end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WAIT = 120
 
 @dataclass
 class Running:
-    """A server's process, and the line with which it began."""
+    """A server's process, and the line that it printed at its start."""
 
     process: subprocess.Popen[str]
     line: str

@@ -1,4 +1,4 @@
-"""Workers for tests: real ones, in this process, on loopback, on ports that are free."""
+"""Workers for tests, in this process, on free loopback ports."""
 
 from __future__ import annotations
 

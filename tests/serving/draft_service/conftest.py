@@ -1,4 +1,4 @@
-"""A draft service of a retriever that can be stopped in the middle of a call."""
+"""A draft service with a retriever that can block in the middle of a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A draft server and its client over real sockets: the same answers as in-process, and the same errors."""
+"""A draft server and its client over real sockets give the answers and errors of the local datastore."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_closed_client(remote: RemoteDatastore) -> None:
     remote.close()
 
 
-def test_nobody_there(server: DraftServer) -> None:
+def test_no_server_at_the_address(server: DraftServer) -> None:
     url = f"grpc://{server.listening[0]}/wiki"
     server.stop()
     with pytest.raises(Unavailable, match="nothing listens there; start the draft service"):

@@ -1,4 +1,4 @@
-"""Every call has a deadline: what is late is dropped, and who is often late is left alone."""
+"""Deadlines of calls: late work is dropped, and a server that is late often opens the circuit breaker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.waiting import HANG, until
 
 
 def test_late_work_is_dropped(brute: BruteForceRetriever) -> None:
-    """On a loaded machine a call may be late before it has begun; then it is none of this test's and made again."""
+    """On a loaded machine a call may be late before it begins; the test then repeats it."""
     with serving({"wiki": brute}) as server, connected(server, deadline=0.2) as remote:
         brute.gate.clear()
         while not brute.entered.is_set():
@@ -93,15 +93,15 @@ def test_the_command_takes_the_deadline_of_its_url(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The option's own default was always passed on, so that the URL's deadline meant nothing."""
+    """The option's default overrode the URL's deadline."""
     monkeypatch.setattr(client, "DEADLINE", 0.08)
     brute.gate.clear()
     assert main(["client", f"grpc://{server.listening[0]}{asked}", "lookup", "1", *words]) == 2
     assert f"no answer within {shown} ms, the deadline" in capsys.readouterr().err
 
 
-def test_a_connection_that_nobody_confirms_is_given_up_in_a_second(server: DraftServer) -> None:
-    """Behind a network that was cut for a quarter of a minute the system's own next attempt took as long again."""
+def test_an_unacknowledged_connection_is_replaced_after_a_second(server: DraftServer) -> None:
+    """After a network failure of 15 seconds, TCP's next attempt came 15 seconds later."""
     with connected(server):
         assert 1000 in {each for each in map(_user_timeout, os.listdir("/proc/self/fd")) if each is not None}
 
@@ -114,7 +114,7 @@ def _user_timeout(number: str) -> int | None:
         return None
 
 
-def test_a_call_that_nobody_waits_for_tells_the_breaker(brute: BruteForceRetriever) -> None:
+def test_asynchronous_calls_report_to_the_breaker(brute: BruteForceRetriever) -> None:
     with serving({"wiki": brute}) as server, connected(server, deadline=HANG) as remote:
         (tree,) = remote.draft_batch_future([[1, 2]]).result(HANG)
         assert_same_tree(tree, brute.draft([1, 2]))
@@ -141,7 +141,7 @@ def test_a_call_that_nobody_waits_for_tells_the_breaker(brute: BruteForceRetriev
         assert len(calls) < 10, "probes are rare"
 
 
-def test_closing_ends_calls_that_are_on_their_way(brute: BruteForceRetriever) -> None:
+def test_closing_ends_calls_in_flight(brute: BruteForceRetriever) -> None:
     with serving({"wiki": brute}) as server, connected(server, deadline=HANG) as remote:
         brute.gate.clear()
         call = remote.draft_batch_future([[1]])

@@ -1,4 +1,4 @@
-"""The HTTP/JSON twin: the same answers and bounds as over gRPC, proper statuses, metrics, health."""
+"""HTTP/JSON: the answers and limits of gRPC, statuses, metrics, health."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_draft_and_lookup(server: DraftServer, brute: BruteForceRetriever) -> No
     assert ask(server, "POST", "/v1/draft", {"contexts": []})[2] == {"trees": []}
 
 
-def test_info_leaves_out_where_the_files_are(server: DraftServer) -> None:
+def test_info_leaves_out_paths_of_the_server(server: DraftServer) -> None:
     status, _, reply = ask(server, "GET", "/v1/info")
     assert status == 200
     assert reply["datastores"]["wiki"]["tokens"] == 11
@@ -115,8 +115,8 @@ def test_limits(body: Any, text: str, server: DraftServer) -> None:
 @pytest.mark.parametrize(
     ("size", "text"), [(4097, "queries[0].context has 4097 tokens"), (4096, "contexts[0] has a str in it")]
 )
-def test_a_context_takes_no_room_before_it_is_checked(size: int, text: str, server: DraftServer) -> None:
-    """Numpy gave every element the room of the longest: 0.9 MB of texts became an array of 18 GB."""
+def test_a_context_takes_no_memory_before_it_is_checked(size: int, text: str, server: DraftServer) -> None:
+    """Numpy gives every element the size of the longest: 0.9 MB of strings became an array of 18 GB."""
     tracemalloc.start()
     try:
         status, _, reply = ask(server, "POST", "/v1/draft", {"contexts": [["x" * 20_000, *[""] * (size - 1)]]})
@@ -205,7 +205,7 @@ def test_connections_are_bounded(server: DraftServer, monkeypatch: pytest.Monkey
         connection.close()
 
 
-def test_places_are_shared_with_grpc(server: DraftServer, brute: BruteForceRetriever) -> None:
+def test_admission_is_shared_with_grpc(server: DraftServer, brute: BruteForceRetriever) -> None:
     brute.gate.clear()
     with ThreadPoolExecutor(2) as pool:
         held = [pool.submit(ask, server, "POST", "/v1/draft", {"contexts": [[1]]}) for _ in range(2)]
@@ -247,7 +247,7 @@ def test_readiness_ends_before_the_process(server: DraftServer) -> None:
 
 
 def test_a_server_that_stops_finishes_its_answers(brute: BruteForceRetriever) -> None:
-    """Those under way were cut off."""
+    """Running answers were cut off."""
     brute.gate.clear()
     with serving({"wiki": brute}) as server, ThreadPoolExecutor(2) as pool:
         answer = pool.submit(ask, server, "POST", "/v1/draft", {"contexts": [[1]]})
@@ -255,7 +255,7 @@ def test_a_server_that_stops_finishes_its_answers(brute: BruteForceRetriever) ->
         pages = server._http
         assert pages is not None
         stop = pool.submit(server.stop)
-        until(lambda: pages.socket.fileno() == -1)  # nobody new comes in
+        until(lambda: pages.socket.fileno() == -1)  # no new connections
         assert not wait({stop}, timeout=0.2).done
         brute.gate.set()
         assert answer.result()[0] == 200

@@ -1,4 +1,4 @@
-"""What a draft server and its client refuse, each with its text."""
+"""Limits of the draft service and its client, with their messages."""
 
 from __future__ import annotations
 
@@ -68,9 +68,7 @@ def test_limits(request_: DRAFT | LOOKUP, text: str, stub: draft_pb2_grpc.DraftS
 
 
 @pytest.mark.parametrize("method", ["Draft", "Lookup", "GetInfo"])
-def test_a_request_that_is_no_message_is_refused(
-    method: str, server: DraftServer, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_malformed_request_is_rejected(method: str, server: DraftServer, caplog: pytest.LogCaptureFixture) -> None:
     with grpc.insecure_channel(str(server.listening[0])) as channel, pytest.raises(grpc.RpcError) as caught:
         channel.unary_unary(f"/suffolk.v1.DraftService/{method}")(b"\xff\xff no message", timeout=HANG)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -78,8 +76,8 @@ def test_a_request_that_is_no_message_is_refused(
     assert caplog.records == []
 
 
-def test_who_watches_health_holds_no_thread(brute: BruteForceRetriever) -> None:
-    """Each held one for as long as it watched, and a server with as many watchers as threads answered nobody."""
+def test_health_watchers_hold_no_thread(brute: BruteForceRetriever) -> None:
+    """Each watcher held a thread; as many watchers as threads blocked the server."""
     with (
         serving({"wiki": brute}, max_concurrent=1) as server,
         connected(server) as remote,
@@ -123,7 +121,7 @@ def test_message_sizes_are_limited(stub: draft_pb2_grpc.DraftServiceStub) -> Non
         (lambda store: store.lookup([VOCABULARY]), f"token id {VOCABULARY} is not in the vocabulary"),
     ],
 )
-def test_client_refuses_as_a_local_datastore_does(call: object, text: str, remote: RemoteDatastore) -> None:
+def test_the_client_rejects_what_a_local_datastore_rejects(call: object, text: str, remote: RemoteDatastore) -> None:
     for _ in range(5):  # the caller's mistakes do not open the breaker
         with pytest.raises(InvalidArgument) as caught:
             call(remote)  # type: ignore[operator]
@@ -131,9 +129,7 @@ def test_client_refuses_as_a_local_datastore_does(call: object, text: str, remot
     assert remote.lookup([1]).length == 1
 
 
-def test_more_contexts_than_a_call_takes_are_asked_in_several(
-    remote: RemoteDatastore, brute: BruteForceRetriever
-) -> None:
+def test_large_batches_are_split_into_several_calls(remote: RemoteDatastore, brute: BruteForceRetriever) -> None:
     limits_of_drafts = Limits(max_match=4, max_depth=2)
     drafter, local = (DatastoreDrafter(store, VOCABULARY, limits_of_drafts) for store in (remote, brute))
     for requests in (limits.MAX_BATCH + 3, 65):
@@ -150,7 +146,7 @@ def test_more_contexts_than_a_call_takes_are_asked_in_several(
     assert drafter.missed.by_reason.total() == 0
 
 
-def test_too_much_at_once_is_refused(brute: BruteForceRetriever) -> None:
+def test_calls_beyond_max_concurrent_are_rejected(brute: BruteForceRetriever) -> None:
     with (
         serving({"wiki": brute}, max_concurrent=2) as server,
         connected(server) as remote,

@@ -1,4 +1,4 @@
-"""TLS and mTLS between a draft server and its client, with certificates made on the spot."""
+"""TLS and mTLS between a draft server and its client, with certificates made by the test."""
 
 from __future__ import annotations
 
@@ -57,6 +57,6 @@ def test_mutual_tls(certificates: Path, brute: BruteForceRetriever) -> None:
     assert brute.calls == [1]
 
 
-def test_files_that_are_no_pair(certificates: Path) -> None:
+def test_a_certificate_and_a_key_that_do_not_match(certificates: Path) -> None:
     with pytest.raises(InvalidArgument, match=r"client.key: not a certificate and its key in PEM form: .*MISMATCH"):
         connect(f"grpcs://127.0.0.1:1/wiki?cert={certificates}/server.pem&key={certificates}/client.key")

@@ -1,4 +1,4 @@
-"""Texts in place of token ids: a store behind a service answers them as the store itself."""
+"""Texts in place of token ids: a remote datastore answers as the local one."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_tokenizer_is_sent_once(server: DraftServer, remote: RemoteDatastore
     assert 'suffolk_requests_total{code="OK",method="GetTokenizer",transport="grpc"} 1.0' in text
 
 
-def test_another_tokenizer_on_the_server_is_asked_for_anew(
+def test_a_new_tokenizer_on_the_server_is_fetched_again(
     remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert remote.encode(TEXT) == IDS

@@ -37,7 +37,7 @@ def test_trees_survive_the_wire() -> None:
 
 @settings(max_examples=200)
 @given(st.data())
-def test_hostile_trees_are_refused_or_sound(data: st.DataObject) -> None:
+def test_malformed_trees_are_rejected_or_valid(data: st.DataObject) -> None:
     def tree() -> draft_pb2.DraftTree:
         size = data.draw(st.integers(0, 4))
         small = st.one_of(st.integers(-2, 4), st.sampled_from([VOCABULARY - 1, VOCABULARY, -(1 << 31), (1 << 31) - 1]))

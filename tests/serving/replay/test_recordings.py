@@ -1,4 +1,4 @@
-"""Files of recordings: what is written is read, lines are whole, and what is wrong is named with its place."""
+"""Files of recordings: round trips, complete lines, and errors with file and line."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def finished() -> Generation:
     return Generation(request, lambda generation: None)
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_recordings_round_trip(tmp_path: Path) -> None:
     row = recording().to_dict()
     path = write(tmp_path / "a.jsonl", row, "", row)
     path.write_text(path.read_text().replace('""\n', "\n"))
@@ -76,8 +76,8 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         assert each.prompt.dtype == each.generated.dtype == np.int32
 
 
-def test_names_of_others_do_not_steer_the_terminal() -> None:
-    """A service records what its clients call their requests."""
+def test_control_characters_in_recordings_are_escaped() -> None:
+    """Clients of a worker choose the names that it records."""
     odd = replace(recording(), model="m\x1b[2J", drafter="d\n", group="g\x07")
     row = {
         "drafter": "hybrid",
@@ -126,14 +126,14 @@ BAD: dict[str, tuple[object, type[SuffolkError], str]] = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_what_is_wrong_is_named_with_file_line_and_field(what: str, tmp_path: Path) -> None:
+def test_errors_name_file_line_and_field(what: str, tmp_path: Path) -> None:
     row, error, words = BAD[what]
     path = write(tmp_path / "a.jsonl", recording().to_dict(), row)
     with pytest.raises(error, match=rf"recording {path} line 2: .*{words}"):
         read_recordings([path])
 
 
-def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
+def test_files_without_recordings_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     with pytest.raises(NotFound, match=f"recording {path}: cannot be read"):
         read_recordings([path])
@@ -218,7 +218,7 @@ def test_lines_are_not_added_to_other_files(tmp_path: Path, finished: Generation
     assert len(read_recordings([tmp_path / "old.jsonl"])) == 2
 
 
-def test_a_text_that_runs_is_not_recorded(finished: Generation) -> None:
+def test_a_running_generation_is_not_recorded(finished: Generation) -> None:
     request = Request(1, Target.wrap(tiny_model()), [1, 2, 3], SamplingSettings(4))
     make: Callable[[], Recording] = lambda: Recording.of(Generation(request, lambda generation: None), VOCAB)  # noqa: E731
     with pytest.raises(InvalidArgument, match="a generation that is running cannot be recorded"):

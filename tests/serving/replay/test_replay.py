@@ -1,4 +1,4 @@
-"""Replay against a live engine that verifies every node: the same drafts, the same passes, the same counts."""
+"""Replay gives the drafts, passes and counts of a live engine that verifies every node."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ RETRIEVAL: dict[str, Make] = {
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("name", RETRIEVAL)
 def test_retrieval_is_replayed_without_a_target(name: str, temperature: float) -> None:
-    """It learns from answer to answer, so that an order or a state of its own would show."""
+    """Drafters learn from text to text, so a different order or state changes the counts."""
     target = Target.wrap(tiny_model())
     texts = live(target, RETRIEVAL[name](target), temperature)
     if not temperature:
@@ -104,7 +104,7 @@ def test_retrieval_is_replayed_without_a_target(name: str, temperature: float) -
 
 
 def noisy_copy(seed: int = 1) -> Target:
-    """The target of EAGLE's heads with other weights by a little: right often, but not always."""
+    """The target of the EAGLE heads with slightly different weights: it often agrees."""
     model, generator = tiny_model(), torch.Generator().manual_seed(seed)
     model.load_state_dict(eagle_heads.tiny_target().model.state_dict())
     with torch.no_grad():
@@ -141,15 +141,15 @@ MODELS: dict[str, Make] = {
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("name", MODELS)
-def test_networks_are_replayed_from_one_pass_over_a_text(name: str, temperature: float) -> None:
+def test_neural_drafters_are_replayed_from_one_pass_over_a_text(name: str, temperature: float) -> None:
     target = eagle_heads.tiny_target()
     texts = live(target, MODELS[name](target), temperature)
     assert sum(text.counts["accepted"] for text in texts) > 3
     require_same(texts, replayed(target, MODELS[name](target), texts))
 
 
-def test_what_an_engine_records_is_replayed_from_its_file(tmp_path: Path) -> None:
-    """Several requests at once, each with its settings, some cancelled: what is on file is what was generated."""
+def test_recordings_of_an_engine_are_replayed_from_their_file(tmp_path: Path) -> None:
+    """Concurrent requests with different settings, one cancelled: the file holds the generated texts."""
     target, path = Target.wrap(tiny_model()), tmp_path / "day.jsonl"
     planner = CostModel([1, 64], [1.0, 1.0])
     with (
@@ -176,8 +176,8 @@ def test_what_an_engine_records_is_replayed_from_its_file(tmp_path: Path) -> Non
     assert [stats.tokens for stats in found] == [len(text.generated) for text in texts]
 
 
-def test_an_end_that_is_drafted_takes_no_pass_of_its_own() -> None:
-    """A text that ends before its room is full: drafts go on behind the end, as the engine's do, and its last token may be one."""
+def test_a_drafted_end_of_text_saves_no_pass() -> None:
+    """Drafts continue past the end of a text, as in the engine, and its last token may be drafted."""
     target = Target.wrap(tiny_model())
     [long] = [text for text in live(target, PromptLookupDrafter(VOCAB), 0.0) if len(text.prompt) == len(PROMPTS[0])]
     ended = replace(target, eos_ids=frozenset({int(long.generated[12])}))

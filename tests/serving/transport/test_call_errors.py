@@ -67,7 +67,7 @@ def test_nothing_listens_there(call: Call, server: str, tmp_path: Path) -> None:
 
 
 @CALLS
-def test_the_port_is_another_ones(call: Call, server: str, plain: DraftServer) -> None:
+def test_the_port_belongs_to_another_server(call: Call, server: str, plain: DraftServer) -> None:
     expected = f"the server does not speak gRPC; use the {server}'s gRPC port, not its HTTP port"
     assert message_of(call, f"grpc://{plain.http}") == expected
     if server == "worker":

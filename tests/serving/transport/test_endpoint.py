@@ -45,7 +45,7 @@ def test_port_in_use_is_found_before_binding() -> None:
     check_free(endpoint, "--listen")
 
 
-def test_unix_socket_is_taken_over_only_from_the_dead(tmp_path: Path) -> None:
+def test_only_a_stale_unix_socket_is_removed(tmp_path: Path) -> None:
     endpoint = Endpoint(path=str(tmp_path / "s.sock"))
     with socket.socket(socket.AF_UNIX) as alive:
         alive.bind(endpoint.path)

@@ -1,4 +1,4 @@
-"""The committed code of the .proto files is what the compiler makes of it."""
+"""The committed code of the .proto files equals the compiler's output."""
 
 from __future__ import annotations
 

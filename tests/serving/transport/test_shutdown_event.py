@@ -1,4 +1,4 @@
-"""The event to stop reaches who waits, from threads and from signal handlers, whatever the main thread is doing."""
+"""The shutdown event wakes waiting threads; threads and signal handlers can set it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ for _ in range(300):
 
 
 def test_a_handler_that_interrupts_the_wait_ends_it() -> None:
-    """A worker that was told to stop as it began to wait hung: its handler wanted the lock that the wait held."""
+    """A signal just before the wait deadlocked: the handler needed the lock that the wait held."""
     assert subprocess.run([sys.executable, "-c", SIGNALLED], check=False, timeout=HANG).returncode == 0
 
 
-def test_all_that_wait_go_on_now_and_later() -> None:
+def test_all_waiting_threads_return() -> None:
     event = ShutdownEvent()
     waiting = [threading.Thread(target=event.wait, daemon=True) for _ in range(3)]
     for thread in waiting:

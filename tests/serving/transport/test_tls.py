@@ -27,10 +27,10 @@ def test_bad_tls_files(tmp_path: Path) -> None:
         channel_credentials(TlsFiles(f"{tmp_path}/junk.pem", str(tmp_path)))
 
 
-def test_a_key_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """OpenSSL's own PermissionError names no file, and was a traceback in place of a line."""
+def test_an_unreadable_key_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenSSL's PermissionError names no file, and ended in a traceback."""
 
-    def refuse(path: Path) -> bytes:  # who runs as root may read everything
+    def refuse(path: Path) -> bytes:  # root may read all files
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "read_bytes", refuse)

@@ -51,7 +51,7 @@ def test_urls(url: str, parts: ServiceUrl) -> None:
     ],
 )
 def test_bad_urls(url: str, text: str) -> None:
-    assert is_url(url)  # and not the path of a datastore, of which one would be told to build it
+    assert is_url(url)  # not the path of a datastore
     with pytest.raises(InvalidArgument) as caught:
         parse_url(url)
     assert text in str(caught.value)
@@ -59,7 +59,7 @@ def test_bad_urls(url: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://host:7710", "grpc://host:7710/a/b", "grpc+unix://run/s.sock"])
-def test_a_bad_url_of_a_worker_is_answered_with_those_of_workers(url: str) -> None:
+def test_a_bad_worker_url_shows_the_forms_of_worker_urls(url: str) -> None:
     with pytest.raises(
         InvalidArgument, match=r"the forms are grpc://HOST:PORT, grpcs://HOST:PORT\?ca=FILE or grpc\+unix:///PATH$"
     ):

@@ -1,4 +1,4 @@
-"""A worker and its client over real sockets: the engine's own text, streamed; and every bound, hang-up and fault."""
+"""A worker and its client over real sockets: the engine's text, limits, cancelled calls, faults."""
 
 from __future__ import annotations
 
@@ -51,9 +51,7 @@ def alone(target: Target, ids: list[int], settings: SamplingSettings) -> tuple[l
 
 
 @pytest.mark.parametrize("method", ["Generate", "GetInfo"])
-def test_a_request_that_is_no_message_is_refused(
-    method: str, server: WorkerServer, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_malformed_request_is_rejected(method: str, server: WorkerServer, caplog: pytest.LogCaptureFixture) -> None:
     with grpc.insecure_channel(str(server.listening[0])) as channel, pytest.raises(grpc.RpcError) as caught:
         list(channel.unary_stream(f"/suffolk.v1.DecodeService/{method}")(b"\xff\xff no message", timeout=HANG))
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -135,7 +133,7 @@ def test_many_clients_of_different_settings_get_their_own_text(target: Target, s
     assert found == [alone(target, encode_text(target, prompt), settings)[0] for prompt, settings, _ in cases]
 
 
-def test_a_client_that_cancels_or_hangs_up_gives_its_slot_back(target: Target) -> None:
+def test_cancelling_or_closing_the_channel_frees_the_slot(target: Target) -> None:
     with working(target, slots=1, queue=1) as server, calling(server) as client:
         running = client.generate(PROMPT, LONG)
         next(running)
@@ -170,7 +168,7 @@ def test_a_deadline_ends_a_generation(target: Target, server: WorkerServer, clie
     assert len(generation.tokens) < 3900
 
 
-def test_a_full_queue_refuses_at_once(target: Target) -> None:
+def test_a_full_queue_rejects_at_once(target: Target) -> None:
     with working(target, slots=1, queue=1) as server, calling(server) as client:
         held = [client.generate(PROMPT, LONG) for _ in range(2)]
         until(lambda: client.info()["running"] == client.info()["waiting"] == 1)  # the first waits too, for a moment
@@ -184,7 +182,7 @@ def test_a_full_queue_refuses_at_once(target: Target) -> None:
         next(client.generate(PROMPT, SamplingSettings(max_new_tokens=1)))
 
 
-def test_more_callers_than_places_are_refused_and_the_rest_served(target: Target) -> None:
+def test_calls_beyond_the_limit_are_rejected_and_the_rest_served(target: Target) -> None:
     def call(server: WorkerServer) -> str:
         with calling(server) as client:
             try:
@@ -286,7 +284,7 @@ def asking(**fields: Any) -> decode_pb2.GenerateRequest:
         ),
     ],
 )
-def test_what_cannot_be_done_is_refused(
+def test_invalid_requests_are_rejected(
     request_: decode_pb2.GenerateRequest, code: grpc.StatusCode, text: str, stub: decode_pb2_grpc.DecodeServiceStub
 ) -> None:
     with pytest.raises(grpc.RpcError) as caught:
@@ -304,10 +302,10 @@ def test_what_cannot_be_done_is_refused(
         (asking(bad_words=[b""] * 200_000), "sampling.bad_words: the number of sequences is 200000"),
     ],
 )
-def test_what_is_too_many_is_counted_before_it_is_read(
+def test_repeated_fields_are_counted_before_they_are_read(
     request_: decode_pb2.GenerateRequest, text: str, server: WorkerServer
 ) -> None:
-    """A request of 8 MB became millions of objects before their number was looked at."""
+    """A request of 8 MB became millions of objects before its size was checked."""
     tracemalloc.start()
     try:
         with pytest.raises(InvalidArgument, match=text):
@@ -368,7 +366,7 @@ def test_settings_act_as_in_an_engine_here(target: Target, client: WorkerClient)
     assert len(there.log_probabilities[0].alternatives) == 2
 
 
-def test_a_client_says_what_is_wrong_by_itself(server: WorkerServer, client: WorkerClient) -> None:
+def test_the_client_validates_its_arguments(server: WorkerServer, client: WorkerClient) -> None:
     for url in ("http://x", f"grpc://{server.listening[0]}/name", f"grpc://{server.listening[0]}?deadline_ms=3"):
         with pytest.raises(InvalidArgument, match=url.partition("?")[0]):
             connect_worker(url)
@@ -388,10 +386,10 @@ def test_a_client_says_what_is_wrong_by_itself(server: WorkerServer, client: Wor
 
 
 @pytest.mark.parametrize("text", ["[1]", "{", "[" * 100_000])
-def test_a_worker_s_numbers_that_are_damaged_are_its_fault(
+def test_malformed_worker_statistics_raise_internal(
     text: str, server: WorkerServer, client: WorkerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They were a JSONDecodeError, of which no caller knows, or no dictionary."""
+    """Malformed JSON raised JSONDecodeError."""
     monkeypatch.setattr(server.service, "info", lambda: decode_pb2.GetWorkerInfoReply(stats_json=text))
     with pytest.raises(Internal, match="the worker sent server info that is not a JSON object"):
         client.info()

@@ -1,4 +1,4 @@
-"""A worker as a server: its death and its end, metrics and health, facts, reflection, TLS and unix sockets."""
+"""A worker's server: graceful stop, a dead engine, metrics, health, info, reflection, TLS, unix sockets."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def broken(*args: Any, **kwargs: Any) -> Any:
     raise RuntimeError("the device is gone")
 
 
-def test_stopping_lets_what_runs_end_within_the_grace(target: Target) -> None:
+def test_stopping_lets_running_calls_finish_within_the_grace(target: Target) -> None:
     with working(target, slots=1, grace=HANG) as server, calling(server) as client:
         generation = client.generate(PROMPT, SamplingSettings(max_new_tokens=200))
         next(generation)
@@ -79,7 +79,7 @@ def test_stopping_lets_what_runs_end_within_the_grace(target: Target) -> None:
             next(client.generate(PROMPT))
 
 
-def test_stopping_ends_what_lasts_longer_than_the_grace(target: Target) -> None:
+def test_stopping_cancels_calls_that_outlast_the_grace(target: Target) -> None:
     with working(target, slots=1, grace=0.1) as server, calling(server) as client:
         generation = client.generate(PROMPT, LONG)
         next(generation)
@@ -90,7 +90,7 @@ def test_stopping_ends_what_lasts_longer_than_the_grace(target: Target) -> None:
 
 
 def test_a_worker_that_ended_has_no_threads(target: Target) -> None:
-    """One of them was at times the last to hold the model while the interpreter ended, and the process aborted."""
+    """A thread that outlived the interpreter and held the model aborted the process."""
     before = set(threading.enumerate())
     with working(target) as server, calling(server) as client:
         list(client.generate(PROMPT, SamplingSettings(max_new_tokens=5)))
@@ -140,7 +140,7 @@ def test_metrics_and_health(target: Target) -> None:
 
 
 def test_a_running_request_is_counted_as_it_goes(target: Target) -> None:
-    """Counters grew at a request's end alone."""
+    """Counters grew only when a request ended."""
     drafters = {"made-up": MadeUpDrafter(lambda request: tree([int(request.tokens[-1])], [-1]))}
     with working(target, drafters, slots=1) as server, calling(server) as client:
         generation = client.generate(PROMPT, LONG, "made-up")
@@ -156,14 +156,14 @@ def test_a_running_request_is_counted_as_it_goes(target: Target) -> None:
 
 
 def counted(server: WorkerServer) -> dict[tuple[str, ...], float]:
-    """The worker's metrics by name and labels' values, in the order of the labels' names."""
+    """The worker's metrics by name and label values, in the order of the label names."""
     status, text = page(server, "/metrics")
     assert status == 200
     families = text_string_to_metric_families(text)
     return {(each.name, *each.labels.values()): each.value for family in families for each in family.samples}
 
 
-def test_facts(target: Target, server: WorkerServer, client: WorkerClient) -> None:
+def test_worker_info(target: Target, server: WorkerServer, client: WorkerClient) -> None:
     facts = client.info()
     assert facts["model"] == "tiny"
     assert (facts["vocab_size"], facts["context_length"], facts["has_chat_template"]) == (257, 4096, True)
@@ -195,8 +195,8 @@ def test_tls_and_a_unix_socket(target: Target, tmp_path: Path) -> None:
     path = Endpoint(path=f"{tmp_path}/w.sock")
     with working(target, listen=(Endpoint("127.0.0.1", 0), path), tls=files) as server:
         shown = f"grpcs://{server.listening[0]}?ca={folder}/ca.pem"
-        ours = f"{shown}&cert={folder}/client.pem&key={folder}/client.key"
-        for url in (ours, f"grpc+unix://{path.path}"):
+        with_certificate = f"{shown}&cert={folder}/client.pem&key={folder}/client.key"
+        for url in (with_certificate, f"grpc+unix://{path.path}"):
             with connect_worker(url) as client:
                 assert len(list(client.generate(PROMPT, SamplingSettings(max_new_tokens=2)))) == 2
         for url in (shown, f"grpc://{server.listening[0]}"):

@@ -1,4 +1,4 @@
-"""Slots over gRPC: who cancels gives his back within a step, and who finds none is told at once."""
+"""Slots over gRPC: a cancelled call frees its slot within one step, and a full queue rejects at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROMPT = "abcabcabc, abcabc: "
 LONG = SamplingSettings(max_new_tokens=3900)
 
 
-def test_a_cancelled_call_gets_no_pass_more_and_a_full_queue_refuses_during_one() -> None:
+def test_cancelling_takes_effect_at_the_next_pass_and_a_full_queue_rejects_during_one() -> None:
     target = talking_target()
     with working(target, slots=1, queue=1) as server, calling(server) as client:
         engine = server.service.engine
@@ -30,7 +30,7 @@ def test_a_cancelled_call_gets_no_pass_more_and_a_full_queue_refuses_during_one(
             with pytest.raises(ResourceExhausted, match="already runs 2 calls, its limit"):
                 next(client.generate(PROMPT, LONG))
             first.cancel()
-            until(lambda: len(engine._cancelled) == 1)  # the worker has heard of it
+            until(lambda: len(engine._cancelled) == 1)  # the worker knows of the cancellation
         assert len(list(second)) == 3
         until(lambda: server.in_flight() == 0)
         stats = engine.stats()

@@ -1,4 +1,4 @@
-"""Whether all caches of a worker fit, asked before it takes requests."""
+"""A worker checks at its start that all KV caches fit into memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.tiny_models import VOCAB, tiny_model
 
 
 def test_the_caches_of_drafters_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The target's cache alone was counted: the drafters' ones grew with the texts until the system killed the worker."""
+    """Only the target's cache was counted; the drafters' caches grew until the system killed the worker."""
     target = Target.wrap(tiny_model())
     own = memory.cache_bytes(target.model.config, 2 * 160, target.dtype.itemsize)
     found = [

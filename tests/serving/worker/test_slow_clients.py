@@ -1,4 +1,4 @@
-"""Clients that stop reading: what they hold, and for how long."""
+"""Clients that stop reading."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tests.support.waiting import until
 from tests.support.worker_server import calling, page, talking_target, working
 
 SETTINGS = SamplingSettings(max_new_tokens=600, logprobs=20, ignore_eos=True)
-"""Replies that are more than the transport takes without a reader."""
+"""More replies than the transport buffers."""
 
 
 @contextmanager
 def unread(server: WorkerServer) -> Iterator[grpc.Call]:
-    """A stream of which nobody takes a reply, and whose client's buffers are small."""
+    """A stream that is not read, of a client with small buffers."""
     options = (("grpc.http2.lookahead_bytes", 1), ("grpc.http2.bdp_probe", 0))
     with grpc.insecure_channel(str(server.listening[0]), options) as channel:
         request = decode_pb2.GenerateRequest(text="abc", sampling=pack_settings(SETTINGS), drafter="none")
         yield decode_pb2_grpc.DecodeServiceStub(channel).Generate(request)
 
 
-def test_who_does_not_read_holds_no_slot_and_loses_nothing() -> None:
+def test_a_slow_client_holds_no_slot_and_loses_no_reply() -> None:
     with working(talking_target(), slots=1, queue=1) as server, unread(server) as stream, calling(server) as client:
         engine = server.service.engine
         until(lambda: engine.stats()["finished"] == {"length": 1})
@@ -39,8 +39,8 @@ def test_who_does_not_read_holds_no_slot_and_loses_nothing() -> None:
         until(lambda: server.in_flight() == 0)
 
 
-def test_who_does_not_read_for_long_is_hung_up_on() -> None:
-    """As many such clients as there are places shut a worker for good, its engine idle."""
+def test_a_client_that_stops_reading_is_cancelled() -> None:
+    """A few clients that stopped reading blocked an idle worker for ever."""
     with working(talking_target(), slots=1, queue=0, slow_client_seconds=0.2) as server, unread(server) as stream:
         until(lambda: server.service.engine.stats()["requests"] == 1 and server.in_flight() == 0)
         with pytest.raises(grpc.RpcError) as caught:

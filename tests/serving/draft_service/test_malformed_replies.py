@@ -1,4 +1,4 @@
-"""A draft server that lies costs a draft, never more: the client checks every reply."""
+"""The client validates every reply; a malformed one costs one draft."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def remote() -> Iterator[RemoteDatastore]:
         yield remote
 
 
-def lie(**fields: bytes | int) -> draft_pb2.DraftReply:
+def reply_with(**fields: bytes | int) -> draft_pb2.DraftReply:
     honest: dict[str, bytes | int] = {
         "tokens": np.array([1, 2], "<i4").tobytes(),
         "parents": np.array([-1, 0], "<i4").tobytes(),
@@ -40,24 +40,30 @@ def lie(**fields: bytes | int) -> draft_pb2.DraftReply:
     [
         (draft_pb2.DraftReply(), "trees: 0 trees for 1 queries"),
         (
-            lie(tokens=np.array([1, VOCABULARY], "<i4").tobytes()),
+            reply_with(tokens=np.array([1, VOCABULARY], "<i4").tobytes()),
             f"node 1 has token id {VOCABULARY}; the vocabulary has 40",
         ),
         (
-            lie(parents=np.array([-1, 1], "<i4").tobytes()),
+            reply_with(parents=np.array([-1, 1], "<i4").tobytes()),
             "node 1 has parent 1; a parent must be -1 or come before its child",
         ),
-        (lie(parents=b"\0\0\0\0"), "trees[0]: tokens, parents, scores, counts have (8, 4, 8, 16) bytes for 2 nodes"),
-        (lie(tokens=b"\0\0\0"), "trees[0]: tokens, parents, scores, counts have (3, 8, 8, 16) bytes for 0 nodes"),
-        (lie(scores=np.array([np.nan, 0], "<f4").tobytes()), "a score is not in 0..1"),
-        (lie(match_length=17), "trees[0] has match length 17; the limit is 16"),
         (
-            lie(**dict.fromkeys(("tokens", "parents", "scores"), bytes(260)), counts=bytes(520)),
+            reply_with(parents=b"\0\0\0\0"),
+            "trees[0]: tokens, parents, scores, counts have (8, 4, 8, 16) bytes for 2 nodes",
+        ),
+        (
+            reply_with(tokens=b"\0\0\0"),
+            "trees[0]: tokens, parents, scores, counts have (3, 8, 8, 16) bytes for 0 nodes",
+        ),
+        (reply_with(scores=np.array([np.nan, 0], "<f4").tobytes()), "a score is not in 0..1"),
+        (reply_with(match_length=17), "trees[0] has match length 17; the limit is 16"),
+        (
+            reply_with(**dict.fromkeys(("tokens", "parents", "scores"), bytes(260)), counts=bytes(520)),
             "trees[0] has 65 nodes; the query allows 64",
         ),
     ],
 )
-def test_a_lying_server_costs_a_draft(
+def test_a_malformed_draft_reply_raises_and_costs_one_draft(
     reply: draft_pb2.DraftReply, text: str, remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(DraftServicer, "_draft", lambda *_: reply)
@@ -78,16 +84,18 @@ def test_a_lying_server_costs_a_draft(
         ([(0, 1)], "length 0"),
     ],
 )
-def test_a_lying_lookup(
+def test_a_malformed_lookup_reply_raises(
     matches: list[tuple[int, int]], text: str, remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lies = draft_pb2.LookupReply(matches=[draft_pb2.Match(length=length, count=count) for length, count in matches])
-    monkeypatch.setattr(DraftServicer, "_lookup", lambda *_: lies)
+    malformed = draft_pb2.LookupReply(
+        matches=[draft_pb2.Match(length=length, count=count) for length, count in matches]
+    )
+    monkeypatch.setattr(DraftServicer, "_lookup", lambda *_: malformed)
     with pytest.raises(Internal, match=text):
         remote.lookup([1])
 
 
-def test_lying_facts(remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_malformed_server_info_raises(remote: RemoteDatastore, monkeypatch: pytest.MonkeyPatch) -> None:
     for text in ("[1]", "{", "[" * 100_000):
         info = draft_pb2.GetInfoReply(datastores=[draft_pb2.DatastoreInfo(name="wiki", vocab_size=9, info_json=text)])
         monkeypatch.setattr(DraftServicer, "_info", lambda *_, info=info: info)

@@ -1,4 +1,4 @@
-"""A worker whose machine or network is gone in the middle of a text, which closes no connection."""
+"""A worker's machine or network fails during a stream without closing the connection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS = SamplingSettings(max_new_tokens=20, ignore_eos=True)
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pings every second, the most that gRPC sends, and a short keepalive timeout."""
+    """A ping per second, gRPC's maximum, and a short keepalive timeout."""
     monkeypatch.setattr(client, "PING_SECONDS", 0.2)
     monkeypatch.setattr(grpc_server, "PING_SECONDS", 0.2)
     monkeypatch.setattr(client, "_KEEPALIVE_TIMEOUT", 0.5)
@@ -34,7 +34,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def relayed(port: int, cut: threading.Event) -> Iterator[int]:
-    """A port from which one connection is passed on to ``port``; none of it once there is a ``cut``, and it stays open."""
+    """Relay one connection to ``port``. After ``cut`` is set, nothing is relayed and the connection stays open."""
 
     def relay() -> None:
         with closing(listening.accept()[0]) as near, closing(socket.create_connection(("127.0.0.1", port))) as far:
@@ -55,8 +55,8 @@ def relayed(port: int, cut: threading.Event) -> Iterator[int]:
 
 
 @pytest.mark.usefixtures("often")
-def test_a_worker_that_is_gone_is_noticed(target: Target) -> None:
-    """A client waited for ever for the next token of a worker whose machine had lost its power."""
+def test_a_lost_worker_is_noticed(target: Target) -> None:
+    """A client waited for ever for a worker whose machine had lost power."""
     cut = threading.Event()
     with (
         working(target) as server,
@@ -74,7 +74,7 @@ def test_a_worker_that_is_gone_is_noticed(target: Target) -> None:
 
 
 @pytest.mark.usefixtures("often")
-def test_a_worker_that_takes_its_time_is_not_lost(target: Target) -> None:
+def test_a_slow_worker_is_not_lost(target: Target) -> None:
     with working(target) as server, Gate(target) as gate, calling(server) as caller:
         generation = caller.generate("abc", SETTINGS)
         gate.wait()
