@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 from prometheus_client import Gauge, Histogram
-from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.retriever import Retriever
-from suffolk.serving.draft_service.memory_metrics import MemoryMetrics
 from suffolk.serving.transport.admission import AdmissionController
 from suffolk.serving.transport.request_metrics import RequestMetrics
 
@@ -48,6 +48,30 @@ class DraftMetrics(RequestMetrics):
         self._batches.labels(method).observe(len(lengths))
         self._lengths.observe(lengths)
         self._nodes.observe(nodes)
+
+
+class MemoryMetrics(Collector):
+    """``suffolk_page_faults_total`` by kind, and ``suffolk_datastore_resident_bytes``. Thread-safe.
+
+    Linux reports resident bytes only for files of the server's own user; other datastores are left out.
+    """
+
+    def __init__(self, datastores: Mapping[str, Datastore]) -> None:
+        self._datastores = dict(datastores)
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        faults = CounterMetricFamily("suffolk_page_faults", "Page faults; a major one reads the disk", labels=("kind",))
+        faults.add_metric(("major",), usage.ru_majflt)
+        faults.add_metric(("minor",), usage.ru_minflt)
+        yield faults
+        resident = GaugeMetricFamily(
+            "suffolk_datastore_resident_bytes", "Bytes of the datastore's segments in memory", labels=("datastore",)
+        )
+        for name, datastore in self._datastores.items():
+            if (size := datastore.resident_bytes()) is not None:
+                resident.add_metric((name,), size)
+        yield resident
 
 
 class BulkHistogram(Collector):

@@ -8,7 +8,6 @@ import json
 import os
 import threading
 from pathlib import Path
-from types import TracebackType
 
 from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
@@ -70,9 +69,7 @@ class Recorder:
     def __enter__(self) -> Recorder:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _append(self, line: bytes) -> None:

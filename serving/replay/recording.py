@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.errors import InvalidArgument, Unsupported
-from suffolk.serving.engine.loop.checks import listed, number, whole_within
+from suffolk.serving.engine.loop.checks import listed, number, text, whole_within
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _MOST_TOKENS = 1 << 24
 _SETTINGS = tuple(name for name in SamplingSettings.__dataclass_fields__ if name not in ("processors", "token_mask"))
 """All but functions."""
 _TEXTS = ("model", "group", "request_class", "drafter", "finish")
-_FIELDS = ("recording", *_TEXTS, "tokenizer", "vocab_size", "max_nodes", "settings", "counts", "prompt", "generated")
+_FIELDS = (*_TEXTS, "tokenizer", "vocab_size", "max_nodes", "settings", "counts", "prompt", "generated")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,12 +92,9 @@ class Recording:
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        found: dict[str, Any] = {"recording": FORMAT} | {
-            name: getattr(self, name) for name in _FIELDS if name not in ("recording", "settings")
-        }
-        found["settings"] = {name: getattr(self.settings, name) for name in _SETTINGS}
-        return found | {
-            "counts": dict(self.counts), "prompt": self.prompt.tolist(), "generated": self.generated.tolist()
+        return {"recording": FORMAT} | {name: getattr(self, name) for name in _FIELDS} | {
+            "settings": {name: getattr(self.settings, name) for name in _SETTINGS},
+            "counts": dict(self.counts), "prompt": self.prompt.tolist(), "generated": self.generated.tolist(),
         }  # fmt: skip
 
     @staticmethod
@@ -112,7 +109,7 @@ class Recording:
             raise InvalidArgument("not a recording: field 'recording' is missing; --record writes recordings")
         if row["recording"] != FORMAT:
             raise Unsupported(f"field recording is {row['recording']!r}, this version reads {FORMAT}; record again")
-        odd = sorted(row.keys() ^ set(_FIELDS))
+        odd = sorted(row.keys() ^ {"recording", *_FIELDS})
         if odd:
             raise InvalidArgument(f"field {odd[0]} is {'unknown' if odd[0] in row else 'missing'}; record again")
         vocab_size = whole_within("field vocab_size", row["vocab_size"], 1, _MOST_IDS)
@@ -127,10 +124,10 @@ class Recording:
             raise InvalidArgument(f"field finish is {row['finish']!r}; it must be one of {', '.join(FINISHED)}")
         return Recording(
             prompt, generated, settings, vocab_size,
-            tokenizer=None if tokenizer is None else _text("tokenizer", tokenizer),
+            tokenizer=None if tokenizer is None else text("field tokenizer", tokenizer),
             max_nodes=whole_within("field max_nodes", row["max_nodes"], 1, _MOST_TOKENS),
             counts=_counts(row["counts"]),
-            **{name: _text(name, row[name]) for name in _TEXTS},
+            **{name: text(f"field {name}", row[name]) for name in _TEXTS},
         )  # fmt: skip
 
 
@@ -161,9 +158,3 @@ def _counts(row: object) -> dict[str, float]:
         if not 0 <= value <= _MOST_IDS:
             raise InvalidArgument(f"field counts.{name} is {value}; it must be between 0 and {_MOST_IDS}")
     return found
-
-
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise InvalidArgument(f"field {name} is {value!r}; it must be a string")
-    return value

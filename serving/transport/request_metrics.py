@@ -37,7 +37,7 @@ class RequestMetrics:
         self.registry = registry = CollectorRegistry()
         self._requests = Counter("suffolk_requests", "Calls answered", (*labels, "code"), registry=registry)
         self._rejected = Counter(
-            "suffolk_requests_rejected", "Calls rejected by admission control", labels, registry=registry
+            "suffolk_requests_rejected", "Calls answered RESOURCE_EXHAUSTED", labels, registry=registry
         )
         self._seconds = Histogram(
             "suffolk_request_duration_seconds", "Duration of a call", labels, buckets=buckets, registry=registry

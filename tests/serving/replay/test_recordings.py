@@ -111,7 +111,7 @@ BAD: dict[str, tuple[object, type[SuffolkError], str]] = {
     "a truth for an id": (broken("prompt", [True]), InvalidArgument, "field prompt has True"),
     "more tokens than asked for": (broken("generated", [1] * 10), InvalidArgument, "10 tokens, but settings.max_new_tokens is 9"),
     "an odd end": (broken("finish", "cancelled"), InvalidArgument, "field finish is 'cancelled'"),
-    "an odd name": (broken("group", 3), InvalidArgument, "field group is 3; it must be a string"),
+    "an odd name": (broken("group", 3), InvalidArgument, "field group is 3, of type int; it must be a text"),
     "no vocabulary": (broken("vocab_size", 0), InvalidArgument, "field vocab_size is 0"),
     "no settings": (broken("settings", None), InvalidArgument, "field settings must have exactly"),
     "a bad temperature": (
