@@ -1,1 +1,1 @@
-"""Measurements that drive the production classes; each writes one JSON file and one plot."""
+"""Measurements of ``suffolk bench``. They drive the production classes and write a JSON file and a plot each."""

@@ -1,4 +1,4 @@
-"""Folders for what a measurement writes."""
+"""Folders and files of results."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from suffolk.datastore.errors import ResourceExhausted
 
 
 def make_folder(path: Path) -> Path:
-    """Make ``path`` and the folders above it; it.
+    """Create ``path`` and the folders above it; returns ``path``.
 
     Raises:
-        ResourceExhausted: it cannot be made.
+        ResourceExhausted: the folder cannot be created.
     """
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
@@ -23,10 +23,10 @@ def make_folder(path: Path) -> Path:
 
 @contextlib.contextmanager
 def new_folder(within: Path) -> Iterator[Path]:
-    """A new folder in ``within``, which is made if need be; the new one is removed at the end, after an error too.
+    """A new folder in ``within``, which is created if it is missing. The new folder is removed at the end, after an error too.
 
     Raises:
-        ResourceExhausted: it cannot be made.
+        ResourceExhausted: the folder cannot be created.
     """
     with writing(within):
         within.mkdir(parents=True, exist_ok=True)
@@ -37,11 +37,10 @@ def new_folder(within: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A name beside ``path`` to write to, which becomes ``path`` at the end: what was cut off never stands there, and what stood
-    there is lost only to what is whole.
+    """A temporary name beside ``path``, which replaces ``path`` at the end. An interrupted write leaves ``path`` as it was.
 
     Raises:
-        ResourceExhausted: it cannot be written.
+        ResourceExhausted: the file cannot be written.
     """
     target = path.resolve()  # a link stays one
     unfinished = target.with_name(f"{target.name}.unfinished")
@@ -59,7 +58,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn the system's refusal to write into ResourceExhausted."""
+    """Turn an ``OSError`` of a write into ResourceExhausted."""
     try:
         yield
     except OSError as error:

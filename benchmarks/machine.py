@@ -1,4 +1,4 @@
-"""What a measurement ran on."""
+"""The machine that a measurement runs on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 
 
 def describe_machine() -> dict[str, Any]:
-    """Processor, cores of the machine and those this process may use, memory in bytes, system, accelerators torch has loaded."""
+    """Processor, cores (of the machine, and usable by this process), memory in bytes, system, and accelerators that torch has
+    loaded.
+    """
     return {
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),

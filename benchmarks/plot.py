@@ -16,17 +16,17 @@ COLOURS = (
 )  # fmt: skip
 
 _ROOM = 18
-"""Bars whose values have room beside each other."""
+"""Bars that have room for their values in one group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One chart: a group of bars per label, a bar of each series in every group.
+    """One chart: a group of bars for each label, with one bar of each series.
 
     Attributes:
-        title, unit: what is drawn; the unit stands at the axis.
+        title, unit: title, and unit at the axis.
         labels: names of the groups.
-        series: name -> one value per label; None where there is none.
+        series: name -> one value for each label; None draws no bar.
         logarithmic: whether the axis is.
     """
 
@@ -38,7 +38,7 @@ class Panel:
 
 
 def require_plots() -> None:
-    """Find out before a long run that plots cannot be drawn.
+    """Check before a long run that plots can be drawn.
 
     Raises:
         Unsupported: matplotlib is not installed.
@@ -47,7 +47,7 @@ def require_plots() -> None:
 
 
 def write_plot(path: Path, title: str, panels: Sequence[Panel]) -> None:
-    """Draw ``panels``, two in a row, into a PNG file; makes the folder.
+    """Draw ``panels``, two in a row, into a PNG file. Creates the folder.
 
     Raises:
         Unsupported: matplotlib is not installed.

@@ -6,24 +6,25 @@ from pathlib import Path
 
 
 def resident_memory() -> dict[str, int]:
-    """What this process holds in memory, in bytes: ``anonymous`` (its own) and ``file`` (mapped files, shared by all readers)."""
+    """Resident memory of this process, in bytes: ``anonymous`` (its own) and ``file`` (mapped files, which readers share)."""
     status = Path("/proc/self/status").read_text()
     return {"anonymous": _field(status, "RssAnon"), "file": _field(status, "RssFile")}
 
 
 def peak_memory() -> int:
-    """The most bytes that this process has held in memory at any time, mapped files included."""
+    """Largest resident memory of this process so far, in bytes, mapped files included."""
     return _field(Path("/proc/self/status").read_text(), "VmHWM")
 
 
 def grown_memory(before: dict[str, int]) -> dict[str, int]:
-    """How much memory was added since ``before``, in bytes."""
+    """Memory added since ``before``, in bytes."""
     return {name: size - before[name] for name, size in resident_memory().items()}
 
 
 def family_memory(process: int) -> tuple[int, int]:
-    """Of a process and all its descendants: resident bytes now, added up (pages they share count for each), and the largest
-    resident size that any one of them has had."""
+    """Resident bytes of a process and its descendants: their sum now, and the largest of any one so far. Shared pages count for
+    each process.
+    """
     now = largest = 0
     for member in _family(process):
         try:
@@ -47,6 +48,6 @@ def _family(process: int) -> list[int]:
 
 
 def _field(status: str, name: str) -> int:
-    """Bytes of a line of /proc/PID/status; 0 if it has none, as for a process that has ended and was not waited for."""
+    """Bytes on a line of /proc/PID/status; 0 if the line is missing, as for a zombie."""
     line = next((line for line in status.splitlines() if line.startswith(f"{name}:")), "")
     return int(line.split()[1]) * 1024 if line else 0

@@ -1,4 +1,4 @@
-"""Prompts from JSONL files, as token ids for one model."""
+"""Prompts of JSONL files, as token ids for one model."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Prompt:
     """One request.
 
     Attributes:
-        name: as ``row_name`` calls its row.
-        group: what it is reported under: the row's set or the file's name, with the style where both are run.
+        name: the name of its row (``row_name``).
+        group: the name that it is reported under: the row's set or the file's name, with the style where both styles run.
         messages: role and content of each, for the model's chat template; empty for plain text.
-        text: what follows the messages: the beginning of the answer, or the whole prompt where there are no messages.
+        text: the text behind the messages: the beginning of the answer, or the whole prompt where there are no messages.
     """
 
     name: str
@@ -33,10 +33,11 @@ class Prompt:
 
 
 def load_prompts(paths: Sequence[Path], style: str, limit: int | None, seed: int) -> list[Prompt]:
-    """The prompts of files, and of all .jsonl files of folders; of each file ``limit`` at most, chosen at random, in order.
+    """The prompts of files, and of all .jsonl files of folders. ``limit`` takes at most so many of each file, at random, in
+    order.
 
-    A row has ``messages`` or a ``prompt`` (or ``text``), and may have ``id``, ``set`` and ``prefill``. With style "prefill"
-    the answer begins with the row's prefill; "both" runs rows that have one in both ways.
+    A row has ``messages`` or a ``prompt`` (or ``text``), and may have ``id``, ``set`` and ``prefill``. With style "prefill" the
+    answer begins with the row's prefill. "both" runs rows with a prefill in both styles.
 
     Raises:
         NotFound: a file is missing, or a folder has no .jsonl file.
@@ -68,16 +69,16 @@ def read_rows(paths: Sequence[Path]) -> Iterator[tuple[Path, int, dict[str, Any]
 
 
 def row_name(row: dict[str, Any], path: Path, number: int) -> str:
-    """What a row is called everywhere: its ``id``, else its ``task_id``, else file and line."""
+    """The name of a row: its ``id``, else its ``task_id``, else file and line."""
     return str(row.get("id", row.get("task_id", f"{path.name}:{number}")))
 
 
 def read_excluded(path: Path) -> frozenset[str]:
-    """The prompts' names in a file that has one a line, as 'python -m research.overlap --drop' writes it.
+    """The names in a file that holds one a line, as ``python -m research.overlap --drop`` writes it.
 
     Raises:
-        NotFound: it cannot be read.
-        InvalidArgument: it is no UTF-8.
+        NotFound: the file cannot be read.
+        InvalidArgument: the file is no UTF-8.
     """
     try:
         data = path.read_bytes()
@@ -87,7 +88,12 @@ def read_excluded(path: Path) -> frozenset[str]:
 
 
 def require_named(names: frozenset[str], paths: Sequence[Path]) -> None:
-    """Nothing, unless a name is no row's of the files and folders: then InvalidArgument. Raises as ``read_rows``."""
+    """Check that every name is the name of a row in the files and folders.
+
+    Raises:
+        InvalidArgument: a name belongs to no row.
+        NotFound: as ``read_rows``.
+    """
     unknown = names - {row_name(row, path, number) for path, number, row in read_rows(paths)}
     if unknown:
         raise InvalidArgument(
@@ -97,7 +103,9 @@ def require_named(names: frozenset[str], paths: Sequence[Path]) -> None:
 
 
 def messages_of(row: dict[str, Any], place: str) -> tuple[dict[str, str], ...]:
-    """Role and content of a row's ``messages``; none if it has none. InvalidArgument with the ``place`` if one is malformed."""
+    """Role and content of a row's ``messages``; empty if it has none. Raises InvalidArgument with the ``place`` of a malformed
+    one.
+    """
     try:
         return tuple({"role": str(each["role"]), "content": str(each["content"])} for each in row.get("messages", ()))
     except (KeyError, TypeError) as error:
@@ -108,7 +116,7 @@ def encode_prompt(prompt: Prompt, tokenizer: Any, model: str) -> list[int]:
     """Token ids for the model: its chat template around the messages, then the text.
 
     Raises:
-        InvalidArgument: the model has no chat template and there are messages.
+        InvalidArgument: there are messages, and the model has no chat template.
     """
     if not prompt.messages:
         return list(tokenizer(prompt.text)["input_ids"])

@@ -1,4 +1,4 @@
-"""Which code a measurement ran."""
+"""The code that a measurement runs: versions and commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOME = Path(__file__).resolve().parent
 
 
 def package_versions(*packages: str) -> dict[str, str]:
-    """Versions of Suffolk and of those of ``packages`` that are installed."""
+    """Versions of Suffolk and of the installed ones of ``packages``."""
     versions = {"suffolk": __version__}
     for package in packages:
         try:
@@ -25,7 +25,7 @@ def package_versions(*packages: str) -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The commit of the checkout this code is in, with ``+changes`` where files differ from it; None outside a checkout."""
+    """The commit of this checkout, with ``+changes`` where files differ from it; None outside a checkout."""
     try:
         _git("ls-files", "--error-unmatch", ".")  # a checkout around an installed package is not ours
         head = _git("rev-parse", "HEAD")

@@ -1,4 +1,4 @@
-"""Latencies in short."""
+"""Quantiles of latencies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 
 def quantiles_us(seconds: Sequence[float] | npt.NDArray[np.float64]) -> dict[str, float]:
-    """p50, p90, p99 and mean in microseconds, and the number of calls; of no calls, only that."""
+    """p50, p90, p99 and mean in microseconds, and the number of calls. Without calls, the number alone."""
     if not len(seconds):
         return {"calls": 0}
     p50, p90, p99 = (float(value) * 1e6 for value in np.percentile(seconds, [50, 90, 99]))

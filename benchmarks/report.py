@@ -1,4 +1,4 @@
-"""One measurement's outcome as JSON, with everything needed to judge and repeat it."""
+"""The results of one measurement as JSON, with everything needed to judge and repeat it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from suffolk.benchmarks.provenance import commit, package_versions
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was measured.
+    """The results of one measurement.
 
     Attributes:
-        benchmark: its name: that of a measurement of ``suffolk bench``, or of a command of this folder.
-        seed: of every random choice made.
-        settings: what was asked for.
-        results: the numbers; units stand in the names.
-        notes: what a reader must know to judge them.
-        packages: whose versions matter.
+        benchmark: name of the measurement.
+        seed: of every random choice.
+        settings: the options.
+        results: the numbers; their names hold the units.
+        notes: how the numbers are defined and taken.
+        packages: packages whose versions are recorded.
     """
 
     benchmark: str
@@ -57,7 +57,11 @@ def plain(options: Any) -> dict[str, Any]:
 
 
 def write_report(report: Report, path: Path) -> None:
-    """Write ``report`` as JSON; makes the folder. Raises PermissionDenied, ResourceExhausted: it cannot be written."""
+    """Write ``report`` as JSON; creates the folder.
+
+    Raises:
+        PermissionDenied, ResourceExhausted: the file cannot be written.
+    """
     make_folder(path.parent)
     write_json(path, report.to_dict())
 

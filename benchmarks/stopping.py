@@ -1,4 +1,4 @@
-"""Ctrl-C ends a measurement early, and what it has measured by then is kept and reported."""
+"""Ends a measurement early on Ctrl-C, and keeps the parts that are done."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Stop(TypedDict):
-    """Where a measurement was stopped: ``done`` of the ``of`` parts that it has, named by ``unit``."""
+    """The point where a measurement stopped: ``done`` of ``of`` parts, named by ``unit``."""
 
     done: int
     of: int
@@ -17,17 +17,17 @@ class Stop(TypedDict):
 
 
 def keep(parts: Iterable[T], of: int, unit: str) -> tuple[list[T], Stop | None]:
-    """What ``parts`` gives, up to Ctrl-C; a part that is not done by then is left out.
+    """The items of ``parts`` up to Ctrl-C. An unfinished item is left out.
 
     Args:
-        of: how many parts there are.
-        unit: what they are, in the plural.
+        of: number of parts.
+        unit: their name, in the plural.
 
     Returns:
-        The parts, and where they were stopped; None where they were not.
+        The parts, and the point where they stopped; None if all are done.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C, before the first part was done. A second one is raised as ever, wherever it comes.
+        KeyboardInterrupt: Ctrl-C came before the first part was done. A second Ctrl-C is raised wherever it comes.
     """
     done: list[T] = []
     try:
@@ -41,10 +41,10 @@ def keep(parts: Iterable[T], of: int, unit: str) -> tuple[list[T], Stop | None]:
 
 
 def stop_lines(stop: Stop | None) -> list[str]:
-    """One line, if the measurement was stopped."""
+    """One line if the measurement stopped early, else none."""
     return [] if stop is None else [f"stopped after {stop['done']:,} of {stop['of']:,} {stop['unit']}"]
 
 
 def exit_code(stop: Stop | None) -> int:
-    """Of a command that has reported what was kept."""
+    """Exit code of a command that reported the kept parts."""
     return 0 if stop is None else 130

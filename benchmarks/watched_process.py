@@ -1,4 +1,4 @@
-"""A command run to its end, with its time and memory."""
+"""Runs a command to its end and measures its time and memory."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a command took.
+    """Output, time and memory of a finished command.
 
     Attributes:
         output: its standard output.
         seconds: wall time from start to end.
-        cpu_seconds: processor time of it and its children.
-        peak_bytes: the largest resident memory of it and its descendants together, looked at 20 times a second; pages that
-            they share count for each, and so do pages of files that are mapped.
-        largest_bytes: the largest resident memory of any one of these processes, as the system counted it.
+        cpu_seconds: processor time of the command and its children.
+        peak_bytes: largest resident memory of the command and its descendants together, sampled 20 times a second. Shared pages and
+            pages of mapped files count for each process.
+        largest_bytes: largest resident memory of any one of these processes, as the system counts it.
     """
 
     output: str
@@ -39,7 +39,7 @@ def run_watched(command: Sequence[str]) -> Watched:
     """Run ``command``.
 
     Raises:
-        Internal: it failed; with what it said.
+        Internal: the command failed; with its output.
     """
     before, peak, largest = _children_seconds(), 0, 0
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:

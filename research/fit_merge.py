@@ -18,7 +18,7 @@ from research.fit_priors import halves_of
 from research.merge_evidence import Opinions, WatchedHybrid, some_sources
 from suffolk.benchmarks.decode.options import LIMITS
 from suffolk.benchmarks.hybrid.along_recordings import AlongRecordings
-from suffolk.benchmarks.hybrid.time_left import TimeLeft, say
+from suffolk.benchmarks.hybrid.time_left import TimeLeft, print_progress
 from suffolk.cli.drafter_options import add_drafter_options, read_drafter_config
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.draft_tree import Source
@@ -164,7 +164,7 @@ def _gather(args: argparse.Namespace, recordings: Sequence[Recording]) -> list[l
         for recording in recordings:
             along.replay(recording)
             found.append(hybrid.take())
-            say(left.done(recording.group))
+            print_progress(left.done(recording.group))
         hybrid.close()
     return found
 

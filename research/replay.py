@@ -1,7 +1,7 @@
 """What drafting would gain, without a clock's noise: real answers replayed through the production drafters, planner and accounts.
 
 The model answers every prompt greedily, once; each drafter then drafts along these answers, and a pass takes what the measured
-costs say, with some noise. So two planners can be compared to a percent, and a loss of two percent can be seen."""
+costs print_progress, with some noise. So two planners can be compared to a percent, and a loss of two percent can be seen."""
 
 from __future__ import annotations
 

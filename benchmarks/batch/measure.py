@@ -1,4 +1,4 @@
-"""Tokens a second of the whole engine by how many requests run at once, with and without drafts."""
+"""Throughput of the whole engine by the number of requests at once, with and without drafts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 @dataclass(frozen=True, slots=True)
 class BatchRun:
-    """One way at one batch size: what came of each request, target passes and seconds."""
+    """One way at one batch size: the outcome of each request, target passes and seconds."""
 
     size: int
     way: str
@@ -51,9 +51,9 @@ class BatchRun:
 
 
 BatchEntry = list[tuple[int, BatchRun]]
-"""One batch size in one round: the run of every way, with the number of the round."""
+"""One batch size in one round: the round's number and the run of every way."""
 Compared = tuple[int, dict[str, Any] | None]
-"""Tokens of an output that were compared, and where it parts from the other, if it does."""
+"""Tokens of an output that were compared, and the first difference, if there is one."""
 
 
 def measure_batches(
@@ -61,9 +61,9 @@ def measure_batches(
 ) -> dict[str, Any]:
     """Run the prompts through one engine at every batch size and way, in turn; the results by name.
 
-    A request that ends is replaced by the next, so that the batch stays full but for the end. Every way and size runs the same
-    requests: all prompts, from the first again until they are twice the largest batch. Ctrl-C leaves the sizes that all ways have
-    run in a round.
+    A request that ends is replaced by the next, so the batch stays full until the end. Every way and size runs the same
+    requests: all prompts, repeated until they are twice the largest batch. Ctrl-C leaves the sizes that all ways have run in a
+    round.
 
     Raises:
         InvalidArgument: a size is below 1.
@@ -140,7 +140,7 @@ def _run_rounds(
     options: DecodingOptions,
     report: Callable[[str], None],
 ) -> Iterator[BatchEntry]:
-    """In each round, at each size, the run of every way with the number of the round; after one that warms up."""
+    """For each round and size, after one warm-up: the round's number and the run of every way."""
     run_batch(engine, texts[:1], 1, PLAIN, settings, 1)
     for number in range(1, options.rounds + 1):
         for size in sizes:
@@ -158,7 +158,7 @@ def _compared(
     texts: Sequence[Sequence[int]],
     settings: SamplingSettings,
 ) -> Iterator[tuple[BatchEntry, list[Compared]]]:
-    """Each turn, and how its outputs compare with those of the first run of all."""
+    """Each turn with its outputs compared with those of the first run."""
     first: BatchRun | None = None
     for turn in turns:
         found: list[Compared] = []
@@ -177,7 +177,7 @@ def _compared(
 
 
 def _near_ties(compared: Sequence[Compared]) -> dict[str, Any]:
-    """Where outputs part from the first run's, and the tokens compared up to there."""
+    """Differences from the first run's outputs, and the number of tokens compared."""
     tokens = sum(each for each, _ in compared)
     differences = [each for _, each in compared if each is not None]
     return {
@@ -189,7 +189,7 @@ def _near_ties(compared: Sequence[Compared]) -> dict[str, Any]:
 
 
 def _summary(runs: Sequence[BatchRun], first: BatchRun) -> dict[str, dict[str, Any]]:
-    """Of each way at one batch size."""
+    """Numbers of each way at one batch size."""
     ways = {way: [run for run in runs if run.way == way] for way in dict.fromkeys(run.way for run in runs)}
     plain = median(run.rate for run in ways[PLAIN])
     found = {}

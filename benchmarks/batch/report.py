@@ -1,4 +1,4 @@
-"""The batch measurement for people: a table and a plot."""
+"""Table and plot of the batch measurement."""
 
 from __future__ import annotations
 

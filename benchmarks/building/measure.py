@@ -1,4 +1,4 @@
-"""How fast a datastore is built and with how much memory, beside one document at a time into draftretriever's writer."""
+"""Speed and memory of building a datastore, beside one document at a time into draftretriever's writer."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class BuildingOptions:
     Attributes:
         corpora: files, folders or patterns with text, as for ``suffolk build``.
         tokenizer: Hugging Face folder, tokenizer.json or hub name.
-        workdir: in a new folder there both indexes are written; it is removed again.
-        rounds: how often each is run, in turn.
+        workdir: parent of a temporary folder for both indexes.
+        rounds: runs of each way, in turn.
         text_field, extensions, threads: as for ``suffolk build``.
-        sort_tokens: how many of the tokens to sort alone, each size for itself; empty to leave that out.
-        sort_rounds: how often each way of sorting has its turn.
-        sort_repeats: tokens of the inputs that are nothing but repeats; 0 for none.
+        sort_tokens: sizes of the inputs that are sorted alone, in tokens; empty for none.
+        sort_rounds: runs of each way of sorting.
+        sort_repeats: tokens of the inputs that consist of repeats; 0 for none.
         seed: of the places where orders are checked.
     """
 
@@ -72,13 +72,13 @@ class BuildingOptions:
 
 
 def measure_building(options: BuildingOptions) -> dict[str, Any]:
-    """Run both ``rounds`` times in turn, each in a process of its own, then the sorts; the results by name.
+    """Run both ways ``rounds`` times in turn, each in a process of its own, then the sorts; the results by name.
 
     Raises:
-        NotFound, InvalidArgument: a corpus is not there.
+        NotFound, InvalidArgument: a corpus is missing.
         Unsupported: draftretriever or pydivsufsort is not installed.
-        Internal: one of them failed, or an order is wrong.
-        ResourceExhausted: ``workdir`` cannot be made or written.
+        Internal: a process failed, or an order is wrong.
+        ResourceExhausted: ``workdir`` cannot be created or written.
     """
     require_package()
     load_tokenizer(options.tokenizer)  # a mistake is better found here than by the processes
@@ -103,7 +103,7 @@ def measure_building(options: BuildingOptions) -> dict[str, Any]:
 
 
 def _build_in_turn(folder: Path, options: BuildingOptions) -> dict[str, list[dict[str, Any]]]:
-    """What each way took in each round; what they built last is left in ``folder``."""
+    """Numbers of each way in each round. The last build of each stays in ``folder``."""
     runs: dict[str, list[dict[str, Any]]] = {OURS: [], RIVAL: []}
     ways = {OURS: _build_ours, RIVAL: _build_rival}
     for number in range(options.rounds):
@@ -113,7 +113,7 @@ def _build_in_turn(folder: Path, options: BuildingOptions) -> dict[str, list[dic
 
 
 def _measure_sorting(folder: Path, options: BuildingOptions) -> dict[str, Any] | None:
-    """Of the datastore just built; None if its tokens are wider than those that sorting is compared on."""
+    """Sort the tokens of the new datastore; None if they are wider than the yardstick takes."""
     with open_datastore(folder / "store") as store:
         manifest = store.manifest
         if token_dtype(manifest.vocab_size) != np.uint16:
@@ -133,7 +133,7 @@ def _measure_sorting(folder: Path, options: BuildingOptions) -> dict[str, Any] |
 
 
 def _read_all(options: BuildingOptions) -> int:
-    """Bring every file into the system's cache, so that neither way has to wait for the disk; their size."""
+    """Read every file into the system's cache, so that no way waits for the disk; their size in bytes."""
     asked = BuildOptions(
         options.corpora, Path("unused"), options.tokenizer, extensions=options.extensions, threads=options.threads
     )
@@ -158,14 +158,14 @@ def _build_rival(options: BuildingOptions, folder: Path) -> dict[str, Any]:
 
 
 def _outcome(watched: Watched) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads(watched.output)
+    reported: dict[str, Any] = json.loads(watched.output)
     return {
         "seconds": watched.seconds,
         "cpu_seconds": watched.cpu_seconds,
         "peak_bytes": watched.peak_bytes,
         "largest_process_bytes": watched.largest_bytes,
-        "text_bytes": said["text_bytes"],
-        "tokens": said["tokens"],
-        "text_bytes_per_second": said["text_bytes"] / watched.seconds,
-        "said": said,
+        "text_bytes": reported["text_bytes"],
+        "tokens": reported["tokens"],
+        "text_bytes_per_second": reported["text_bytes"] / watched.seconds,
+        "reported": reported,
     }

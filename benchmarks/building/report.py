@@ -1,4 +1,4 @@
-"""The build measurement for people: a table and a plot."""
+"""Table and plot of the build measurement."""
 
 from __future__ import annotations
 

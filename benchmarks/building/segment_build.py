@@ -1,7 +1,7 @@
-"""One segment written in a process of its own, to see its memory: ``python -m`` this OPTIONS.
+"""Writes one segment in a process of its own, to measure its memory: ``python -m`` this OPTIONS.
 
 OPTIONS is a JSON object with tokens (a .npy file), vocab_size, order_depth and threads. Prints one JSON line: seconds, and
-peak_bytes, the most resident memory while sorting and writing less that of the interpreter and its libraries.
+peak_bytes, the largest resident memory while sorting and writing, without the interpreter and its libraries.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from suffolk.datastore.segment import write_segment
 
 
 def main(text: str) -> None:
-    """Write the segment, say what it took, and remove it."""
+    """Write the segment, print its numbers, and remove it."""
     options = json.loads(text)
     before = sum(resident_memory().values())
     tokens = np.load(options["tokens"])

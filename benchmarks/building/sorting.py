@@ -1,4 +1,4 @@
-"""How fast tokens are sorted into a suffix array, beside one call of pydivsufsort on the same tokens."""
+"""Speed of sorting tokens into a suffix array, beside one call of pydivsufsort on the same tokens."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ Tokens = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class SortingOptions:
-    """What is sorted.
+    """Settings of the sorts.
 
     Attributes:
-        vocab_size, order_depth: of the datastore that the tokens are from.
-        sizes: numbers of tokens, each measured on its own; those beyond the corpus are cut to it.
-        threads: numbers of threads to measure ours with.
-        rounds: how often each way has its turn.
-        repeats: tokens of the inputs that are nothing but repeats; 0 for none.
+        vocab_size, order_depth: of the datastore that the tokens come from.
+        sizes: numbers of tokens, each measured separately and cut to the corpus.
+        threads: numbers of threads of our sort.
+        rounds: runs of each way.
+        repeats: tokens of the inputs that consist of repeats; 0 for none.
         seed: of the places where the order is checked.
     """
 
@@ -59,7 +59,7 @@ class SortingOptions:
 
 
 def measure_sorting(tokens: Tokens, workdir: Path, options: SortingOptions) -> dict[str, Any]:
-    """Sort the first of ``tokens`` (uint16, with separators); seconds and tokens a second by input and way.
+    """Sort the first of ``tokens`` (uint16, with separators); seconds and tokens per second by input and way.
 
     Raises:
         Unsupported: pydivsufsort is not installed.
@@ -78,7 +78,7 @@ def require_yardstick() -> Callable[[bytes], object]:
     """``pydivsufsort.divsufsort``.
 
     Raises:
-        Unsupported: it is not installed.
+        Unsupported: the package is not installed.
     """
     try:
         divsufsort: Callable[[bytes], object] = importlib.import_module("pydivsufsort").divsufsort
@@ -88,7 +88,7 @@ def require_yardstick() -> Callable[[bytes], object]:
 
 
 def read_tokens(store: Datastore, limit: int) -> Tokens:
-    """The first ``limit`` tokens of a datastore as its segments hold them, a separator behind each document."""
+    """The first ``limit`` tokens of a datastore as its segments hold them, with a separator behind each document."""
     dtype = token_dtype(store.manifest.vocab_size)
     parts: list[Tokens] = []
     length = 0
@@ -125,7 +125,7 @@ def _measure(
 
 
 def _check(tokens: Tokens, positions: Tokens, options: SortingOptions) -> None:
-    """That neighbours at random ranks are in order, and that every suffix is there once."""
+    """Check that neighbours at random ranks are in order, and that every suffix occurs once."""
     if np.bincount(positions, minlength=len(tokens)).max(initial=0) > 1 or len(positions) != int(
         np.count_nonzero(tokens != separator(tokens.dtype))
     ):
@@ -147,7 +147,7 @@ def _check(tokens: Tokens, positions: Tokens, options: SortingOptions) -> None:
 
 
 def _repeats(tokens: Tokens, size: int) -> Iterator[tuple[str, Tokens]]:
-    """Nothing but repeats: the hardest inputs for a sort that compares."""
+    """Inputs of repeats alone, the hardest for a sort that compares."""
     if size:
         tokens = tokens[tokens != separator(tokens.dtype)]
         yield f"{REPEATED_FILE} ({COPIES:,} times)", np.tile(_ended(tokens[: size // COPIES]), COPIES)
@@ -155,14 +155,14 @@ def _repeats(tokens: Tokens, size: int) -> Iterator[tuple[str, Tokens]]:
 
 
 def _ended(tokens: Tokens) -> Tokens:
-    """``tokens`` with a separator for its last one."""
+    """``tokens`` with a separator as the last one."""
     ended: Tokens = tokens.copy()
     ended[-1] = separator(tokens.dtype)
     return ended
 
 
 def _segment_memory(tokens: Tokens, workdir: Path, options: SortingOptions) -> dict[str, Any]:
-    """Peak memory of building one segment, in a process of its own, beside what ``suffolk build --plan`` says of it."""
+    """Peak memory of building one segment in a process of its own, beside the estimate of ``suffolk build --plan``."""
     path = workdir / "tokens.npy"
     with writing(path):
         np.save(path, _ended(tokens))

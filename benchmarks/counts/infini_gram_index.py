@@ -1,4 +1,4 @@
-"""infini-gram's index over a datastore's tokens, made by the package's own command, as a process of its own."""
+"""infini-gram's index over a datastore's tokens, built by the package's own command in a process of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEAST_PART = 10_000_000
 
 
 def cached_index(store: Datastore, workdir: Path) -> tuple[Path, dict[str, Any]]:
-    """The index over ``store`` in ``workdir`` and what building it took; one of the same generation is taken as it is.
+    """The index over ``store`` in ``workdir``, and the cost of building it. An index of the same generation is reused.
 
     Raises:
         Unsupported: infini-gram is not installed, or the datastore's tokens are wider than 2 bytes.
@@ -65,13 +65,13 @@ def cached_index(store: Datastore, workdir: Path) -> tuple[Path, dict[str, Any]]
 
 
 def open_engine(folder: Path) -> Any:
-    """The engine over an index, with ``count(input_ids=...)``, which answers a dictionary with ``count``."""
+    """The engine over an index; ``count(input_ids=...)`` returns a dictionary with ``count``."""
     engine = importlib.import_module("infini_gram.engine").InfiniGramEngine
     return engine(index_dir=str(folder), eos_token_id=0, token_dtype="u16")
 
 
 def require_package() -> None:
-    """Find out before a long run whether the package is there.
+    """Check before a long run that the package is installed.
 
     Raises:
         Unsupported: it is not.
@@ -83,12 +83,14 @@ def require_package() -> None:
 
 
 def _parts(folder: Path) -> int:
-    """Into how many parts it may cut the tokens: they overlap by 100,000 bytes, and smaller ones make it count twice."""
+    """Number of parts that the package may cut the tokens into. Parts overlap by 100,000 bytes; smaller ones make it count
+    twice.
+    """
     return min(os.cpu_count() or 1, 1 + (folder / "tokenized.0").stat().st_size // LEAST_PART)
 
 
 def _write_tokens(store: Datastore, folder: Path) -> None:
-    """Tokens and document offsets as the package's tokenizing step leaves them: a separator before each document."""
+    """Write tokens and document offsets as the package's tokenizing step does: a separator before each document."""
     dtype = token_dtype(store.manifest.vocab_size)
     mark = np.array([separator(dtype)], dtype).tobytes()
     offsets, place = [], 0

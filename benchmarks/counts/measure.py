@@ -1,4 +1,4 @@
-"""How often token sequences occur, beside infini-gram on the same tokens: equal answers, time, bytes."""
+"""Counts of token sequences beside infini-gram on the same tokens: equal answers, time, bytes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class CountingOptions:
 
     Attributes:
         store: the datastore's folder.
-        workdir: for infini-gram's index, which a later run uses again.
+        workdir: folder of infini-gram's index, which a later run reuses.
         queries: sequences of each kind and length.
-        rounds: how often each is asked and timed, after one round that warms up.
+        rounds: timed rounds, after one warm-up.
         lengths: tokens in a sequence.
-        tokens: use only so many of the datastore's first tokens; None for all.
+        tokens: use the first N tokens of the datastore; None for all.
         seed: of every random choice.
     """
 
@@ -52,10 +52,10 @@ class CountingOptions:
 
 
 def measure_counting(options: CountingOptions) -> dict[str, Any]:
-    """Ask both for the counts of sequences that occur and of ones with a token replaced; the results by name.
+    """Count sequences that occur, and sequences with one token replaced, in both; the results by name.
 
     Raises:
-        NotFound, Corruption: the datastore is not there, or damaged.
+        NotFound, Corruption: the datastore is missing or damaged.
         Unsupported: infini-gram is not installed, or cannot hold the tokens.
         Internal: two counts differ.
     """

@@ -1,4 +1,4 @@
-"""The counting measurement for people: a table and a plot."""
+"""Table and plot of the counting measurement."""
 
 from __future__ import annotations
 

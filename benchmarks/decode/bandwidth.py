@@ -1,4 +1,4 @@
-"""How near a pass of the target comes to the limit that memory sets: every weight is read once."""
+"""Share of the memory-bandwidth limit that a pass of the target reaches: a pass reads every weight once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ _ROUNDS = 5
 
 
 def measure_bandwidth(target: Target, pass_seconds: float) -> dict[str, Any]:
-    """Bytes that a pass must read (weights but for the embedding table, which is looked up, tied heads counted), what the
-    device reads a second, and the share of that limit that a pass of ``pass_seconds`` reaches."""
+    """Bytes that a pass reads, bytes per second of the device, and the share of that limit at ``pass_seconds`` a pass. Weights
+    count without the embedding table, which is looked up; tied heads count.
+    """
     needed = _weight_bytes(target)
     rate = _read_rate(target.device)
     return {
@@ -35,7 +36,7 @@ def _weight_bytes(target: Target) -> int:
 
 
 def _read_rate(device: torch.device) -> float:
-    """Bytes a second of summing an array far larger than any cache: the best of a few rounds."""
+    """Bytes per second of summing an array far larger than any cache; the best of a few rounds."""
     numbers = torch.ones(_ITEMS, dtype=torch.float32, device=device)
     best = float("inf")
     for _ in range(_ROUNDS):

@@ -34,7 +34,7 @@ WARM_UP_TOKENS = 4
 
 
 def measure_decoding(options: DecodingOptions, report: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
-    """Run the whole measurement, or what Ctrl-C leaves of it; the results by name. ``report`` is told a line after every prompt.
+    """Run the whole measurement, or up to Ctrl-C; the results by name. ``report`` gets a line after every prompt.
 
     Raises:
         NotFound, Unsupported: the model, datastore or prompts are missing or do not fit together.
@@ -53,7 +53,7 @@ def measure_target(
     options: DecodingOptions,
     report: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
-    """As ``measure_decoding``, with a target and retrievers at hand."""
+    """As ``measure_decoding``, with a loaded target and opened retrievers."""
     encoded, skipped = encode_prompts(target, prompts, options)
     settings = SamplingSettings(
         max_new_tokens=options.max_new_tokens,
@@ -112,7 +112,7 @@ def compare(
     settings: SamplingSettings,
     outcomes: dict[str, tuple[list[int], dict[str, Any]]],
 ) -> list[dict[str, Any]]:
-    """One row per way: its numbers, and whether its output is plain decoding's."""
+    """One row for each way: its numbers, and whether its output equals plain decoding's."""
     plain_tokens, plain = outcomes[PLAIN]
     rows = []
     for name in sorted(outcomes, key=lambda each: each != PLAIN):
@@ -131,7 +131,7 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class _Ways:
-    """The ways to decode, each run by its name: the engine's, and ``rival``'s if there is one."""
+    """The ways to decode by name: the engine's, and ``rival``'s if there is one."""
 
     engine: Engine
     rival: TransformersModel | None
@@ -160,7 +160,7 @@ class _Ways:
 def _run_rounds(
     ways: _Ways, target: Target, encoded: list[tuple[Prompt, list[int]]], report: Callable[[str], None]
 ) -> Iterator[list[dict[str, Any]]]:
-    """In each round, of each prompt, a row of each way; the ways take turns at being the first."""
+    """For each round and prompt, a row of each way. The ways rotate in order."""
     ways.warm_up(encoded[0][1])
     turns = [(number, *each) for number in range(1, ways.options.rounds + 1) for each in encoded]
     for place, (number, prompt, ids) in enumerate(turns):

@@ -1,4 +1,4 @@
-"""What a decoding measurement is asked to do."""
+"""Settings of a decoding measurement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from suffolk.serving.transport.limits import MAX_THREADS, check_range
 PLAIN = "none"
 CONTROL = "none, again"
 LIMITS = Limits()
-"""Of every drafter that is measured."""
+"""Limits of every measured drafter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,5 +87,5 @@ class DecodingOptions:
 
 
 def given(datastore: str | None) -> tuple[str, ...]:
-    """The datastore of a benchmark that takes one at most."""
+    """The datastores of a benchmark that takes at most one."""
     return () if datastore is None else (datastore,)

@@ -1,4 +1,4 @@
-"""The decoding measurement for people: a table and a plot."""
+"""Table and plot of the decoding measurement."""
 
 from __future__ import annotations
 

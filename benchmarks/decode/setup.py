@@ -1,4 +1,4 @@
-"""What decoding measurements share: the model, the datastore, the prompts, and the drafters that go with them."""
+"""Setup of decoding measurements: the model, the datastores, the prompts, and the drafters."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def load_target(options: DecodingOptions) -> Target:
 def encode_prompts(
     target: Target, prompts: list[Prompt], options: DecodingOptions
 ) -> tuple[list[tuple[Prompt, list[int]]], list[dict[str, Any]]]:
-    """The prompts that leave the model room for the whole answer, and those that do not."""
+    """The prompts that leave the model room for the whole answer, and the skipped ones."""
     encoded: list[tuple[Prompt, list[int]]] = []
     skipped: list[dict[str, Any]] = []
     for prompt in prompts:

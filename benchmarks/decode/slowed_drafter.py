@@ -1,4 +1,4 @@
-"""Makes a drafter slower than it is: what a loop that notices may lose."""
+"""Slows a drafter down, to measure how much a loop loses before it stops asking."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, Proposal
 
 
 def slow_down(drafter: Drafter, seconds: float) -> None:
-    """Let every call for drafts take so much longer."""
+    """Add ``seconds`` to every call for drafts."""
     propose = drafter.propose
 
     def proposing(requests: Sequence[DraftRequest]) -> Sequence[Proposal]:

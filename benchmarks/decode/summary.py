@@ -1,4 +1,4 @@
-"""Per prompt set and drafter: how fast, how much faster, how much accepted, and whether the text was the same."""
+"""Numbers of each prompt set and drafter: speed, speed-up, acceptance, and equality of the text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALL = "all"
 
 
 def summarize(runs: Sequence[dict[str, Any]], ways: Sequence[str]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Prompt set -> drafter -> numbers; the last set is all of them where there are several."""
+    """Prompt set -> drafter -> numbers. With several sets, the last entry is all of them."""
     groups = list(dict.fromkeys(run["group"] for run in runs))
     chosen = {group: [run for run in runs if run["group"] == group] for group in groups}
     if len(groups) > 1:
@@ -60,14 +60,15 @@ def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], w
 
 
 def _rate(runs: Sequence[dict[str, Any]], *parts: str) -> float:
-    """Tokens behind the prompt's pass per second of all runs together; with the named further parts of the time, all but the
-    first."""
+    """Tokens behind the prompt's pass per second of all runs together; ``more`` names further parts of the time, which count
+    for all tokens but the first.
+    """
     seconds = _sum(runs, "decode_seconds") + sum(run["seconds"][part] for run in runs for part in parts)
     return _share(_sum(runs, "tokens") - len(runs) if parts else _behind(runs), seconds) or 0.0
 
 
 def _behind(runs: Sequence[dict[str, Any]]) -> int:
-    """Tokens of ``runs`` that did not come with their prompt's pass, which gives one, or says how many it gave."""
+    """Tokens of ``runs`` without those of their prompt's pass (one, unless the run counts them)."""
     return sum(int(run["tokens"]) - int(run.get("first_tokens", 1)) for run in runs)
 
 

@@ -19,14 +19,14 @@ PROMPT_LOOKUP = "transformers prompt-lookup"
 ASSISTED = "transformers assisted"
 COMPILED = "transformers compiled"
 _LOOKUP_TOKENS = 10
-"""What transformers' documentation sets."""
+"""The value in transformers' documentation."""
 
 
 class TransformersModel:
-    """``generate`` of a model that nothing was done to, and its two ways of drafting. One request at a time."""
+    """``generate`` of an unmodified model, and its two ways of drafting. One request at a time."""
 
     def __init__(self, name: str, target: Target, assistant: str | None = None) -> None:
-        """Loads ``name`` once more, in the target's dtype and on its device; ``assistant``: the model that drafts."""
+        """Load ``name`` again, in the target's dtype and on its device. ``assistant``: the drafting model."""
         self._model = _load(name, target)
         self._assistant = None if assistant is None else _load(assistant, target)
         self._eos_ids = sorted(target.eos_ids)
@@ -41,7 +41,7 @@ class TransformersModel:
         return (PLAIN, *compiled, PROMPT_LOOKUP, *assisted)
 
     def run(self, way: str, prompt: Sequence[int], settings: SamplingSettings) -> tuple[list[int], dict[str, Any]]:
-        """Generate; the tokens, and numbers as ``GenerationStats.to_dict`` has them."""
+        """Generate; the tokens, and numbers in the form of ``GenerationStats.to_dict``."""
         options: dict[str, Any] = {"eos_token_id": None if settings.ignore_eos else self._eos_ids}
         if settings.temperature > 0:
             options |= {"do_sample": True, "temperature": settings.temperature, "top_p": settings.top_p, "top_k": 0}
@@ -75,10 +75,10 @@ class TransformersModel:
 
 
 class _FirstToken(StoppingCriteria):
-    """Never stops; counts the target's passes, each of which ends with a question whether to stop, and times the first.
+    """A stopping criterion that never stops: it counts the target's passes, and times the first.
 
     Attributes:
-        length: of the text behind the first pass: where drafts are verified beside the prompt, it gives several tokens.
+        length: of the text behind the first pass, which gives several tokens where it also verifies drafts.
     """
 
     def __init__(self) -> None:

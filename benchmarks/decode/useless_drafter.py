@@ -1,4 +1,4 @@
-"""A drafter whose drafts are worthless and whose scores promise everything: what drafting may cost at most."""
+"""A drafter with random drafts and the highest scores, to measure the largest loss by drafting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from suffolk.serving.engine.loop.drafter import DraftRequest
 
 NAME = "useless"
 _CHAINS = 8
-"""Roots of a tree; its nodes are dealt to them in turn."""
+"""Roots of a tree; nodes are dealt to them in turn."""
 
 
 class UselessDrafter:
@@ -21,8 +21,7 @@ class UselessDrafter:
     name = NAME
 
     def __init__(self, vocab_size: int, source: Source = Source.HIERARCHY) -> None:
-        """``source``: what its nodes are marked with; no drafter beside it may carry this mark. Without one a merge would not
-        hear it."""
+        """``source``: the mark of its nodes. No drafter beside it may have the same mark. A merge ignores nodes without a mark."""
         self._vocab_size = vocab_size
         self._source = source
         self._generator = np.random.default_rng(0)

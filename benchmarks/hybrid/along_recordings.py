@@ -1,4 +1,4 @@
-"""Drafters that draft along a model's own recorded answers: what is accepted is known without a pass of the model a step."""
+"""Drafting along a model's own recorded answers, which needs no pass of the model to find the accepted tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from suffolk.serving.replay.replayer import Replayed, Replayer
 
 
 class AlongRecordings:
-    """Drafters, which may share networks, along the same recordings; each learns from text to text. Not thread-safe."""
+    """Drafters, which may share networks, along the same recordings. Each learns from text to text. Not thread-safe."""
 
     def __init__(
         self,
@@ -30,13 +30,13 @@ class AlongRecordings:
         costs: CostModel | None = None,
         reads_cache: bool = True,
     ) -> None:
-        """Makes what the drafters see of the target.
+        """Create the hidden states and caches that the drafters read.
 
         Args:
-            nodes: of the largest tree.
+            nodes: size of the largest tree.
             capacity: tokens of the longest text.
-            costs: what passes cost: the planner chooses as in service; None: every step drafts and every node is verified.
-            reads_cache: whether there are networks that read the target's cache.
+            costs: costs of passes for the planner, as in service; None: every step drafts and every node is verified.
+            reads_cache: whether a network reads the target's cache.
         """
         self._replayers = {
             name: Replayer(drafter, nodes, costs, _states(target, drafter, capacity + nodes + SPARE, reads_cache))
@@ -44,7 +44,7 @@ class AlongRecordings:
         }
 
     def replay(self, recording: Recording) -> dict[str, Any]:
-        """What each drafter did, by its name, ready for JSON; nothing for an answer of one token."""
+        """Counts of each drafter by its name, ready for JSON; empty for an answer of one token."""
         if len(recording.generated) < 2:
             return {}
         for replayer in self._replayers.values():
@@ -54,7 +54,7 @@ class AlongRecordings:
 
 
 class _SharedStates(RecordedStates):
-    """Of a drafter whose networks others use in between: with each text they see this cache again."""
+    """States of a drafter whose networks others use in between: it attaches its cache again for each text."""
 
     def __init__(self, target: Target, drafter: Drafter, capacity: int) -> None:
         super().__init__(target, drafter, capacity)
@@ -67,7 +67,7 @@ class _SharedStates(RecordedStates):
 
 
 def _states(target: Target, drafter: Drafter, capacity: int, reads_cache: bool) -> RecordedStates | None:
-    """None for drafters that read tokens alone: a pass of the target less."""
+    """None for drafters that read tokens alone, which saves a pass of the target."""
     reads = (isinstance(drafter, FeatureDrafter) and drafter.layers) or (
         isinstance(drafter, LogitsDrafter) and drafter.reads_logits
     )

@@ -1,4 +1,4 @@
-"""The drafters that one tree is compared with, by name: each source alone, rules that switch, and one tree with useless sources."""
+"""The compared drafters by name: single sources, switching rules, and one tree with useless sources."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ WITH_NETWORK, WITH_STORE = f"{HYBRID} + useless network", f"{HYBRID} + unrelated
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What drafters are made of.
+    """The sources of the compared drafters.
 
     Attributes:
         vocab_size: the target's.
-        store, unrelated: a datastore, and one that has nothing to do with the prompts; None for none.
-        networks: that are loaded. Drafters share them: a run drafts with one drafter at a time.
+        store, unrelated: a datastore, and one unlike the prompts; None for none.
+        networks: loaded networks. Drafters share them: a run drafts with one drafter at a time.
     """
 
     vocab_size: int
@@ -44,13 +44,14 @@ class Sources:
 
 
 def singles(networks: Sequence[str], store: bool) -> list[str]:
-    """The sources alone: of text, and the ``networks`` of those names."""
+    """Names of the single sources: text sources, and ``networks``."""
     return [*(TEXT if store else TEXT[1:]), *networks]
 
 
 def compared_names(networks: Sequence[str], store: bool) -> list[str]:
-    """The sources alone, each rule with each network, one tree of the texts and each network where there are several, and one
-    tree of all."""
+    """Names of the single sources, of each rule with each network, of one tree with each of several networks, and of one tree
+    of all.
+    """
     drafting = [network for network in networks if network != TokenRecyclingDrafter.name]
     rules = [f"{rule}: {network}" for rule in RULES for network in drafting]
     parts = [f"{HYBRID}: {network}" for network in drafting] if len(drafting) > 1 else []
@@ -58,12 +59,16 @@ def compared_names(networks: Sequence[str], store: bool) -> list[str]:
 
 
 def useless_names(unrelated: bool) -> list[str]:
-    """One tree of all, and with sources that are never right."""
+    """Names of one tree of all, and of that tree with sources that are never right."""
     return [HYBRID, WITH_NETWORK, *([WITH_STORE] if unrelated else [])]
 
 
 def make_compared(names: Sequence[str], sources: Sources) -> dict[str, Drafter]:
-    """The drafters of those names. Raises InvalidArgument for one that is unknown, or whose source is not there."""
+    """The drafters of those names.
+
+    Raises:
+        InvalidArgument: a name is unknown, or its source is missing.
+    """
     return {name: _make(name, sources) for name in names}
 
 
@@ -95,19 +100,19 @@ def _make(name: str, sources: Sources) -> Drafter:
 
 
 def _unused(networks: Sequence[Drafter]) -> Source:
-    """The mark of a network that is none of ``networks``; a hierarchy's where they are all there."""
+    """The mark of a network that is none of ``networks``; a hierarchy's if all are used."""
     names = {network.name for network in networks}
     unused = (source for source in reversed(Source) if source & NETWORKS and source_name(source) not in names)
     return next(unused, Source.HIERARCHY)
 
 
 def _fresh(network: Drafter) -> Drafter:
-    """One that has not seen the answers that other drafters have drafted along."""
+    """A drafter that has not learned from other drafters' answers."""
     return TokenRecyclingDrafter(LIMITS) if network.name == TokenRecyclingDrafter.name else network
 
 
 def _texts(sources: Sources) -> list[RetrievalSource]:
-    """As ``make_drafter`` makes them for hybrid, each drafter's own."""
+    """New text sources, as ``make_drafter`` makes them for hybrid."""
     found: list[RetrievalSource] = [PromptLookupDrafter(sources.vocab_size, LIMITS)]
     if sources.store is not None:
         found.append(DatastoreDrafter(sources.store, sources.vocab_size, LIMITS))

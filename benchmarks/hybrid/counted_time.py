@@ -1,5 +1,7 @@
-"""A clock that stands still but for draft models' passes, which take what was measured of them before: no machine's noise is in
-it, and two drafters can be compared to a percent."""
+"""A clock that advances by the stored cost of a draft model's passes and by nothing else.
+
+Results are free of the machine's noise, so two drafters can be compared to a percent.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +23,25 @@ from suffolk.serving.engine.policy.cost_model import CostModel
 from suffolk.serving.engine.policy.cost_store import CostKey, CostStore
 
 COUNTED = (DraftModelDrafter.name, TokenRecyclingDrafter.name)
-"""Networks whose time can be counted: draft models, and one that takes next to none."""
+"""Networks with countable time: draft models, and token recycling, which takes next to none."""
 
 
 class CountedTime:
-    """Seconds that draft models should have taken so far. Not thread-safe."""
+    """Stored cost of the draft models' passes so far, in seconds. Not thread-safe."""
 
     def __init__(self, networks: Sequence[Drafter]) -> None:
-        """For the draft models among ``networks``, all of ``COUNTED``. Raises NotFound if what their passes cost is not stored."""
+        """Counts the draft models among ``networks``, which are all in ``COUNTED``.
+
+        Raises:
+            NotFound: the cost of their passes is not stored.
+        """
         models = [network.model for network in networks if isinstance(network, DraftModelDrafter)]
         self._costs = {id(model): _stored(model) for model in models}
         self._seconds = 0.0
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """While it lasts this is ``time.perf_counter``, by which drafters and planner book what they cost; texts are searched and
-        trees merged in no time."""
+        """While it lasts, this clock replaces ``time.perf_counter`` for drafters and planner. Searches and merges take no time."""
         forward = Target.forward
 
         def counted(
@@ -54,7 +59,7 @@ class CountedTime:
 
 
 def require_counted(networks: Sequence[str]) -> None:
-    """Raises InvalidArgument if one of ``networks`` takes time that is not that of a draft model's passes."""
+    """Raise InvalidArgument if the time of one of ``networks`` cannot be counted."""
     for name in networks:
         if name not in COUNTED:
             raise InvalidArgument(

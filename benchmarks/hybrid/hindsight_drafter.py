@@ -1,4 +1,4 @@
-"""What no merge of drafts and no choice between them can exceed: the drafted path that the known answer goes on with."""
+"""An upper bound for any merge of sources and any choice between them, from the known answer."""
 
 from __future__ import annotations
 
@@ -29,22 +29,24 @@ if TYPE_CHECKING:
 
 HINDSIGHT = "hindsight"
 Path = tuple[Ids, npt.NDArray[np.uint8]]
-"""Tokens, and the marks of who drafted them."""
+"""Tokens, and the marks of their sources."""
 
 
 class HindsightDrafter:
-    """Asks all its sources in every step, and those of text again behind what was right, as often as they go on with the answer;
-    proposes what is right alone. No tree of a step can hold more of what its sources draft; a network asked behind retrieved tokens
-    alone could bring more. For measuring along recorded answers. Not thread-safe.
+    """Drafts the longest correct path of its sources, for measuring along recorded answers. Not thread-safe.
+
+    It asks all sources in every step, and the text sources again behind the correct tokens, as long as they continue the
+    answer. No tree of a step can hold more correct tokens of the same drafts. Only a network that drafts behind retrieved
+    tokens could add to them.
 
     Attributes:
         name: its own.
-        layers: whose hidden states of the target its network wants (``FeatureDrafter``).
-        reads_logits: whether one of its sources wants to know what the target said (``LogitsDrafter``).
+        layers: layers of the target whose hidden states its network reads (``FeatureDrafter``).
+        reads_logits: whether one of its sources reads the target's logits (``LogitsDrafter``).
     """
 
     def __init__(self, name: str, sources: Sequence[RetrievalSource], network: Drafter) -> None:
-        """Takes over all of them: ``close`` closes them."""
+        """Takes ownership of the sources: ``close`` closes them."""
         self.name = name
         self.layers = network.layers if isinstance(network, FeatureDrafter) else ()
         self._sources = list(sources)
@@ -55,7 +57,7 @@ class HindsightDrafter:
         self._text: Ids = np.empty(0, np.int32)
 
     def know(self, text: Ids) -> None:
-        """The requests to come are beginnings of ``text``, int32[n], a prompt with its answer."""
+        """Set the text of the next requests: int32[n], a prompt with its answer."""
         self._text = text
 
     def attach(self, cache: KVCache) -> None:
@@ -85,7 +87,7 @@ class HindsightDrafter:
             each.release(request_id)
 
     def stats(self) -> dict[str, float]:
-        """The counters of all added up."""
+        """Sums of all sources' counters."""
         total: dict[str, float] = {}
         for each in self._all:
             for key, value in each.stats().items():
@@ -112,8 +114,10 @@ class HindsightDrafter:
 
 
 def right(trees: Sequence[DraftTree], answer: Ids) -> Path:
-    """The longest path of one of ``trees`` that ``answer`` begins with. That of all of them merged is no longer: whoever has a node
-    has all above it."""
+    """The longest path of one of ``trees`` that ``answer`` begins with.
+
+    The path in all trees merged is no longer, since a tree that has a node has all nodes above it.
+    """
     best: Path = np.empty(0, np.int32), np.empty(0, np.uint8)
     for tree in trees:
         path = accepted(tree, answer)

@@ -1,4 +1,4 @@
-"""What the comparison of one tree with single sources and switching rules is asked to do."""
+"""Settings of the comparison of one tree with single sources and switching rules."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class HybridOptions:
     """Settings of ``suffolk bench hybrid``. Checked when made.
 
     Attributes:
-        decoding: model, prompts, sources and lengths; its drafters are not looked at.
-        output: folder of what is recorded, measured and reported.
-        temperatures: at which all is run; 0 for greedy.
-        nodes: of the largest tree, for M at equal numbers of nodes.
-        parts: nodes (M at equal numbers of nodes), planned (what the planner gains, by the costs of passes, along recorded answers)
-            and service (tokens/s by the clock).
+        decoding: model, prompts, sources and lengths; its drafters are ignored.
+        output: folder of recordings, rows, report and plot.
+        temperatures: sampling temperatures; 0 for greedy.
+        nodes: sizes of the largest tree, for M at equal numbers of nodes.
+        parts: nodes (M at equal numbers of nodes), planned (speed-up along recorded answers, by the costs of passes), service
+            (tokens/s by the clock).
         drafters: names of ``compared_drafters``; empty for all that can run.
-        useless: whether one tree is compared with itself with useless sources instead.
-        unrelated: with ``useless``: a datastore that has nothing to do with the prompts; None for none.
-        excluded: names of prompts that are left out.
-        counted: whether, in the part planned, draft models take what their passes were measured to cost before.
+        useless: whether to compare one tree with itself plus useless sources instead.
+        unrelated: with ``useless``: a datastore unlike the prompts; None for none.
+        excluded: names of prompts to leave out.
+        counted: whether, in the part planned, passes of draft models take their stored cost.
     """
 
     decoding: DecodingOptions
@@ -67,7 +67,7 @@ class HybridOptions:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The drafters that run."""
+        """Names of the drafters that run."""
         if self.drafters:
             return self.drafters
         if self.useless:
@@ -75,7 +75,7 @@ class HybridOptions:
         return tuple(compared_names(list(self.decoding.models.parts()), bool(self.decoding.datastores)))
 
     def settings(self) -> dict[str, Any]:
-        """What rows depend on besides what they name, as plain values: two runs with equal ones may be joined."""
+        """The settings that rows depend on, as plain values. Two runs with equal settings can be joined."""
         found = plain(self) | {"drafters": list(self.names), "excluded": sorted(self.excluded)}
         return {
             name: value for name, value in found.items() if name not in ("output", "parts", "temperatures", "nodes")

@@ -1,4 +1,4 @@
-"""A model's own plain answers to prompts, on file: what is there is not asked for again."""
+"""A model's own plain answers to prompts, in a file. Answers in the file are not generated again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ Encoded = Sequence[tuple[Prompt, list[int]]]
 def recorded_answers(
     path: Path, target: Target, model: str, prompts: Encoded, settings: SamplingSettings, report: Callable[[str], None]
 ) -> list[Recording]:
-    """A recording for each of ``prompts``, in order; those that ``path`` does not hold yet are added to it.
+    """A recording for each of ``prompts``, in order. Missing ones are generated and added to ``path``. ``report`` gets a line
+    for each.
 
     Raises as ``read_recordings`` and ``Recorder``.
     """
@@ -46,7 +47,7 @@ def recorded_answers(
 
 
 def _by_prompt(path: Path, target: Target, settings: SamplingSettings) -> dict[tuple[str, tuple[int, ...]], Recording]:
-    """The recordings of ``path`` that ``target`` gave with ``settings``."""
+    """The recordings of ``path`` by ``target`` with ``settings``."""
     if not path.exists():
         return {}
     return {
@@ -57,7 +58,9 @@ def _by_prompt(path: Path, target: Target, settings: SamplingSettings) -> dict[t
 
 
 def _recorded(settings: SamplingSettings, target: Target, prompt: int) -> SamplingSettings:
-    """As a recording holds ``settings``: with as many new tokens as the model has room for behind so many of a prompt."""
+    """``settings`` as a recording holds them: with at most as many new tokens as the model has room for behind ``prompt``
+    tokens.
+    """
     most = settings.max_new_tokens
     if target.context_length is not None:
         most = min(most, target.context_length - prompt)

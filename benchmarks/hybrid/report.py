@@ -1,4 +1,4 @@
-"""What one tree is worth, for people: tables and plots."""
+"""Tables and plots of the hybrid measurement."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PACKAGES = ("numpy", "torch", "transformers", "tokenizers", "matplotlib")
 NOTES = (
     "M: tokens a pass of the model behind the prompt's. At equal numbers of nodes every step drafts and every node is verified, "
     "along the model's own recorded answers; a drafter may have fewer nodes than it is allowed",
-    "speed by the costs of passes: along the same answers, with the production planner; passes take what the cost model says, "
-    "drafts what they took, or if counted what draft models' passes were measured to take before: no clock's noise but theirs",
+    "speed by the costs of passes: along the same answers, with the production planner; passes take the cost model's time, "
+    "drafts their own, or with --counted the stored time of draft models' passes",
     "tokens/s: of all tokens behind the first, as the planner sizes trees in service, plain decoding and all drafters in turn, "
     "prompt by prompt, in rotating order; identical: token for token what plain decoding gives",
     f"{MEAN}: each set of prompts counts the same; {ALL}: all prompts together",
@@ -30,7 +30,7 @@ NOTES = (
 
 
 def hybrid_lines(summary: dict[str, Any]) -> list[str]:
-    """A table for each temperature and number of nodes, of each temperature's speed, and the ratios behind each."""
+    """A table for each temperature and number of nodes, one for the speed at each temperature, and the ratios below each."""
     lines: list[str] = []
     for part in summary["nodes"]:
         lines.append(f"M at {part['nodes']} nodes, temperature {part['temperature']:g}, {part['prompts']} prompts:")
@@ -52,8 +52,9 @@ def hybrid_lines(summary: dict[str, Any]) -> list[str]:
 
 
 def hybrid_panels(summary: dict[str, Any]) -> list[Panel]:
-    """A chart for each table, the sets beside each other, a bar for each drafter. Of M at several numbers of nodes: how it grows
-    with them, and the table of the largest."""
+    """A chart for each table, with a bar for each drafter in every set. For M at several numbers of nodes: its growth, and the
+    largest.
+    """
     charts = [
         (f"M at {part['nodes']} nodes, temperature {part['temperature']:g}", "tokens a pass", "M", part["table"])
         for part in _largest(summary["nodes"])
@@ -77,7 +78,7 @@ def hybrid_panels(summary: dict[str, Any]) -> list[Panel]:
 
 
 def _by_temperature(parts: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Those of each temperature, smallest trees first."""
+    """The parts of each temperature, smallest trees first."""
     temperatures = dict.fromkeys(part["temperature"] for part in parts)
     alike = [[part for part in parts if part["temperature"] == temperature] for temperature in temperatures]
     return [sorted(each, key=lambda part: part["nodes"]) for each in alike]
@@ -88,7 +89,7 @@ def _largest(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _growth(parts: Sequence[dict[str, Any]]) -> list[Panel]:
-    """M of all prompts by the number of nodes, where there are several."""
+    """M of all prompts by the number of nodes, if there are several."""
     panels = []
     for each in _by_temperature(parts):
         if len(each) > 1:
@@ -107,7 +108,7 @@ def _bars(table: dict[str, Any], field: str) -> tuple[list[str], dict[str, list[
 
 
 def _whole(table: dict[str, Any]) -> dict[str, Any]:
-    """The row of all prompts; with one set, its own."""
+    """The row of all prompts; with one set, its row."""
     row: dict[str, Any] = table[ALL] if ALL in table else next(iter(table.values()))
     return row
 

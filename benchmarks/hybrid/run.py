@@ -1,4 +1,4 @@
-"""Runs the comparison of one tree with its rivals: what is on file from an interrupted run is not run again."""
+"""Runs the comparison of one tree with single sources and switching rules, and continues an interrupted run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from suffolk.benchmarks.hybrid.counted_time import CountedTime
 from suffolk.benchmarks.hybrid.options import HybridOptions
 from suffolk.benchmarks.hybrid.recorded_answers import recorded_answers
 from suffolk.benchmarks.hybrid.run_log import RunLog
-from suffolk.benchmarks.hybrid.time_left import TimeLeft, say
+from suffolk.benchmarks.hybrid.time_left import TimeLeft, print_progress
 from suffolk.benchmarks.prompts import Prompt, load_prompts, require_named
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
@@ -83,7 +83,7 @@ class _Drafters:
 
 
 def run_hybrid(options: HybridOptions) -> tuple[RunLog, dict[str, Any]]:
-    """Everything that is not on file yet; the file, and facts of the run.
+    """Measure everything that is not on file yet; the file, and facts of the run.
 
     Raises:
         NotFound, Unsupported, InvalidArgument: model, datastores, heads or prompts are missing or do not fit together.
@@ -115,7 +115,7 @@ def run_hybrid(options: HybridOptions) -> tuple[RunLog, dict[str, Any]]:
 
 
 def in_turn(prompts: Prompts) -> list[tuple[Prompt, list[int]]]:
-    """``prompts`` with their groups in turn, so that a run that is cut short has some of each, and drafters see a mix."""
+    """``prompts`` with their groups in turn, so that an interrupted run has some of each, and drafters see a mix."""
     groups: dict[str, list[tuple[Prompt, list[int]]]] = {}
     for each in prompts:
         groups.setdefault(each[0].group, []).append(each)
@@ -136,7 +136,7 @@ def _run_replay(bench: _Bench, temperature: float, part: str, nodes: int) -> Non
         return
     path = options.output / f"answers-{temperature:g}.jsonl"
     settings = bench.settings(temperature)
-    recordings = recorded_answers(path, bench.target, options.decoding.model, bench.prompts, settings, say)
+    recordings = recorded_answers(path, bench.target, options.decoding.model, bench.prompts, settings, print_progress)
     costs = find_costs(bench.target, 1, options.decoding.costs).costs if part == "planned" else None
     left = TimeLeft(f"{part}, temperature {temperature:g}, {nodes} nodes", len(asked))
     counted = options.counted and part == "planned"
@@ -147,7 +147,7 @@ def _run_replay(bench: _Bench, temperature: float, part: str, nodes: int) -> Non
                 found = along.replay(recordings[place])
             log.add(keys[place] | {"drafters": found})
             lengths = ", ".join(f"{name} {each['tokens'] / each['passes']:.2f}" for name, each in found.items())
-            say(left.done(f"{keys[place]['group']} {keys[place]['prompt']}: {lengths or 'one token'}"))
+            print_progress(left.done(f"{keys[place]['group']} {keys[place]['prompt']}: {lengths or 'one token'}"))
 
 
 def _run_service(bench: _Bench, temperature: float) -> None:
@@ -169,7 +169,7 @@ def _run_service(bench: _Bench, temperature: float) -> None:
             runs = compare(bench.target, prompt, ids, settings, outcomes)
             log.add(_key("service", temperature, prompt) | {"runs": runs})
             rates = ", ".join(f"{run['drafter']} {run['tokens_per_second']:.1f}" for run in runs)
-            say(left.done(f"{prompt.group} {prompt.name}: {rates}"))
+            print_progress(left.done(f"{prompt.group} {prompt.name}: {rates}"))
 
 
 def _key(part: str, temperature: float, prompt: Prompt) -> dict[str, Any]:

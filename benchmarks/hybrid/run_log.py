@@ -1,4 +1,4 @@
-"""A file that a long measurement adds each result to as it comes, and goes on from when it was interrupted."""
+"""A file of results that a long measurement appends to and continues from."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class RunLog:
     """JSON lines: first the settings, then a row for each result, written at once. Not thread-safe.
 
     Attributes:
-        rows: those that are in the file, in order.
-        runs: how often it was opened, this time included.
+        rows: the rows of the file, in order.
+        runs: number of times it was opened, this time included.
     """
 
     def __init__(self, path: Path, settings: Row) -> None:
-        """Makes the file, or reads what is there.
+        """Create the file, or read its rows. Half a line at its end is cut off.
 
         Raises:
-            InvalidArgument: it is of a measurement with other ``settings``.
-            Corruption: a line in its middle is no JSON; half a line at its end is cut off.
+            InvalidArgument: the file belongs to a measurement with other ``settings``.
+            Corruption: a line in its middle is no JSON.
             ResourceExhausted: it cannot be written.
         """
         self._path = path

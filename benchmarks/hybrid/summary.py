@@ -1,4 +1,4 @@
-"""M and tokens/s of each drafter by set of prompts, and what one tree gains over the best single source."""
+"""M and tokens/s of each drafter by set of prompts, and the gain of one tree over the best single source."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from suffolk.benchmarks.hybrid.compared_drafters import HYBRID, useless_names
 from suffolk.benchmarks.hybrid.run_log import Row
 
 MEAN = "mean of sets"
-"""Every set counts the same, however many prompts it has."""
+"""Every set has the same weight, whatever its number of prompts."""
 _SUMMED = ("tokens", "passes", "verified", "missed", "plain_seconds", "seconds")
 
 
 def summarize(rows: Sequence[Row], singles: Sequence[str]) -> dict[str, Any]:
-    """``nodes``: a table of M for each temperature and number of nodes; ``planned``: of M and of speed by the costs of passes;
-    ``service``: of tokens/s for each temperature.
+    """``nodes``: tables of M for each temperature and number of nodes. ``planned``: of M and of speed-up by the costs of
+    passes. ``service``: of tokens/s for each temperature.
 
-    Each has a ``table``, set -> drafter -> numbers, ``ratios``, what one tree has over the best of ``singles``, and ``loss``, what
-    it has left with useless sources, by set."""
+    Each part has a ``table`` (set -> drafter -> numbers), ``ratios`` (one tree to the best of ``singles``), and ``loss`` (one
+    tree with useless sources to one without), by set.
+    """
     replayed = {
         part: [
             {"temperature": temperature, "nodes": size}
@@ -38,7 +39,9 @@ def summarize(rows: Sequence[Row], singles: Sequence[str]) -> dict[str, Any]:
 
 
 def ratios(table: Mapping[str, Mapping[str, Any]], field: str, singles: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Of each set: the best of ``singles`` by ``field``, and how much one tree has of what that has; none where one is missing."""
+    """For each set: the best of ``singles`` by ``field``, and the ratio of one tree to it. Sets where one is missing are left
+    out.
+    """
     found: dict[str, dict[str, Any]] = {}
     for group, drafters in table.items():
         known = {name: drafters[name][field] for name in singles if drafters.get(name, {}).get(field)}
@@ -54,7 +57,7 @@ def _keys(rows: Sequence[Row], part: str) -> list[tuple[float, int]]:
 
 
 def left_over(table: Mapping[str, Mapping[str, Any]], field: str) -> dict[str, dict[str, float]]:
-    """Of each set: what one tree with a useless source has of what it has without."""
+    """For each set: the ratio of one tree with a useless source to one without."""
     return {
         group: {
             name: drafters[name][field] / drafters[HYBRID][field]

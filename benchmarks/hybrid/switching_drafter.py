@@ -1,4 +1,4 @@
-"""Drafts from one source a step, text or a network, as a rule says."""
+"""Drafts from one source a step, text or a network, chosen by a rule."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 class SwitchingDrafter:
-    """The sources of text learn from every step, the network from those that it drafted for. Not thread-safe.
+    """Text sources learn from every step, the network from the steps it drafted for. Not thread-safe.
 
     Attributes:
         name: its own.
-        layers: whose hidden states of the target its network wants (``FeatureDrafter``).
+        layers: layers of the target whose hidden states its network reads (``FeatureDrafter``).
     """
 
     def __init__(self, name: str, sources: Sequence[RetrievalSource], network: Drafter, rule: Rule) -> None:
-        """Takes over all of them: ``close`` closes them."""
+        """Takes ownership of the sources: ``close`` closes them."""
         self.name = name
         self.layers = network.layers if isinstance(network, FeatureDrafter) else ()
         self._sources = list(sources)
@@ -69,7 +69,7 @@ class SwitchingDrafter:
             each.release(request_id)
 
     def stats(self) -> dict[str, float]:
-        """The counters of all added up, and how often each side drafted."""
+        """Sums of all counters, and the number of drafts of each side."""
         total: dict[str, float] = dict(self._switched)
         for each in (*self._sources, self._network):
             for key, value in each.stats().items():

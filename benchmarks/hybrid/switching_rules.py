@@ -1,6 +1,7 @@
-"""How others choose between retrieved text and a network, one of them a step, as published; on the sources of this repository.
+"""Published rules that choose one source a step, retrieved text or a network, applied to the sources of this repository.
 
-They are compared with one tree that holds all. Each rule decides; what is then drafted is all that the chosen source has."""
+A rule makes the choice; the draft is all that the chosen source has.
+"""
 
 from __future__ import annotations
 
@@ -11,33 +12,35 @@ import numpy as np
 from suffolk.datastore.draft_tree import DraftTree
 
 Found = Mapping[str, Sequence[DraftTree]]
-"""Name of a source of text -> its trees with calibrated scores."""
+"""Name of a text source -> its trees with calibrated scores."""
 Rule = Callable[[Found, Callable[[], DraftTree]], str | None]
-"""(what was found, what the network drafts, which costs time to ask) -> the source to draft from; None for the network."""
+"""(trees of text, a function that runs the network) -> the name of the chosen text source; None for the network."""
 
 LEAST_MATCH, CORPUS_BIAS = 5, 5
 LEAST_PROBABILITY = 0.1
 
 
 def sam_decoding(found: Found, network: Callable[[], DraftTree]) -> str | None:
-    """Text where it matches 5 tokens or more, those of a corpus counted 5 less (SAM-Decoding, Hu et al. 2024)."""
+    """Text where it matches 5 tokens or more; a corpus match counts 5 less (SAM-Decoding, Hu et al. 2024)."""
     matches = {name: _match(name, trees) for name, trees in found.items()}
     best = max(matches, key=lambda name: matches[name], default=None)
     return best if best is not None and matches[best] >= LEAST_MATCH else None
 
 
 def arctic_inference(found: Found, network: Callable[[], DraftTree]) -> str | None:
-    """Whoever expects more accepted tokens: text by frequencies, the network by its probabilities; text if they are equal
-    (SuffixDecoding, Oliaro et al. 2024, and ArcticInference)."""
-    promises = {name: max(map(frequency_score, trees), default=0.0) for name, trees in found.items()}
-    best = max(promises, key=lambda name: promises[name], default=None)
+    """The source with more expected accepted tokens, text by frequencies, the network by its probabilities; text on a tie
+    (SuffixDecoding, Oliaro et al. 2024, and ArcticInference).
+    """
+    lengths = {name: max(map(frequency_score, trees), default=0.0) for name, trees in found.items()}
+    best = max(lengths, key=lambda name: lengths[name], default=None)
     drafted = float(network().scores.sum())
-    return best if best is not None and promises[best] > 0 and promises[best] >= drafted else None
+    return best if best is not None and lengths[best] > 0 and lengths[best] >= drafted else None
 
 
 def frequency_score(tree: DraftTree) -> float:
-    """Tokens that a tree promises by its counts alone: the sum of the shares in which its paths followed the match, of paths no
-    longer than the match and not rarer than ``LEAST_PROBABILITY``."""
+    """Expected accepted tokens of a tree by its counts alone: the sum of its paths' shares of the match. Paths longer than the
+    match or rarer than ``LEAST_PROBABILITY`` do not count.
+    """
     if tree.counts is None or not tree.match_count:
         return 0.0
     shares = tree.counts / tree.match_count

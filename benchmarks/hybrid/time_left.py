@@ -1,4 +1,4 @@
-"""How far a long measurement is, and how long it will still take."""
+"""Progress and remaining time of a long measurement."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Callable
 
 
 class TimeLeft:
-    """Counts what is done of ``total`` and tells it with the time left, by the mean so far. Not thread-safe."""
+    """Counts finished parts of ``total``; the remaining time follows from their mean. Not thread-safe."""
 
     def __init__(self, what: str, total: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._what, self._total, self._clock = what, total, clock
         self._begin, self._done = clock(), 0
 
     def done(self, detail: str) -> str:
-        """One more is done; the line that says so."""
+        """Count one more part; the line that reports it."""
         self._done += 1
         each = (self._clock() - self._begin) / self._done
         left = _words(each * (self._total - self._done))
         return f"{self._what}: {self._done} of {self._total}, {left} left: {detail}"
 
 
-def say(line: str) -> None:
-    """Tell whoever waits at the terminal."""
+def print_progress(line: str) -> None:
+    """Print a line of progress."""
     print(line, file=sys.stderr, flush=True)
 
 

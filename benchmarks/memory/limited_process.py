@@ -1,4 +1,4 @@
-"""Questions to a datastore that may keep a limited part of its files in memory: a process of its own for each limit.
+"""Queries a datastore with a limit on its files' resident memory, in a process of its own for each limit.
 
 python -m suffolk.benchmarks.memory.limited_process '{"store": ..., "residency": ..., "limit_bytes": ..., "contexts": FILE, ...}'
 """
@@ -29,7 +29,9 @@ def main(settings: str) -> None:
 
 
 def ask(settings: dict[str, Any]) -> dict[str, Any]:
-    """Open, ask everything once (cold), then ``rounds`` times more (steady); times, faults, memory, and a digest of all answers."""
+    """Open, ask everything once (cold), then ``rounds`` times more (steady): times, faults, memory, and a digest of all
+    answers.
+    """
     path = Path(settings["store"])
     files = sorted((path / SEGMENTS_NAME).iterdir())
     contexts = json.loads(Path(settings["contexts"]).read_text())
@@ -80,7 +82,7 @@ def _phase(
 
 
 def _wait_until_warm(store: Datastore) -> None:
-    """Until the thread that reads the files in brings nothing new."""
+    """Wait until the thread that reads the files ahead is done."""
     before = -1
     while (now := store.resident_bytes() or 0) > before:
         before = now

@@ -1,4 +1,4 @@
-"""A datastore of which memory holds all, half or a fifth: the same answers, and how long they take."""
+"""Latency and answers of a datastore of which memory holds all, half or a fifth."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class MemoryOptions:
 
     Attributes:
         store: the datastore's folder.
-        workdir: for the contexts, which the measured processes read.
+        workdir: folder of the contexts, which the measured processes read.
         limits: shares of the store's bytes that memory may hold, above 0; 1 sets no limit.
         residencies: policies to measure at each limit.
         queries: contexts, uniform over the corpus.
-        rounds: how often each is asked after the cold first time.
+        rounds: rounds after the cold one.
         context, max_nodes: tokens in a context, nodes in a draft.
         seed: of every random choice.
     """
@@ -54,15 +54,15 @@ class MemoryOptions:
             if getattr(self, name) < 1:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be 1 or more")
         if bad := [limit for limit in self.limits if not 0 < limit <= 1]:
-            raise InvalidArgument(f"a limit is {bad[0]}; it must be a share above 0 and at most 1, such as 0.5")
+            raise InvalidArgument(f"a limit is {bad[0]}; it must be a share above 0 and at most 1, for example 0.5")
 
 
 def measure_memory(options: MemoryOptions) -> dict[str, Any]:
-    """A process for each limit and policy; the results by name.
+    """Run a process for each limit and policy; the results by name.
 
     Raises:
-        NotFound, Corruption: the datastore is not there, or damaged.
-        Internal: the answers of two processes differ, or one failed.
+        NotFound, Corruption: the datastore is missing or damaged.
+        Internal: the answers of two processes differ, or a process failed.
     """
     with open_datastore(options.store) as store:
         facts = store.info()
@@ -103,7 +103,7 @@ def _run(options: MemoryOptions, contexts: Path, size: int, limit: float, reside
 
 
 def _sample(store: Path, manifest: Manifest, options: MemoryOptions) -> list[list[int]]:
-    """Windows of the corpus that end at tokens chosen uniformly; read one by one, for the corpus may be large."""
+    """Windows of the corpus that end at uniformly chosen tokens, read one by one, as the corpus may be large."""
     chooser = np.random.default_rng(options.seed)
     segments = [_native.Segment(str(store / SEGMENTS_NAME / entry.name)) for entry in manifest.segments]
     sizes = [entry.tokens + entry.documents for entry in manifest.segments]

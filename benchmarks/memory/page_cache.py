@@ -1,4 +1,4 @@
-"""What the system keeps of files in memory: dropped, limited, and how long the disk takes without it."""
+"""The page cache of files: dropping it, limiting it, and the disk's speed without it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from suffolk.datastore.errors import Internal
 PAGE = mmap.PAGESIZE
 RUN_BYTES = 64 * PAGE
 MADV_PAGEOUT = 21
-"""Linux 5.4: give these pages back now; Python's mmap module does not name it."""
+"""Linux 5.4: reclaim these pages now. Python's mmap module has no name for it."""
 SLACK = 0.95
 MAX_SWEEPS = 100
 
 
 def forget_files(paths: Sequence[Path]) -> None:
-    """Drop the system's copy of files that nobody has mapped, so that the next reader waits for the disk."""
+    """Drop the cached pages of files that no process maps, so that the next reader waits for the disk."""
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -34,7 +34,7 @@ def forget_files(paths: Sequence[Path]) -> None:
 
 
 def random_read_seconds(path: Path, count: int, seed: int) -> list[float]:
-    """Seconds of reading 4 KiB at random places past the system's copy; empty where the file system has no direct reads."""
+    """Seconds of uncached 4 KiB reads at random places; empty where the file system has no direct reads."""
     pages = max(1, path.stat().st_size // PAGE)
     buffer = mmap.mmap(-1, PAGE)  # direct reads want memory that begins with a page
     try:
@@ -55,10 +55,10 @@ def random_read_seconds(path: Path, count: int, seed: int) -> list[float]:
 
 
 class ResidentLimit:
-    """Keeps no more than ``limit`` bytes of mapped files in memory, by giving random runs of 64 pages back to the system.
+    """Keeps at most ``limit`` bytes of mapped files in memory, by giving random runs of 64 pages back to the system.
 
-    A stand-in for a machine with less memory, which needs no rights and squeezes nobody else. The system itself would keep
-    the pages that are used most, so what is measured under this limit is rather too slow than too fast.
+    It simulates a machine with less memory, needs no rights, and affects no other process. The system itself keeps the most
+    used pages, so times under this limit are upper bounds.
     """
 
     def __init__(self, paths: Sequence[Path], limit: int, resident: Callable[[], int | None], seed: int) -> None:
@@ -78,7 +78,7 @@ class ResidentLimit:
         """Bring the files below the limit.
 
         Raises:
-            Internal: the system does not give pages back, or does not tell how many there are.
+            Internal: the system does not reclaim pages, or does not report their number.
         """
         for _ in range(MAX_SWEEPS):
             resident = self._resident()

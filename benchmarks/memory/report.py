@@ -1,4 +1,4 @@
-"""The memory measurement for people: a table and a plot."""
+"""Table and plot of the memory measurement."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def memory_lines(results: dict[str, Any]) -> list[str]:
 
 
 def memory_panels(results: dict[str, Any]) -> list[Panel]:
-    """Latency at each limit, cold and then."""
+    """Latency at each limit, cold and steady."""
     runs = results["runs"]
     return [
         Panel(

@@ -1,4 +1,4 @@
-"""Contexts to ask for: seen in the corpus, or not, each with the tokens that truly follow it."""
+"""Contexts to ask for, seen in the corpus or unseen, each with its true continuation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ContextSet:
         name: seen or unseen.
         how: how they were made, for people.
         contexts: token ids, oldest first.
-        continuations: the tokens that follow each in its document; may be shorter at the document's end.
+        continuations: the tokens that follow each in its document; shorter at the document's end.
     """
 
     name: str
@@ -34,12 +34,12 @@ class ContextSet:
     continuations: list[Ids]
 
     def first(self, count: int) -> ContextSet:
-        """The first ``count`` of them."""
+        """The first ``count`` of the contexts."""
         return replace(self, contexts=self.contexts[:count], continuations=self.continuations[:count])
 
 
 def join_documents(store: Datastore) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    """All tokens of a datastore without separators, and where each document begins (with the end at last)."""
+    """All tokens of a datastore without separators, and the start of each document, with the total at the end."""
     documents = [document.tokens for document in store.documents()]
     if not any(map(len, documents)):
         raise InvalidArgument(f"{store.path} holds no tokens, so there is nothing to measure")
@@ -51,13 +51,13 @@ def join_documents(store: Datastore) -> tuple[npt.NDArray[np.uint32], npt.NDArra
 def sample_seen(
     tokens: npt.NDArray[np.uint32], starts: npt.NDArray[np.int64], queries: int, length: int, depth: int, seed: int
 ) -> ContextSet:
-    """``queries`` windows of ``length`` tokens, uniform over the tokens of the corpus that have so many before them."""
+    """``queries`` windows of ``length`` tokens, uniform over the tokens of the corpus with so many tokens before them."""
     contexts, continuations = _windows(tokens, starts, queries, length, depth, np.random.default_rng(seed))
     return ContextSet("seen", f"{length} tokens from the corpus, uniform over its tokens", contexts, continuations)
 
 
 def spoil(seen: ContextSet, vocab_size: int, seed: int) -> ContextSet:
-    """``seen`` with one token of each context, at an even chance one of the last half, replaced by a random id."""
+    """``seen`` with one token of the last half of each context replaced by a random id."""
     chooser = np.random.default_rng(seed)
     contexts = [list(context) for context in seen.contexts]
     for context in contexts:
@@ -70,7 +70,7 @@ def spoil(seen: ContextSet, vocab_size: int, seed: int) -> ContextSet:
 def sample_files(
     store: Datastore, paths: Sequence[Path], queries: int, length: int, depth: int, seed: int
 ) -> ContextSet:
-    """Windows from texts that the caller says are not in the corpus, in the datastore's own tokenizer.
+    """Windows of texts outside the corpus, in the datastore's own tokenizer.
 
     Raises:
         NotFound: a file is missing.
@@ -91,10 +91,10 @@ def sample_files(
 
 
 def read_texts(path: Path) -> list[str]:
-    """The texts of a file: of .jsonl each row's ``text``, or its messages' contents and prefill; of any other the whole.
+    """The texts of a file. A .jsonl row gives its ``text``, or its messages' contents and prefill; any other file is one text.
 
     Raises:
-        NotFound: no such file.
+        NotFound: the file is missing.
         InvalidArgument: a row has neither.
     """
     try:

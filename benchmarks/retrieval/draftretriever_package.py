@@ -1,9 +1,8 @@
-"""The published ``draftretriever`` package (versions 0.1.0 and 0.1.1), behind the few calls that a comparison needs.
+"""The published ``draftretriever`` package (versions 0.1.0 and 0.1.1), behind the calls that a comparison needs.
 
-What it is, as found by running it: unlike the suffix array of the REST repository that shares its name, the published package
-keeps statistics of short token runs and draws a tree by random search. Only the last two tokens of a context count, counts
-are not given, and the same question has several answers. A context of one token, with no match, ends the process.
-Memory grows with every context that was not asked before, and not when one is asked again.
+The package is not the suffix array of the REST repository, which has the same name. It keeps statistics of short token runs and
+samples a tree by random search. Only the last two tokens of a context have an effect, it gives no counts, and the same question
+has several answers. A context of one token without a match ends the process. Memory grows with every new context.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ DEPTH = 10
 LONGEST = 16
 SHORTEST = 2
 NO_TOKEN = -2
-"""Fills paths up to equal length."""
+"""Pads paths to equal length."""
 
 
 class DraftRetriever:
-    """An open index; ``searches`` counts what it was asked."""
+    """An open index. ``searches`` counts its searches."""
 
     def __init__(self, index: Path) -> None:
         self.searches = 0
         self._reader = _module().Reader(str(index))
 
     def search(self, context: Sequence[int]) -> list[list[int]]:
-        """One search: the tree's paths, each from the context on, filled with NO_TOKEN; none if nothing was found.
+        """One search: the tree's paths, each from the context on, padded with NO_TOKEN; none if nothing was found.
 
         Raises:
             InvalidArgument: fewer than two tokens.
@@ -54,7 +53,7 @@ class DraftRetriever:
 
 
 def require_package() -> None:
-    """Find out before a long run whether the package is there.
+    """Check before a long run that the package is installed.
 
     Raises:
         Unsupported: it is not, or is another than the published one.
@@ -68,7 +67,7 @@ def open_writer(index: str, vocab_size: int) -> Any:
 
 
 def prefixes(paths: Sequence[Sequence[int]]) -> set[tuple[int, ...]]:
-    """The nodes of the tree that ``paths`` describe, each as its path."""
+    """The nodes of the tree with ``paths``, each as its path."""
     whole = [tuple(token for token in path if token != NO_TOKEN) for path in paths]
     return {path[:depth] for path in whole for depth in range(1, len(path) + 1)}
 

@@ -1,4 +1,4 @@
-"""The truth about lookups and drafts, by scanning every token of the corpus; and what a tree would have saved."""
+"""Exact lookups and drafts by a scan of the corpus, and the accepted length of a tree."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ Path = tuple[int, ...]
 
 
 class CorpusScan:
-    """All documents in one array, searched from end to end for every question. Memory: 4 bytes a token."""
+    """All documents in one array, scanned for every question. Memory: 4 bytes a token."""
 
     def __init__(self, tokens: npt.NDArray[np.uint32], starts: npt.NDArray[np.int64]) -> None:
         self._tokens = tokens
         self._starts = starts
 
     def lookup(self, context: Sequence[int], max_match: int, min_match: int) -> tuple[int, int]:
-        """The longest match's length and count, (0, 0) if there is none."""
+        """Length and count of the longest match; (0, 0) if there is none."""
         length, ends = self._longest(context, max_match)
         return (length, len(ends)) if length >= min_match else (0, 0)
 
     def draft(
         self, context: Sequence[int], max_match: int, min_match: int, max_depth: int, max_nodes: int
     ) -> list[tuple[Path, int]]:
-        """(path, count) of the draft tree's nodes in order: count falling, then shallower, then smaller tokens."""
+        """(path, count) of the draft tree's nodes in order: falling count, then smaller depth, then smaller tokens."""
         length, ends = self._longest(context, max_match)
         if length < min_match or not length:
             return []
@@ -46,7 +46,7 @@ class CorpusScan:
         return sorted(nodes, key=lambda node: (-node[1], len(node[0]), node[0]))[:max_nodes]
 
     def _longest(self, context: Sequence[int], max_match: int) -> tuple[int, npt.NDArray[np.int64]]:
-        """The longest match's length, and the positions just behind its occurrences."""
+        """Length of the longest match, and the positions behind its occurrences."""
         length, ends = 0, np.empty(0, np.int64)
         for size in range(1, min(max_match, len(context)) + 1):
             token = context[len(context) - size]
@@ -71,7 +71,7 @@ def tree_paths(tree: DraftTree) -> list[Path]:
 
 
 def accepted_length(paths: set[Path], continuation: Sequence[int]) -> int:
-    """How many tokens of ``continuation`` a target that writes it would accept from a tree of these paths."""
+    """Number of tokens of ``continuation`` that a target accepts from a tree of these paths, if it generates them."""
     depth = 0
     while depth < len(continuation) and tuple(continuation[: depth + 1]) in paths:
         depth += 1

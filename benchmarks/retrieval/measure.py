@@ -1,4 +1,4 @@
-"""How long lookups and drafts take, in this process and over gRPC, beside the draftretriever package."""
+"""Latency of lookups and drafts, in this process and over gRPC, beside the draftretriever package."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def measure_retrieval(options: RetrievalOptions) -> dict[str, Any]:
 
 
 def _prepare(path: Path, options: RetrievalOptions) -> tuple[list[ContextSet], CorpusScan]:
-    """Contexts and the whole corpus, through a datastore that is closed again, so that its pages do not count as used."""
+    """Contexts and the whole corpus, through a datastore that is closed again, so that its pages do not count."""
     with open_datastore(path) as store:
         tokens, starts = join_documents(store)
         size, depth = options.context, options.max_depth

@@ -1,4 +1,4 @@
-"""How long the C++ core takes for a lookup and for a draft, without Python's part."""
+"""Latency of a lookup and of a draft in the C++ core, without Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Seconds = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
 def measure_native(store: Datastore, sets: Sequence[ContextSet], options: RetrievalOptions) -> dict[str, Any]:
     """Quantiles over all contexts of each set, and the slowest of all contexts of one token.
 
-    A context's time is the median of its ``rounds``, so that a moment that another program took is not laid at our door.
+    A context's time is the median of its ``rounds``, which removes interruptions by other programs.
     """
     results: dict[str, Any] = {}
     for each in sets:
@@ -45,7 +45,7 @@ def measure_native(store: Datastore, sets: Sequence[ContextSet], options: Retrie
 
 
 def _clock(store: Datastore, contexts: Sequence[Sequence[int]], options: RetrievalOptions) -> Seconds:
-    """Of each context the median of its lookups and of its drafts; one round before is not counted."""
+    """For each context, the median of its lookups and of its drafts, after one warm-up round."""
     rounds = [
         store.clock(contexts, options.max_match, options.min_match, options.max_depth, options.max_nodes)
         for _ in range(options.rounds + 1)

@@ -1,4 +1,4 @@
-"""What a retrieval measurement is asked to do."""
+"""Settings of a retrieval measurement."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class RetrievalOptions:
     Attributes:
         store: the datastore's folder.
         queries: contexts of each kind, all timed inside the C++ core.
-        rounds: how often each is asked and timed, after one round that warms up.
-        checked: contexts of each kind whose answers are compared with a scan of the corpus.
-        tokens: use only so many of the datastore's first tokens; None for all.
-        unseen: files with texts that are not in the corpus; empty for seen contexts with a token replaced.
-        called: how many of them are asked through Python, one by one and in batches, and of draftretriever.
-        against: whether to measure draftretriever beside it.
+        rounds: timed rounds, after one warm-up.
+        checked: contexts of each kind with answers compared with a scan of the corpus.
+        tokens: use the first N tokens of the datastore; None for all.
+        unseen: files with texts outside the corpus; empty for seen contexts with a token replaced.
+        called: contexts that are also asked through Python, singly and in batches, and of draftretriever.
+        against: whether to measure draftretriever as well.
         grpc: whether to measure through a draft service as well.
         batches: contexts in one call.
-        workdir: for the draftretriever index, which a later run uses again.
+        workdir: folder of the draftretriever index, which a later run reuses.
         max_match, min_match, max_depth, max_nodes: as in ``Retriever.draft``.
         context: tokens in a context.
         seed: of every random choice.

@@ -1,4 +1,4 @@
-"""What the answers are worth: exact counts, tokens a target would accept, and what draftretriever's trees hold instead."""
+"""Quality of the answers: exact counts, accepted length, and the contents of draftretriever's trees."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from suffolk.datastore.errors import Internal
 
 
 def check_counts(store: Datastore, scan: CorpusScan, each: ContextSet, options: RetrievalOptions) -> dict[str, Any]:
-    """Compare the answers for the first contexts with a scan of every token; how many were compared.
+    """Compare the answers for the first contexts with a scan of every token; the number compared.
 
     Raises:
-        Internal: an answer differs, which makes every time measured worthless.
+        Internal: an answer differs, so the measured times are worthless.
     """
     match = options.max_match, options.min_match
     nodes = 0
@@ -37,7 +37,7 @@ def check_counts(store: Datastore, scan: CorpusScan, each: ContextSet, options: 
 def compare_trees(
     store: Datastore, rival: DraftRetriever | None, each: ContextSet, options: RetrievalOptions
 ) -> dict[str, Any]:
-    """Mean match length, tree size and accepted length over all contexts; draftretriever's beside ours, with its faults."""
+    """Mean match length, tree size and accepted length over all contexts, with those of draftretriever and its errors."""
     trees = [
         store.draft(context, options.max_match, options.min_match, options.max_depth, options.max_nodes)
         for context in each.contexts
@@ -56,7 +56,7 @@ def compare_trees(
 
 
 def _judge_rival(store: Datastore, rival: DraftRetriever, each: ContextSet) -> dict[str, Any]:
-    """Its trees, and three faults: another answer the second time, older tokens without effect, paths that never occur."""
+    """Its trees, and three errors: different answers to the same question, no effect of older tokens, paths that never occur."""
     trees = [prefixes(rival.search_suffixes(context)) for context in each.contexts]
     again = [prefixes(rival.search_suffixes(context)) for context in each.contexts]
     paths = [(context, path) for context, tree in zip(each.contexts, trees, strict=True) for path in tree]

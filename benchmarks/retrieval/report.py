@@ -1,4 +1,4 @@
-"""The retrieval measurement for people: tables and a plot."""
+"""Tables and plot of the retrieval measurement."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def retrieval_lines(results: dict[str, Any]) -> list[str]:
 
 
 def retrieval_panels(results: dict[str, Any]) -> list[Panel]:
-    """Latency of single calls, and of batches where they were measured."""
+    """Latency of single calls, and of batches if measured."""
     panels = []
     for name, found in results["sets"].items():
         latency = found["latency"]

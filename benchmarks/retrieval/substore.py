@@ -18,7 +18,7 @@ from suffolk.datastore.segment import separator, token_dtype, write_segment
 
 
 def first_tokens(store: Datastore, tokens: int, workdir: Path) -> Path:
-    """A datastore in ``workdir`` of the first documents of ``store``, up to ``tokens`` tokens, the last cut; made once."""
+    """A datastore in ``workdir`` of the first documents of ``store``, up to ``tokens`` tokens, the last one cut. Built once."""
     checksums = " ".join(entry.checksum for entry in store.manifest.files())
     path = workdir / f"first-{tokens}-{hashlib.sha256(checksums.encode()).hexdigest()[:16]}"
     try:

@@ -1,4 +1,4 @@
-"""A draft service of our own for the time of a measurement, as its own process."""
+"""A draft service for the time of a measurement, in a process of its own."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def served(store: Path, command: Sequence[str] = ()) -> Iterator[str]:
         Unavailable: the server does not start.
     """
     serve = [sys.executable, "-m", "suffolk", "serve", f"store={store}", "--listen", "127.0.0.1:0", "--http", "off"]
-    with tempfile.TemporaryFile("w+") as errors:  # a pipe that nobody reads could block the server
+    with tempfile.TemporaryFile("w+") as errors:  # an unread pipe could block the server
         server = subprocess.Popen([*command] or serve, stdout=subprocess.PIPE, stderr=errors, text=True)
         try:
             assert server.stdout is not None
             line = server.stdout.readline().strip()
             found = ANNOUNCEMENT.search(line)
             if found is None:
-                _stop(server)  # it may run on, whatever it said
+                _stop(server)  # it may still run
                 errors.seek(0)
-                said = f"{line}\n{errors.read()}".strip()[-300:]
-                raise Unavailable(f"the draft server of {store} did not start: {said or 'it said nothing'}")
+                output = f"{line}\n{errors.read()}".strip()[-300:]
+                raise Unavailable(f"the draft server of {store} did not start: {output or 'it printed nothing'}")
             yield f"grpc://{found.group(1)}/store"
         finally:
             _stop(server)
