@@ -2,7 +2,7 @@
 
 In hierarchical speculative decoding each level verifies what the level below it drafts. From what passes cost and how often the
 levels accept each other's tokens follow the best levels and lengths, what a token then costs, and what each level adds; the target
-alone, plain decoding, is a normal answer. docs/HIERARCHY.md says how it is computed.
+alone, plain decoding, is a normal answer. docs/design/hierarchy.md says how it is computed.
 
 With --measure all that is measured on prompts: what passes cost, and how far levels accept each other's tokens on the model's own
 answers. The best plans of each size are then run beside plain decoding, and both are printed. A plan can be given to 'suffolk

@@ -17,7 +17,7 @@ from suffolk.serving.engine.model.target import Target
 from tests.support.tiny_models import tiny_model
 
 LISTED = [(kind, option) for kind, options in HEAD_OPTIONS.items() for option in options]
-DOCS = Path(__file__).parents[2] / "docs" / "DRAFTERS.md"
+DOCS = Path(__file__).parents[2] / "docs" / "how-to" / "train-a-head.md"
 
 
 @pytest.fixture(scope="module")

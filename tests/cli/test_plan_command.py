@@ -1,4 +1,4 @@
-"""``suffolk plan``: the example of its help, the pages of docs/HIERARCHY.md, and bad input on one line."""
+"""``suffolk plan``: the example of its help, the page docs/how-to/plan-a-hierarchy.md, and bad input on one line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from suffolk.cli import plan
 from suffolk.cli.main import main
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "HIERARCHY.md"
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "plan-a-hierarchy.md"
 
 
 def blocks(kind: str) -> list[str]:
