@@ -1,11 +1,12 @@
 # make demo   build a datastore, serve it, decode with it, print the comparison with plain decoding
-# make test   all tests, in two processes (TEST_ARGS="-x tests/datastore": in place of that)        make lint    ruff, layers        make types    mypy, strict
+# make test   all tests, in two processes (TEST_ARGS="-x tests/datastore": in place of that)        make lint    code, layers, documents        make types    mypy, strict
 # Everything sets itself up in .venv from constraints.txt; PYTHON=python3.12 takes another interpreter.
 PYTHON ?= python3
 PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 NATIVE := $(shell find csrc -name '*.cc' -o -name '*.h' 2>/dev/null) CMakeLists.txt setup.py
 
-.PHONY: demo test lint types clean
+.PHONY: demo test lint types docs clean
+PAGES := $(shell git ls-files '*.md')
 demo: .venv/ready
 	.venv/bin/python -m demo $(DEMO_ARGS)
 
@@ -16,6 +17,13 @@ test: .venv/ready
 
 lint: .venv/ready
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports --no-logo
+	.venv/bin/mdformat --check $(PAGES)
+	.venv/bin/codespell $(PAGES) demo datastore build_index serving suffolk benchmarks research csrc
+	.venv/bin/md-dead-link-check
+
+# The documentation site, into build/site; broken links and anchors are errors.
+docs: .venv/ready
+	.venv/bin/mkdocs build --quiet
 
 types: .venv/ready
 	.venv/bin/mypy
@@ -24,7 +32,7 @@ types: .venv/ready
 	$(PYTHON) -m venv .venv
 	$(PIP) --upgrade pip
 	$(PIP) torch
-	$(PIP) --editable '.[dev,bench,parquet,demo]'
+	$(PIP) --editable '.[dev,bench,parquet,demo,docs]'
 	touch .venv/ready
 
 clean:

@@ -1,1 +1,1 @@
-"""The main job on real input, from an empty machine: python -m demo."""
+"""The main use on real input, from an empty machine: python -m demo."""

@@ -1,6 +1,6 @@
-"""Build a datastore from the Python source on this machine, serve it, and decode coding prompts plain and with drafts.
+"""Build a datastore from the Python source on this machine, serve it, and decode coding prompts with and without drafts.
 
-MODEL=FOLDER_OR_HUB_NAME takes another model; everything that is made stays in .cache/ and is used again."""
+MODEL=FOLDER_OR_HUB_NAME selects another model. All files stay in .cache/ and are used again."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ from suffolk.benchmarks.service.draft_server import served
 from suffolk.benchmarks.stopping import exit_code, stop_lines
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.datastore import open_datastore
-from suffolk.datastore.draft_tree import source_name
 from suffolk.datastore.errors import SuffolkError
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 
 CACHE = Path(".cache")
 PROMPTS = Path(__file__).with_name("prompts.jsonl")
-DRAFTERS = ("datastore", "hybrid")
+DRAFTERS = ("prompt-lookup", "datastore", "hybrid")
+HEADERS = ("prompt", "tokens", "plain tokens/s", *DRAFTERS, "identical")
 BUSY = 2.0
-"""Plain decoding of one prompt that is so many times as fast as of another: the figures tell of other programs."""
-HEADERS = ("prompt", "drafter", "tokens", "tokens/s", "speed-up", "M", "accepted from", "identical")
+"""Ratio of the fastest to the slowest plain decoding of a prompt above which other programs disturb the figures."""
+NEAR_TIE = 1e-3
+"""Difference of two fp32 logits that rounding decides."""
 
 
 def main() -> int:
-    """Run the demo; returns the exit code: 0 only if every output was the same."""
+    """Run the demo; returns the exit code: 0 if all outputs are identical to plain decoding."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--model", default=os.environ.get("MODEL"), help=f"folder or hub name (default: {NAME})")
-    parser.add_argument("--prompts", type=int, metavar="N", help="only so many prompts (default: all)")
+    parser.add_argument("--prompts", type=int, metavar="N", help="use the first N prompts (default: all)")
     parser.add_argument("--max-new-tokens", type=int, default=96, metavar="N", help="(default: %(default)s)")
     args = parser.parse_args()
     try:
@@ -51,17 +52,17 @@ def main() -> int:
 
 def run(args: argparse.Namespace) -> int:
     start = time.monotonic()
-    say(f"1. The model: {args.model or NAME}")
+    say(f"1. Model: {args.model or NAME}")
     model = args.model or str(fetch_model(CACHE / "models"))
     store = CACHE / "demo" / f"python-{fingerprint(load_tokenizer(model))[:12]}"
-    say(f"2. The datastore: the Python source on this machine, in {store}")
+    say(f"2. Datastore: the Python source on this machine, in {store}")
     build(store, model)
     with open_datastore(store) as datastore:
         facts = datastore.info()
     print(f"{facts['tokens']:,} tokens of {facts['documents']:,} files, {facts['bytes_per_token']:.2f} bytes a token")
     with served(store) as url:
-        say(f"3. The draft service: its own process, at {url}")
-        say("4. Decoding: every prompt plain, with the datastore's drafts, and with those of the prompt itself as well")
+        say(f"3. Draft service: a process at {url}")
+        say("4. Decoding: each prompt without drafts, then with each drafter")
         options = DecodingOptions(
             model=model,
             prompts=(PROMPTS,),
@@ -78,42 +79,48 @@ def run(args: argparse.Namespace) -> int:
 
 
 def build(store: Path, model: str) -> None:
-    """The datastore of the interpreter's library and this environment's packages, unless it is there."""
+    """Build the datastore from the standard library and the installed packages, unless it exists."""
     if (store / "MANIFEST").is_file():
         return
     sources = [sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")]
-    command = [
-        sys.executable,
-        "-m",
-        "suffolk",
-        "build",
-        "--tokenizer",
-        model,
-        "--output",
-        str(store),
-        "--extensions",
-        ".py",
-    ]
-    if code := subprocess.run([*command, *sources]).returncode:
+    command = [sys.executable, "-m", "suffolk", "build", "--tokenizer", model, "--output", str(store)]
+    if code := subprocess.run([*command, "--extensions", ".py", *sources]).returncode:
         raise SystemExit(code)
 
 
 def lines(results: dict[str, Any]) -> list[str]:
-    """One table: every prompt, then all of them."""
-    runs = sorted(results["runs"], key=lambda run: (run["prompt"], run["drafter"]))
-    rows = [row(run) for run in runs if run["drafter"] in DRAFTERS]
+    """One table: a row for each prompt, all prompts, and M."""
+    by_prompt: dict[str, dict[str, Any]] = {}
+    for each in results["runs"]:
+        by_prompt.setdefault(each["prompt"], {})[each["drafter"]] = each
+    rows = [row(prompt, runs) for prompt, runs in sorted(by_prompt.items()) if len(runs) > len(DRAFTERS)]
     [summary] = results["summary"].values()
-    rows += [total_row(name, summary[name]) for name in DRAFTERS]
     return [
-        format_table(HEADERS, rows),
-        f"plain decoding: {summary['none']['tokens_per_second_total']:.1f} tokens/s over all prompts",
-        "speed-up: against plain decoding of the same prompt in the same run; all: of the total time",
-        "M: tokens a pass of the model; identical: token for token what plain decoding gives",
+        format_table(HEADERS, [*rows, *total_rows(summary)]),
+        "speed-up: over plain decoding of the same prompts in this run, draft service and drafting included",
+        "M: mean generated length, tokens per pass of the model; identical: token for token equal to plain decoding",
     ]
 
 
+def row(prompt: str, runs: dict[str, dict[str, Any]]) -> list[object]:
+    plain, drafted = runs[PLAIN], [runs[name] for name in DRAFTERS]
+    speed_ups = [f"{run['speed_up']:.2f}x" if "speed_up" in run else "-" for run in drafted]
+    different = [run for run in drafted if not run["identical"]]
+    identical = f"near-tie, gap {different[0]['near_tie_gap']:.1e}" if different else "yes"
+    return [prompt, plain["tokens"], f"{plain['tokens_per_second']:.1f}", *speed_ups, identical]
+
+
+def total_rows(summary: dict[str, Any]) -> list[list[object]]:
+    plain, drafted = summary[PLAIN], [summary[name] for name in DRAFTERS]
+    same, runs = (sum(each[key] for each in drafted) for key in ("identical", "runs"))
+    speed_ups = [f"{each['speed_up_total_time']:.2f}x" for each in drafted]
+    lengths = [f"{each['mean_generated_length']:.2f}" for each in drafted]
+    rate = f"{plain['tokens_per_second_total']:.1f}"
+    return [["all", plain["tokens"], rate, *speed_ups, f"{same} of {runs}"], ["M", "", "1.00", *lengths, ""]]
+
+
 def busy(runs: Sequence[dict[str, Any]]) -> list[str]:
-    """A warning, where plain decoding, which takes about as long for every prompt, says that the machine had other work."""
+    """A warning if plain decoding, which takes about the same time for every prompt, varied: the machine had other work."""
     rates = [run["tokens_per_second"] for run in runs if run["drafter"] == PLAIN and run["tokens_per_second"]]
     if not rates or max(rates) <= BUSY * min(rates):
         return []
@@ -123,31 +130,9 @@ def busy(runs: Sequence[dict[str, Any]]) -> list[str]:
     ]
 
 
-def total_row(name: str, total: dict[str, Any]) -> list[object]:
-    identical = "yes" if total["identical"] == total["runs"] else f"{total['identical']} of {total['runs']}"
-    speed_up, length = f"{total['speed_up_total_time']:.2f}x", f"{total['mean_generated_length']:.2f}"
-    rate, accepted = f"{total['tokens_per_second_total']:.1f}", by_source(total["accepted_by_source"])
-    return ["all", name, total["tokens"], rate, speed_up, length, accepted, identical]
-
-
-def row(run: dict[str, Any]) -> list[object]:
-    accepted = by_source({source_name(int(bits)): count for bits, count in run["accepted_by_source"].items()})
-    identical = (
-        "yes" if run["identical"] else f"no: at token {run['differs_at']} (near-tie, gap {run['near_tie_gap']:.1e})"
-    )
-    speed_up = f"{run['speed_up']:.2f}x" if "speed_up" in run else "-"
-    length = f"{run['mean_generated_length']:.2f}"
-    rate = f"{run['tokens_per_second']:.1f}"
-    return [run["prompt"], run["drafter"], run["tokens"], rate, speed_up, length, accepted, identical]
-
-
-def by_source(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "-"
-
-
 def near_tie(run: dict[str, Any]) -> bool:
-    """Whether the first difference is one that rounding decides: fp32 scores this close have no order of their own."""
-    return float(run["near_tie_gap"]) < 1e-3
+    """Whether the output differs first where two logits are so close that rounding orders them."""
+    return float(run["near_tie_gap"]) < NEAR_TIE
 
 
 def say(text: str) -> None:

