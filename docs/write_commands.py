@@ -30,7 +30,7 @@ def pages() -> dict[str, str]:
     """Path below docs/reference -> content, formatted."""
     found = {"commands.md": index()}
     for name in COMMANDS:
-        found |= command_pages(name, _subparsers(build_parser(name))[name])
+        found |= command_pages(name, _subparsers(build_parser([name]))[name])
     return {path: mdformat.text(text, options=STYLE, extensions={"tables"}) for path, text in found.items()}
 
 
