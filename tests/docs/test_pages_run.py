@@ -17,7 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 WORKER = "grpc://127.0.0.1:7710"
 STORE = "store/"
 DEMO_STORE = ".cache/demo/python-e482439437c6"
-CORPUS = "one two three, one two three\nimport numpy as np\nfrom pathlib import Path\ndef add(a, b):\n    return a + b\n"
+CORPUS = (
+    "one two three, one two three\nimport numpy as np\nfrom pathlib import Path\ndef add(a, b):\n    return a + b\n"
+)
 
 
 def blocks(page: str) -> list[str]:
