@@ -23,7 +23,8 @@ from suffolk.benchmarks.machine import describe_machine
 from suffolk.benchmarks.table import format_table
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.passes import Passes
-from suffolk.serving.engine.model.target import DTYPES, Target
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.model.target_loader import DTYPES
 from suffolk.serving.engine.model.tree_layout import TreeLayout, chain
 
 EXAMPLES = (

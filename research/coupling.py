@@ -18,7 +18,7 @@ from research.coupling_report import NOTES, PACKAGES, coupling_lines, coupling_p
 from suffolk.benchmarks.plot import require_plots, write_plot
 from suffolk.benchmarks.report import Report, plain, write_report
 from suffolk.cli.output_file import plot_beside
-from suffolk.serving.engine.sampling.seeded_noise import KeyedNoise
+from suffolk.serving.engine.sampling.seeded_noise import SeededNoise
 
 TEMPERATURES = (0.3, 0.6, 1.0, 1.4)
 CHILDREN = (1, 2, 4, 8)
@@ -36,9 +36,9 @@ def measure_coupling(options: CouplingOptions) -> dict[str, Any]:
         NotFound, Unsupported: a model or the prompts are missing or do not fit together.
     """
     found: dict[str, dict[float, list[npt.NDArray[np.float64]]]] = {}
-    noise: KeyedNoise | None = None
+    noise: SeededNoise | None = None
     for number, (target, drafters) in enumerate(logits_by_context(options)):
-        noise = noise or KeyedNoise(options.seed, len(target), torch.device("cpu"))
+        noise = noise or SeededNoise(options.seed, len(target), torch.device("cpu"))
         rows = noise.rows(number * options.draws, options.draws)
         for name, drafter in drafters.items():
             for temperature in TEMPERATURES:

@@ -17,7 +17,7 @@ from suffolk.serving.drafters.hybrid.merge import merge
 from suffolk.serving.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids, RetrievedTree
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
 from suffolk.serving.engine.loop.drafter import DraftRequest
-from suffolk.serving.engine.sampling.seeded_noise import KeyedNoise
+from suffolk.serving.engine.sampling.seeded_noise import SeededNoise
 from suffolk.serving.replay.recording import Recording
 from suffolk.serving.replay.replayer import Replayer
 
@@ -161,6 +161,6 @@ class _Watched:
 def _noise_of(request: DraftRequest, draft: RetrievedTree) -> Floats:
     """float64[n], that of the target's draws at each node."""
     positions = len(request.tokens) + len(draft.path) + draft.tree.depths().astype(np.int64) - 1
-    noise = KeyedNoise(request.settings.seed, 0, torch.device("cpu"))
+    noise = SeededNoise(request.settings.seed, 0, torch.device("cpu"))
     tokens = torch.from_numpy(draft.tree.tokens.astype(np.int64))
     return np.asarray(noise.at(torch.from_numpy(positions), tokens).numpy(), np.float64)

@@ -24,7 +24,7 @@ from suffolk.benchmarks.table import format_table
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.model.int8_linear import compress, round_weights
 from suffolk.serving.engine.model.skinny_gemm import MOST_ROWS, RowLinear, accelerate, row_linear
-from suffolk.serving.engine.model.target import DTYPES, read_vocab_size
+from suffolk.serving.engine.model.target_loader import DTYPES, read_vocab_size
 
 EXAMPLES = (
     "--threads 1",

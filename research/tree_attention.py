@@ -18,7 +18,7 @@ from suffolk.benchmarks.table import format_table
 from suffolk.datastore.errors import Unsupported
 from suffolk.serving.engine.model.kv_cache import LayerShape
 from suffolk.serving.engine.model.split_attention import attention_ways, measure_split, time_in_turn
-from suffolk.serving.engine.model.target import DTYPES
+from suffolk.serving.engine.model.target_loader import DTYPES
 
 EXAMPLES = (
     "--threads 1",

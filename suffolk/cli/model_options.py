@@ -147,7 +147,7 @@ def _require_vocabulary(store: Retriever, name: str, model: str) -> None:
     facts = store.info()
     if facts.get("tokenizer") is not None:
         return
-    from suffolk.serving.engine.model.target import read_vocab_size
+    from suffolk.serving.engine.model.target_loader import read_vocab_size
 
     built_for, known = int(facts["vocab_size"]), read_vocab_size(model)
     if built_for > known:

@@ -20,9 +20,9 @@ import torch
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.engine.model.row_contexts import RowContexts
 from suffolk.serving.engine.sampling.sampler import Sampler
-from suffolk.serving.engine.sampling.seeded_noise import KeyedUniforms
+from suffolk.serving.engine.sampling.seeded_noise import SeededUniforms
 from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.engine.sampling.verification import Verdict, accept, typical_path, verify_chain
+from suffolk.serving.engine.sampling.verification import VerifiedChain, accept, typical_path, verify_chain
 from suffolk.serving.engine.sampling.verification.rejection import acceptance, residual
 from tests.support import biased_rules
 from tests.support.drafters import tree
@@ -118,7 +118,7 @@ def rejection_steps(target: ToyTarget, chains: Outcomes, drafter: ToyTarget | No
                 verdict = verify_chain(
                     np.array(chain, np.int64), proposed, wanted, torch.from_numpy(coins), torch.from_numpy(draws)
                 )
-                assert verdict == Verdict(accepted, token)
+                assert verdict == VerifiedChain(accepted, token)
                 yield (*chain[:accepted], token), weight * float(law[token])
 
 
@@ -220,9 +220,9 @@ def texts_of_match(settings: SamplingSettings) -> npt.NDArray[np.int64]:
     sampler = Sampler(settings, VOCAB, CPU)
     texts = np.empty((TEXTS, 2), np.int64)
     for number in range(TEXTS):
-        text = match(draft, sampler.draw(logits[behind], at(3 * number + 1, draft)).numpy())
+        text = match(draft, sampler.sample(logits[behind], at(3 * number + 1, draft)).numpy())
         if len(text) == 1:
-            text += (int(sampler.draw(logits[text[0]][None], at(3 * number + 2))),)
+            text += (int(sampler.sample(logits[text[0]][None], at(3 * number + 2))),)
         texts[number] = text[:2]
     return texts
 
@@ -231,7 +231,7 @@ def texts_of_rejection(settings: SamplingSettings, draws: str) -> npt.NDArray[np
     """As ``texts_of_match``, with chains that a poor copy of the target drew; ``draws``: the stream of the residual draws."""
     _, laws, poor = models(settings)
     drafter = Sampler(SamplingSettings(temperature=1.0), VOCAB, CPU)
-    uniforms = KeyedUniforms(3, CPU)
+    uniforms = SeededUniforms(3, CPU)
     texts = np.empty((TEXTS, 2), np.int64)
     for number in range(TEXTS):
         text: Text = ()
@@ -241,7 +241,7 @@ def texts_of_rejection(settings: SamplingSettings, draws: str) -> npt.NDArray[np
             for position in range(len(text), 2):
                 behind = [VOCAB, *text, *chain][position]
                 proposed.append(poor[behind])
-                chain += (int(drafter.draw(poor[behind][None].log(), at(3 * number + position + 1))),)
+                chain += (int(drafter.sample(poor[behind][None].log(), at(3 * number + position + 1))),)
             wanted = laws[[[VOCAB, *text][-1], *chain]]
             positions = 3 * number + torch.arange(len(text), 3)
             verdict = verify_chain(

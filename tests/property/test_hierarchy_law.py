@@ -21,9 +21,9 @@ from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.seeded_noise import KeyedUniforms
+from suffolk.serving.engine.sampling.seeded_noise import SeededUniforms
 from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.engine.sampling.verification import Verdict, verify_chain
+from suffolk.serving.engine.sampling.verification import VerifiedChain, verify_chain
 from suffolk.serving.engine.sampling.verification.rejection import acceptance, residual
 from tests.property.test_exact_law import check_biased
 from tests.property.test_redrafter_law import differs
@@ -71,7 +71,7 @@ class Script:
         target: torch.Tensor,
         coins: torch.Tensor,
         draws: torch.Tensor,
-    ) -> Verdict:
+    ) -> VerifiedChain:
         events = list(outcomes_of(tokens, drafter, target))
         place = len(self.ways)
         self.ways.append(len(events))
@@ -82,7 +82,7 @@ class Script:
 
 def outcomes_of(
     tokens: npt.NDArray[np.int64], drafter: torch.Tensor | None, target: torch.Tensor
-) -> Iterator[tuple[Verdict, float]]:
+) -> Iterator[tuple[VerifiedChain, float]]:
     """Every verdict of the production function with its probability, with coins and draws from the middle of each event."""
     size = len(tokens)
     at = torch.arange(size), torch.from_numpy(tokens)
@@ -103,7 +103,7 @@ def outcomes_of(
         for token in law.nonzero()[:, 0].tolist():
             draws[accepted] = ends[token] - law[token] / 2
             verdict = verify_chain(tokens, drafter, target, torch.from_numpy(coins), torch.from_numpy(draws))
-            assert verdict == Verdict(accepted, token)
+            assert verdict == VerifiedChain(accepted, token)
             yield verdict, reached * float(law[token])
 
 
@@ -306,11 +306,11 @@ def test_levels_and_target_have_numbers_of_their_own() -> None:
     streams = [
         stream(places)
         for level in (0, 1, 2)
-        for each in [KeyedUniforms(7, cpu, level)]
+        for each in [SeededUniforms(7, cpu, level)]
         for stream in (each.coins, each.draws)
     ]
     together = np.corrcoef(torch.stack(streams).numpy())
     assert np.abs(together - np.eye(6)).max() < 0.1
     taken = drawing.FreshUniforms(7, 1, cpu)
     coins = torch.cat([taken.take(count)[0] for count in (1, 4, 2)])
-    assert torch.equal(coins, KeyedUniforms(7, cpu, 1).coins(torch.arange(7)))  # each once
+    assert torch.equal(coins, SeededUniforms(7, cpu, 1).coins(torch.arange(7)))  # each once

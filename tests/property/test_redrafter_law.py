@@ -15,7 +15,7 @@ from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.engine.loop.drafter import DraftRequest, SampledChain
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.seeded_noise import KeyedUniforms
+from suffolk.serving.engine.sampling.seeded_noise import SeededUniforms
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.engine.sampling.verification import verify_chain
 from tests.support.drafters import eager_loop
@@ -81,7 +81,7 @@ def text_of(
     chain: list[int], drafted: torch.Tensor, laws: npt.NDArray[np.float64], seed: int
 ) -> tuple[tuple[int, int], int]:
     """The first two tokens that a step commits, the second drawn alone where the step gives one; and how many were drafted."""
-    uniforms = KeyedUniforms(seed, torch.device("cpu"))
+    uniforms = SeededUniforms(seed, torch.device("cpu"))
     wanted = torch.from_numpy(laws[[FEW, *chain]])
     positions = torch.arange(len(PROMPT), len(PROMPT) + 3)
     verdict = verify_chain(np.array(chain), drafted, wanted, uniforms.coins(positions), uniforms.draws(positions))

@@ -115,7 +115,7 @@ def in_transformers(law: SamplingSettings, prompt_length: int, text: npt.NDArray
 @given(steps(), laws)
 def test_every_row_is_processed_as_by_transformers(step: Step, law: SamplingSettings) -> None:
     found = Sampler(law, VOCAB, CPU).probabilities(step.logits, step.contexts)
-    drawn = Sampler(law, VOCAB, CPU).draw(step.logits, step.contexts)
+    drawn = Sampler(law, VOCAB, CPU).sample(step.logits, step.contexts)
     for row, text in enumerate(step.texts):
         expected = in_transformers(law, step.contexts.prompt_length, text, step.logits[row])
         if law.temperature == 0.0:
@@ -129,14 +129,14 @@ def test_every_row_is_processed_as_by_transformers(step: Step, law: SamplingSett
 @given(steps(), laws)
 def test_a_row_is_drawn_as_the_committed_text_of_its_path(step: Step, law: SamplingSettings) -> None:
     """The text cannot depend on drafts: the draw at a node is that of plain decoding, whose counts grew token by token."""
-    drawn = Sampler(law, VOCAB, CPU).draw(step.logits, step.contexts).tolist()
+    drawn = Sampler(law, VOCAB, CPU).sample(step.logits, step.contexts).tolist()
     scores = Sampler(law, VOCAB, CPU).scores(step.logits, step.contexts)
     assert scores.argmax(-1).tolist() == drawn
     for row, text in enumerate(step.texts):
         plain = Sampler(law, VOCAB, CPU)
         for length in range(len(step.contexts.tokens), len(text) + 1):
             context = RowContexts.of_text(text[:length], step.contexts.prompt_length)
-            alone = plain.draw(step.logits[row : row + 1], context)
+            alone = plain.sample(step.logits[row : row + 1], context)
         assert alone.tolist() == [drawn[row]]
 
 
@@ -144,6 +144,6 @@ def test_a_row_is_drawn_as_the_committed_text_of_its_path(step: Step, law: Sampl
 @given(steps(), laws)
 def test_a_law_is_the_same_at_every_temperature_that_only_scales_it(step: Step, law: SamplingSettings) -> None:
     """Penalties and bans also act when greedy: the greedy token is the likeliest that any temperature leaves."""
-    greedy = Sampler(replace(law, temperature=0.0), VOCAB, CPU).draw(step.logits, step.contexts)
+    greedy = Sampler(replace(law, temperature=0.0), VOCAB, CPU).sample(step.logits, step.contexts)
     sampled = Sampler(replace(law, temperature=1.0), VOCAB, CPU).probabilities(step.logits, step.contexts)
     assert greedy.tolist() == sampled.argmax(-1).tolist()

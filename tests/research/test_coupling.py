@@ -13,14 +13,14 @@ from research import coupling
 from research.coupling import CHILDREN, compare
 from research.coupling_pairs import CouplingOptions, logits_by_context
 from research.coupling_report import statement
-from suffolk.serving.engine.sampling.seeded_noise import KeyedNoise
+from suffolk.serving.engine.sampling.seeded_noise import SeededNoise
 from tests.support.tiny_models import save_tiny
 
 
 def test_coupling_compares_by_definition() -> None:
     generator = torch.Generator().manual_seed(0)
     target, drafter = torch.randn(2, 12, generator=generator, dtype=torch.float64)
-    noise = KeyedNoise(0, 12, torch.device("cpu")).rows(0, 50)
+    noise = SeededNoise(0, 12, torch.device("cpu")).rows(0, 50)
     law, drafted = target.softmax(-1), drafter.softmax(-1)
     expected = [1 - float((law - drafted).abs().sum() / 2)]
     expected += [float(law[drafter.topk(size).indices].sum()) for size in CHILDREN]

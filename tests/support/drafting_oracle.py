@@ -11,7 +11,7 @@ import torch
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.calibrator import Prior
-from suffolk.serving.engine.sampling.seeded_noise import KeyedNoise
+from suffolk.serving.engine.sampling.seeded_noise import SeededNoise
 
 Path = tuple[int, ...]
 Kind = tuple[int, int, int, int]
@@ -168,7 +168,7 @@ def paths(tree: DraftTree) -> list[Path]:
 
 def drawn_scores(tree: DraftTree, position: int, seed: int, temperature: float) -> list[float]:
     """The scores of ``tree`` once the noise of its nodes is known, that of the root's children being at ``position``."""
-    noise = KeyedNoise(seed, 0, torch.device("cpu"))
+    noise = SeededNoise(seed, 0, torch.device("cpu"))
     scores: list[float] = []
     for node, (path, score, _) in enumerate(nodes(tree)):
         parent = int(tree.parents[node])
@@ -206,7 +206,7 @@ class OracleRecycler:
         if not known:
             return {}
         law, at = self._laws[tuple(text[-known[-1] :])], known[-1] - 1
-        noise = KeyedNoise(seed, 0, torch.device("cpu")).at(torch.tensor(position), torch.tensor(list(law)))
+        noise = SeededNoise(seed, 0, torch.device("cpu")).at(torch.tensor(position), torch.tensor(list(law)))
         moved = min(temperature, 1.0) * (noise.numpy() - np.euler_gamma) if temperature else 0.0
         logs = np.array([max(log, -87.0) if log <= 0 else -87.0 for log in law.values()])
         weights = np.exp(self.LIKELY[at] * logs + self.NOISE[at] * moved)

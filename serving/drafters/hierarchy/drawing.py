@@ -18,7 +18,7 @@ from suffolk.serving.drafters.hierarchy.draft_segment import DraftSegment, Float
 from suffolk.serving.drafters.neural.coupled_sampling import laws, own_sampler, scores
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.sampling.sampler import Sampler
-from suffolk.serving.engine.sampling.seeded_noise import KeyedUniforms
+from suffolk.serving.engine.sampling.seeded_noise import SeededUniforms
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.engine.sampling.verification.rejection import verify_chain
 
@@ -28,7 +28,7 @@ class FreshUniforms:
 
     def __init__(self, seed: int, level: int, device: torch.device) -> None:
         """``level``: 1 or more; 0 are the target's."""
-        self._uniforms = KeyedUniforms(seed, device, level)
+        self._uniforms = SeededUniforms(seed, device, level)
         self._device = device
         self._used = 0
 

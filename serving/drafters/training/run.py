@@ -25,7 +25,8 @@ from suffolk.serving.drafters.training.regenerate import regenerate
 from suffolk.serving.drafters.training.rows import Row, describe_files, find_corpus, read_rows, reading_options
 from suffolk.serving.drafters.training.trainer import Trainer
 from suffolk.serving.drafters.training.workspace import Workspace, open_workspace
-from suffolk.serving.engine.model.target import Target, read_context_length
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.model.target_loader import read_context_length
 
 
 def load_frozen(options: TrainOptions) -> Target:

@@ -17,7 +17,7 @@ from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.policy.ledger import Ledger
 from suffolk.serving.engine.sampling.log_probabilities import LogProbability
 from suffolk.serving.engine.sampling.sampler import Sampler
-from suffolk.serving.engine.sampling.seeded_noise import KeyedUniforms
+from suffolk.serving.engine.sampling.seeded_noise import SeededUniforms
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 
@@ -90,7 +90,7 @@ class Request:
         self.slot = -1
         self.ledger: Ledger | None = None
         self.sampler = Sampler(settings, target.vocab_size, target.device)
-        self.uniforms = KeyedUniforms(settings.seed, target.device)
+        self.uniforms = SeededUniforms(settings.seed, target.device)
         self.stats = GenerationStats(prompt_tokens=len(ids))
         self.log_probabilities: list[LogProbability] = []
         self._eos_ids = frozenset() if settings.ignore_eos else target.eos_ids

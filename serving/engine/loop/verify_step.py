@@ -1,4 +1,4 @@
-"""From the logits of a step to what each of its requests accepts and draws."""
+"""Verify a step: from its logits to the accepted drafted tokens and the next token of each request."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a request gets from a step.
+    """The result of a step for one request.
 
     Attributes:
         path: int64[k], the accepted nodes from the top down.
-        token: the token behind them, the target's own.
-        log_probabilities: of the k + 1 tokens, where the request asked for them.
+        token: the token after them, sampled from the target.
+        log_probabilities: of the k + 1 tokens; empty unless the request wants them.
     """
 
     path: npt.NDArray[np.int64]
@@ -41,86 +41,87 @@ class Outcome:
 def verify(
     requests: Sequence[Request], proposals: Sequence[Proposal], logits: Sequence[torch.Tensor]
 ) -> list[Outcome | SuffolkError]:
-    """One outcome per request, or why its own settings or functions made it fail.
+    """One outcome per request, or the error of its own settings or functions.
 
-    ``logits``: for each request float[n + 1, vocab], behind its text and behind each of the n nodes of its proposal. One copy
-    from device to host for all requests that draw greedily or from the whole law under ``match``; requests with top-k, top-p,
-    min-p, masks, log-probabilities or another verification ask the device more.
+    ``logits``: for each request float[n + 1, vocab], after its text and after each of the n nodes of its proposal.
+
+    Under ``match``, requests that are greedy or sample from the whole distribution share one copy from device to host. Top-k,
+    top-p, min-p, masks, log-probabilities and other verifications need more.
     """
-    drawn: list[torch.Tensor] = []
+    sampled: list[torch.Tensor] = []
     failed: dict[int, SuffolkError] = {}
     for at, (request, proposal, rows) in enumerate(zip(requests, proposals, logits, strict=True)):
         try:
-            drawn.append(_draw(request, proposal, rows))
+            sampled.append(_sample(request, proposal, rows))
         except SuffolkError as error:
             failed[at] = error
-            drawn.append(torch.zeros(len(rows), dtype=torch.int64, device=rows.device))
-    if not drawn:
+            sampled.append(torch.zeros(len(rows), dtype=torch.int64, device=rows.device))
+    if not sampled:
         return []
-    host = np.asarray(torch.cat(drawn).cpu().numpy(), np.int64)
+    host = np.asarray(torch.cat(sampled).cpu().numpy(), np.int64)
     split = np.split(host, np.cumsum([len(rows) for rows in logits])[:-1])
     outcomes: list[Outcome | SuffolkError] = []
     for at, (request, proposal, rows, tokens) in enumerate(zip(requests, proposals, logits, split, strict=True)):
         try:
-            outcomes.append(failed[at] if at in failed else _judge(request, proposal, rows, tokens))
+            outcomes.append(failed[at] if at in failed else _accept(request, proposal, rows, tokens))
         except SuffolkError as error:
             outcomes.append(error)
     return outcomes
 
 
-def _draw(request: Request, proposal: Proposal, rows: torch.Tensor) -> torch.Tensor:
+def _sample(request: Request, proposal: Proposal, rows: torch.Tensor) -> torch.Tensor:
     if request.sampler.is_plain_greedy:
         return likeliest(rows)
-    return request.sampler.draw(rows, _contexts(request, proposal))
+    return request.sampler.sample(rows, _contexts(request, proposal))
 
 
-def _judge(request: Request, proposal: Proposal, rows: torch.Tensor, drawn: npt.NDArray[np.int64]) -> Outcome:
+def _accept(request: Request, proposal: Proposal, rows: torch.Tensor, sampled: npt.NDArray[np.int64]) -> Outcome:
     tree, settings = tree_of(proposal), request.settings
     if settings.verification == "typical" and len(tree):
-        laws = request.sampler.probabilities(rows, _contexts(request, proposal))
-        path = typical_path(tree.tokens, tree.parents, laws, settings.epsilon, settings.delta)
+        distributions = request.sampler.probabilities(rows, _contexts(request, proposal))
+        path = typical_path(tree.tokens, tree.parents, distributions, settings.epsilon, settings.delta)
     elif settings.verification == "rejection" and isinstance(proposal, SampledChain):
-        return _reject(request, proposal, rows, drawn)
+        return _accept_chain(request, proposal, rows, sampled)
     else:
-        path = accept(tree.tokens, tree.parents, drawn)
-    return _outcome(request, proposal, rows, drawn, path, int(drawn[path[-1] + 1 if len(path) else 0]))
+        path = accept(tree.tokens, tree.parents, sampled)
+    return _outcome(request, proposal, rows, sampled, path, int(sampled[path[-1] + 1 if len(path) else 0]))
 
 
-def _reject(request: Request, chain: SampledChain, rows: torch.Tensor, drawn: npt.NDArray[np.int64]) -> Outcome:
-    laws = request.sampler.probabilities(rows, _contexts(request, chain))
-    lawless = ~(laws.sum(-1) > 0)  # no token is allowed there, or the target gave no numbers
-    lawless[0] = False
-    laws[lawless] = 0.0
-    laws[lawless, 0] = 1.0  # any law: what follows is not drawn there
-    drawn = np.where(lawless.cpu().numpy(), NO_TOKEN, drawn)
+def _accept_chain(request: Request, chain: SampledChain, rows: torch.Tensor, sampled: npt.NDArray[np.int64]) -> Outcome:
+    distributions = request.sampler.probabilities(rows, _contexts(request, chain))
+    forbidden = ~(distributions.sum(-1) > 0)  # no token is allowed there, or the logits are NaN
+    forbidden[0] = False
+    distributions[forbidden] = 0.0
+    distributions[forbidden, 0] = 1.0  # any distribution: nothing is accepted from there on
+    sampled = np.where(forbidden.cpu().numpy(), NO_TOKEN, sampled)
     positions = torch.arange(request.length, request.length + len(rows), device=rows.device)
     coins, draws = request.uniforms.coins(positions), request.uniforms.draws(positions)
     try:
-        verdict = verify_chain(chain.tree.tokens, chain.law.to(laws.device), laws, coins, draws)
-    except USER_CODE_ERRORS as error:  # a row of the drafter's law is no law: its draft ends before it
+        verified = verify_chain(chain.tree.tokens, chain.law.to(distributions.device), distributions, coins, draws)
+    except USER_CODE_ERRORS as error:  # a row of the drafter's is not a distribution: its draft ends before it
         reason = type(error).__name__
         if not request.stats.missed[reason]:
             log.warning("drafter %s: %s; going on without that part of its draft", request.drafter, first_line(error))
         request.stats.missed[reason] += 1
-        sound = sound_rows(chain.law, laws.shape[1]) if isinstance(error, InvalidArgument) else 0
-        if 0 < sound < len(chain.tree):  # to drop these too would be to choose among tokens by what stands behind them
+        sound = sound_rows(chain.law, distributions.shape[1]) if isinstance(error, InvalidArgument) else 0
+        if 0 < sound < len(chain.tree):  # dropping these too would select tokens in view of later ones
             head = SampledChain(chain.tree.head(sound), chain.law[:sound])
-            return _reject(request, head, rows[: sound + 1], drawn[: sound + 1])
-        return _outcome(request, chain, rows, drawn, np.empty(0, np.int64), int(drawn[0]))
-    dead = np.flatnonzero(drawn[: verdict.accepted] == NO_TOKEN)  # where no token is allowed none is accepted
-    accepted = int(dead[0]) if len(dead) else verdict.accepted
-    return _outcome(request, chain, rows, drawn, np.arange(accepted), verdict.token)
+            return _accept_chain(request, head, rows[: sound + 1], sampled[: sound + 1])
+        return _outcome(request, chain, rows, sampled, np.empty(0, np.int64), int(sampled[0]))
+    dead = np.flatnonzero(sampled[: verified.accepted] == NO_TOKEN)  # nothing is accepted where no token is allowed
+    accepted = int(dead[0]) if len(dead) else verified.accepted
+    return _outcome(request, chain, rows, sampled, np.arange(accepted), verified.token)
 
 
 def _outcome(
     request: Request,
     proposal: Proposal,
     rows: torch.Tensor,
-    drawn: npt.NDArray[np.int64],
+    sampled: npt.NDArray[np.int64],
     path: npt.NDArray[np.int64],
     token: int,
 ) -> Outcome:
-    if len(path) and drawn[path[-1] + 1] == NO_TOKEN:  # nothing can follow its token: the step ends with it
+    if len(path) and sampled[path[-1] + 1] == NO_TOKEN:  # nothing can follow its token: the step ends with that
         path, token = path[:-1], int(tree_of(proposal).tokens[path[-1]])
     if request.settings.logprobs is None:
         return Outcome(path, token)

@@ -12,20 +12,18 @@ import time
 from collections.abc import Sequence
 from contextvars import ContextVar
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from suffolk.datastore.errors import Unsupported
 from suffolk.serving.engine.model.kv_cache import KVCache
+from suffolk.serving.engine.model.language_model import LanguageModel
 from suffolk.serving.engine.model.operators import define_operator
 from suffolk.serving.engine.model.pass_result import PassResult
 from suffolk.serving.engine.model.tree_attention import PackedRows, Terms
 from suffolk.serving.engine.model.tree_layout import TreeLayout
-
-if TYPE_CHECKING:
-    from suffolk.serving.engine.model.target import Target
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +38,7 @@ class CompiledPass:
     """
 
     @staticmethod
-    def of(target: Target) -> CompiledPass:
+    def of(target: LanguageModel) -> CompiledPass:
         """The target's own, which it keeps.
 
         Raises:
@@ -50,7 +48,7 @@ class CompiledPass:
             target.compiled.append(CompiledPass(target))
         return target.compiled[0]
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: LanguageModel) -> None:
         if target.device.type != "cpu":
             raise Unsupported(f"the model is on {target.device}, and compiled passes are for CPUs")
         if None in target.shapes:
@@ -118,7 +116,7 @@ class _PassingLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # transform
         return 0
 
 
-def _compile(target: Target) -> Any:
+def _compile(target: LanguageModel) -> Any:
     """A function of token ids and positions, [1, rows] each, that gives logits [rows, vocab]."""
     model, vocab_size, rows = target.model, target.vocab_size, _OperatorRows()
     cache = DynamicCache(config=model.config)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -16,12 +16,10 @@ from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.engine.model.compiled_pass import CompiledPass
 from suffolk.serving.engine.model.grid_attention import Bucket
 from suffolk.serving.engine.model.kv_cache import KVCache
+from suffolk.serving.engine.model.language_model import LanguageModel
 from suffolk.serving.engine.model.pass_result import PassResult
 from suffolk.serving.engine.model.static_pass import GraphMemory, StaticPass
 from suffolk.serving.engine.model.tree_layout import TreeLayout, chain, lay_out
-
-if TYPE_CHECKING:
-    from suffolk.serving.engine.model.target import Target
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +43,7 @@ class Passes:
     that cannot be captured is then packed, with a warning.
     """
 
-    def __init__(self, target: Target, cache: KVCache, kind: str = "auto", layers: Sequence[int] = ()) -> None:
+    def __init__(self, target: LanguageModel, cache: KVCache, kind: str = "auto", layers: Sequence[int] = ()) -> None:
         """Tries small passes of the kind against packed ones, unless all are packed; compiling takes a minute or more.
 
         ``layers``: whose hidden states all passes give.
@@ -101,7 +99,7 @@ class Passes:
         self._special = None
 
 
-def require_states(target: Target, kind: str, layers: Sequence[int]) -> None:
+def require_states(target: LanguageModel, kind: str, layers: Sequence[int]) -> None:
     """Raises Unsupported if passes of that ``kind`` give no hidden states, and those of ``layers`` are wanted."""
     if kind == "compiled" and layers:
         raise Unsupported(
@@ -131,7 +129,7 @@ class _SpecialPasses(Protocol):
 class _CompiledPasses:
     """Passes of the target's graph over one cache."""
 
-    def __init__(self, target: Target, cache: KVCache) -> None:
+    def __init__(self, target: LanguageModel, cache: KVCache) -> None:
         self._cache, self._pass = cache, CompiledPass.of(target)
 
     def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> None:
@@ -144,7 +142,7 @@ class _CompiledPasses:
 class _StaticPasses:
     """Static passes by shape. On CUDA their graphs share memory and one array of logits."""
 
-    def __init__(self, target: Target, cache: KVCache, layers: tuple[int, ...]) -> None:
+    def __init__(self, target: LanguageModel, cache: KVCache, layers: tuple[int, ...]) -> None:
         cache.finite = True
         self._target, self._cache, self._layers = target, cache, layers
         self._passes: dict[tuple[int, int, Bucket], StaticPass] = {}
@@ -182,7 +180,7 @@ def _power(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
-def _problem(target: Target, make: Callable[[KVCache], _SpecialPasses]) -> str | None:
+def _problem(target: LanguageModel, make: Callable[[KVCache], _SpecialPasses]) -> str | None:
     """What is wrong with special passes of the model: two requests, one with a small tree, one slot left out between them, and
     one row alone.
     """
@@ -205,7 +203,7 @@ def _problem(target: Target, make: Callable[[KVCache], _SpecialPasses]) -> str |
 
 
 def _deviation(
-    target: Target, cache: KVCache, special: _SpecialPasses, slots: Sequence[int], layouts: Sequence[TreeLayout]
+    target: LanguageModel, cache: KVCache, special: _SpecialPasses, slots: Sequence[int], layouts: Sequence[TreeLayout]
 ) -> float:
     """Of a special pass's logits from a packed one's, in standard deviations of these."""
     expected = target.forward(cache, slots, layouts, [len(layout) for layout in layouts]).logits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,11 +12,9 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Unsupported
 from suffolk.serving.engine.model.kv_cache import LayerShape, Shapes
+from suffolk.serving.engine.model.language_model import LanguageModel
 from suffolk.serving.engine.model.tree_attention import NAME, Rows, Terms
 from suffolk.serving.engine.model.tree_layout import chain, lay_out
-
-if TYPE_CHECKING:
-    from suffolk.serving.engine.model.target import Target
 
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-3}
 _LOW_PRECISION_TOLERANCE = 0.02
@@ -106,7 +104,7 @@ def run_branches(model: Any) -> Branches:
     return Branches(logits, noise)
 
 
-def check_tree_attention(target: Target, expected: Branches) -> None:
+def check_tree_attention(target: LanguageModel, expected: Branches) -> None:
     """A pass over a small tree, and one more after compaction, must give the logits of the branches one by one.
 
     Raises:
@@ -125,7 +123,7 @@ def check_tree_attention(target: Target, expected: Branches) -> None:
         )
 
 
-def _difference(target: Target, expected: Branches) -> float:
+def _difference(target: LanguageModel, expected: Branches) -> float:
     """The tree against the branches, one request among two, so that packing is tried as well."""
     context, drafted, last = _tokens(target.vocab_size)
     size = len(drafted)
@@ -160,7 +158,7 @@ class _Noting:
         return self._rows.attend(query, key, value, terms)
 
 
-def _require_windows(target: Target) -> None:
+def _require_windows(target: LanguageModel) -> None:
     """Raises Unsupported where a layer looks back a window, and tells it by its mask alone, which ours is not: the small tree is
     shorter than windows are."""
     cache = target.new_cache(1, 1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,9 @@ import torch
 
 from suffolk.serving.engine.model.grid_attention import WORD, Bucket, Grid
 from suffolk.serving.engine.model.kv_cache import KVCache
+from suffolk.serving.engine.model.language_model import LanguageModel
 from suffolk.serving.engine.model.pass_result import PassResult
 from suffolk.serving.engine.model.tree_layout import TreeLayout
-
-if TYPE_CHECKING:
-    from suffolk.serving.engine.model.target import Target
 
 _WARM_UPS = 2
 """Passes before a capture: libraries then have made what they make once."""
@@ -54,7 +52,7 @@ class StaticPass:
     copy, from pinned memory on CUDA.
     """
 
-    def __init__(self, target: Target, cache: KVCache, bucket: Bucket, layers: tuple[int, ...] = ()) -> None:
+    def __init__(self, target: LanguageModel, cache: KVCache, bucket: Bucket, layers: tuple[int, ...] = ()) -> None:
         """For ``cache`` as it is cut now. ``layers``: whose hidden states are wanted."""
         self._target, self._cache, self._bucket, self._layers = target, cache, bucket, layers
         self._capacity = cache.capacity

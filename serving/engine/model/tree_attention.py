@@ -1,13 +1,11 @@
-"""Attention over the rows of a step, registered with transformers under ``NAME``; packed rows here, those of a static shape in
-``grid_attention.py``.
+"""Tree attention, registered with transformers under ``NAME``: a row sees its slot's cached tokens, its ancestors and itself.
 
-All requests' rows lie one behind the other in one sequence, so that linear layers see no padding. Here, and only here, they are
-told apart: a row sees its own slot's cached tokens, its ancestors in its own tree, and itself.
+All requests' rows form one packed sequence, so that linear layers see no padding; only attention separates the requests. Passes
+of static shape use ``grid_attention.py`` instead.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -19,37 +17,34 @@ import torch.nn.functional as F
 from transformers import AttentionInterface
 
 from suffolk.datastore.errors import Internal, Unsupported
-from suffolk.serving.engine.model.split_attention import split_attention
+from suffolk.serving.engine.model import split_attention
 from suffolk.serving.engine.model.transfer import to_device
 from suffolk.serving.engine.model.tree_layout import TreeLayout
 
 NAME = "suffolk_tree"
 FOLDED_ROWS = 64
-"""Up to so many rows the query heads that share a key head are folded into rows of one head: the keys are then read once."""
+"""Up to this many rows, query heads that share a key head become rows of one head: the keys are then read once."""
 
 
 @dataclass(slots=True)
 class Span:
-    """One request's rows in a packed pass, from row ``begin`` on, behind ``cached`` tokens that begin at cache row ``first``.
-
-    ``split``: whether a tree's attention is split where no window hides a cached token (``split_attention.py``).
-    """
+    """One request's rows in a packed pass, from row ``begin`` on, after ``cached`` tokens that begin at cache row ``first``."""
 
     layout: TreeLayout
     begin: int
     first: int
     cached: int
-    split: bool = False
     _masks: dict[tuple[int | None, int, torch.dtype], tuple[int, torch.Tensor | None]] = field(default_factory=dict)
 
     def splits(self, window: int | None) -> bool:
-        """Whether a layer's attention is to be split."""
-        if not self.split or not self.cached or not 1 < len(self.layout) <= FOLDED_ROWS:
+        """Whether ``split_attention`` is faster and exact: the tree is large, and no window hides a cached token."""
+        size = len(self.layout)
+        if not self.cached or not 1 < size <= FOLDED_ROWS or size * self.cached < split_attention.LEAST_PAIRS:
             return False
         return window is None or self.cached + int(self.layout.depths.max()) < window
 
     def own_mask(self, fold: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """Additive mask [fold * n, earlier + n] of the rows and those of passes before alone."""
+        """Additive mask [fold * n, earlier + n] of the rows and of the rows of earlier passes, without the cached tokens."""
         key = (-1, fold, dtype)
         if key not in self._masks:
             self._masks[key] = 0, _additive(self._visible(), fold, dtype, device)
@@ -60,7 +55,7 @@ class Span:
     def mask(
         self, window: int | None, fold: int, dtype: torch.dtype, device: torch.device
     ) -> tuple[int, torch.Tensor | None]:
-        """(how many of the oldest keys no row sees, additive mask [fold * n, keys seen], None if every row sees all of them)."""
+        """(number of oldest keys that no row sees, additive mask [fold * n, remaining keys] or None if every row sees these)."""
         key = (window, fold, dtype)
         if key not in self._masks:
             self._masks[key] = self._make(window, fold, dtype, device)
@@ -90,17 +85,19 @@ class Span:
 
 
 def _additive(seen: npt.NDArray[np.bool_], fold: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """0 where a row sees a key, -inf elsewhere; the rows ``fold`` times one behind the other."""
+    """0 where a row sees a key, -inf elsewhere; the rows repeated ``fold`` times."""
     hidden = to_device(~seen, device)
     mask = torch.zeros(hidden.shape, dtype=dtype, device=device).masked_fill_(hidden, -torch.inf)
     return mask.repeat(fold, 1)
 
 
 class Terms(NamedTuple):
-    """How a layer attends.
+    """The parameters of a layer's attention.
 
     Attributes:
-        scaling: of the scores; ``window``: how far back a row looks, None for all; ``softcap``: None, or what caps scores.
+        scaling: factor of the scores.
+        window: tokens that a row looks back; None for all.
+        softcap: bound of the scores; None for none.
         layer: its number.
     """
 
@@ -111,7 +108,7 @@ class Terms(NamedTuple):
 
 
 class Rows(Protocol):
-    """The rows of a pass: who they are and what they see."""
+    """The rows of a pass and their attention."""
 
     def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
         """[1, heads, q, value width], the attention of all rows in a layer; tensors as in the function ``attend``."""
@@ -119,7 +116,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PackedRows:
-    """The rows of requests one behind the other; attention goes request by request over as many keys as it has."""
+    """The rows of all requests in sequence; attention runs request by request, over each one's own keys."""
 
     spans: Sequence[Span]
 
@@ -129,7 +126,7 @@ class PackedRows:
 
 
 class Places(NamedTuple):
-    """Where the rows of a pass stand: ``spans``; int64[rows] each: ``positions`` in their texts, and ``rows`` of the cache."""
+    """The places of a pass's rows: ``spans``, ``positions`` in their texts int64[rows], and cache ``rows`` int64[rows]."""
 
     spans: list[Span]
     positions: npt.NDArray[np.int64]
@@ -141,10 +138,12 @@ def find_places(
     capacity: int,
     slots: Sequence[int],
     layouts: Sequence[TreeLayout],
-    split_from: float = math.inf,
 ) -> Places:
-    """The places of ``layouts`` behind the ``lengths`` kept tokens of their ``slots`` of ``capacity`` rows; attention is split
-    from so many kept tokens on. Raises Internal if one does not fit."""
+    """The places of ``layouts`` after the ``lengths`` kept tokens of their ``slots`` of ``capacity`` rows each.
+
+    Raises:
+        Internal: the rows of one do not fit its slot.
+    """
     spans, rows, positions = [], [], []
     begin = 0
     for slot, layout in zip(slots, layouts, strict=True):
@@ -152,7 +151,7 @@ def find_places(
         taken = kept + len(layout.earlier)
         if taken + size > capacity:
             raise Internal(f"slot {slot}: {taken} rows taken and {size} new ones; it has {capacity}")
-        spans.append(Span(layout, begin, first, kept, kept >= split_from))
+        spans.append(Span(layout, begin, first, kept))
         rows.append(np.arange(first + taken, first + taken + size))
         positions.append(kept + layout.depths)
         begin += size
@@ -174,7 +173,7 @@ def attend(
 ) -> tuple[torch.Tensor, None]:
     """transformers' attention interface. ``query`` [1, heads, q, width]; ``key`` and ``value``: [cache rows, heads, width]."""
     if suffolk_rows is None:
-        raise Unsupported("this model belongs to a Target, whose passes alone it takes; load it again for other uses")
+        raise Unsupported("this model belongs to a Target and runs in its passes alone; load it again for other uses")
     if s_aux is not None:
         raise Unsupported("attention sinks are not supported")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
@@ -193,7 +192,8 @@ def _attend_span(
     size = len(span.layout)
     heads, groups = query.shape[1], query.shape[1] // key.shape[1]
     folded = groups if size <= FOLDED_ROWS else 1
-    split = terms.softcap is None and span.splits(terms.window)
+    kernel = query.device.type == "cpu" and key.shape[-1] == value.shape[-1] and terms.softcap is None
+    split = kernel and span.splits(terms.window)
     skip, mask = (0, None) if split else span.mask(terms.window, folded, query.dtype, query.device)
     begin, end = span.first + skip, span.first + span.cached + len(span.layout.earlier) + size
     rows = query[:, :, span.begin : span.begin + size]
@@ -202,7 +202,7 @@ def _attend_span(
         rows = rows.reshape(1, heads // groups, groups * size, rows.shape[-1])
     if split:
         own = span.own_mask(folded, query.dtype, query.device)
-        output = split_attention(rows, keys, values, own, span.cached, terms.scaling)
+        output = split_attention.split_attention(rows, keys, values, own, span.cached, terms.scaling)
     elif terms.softcap is None:
         output = F.scaled_dot_product_attention(
             rows, keys, values, attn_mask=mask, scale=terms.scaling, enable_gqa=folded != groups
@@ -220,7 +220,7 @@ def capped_attention(
     scaling: float,
     softcap: float,
 ) -> torch.Tensor:
-    """Scores capped by tanh (Gemma 2), which no fused attention offers."""
+    """Attention with scores capped by tanh (Gemma 2), which torch's fused attention lacks."""
     groups = rows.shape[1] // keys.shape[1]
     keys, values = keys.repeat_interleave(groups, 1), values.repeat_interleave(groups, 1)
     scores = torch.tanh(rows @ keys.transpose(-1, -2) * (scaling / softcap)) * softcap

@@ -12,7 +12,7 @@ from suffolk.serving.engine.model.row_contexts import RowContexts
 
 
 class BadWords:
-    """Forbids the last token of a sequence behind texts that end in the rest of it. Immutable; safe to share."""
+    """Forbids the last token of each sequence after texts that end in the rest of it. Immutable; safe to share."""
 
     def __init__(self, words: tuple[tuple[int, ...], ...], vocab_size: int) -> None:
         """Raises InvalidArgument for a token id that is not in the vocabulary."""
@@ -25,7 +25,7 @@ class BadWords:
         self._longest = max(by_length)
 
     def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
-        """``logits`` float[rows, vocab], changed in place: -inf for what would complete a sequence."""
+        """``logits`` float[rows, vocab], changed in place: -inf for tokens that would complete a sequence."""
         tails = contexts.tails(self._longest - 1)
         for words in self._words:
             beginnings = words[:, :-1]

@@ -1,6 +1,6 @@
-"""Temperature, top-k, top-p and min-p: which tokens may be drawn, and how likely they are to each other.
+"""Temperature, top-k, top-p and min-p: the tokens that may be sampled, and their relative likelihoods.
 
-Only the likeliest thousand tokens are looked at where that is enough; the rows of a flatter law are sorted as a whole.
+Only the likeliest thousand tokens of a row are inspected; a row whose distribution is too flat for that is sorted as a whole.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import torch
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 _GUESS = 1024
-"""Most laws are cut to fewer tokens than this."""
+"""Most distributions are cut to fewer tokens than this."""
 PART = 2**19
-"""Elements that a CPU works on at a time where it can be chosen: what stays in its cache costs a third."""
+"""Elements per block on a CPU: blocks that fit its cache take a third of the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The tokens that may be drawn at each row.
+    """The tokens that may be sampled at each row.
 
     Attributes:
         values: float64[n, k], logits divided by the temperature; -inf for a token that was cut.
@@ -31,17 +31,17 @@ class Candidates:
     values: torch.Tensor
     tokens: torch.Tensor | None
 
-    def spread(self, values: torch.Tensor, vocab_size: int, fill: float) -> torch.Tensor:
+    def scatter(self, values: torch.Tensor, vocab_size: int, fill: float) -> torch.Tensor:
         """float64[n, vocab_size]: ``values`` [n, k] of these tokens at their ids, ``fill`` elsewhere."""
         if self.tokens is None:
             return values
         return values.new_full((len(values), vocab_size), fill).scatter_(1, self.tokens, values)
 
 
-def choose(logits: torch.Tensor, settings: SamplingSettings) -> Candidates:
-    """What temperature (above 0), top-k, top-p and min-p, in this order, leave of ``logits`` float[n, vocab].
+def select_candidates(logits: torch.Tensor, settings: SamplingSettings) -> Candidates:
+    """The candidates that temperature (above 0), top-k, top-p and min-p, in this order, leave of ``logits`` float[n, vocab].
 
-    Tokens as likely as the last that is kept are kept too, so that the choice does not depend on the order of a sort.
+    Tokens as likely as the last one kept are kept too, so that the result does not depend on the order of a sort.
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     vocab_size = logits.shape[-1]
@@ -53,10 +53,10 @@ def choose(logits: torch.Tensor, settings: SamplingSettings) -> Candidates:
     values = best.to(torch.float64).div_(settings.temperature)
     outer, floor = _floors(values, total, top_k, settings)
     last = values[:, -1:]
-    wide = ((last >= outer) & (last > -torch.inf)).flatten()  # the last token seen is one to keep, so there may be more
+    wide = ((last >= outer) & (last > -torch.inf)).flatten()  # the last token inspected is kept, so there may be more
     if values.shape[-1] == vocab_size or not bool(wide.any()):
         values = values.masked_fill_(values < floor, -torch.inf)
-        kept = max(1, int((values > -torch.inf).sum(-1).max()))  # of logits that are no numbers too
+        kept = max(1, int((values > -torch.inf).sum(-1).max()))  # at least one, even of NaN logits
         return Candidates(values[:, :kept], tokens[:, :kept])
     values = _sorted(logits[wide]).to(torch.float64).div_(settings.temperature)
     floor[wide] = _floors(values, None if total is None else total[wide], top_k, settings)[1]
@@ -76,7 +76,7 @@ def _total(logits: torch.Tensor, temperature: float) -> torch.Tensor:
 
 
 def _sorted(logits: torch.Tensor) -> torch.Tensor:
-    """The values of each row, the largest first. On a CPU by numpy, which is some thirty times as fast as torch."""
+    """The values of each row, the largest first. On a CPU numpy sorts some thirty times as fast as torch."""
     if logits.device.type != "cpu":
         return logits.sort(dim=-1, descending=True).values
     return torch.from_numpy(np.sort(logits.numpy(), axis=-1)).flip(-1)
@@ -85,7 +85,7 @@ def _sorted(logits: torch.Tensor) -> torch.Tensor:
 def _floors(
     values: torch.Tensor, total: torch.Tensor | None, top_k: int, settings: SamplingSettings
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """float64[n, 1] twice: the least value that top-k alone keeps (if it is on, else that all keep), and that all keep.
+    """float64[n, 1] twice: the least value that top-k alone keeps (without top-k: that all keep), and that all keep.
 
     ``values`` [n, size] are sorted, the largest first; ``total`` is the sum of all exp(value - largest) if top-k is off.
     """

@@ -1,4 +1,4 @@
-"""How likely the target held the tokens of a text, by its own logits before anything acts on them."""
+"""Log-probabilities of a text's tokens, from the target's unprocessed logits."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogProbability:
-    """The natural logarithm of a token's probability, and what else was likely there.
+    """The natural logarithm of a token's probability, and likely alternatives.
 
     Attributes:
         token: the token of the text.
         value: its log-probability, 0 or less.
-        alternatives: (token, log-probability) of the likeliest tokens, likeliest first; the text's own may be among them.
+        alternatives: (token, log-probability) of the likeliest tokens, likeliest first; may include ``token``.
     """
 
     token: int
@@ -25,11 +25,11 @@ class LogProbability:
 
 
 def log_probabilities(logits: torch.Tensor, tokens: torch.Tensor, alternatives: int) -> list[LogProbability]:
-    """One for each row of ``logits`` float[n, vocab], the target's own, with the text's token there: ``tokens`` int64[n]."""
-    import torch  # here, because clients of a worker read log-probabilities and need no torch
+    """One for each row of the target's ``logits`` float[n, vocab]; ``tokens`` int64[n] are those of the text."""
+    import torch  # here: clients of a worker read log-probabilities without torch
 
-    laws = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
-    own = laws.gather(1, tokens[:, None])[:, 0].tolist()
-    best = laws.topk(min(alternatives, laws.shape[-1]), dim=-1)
-    rows = zip(tokens.tolist(), own, best.indices.tolist(), best.values.tolist(), strict=True)
+    distributions = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+    generated = distributions.gather(1, tokens[:, None])[:, 0].tolist()
+    best = distributions.topk(min(alternatives, distributions.shape[-1]), dim=-1)
+    rows = zip(tokens.tolist(), generated, best.indices.tolist(), best.values.tolist(), strict=True)
     return [LogProbability(token, value, tuple(zip(ids, values, strict=True))) for token, value, ids, values in rows]

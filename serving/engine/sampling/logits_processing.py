@@ -1,4 +1,4 @@
-"""What changes the target's logits before a token is drawn, in the order of transformers' ``generate``."""
+"""Everything that changes the target's logits before sampling, in the order of transformers' ``generate``."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from suffolk.serving.engine.sampling.user_functions import UserFunctions
 class LogitsProcessing:
     """Repetition, presence and frequency penalty, bad words, processors and token mask of one request. Not thread-safe.
 
-    The order is that of ``GenerationMixin._get_logits_processor``. Presence and frequency penalty, which transformers does
-    not have, stand with the repetition penalty.
+    The order is that of ``GenerationMixin._get_logits_processor``. Presence and frequency penalty, which transformers lacks,
+    come with the repetition penalty.
     """
 
     def __init__(self, settings: SamplingSettings, vocab_size: int) -> None:
         """Raises InvalidArgument if a bad word is not of this vocabulary."""
         penalised = settings.repetition_penalty != 1.0 or settings.presence_penalty or settings.frequency_penalty
-        own = bool(settings.processors) or settings.token_mask is not None
-        self.may_forbid = bool(settings.bad_words) or own
+        functions = bool(settings.processors) or settings.token_mask is not None
+        self.may_forbid = bool(settings.bad_words) or functions
         """Whether a row may be left without any token."""
         self._parts: list[Penalties | BadWords | UserFunctions] = []
         if penalised:
             self._parts.append(Penalties(settings, vocab_size))
         if settings.bad_words:
             self._parts.append(BadWords(settings.bad_words, vocab_size))
-        if own:
+        if functions:
             self._parts.append(UserFunctions(settings))
 
     def __bool__(self) -> bool:
@@ -40,7 +40,7 @@ class LogitsProcessing:
         """A changed copy of ``logits`` float[rows, vocab], in fp32 (fp64 if they are).
 
         Raises:
-            InvalidArgument: a function of the user's fails on the committed text.
+            InvalidArgument: a user's function fails on the committed text.
         """
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32), copy=True)
         for part in self._parts:

@@ -1,4 +1,4 @@
-"""Where two runs of one request part, and by how little: in fp32 and bf16 only a near-tie of the target's own logits can do it."""
+"""Find the first difference between two runs of one request. In fp32 and bf16 only near-ties of the logits cause one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Difference:
 def first_difference(
     target: Target, prompt: Sequence[int], first: Sequence[int], second: Sequence[int], settings: SamplingSettings
 ) -> Difference | None:
-    """None if the outputs ``first`` and ``second`` of ``prompt`` are equal, else where and by what gap they part."""
+    """None if the outputs ``first`` and ``second`` of ``prompt`` are equal, else where and by what gap they differ."""
     shared = next(
         (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
     )

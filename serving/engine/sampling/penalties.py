@@ -1,4 +1,4 @@
-"""Penalties on tokens that the text already has: repetition (prompt and text), presence and frequency (text only)."""
+"""Penalties on tokens that occurred before: repetition (prompt and generated text), presence and frequency (generated text)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 
 class Penalties:
-    """The penalties of one request. What was committed is counted once; drafted tokens count on their own rows only.
+    """The penalties of one request. Not thread-safe.
 
-    Only the columns of tokens that occur are touched. Not thread-safe.
+    Committed tokens are counted once; drafted tokens count on their own rows only. Only columns of tokens that occur change.
     """
 
     def __init__(self, settings: SamplingSettings, vocab_size: int) -> None:
@@ -47,7 +47,7 @@ class Penalties:
     def _on_paths(self, contexts: RowContexts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """int64[rows, deepest] twice: tokens that each row's text has, and how often the row's text generated them.
 
-        Behind a row's depth stands its last committed token: it is penalised anyway, so that nothing is penalised wrongly.
+        Rows are padded with the last committed token, which is penalised anyway.
         """
         tokens = np.where(contexts.paths < 0, np.int64(contexts.tokens[-1]), contexts.paths)
         drafted = (contexts.paths[:, None, :] == tokens[:, :, None]).sum(-1)

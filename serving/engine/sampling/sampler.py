@@ -1,4 +1,4 @@
-"""Draws the target's own token at every row, exactly as plain decoding would draw it there."""
+"""Samples the target's token at every row, exactly as plain decoding would sample it there."""
 
 from __future__ import annotations
 
@@ -7,73 +7,76 @@ import torch
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.model.row_contexts import RowContexts
 from suffolk.serving.engine.model.transfer import to_device
-from suffolk.serving.engine.sampling.candidates import PART, Candidates, choose
+from suffolk.serving.engine.sampling.candidates import PART, Candidates, select_candidates
 from suffolk.serving.engine.sampling.logits_processing import LogitsProcessing
-from suffolk.serving.engine.sampling.seeded_noise import KeyedNoise
+from suffolk.serving.engine.sampling.seeded_noise import SeededNoise
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 NO_TOKEN = -1
-"""What is drawn behind drafted tokens where no token is allowed: that row must not be followed."""
+"""The sample of a row after drafted tokens where no token is allowed. That node must not be accepted."""
 
 
 class Sampler:
-    """Turns logits into tokens for one request. The draw at a row depends on the seed, the row's text and its logits, on nothing
-    else. The committed text of a call must extend that of the call before. Not thread-safe."""
+    """Samples tokens for one request. Not thread-safe.
+
+    A sample depends on the seed, the row's text and its logits, on nothing else. The committed text of a call must extend that of
+    the previous call.
+    """
 
     def __init__(self, settings: SamplingSettings, vocab_size: int, device: torch.device) -> None:
         """Raises InvalidArgument if a bad word is not of this vocabulary."""
         self._settings = settings
         self._vocab_size = vocab_size
         self._processing = LogitsProcessing(settings, vocab_size)
-        self._noise = KeyedNoise(settings.seed, vocab_size, device) if settings.temperature > 0 else None
+        self._noise = SeededNoise(settings.seed, vocab_size, device) if settings.temperature > 0 else None
 
     @property
     def is_plain_greedy(self) -> bool:
-        """Whether a draw is the argmax of the target's own logits."""
+        """Whether a sample is the argmax of the target's unprocessed logits."""
         return self._noise is None and not self._processing
 
-    def draw(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
-        """int64[rows], the token drawn for each row of ``logits`` float[rows, vocab].
+    def sample(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
+        """int64[rows], the token sampled at each row of ``logits`` float[rows, vocab].
 
-        ``NO_TOKEN`` for a row behind drafted tokens where processors and mask fail or allow nothing. Such a row must not be
-        followed: the text may end before it, and if not, it is a committed text in a later step.
+        ``NO_TOKEN`` for a row after drafted tokens where processors and mask fail or allow nothing. That row must not be
+        accepted: the text may end before it; otherwise a later step samples the same text as committed.
 
         Raises:
-            InvalidArgument: processors or mask fail, or no token is allowed, behind the committed text.
+            InvalidArgument: processors or mask fail, or no token is allowed, after the committed text.
         """
         logits, dead = self._processed(logits, contexts)
         if self._noise is None:
-            drawn = likeliest(logits)
+            sampled = likeliest(logits)
         else:
-            candidates = choose(logits, self._settings)
-            drawn = self._noisy(candidates, contexts).argmax(-1)
+            candidates = select_candidates(logits, self._settings)
+            sampled = self._noisy(candidates, contexts).argmax(-1)
             if candidates.tokens is not None:
-                drawn = candidates.tokens.gather(1, drawn[:, None])[:, 0]
-        return drawn if dead is None else drawn.masked_fill(dead, NO_TOKEN)
+                sampled = candidates.tokens.gather(1, sampled[:, None])[:, 0]
+        return sampled if dead is None else sampled.masked_fill(dead, NO_TOKEN)
 
     def scores(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
-        """What ``draw`` takes the argmax of: processed logits [rows, vocab], if not greedy in float64 with noise added."""
+        """The scores whose argmax ``sample`` takes: processed logits [rows, vocab], unless greedy in float64 with noise added."""
         logits, _ = self._processed(logits, contexts)
         if self._noise is None:
             return logits
-        candidates = choose(logits, self._settings)
-        return candidates.spread(self._noisy(candidates, contexts), self._vocab_size, -torch.inf)
+        candidates = select_candidates(logits, self._settings)
+        return candidates.scatter(self._noisy(candidates, contexts), self._vocab_size, -torch.inf)
 
     def probabilities(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
-        """float64[rows, vocab], the law of each row's draw; one token has 1 at temperature 0.
+        """float64[rows, vocab], the distribution of each row's sample; one-hot at temperature 0.
 
-        All 0 for a row where ``draw`` gives ``NO_TOKEN``; raises as ``draw`` does.
+        All 0 for a row where ``sample`` gives ``NO_TOKEN``. Raises as ``sample``.
         """
         logits, dead = self._processed(logits, contexts)
         if self._noise is None:
-            law = torch.zeros_like(logits, dtype=torch.float64).scatter_(1, likeliest(logits)[:, None], 1.0)
+            distribution = torch.zeros_like(logits, dtype=torch.float64).scatter_(1, likeliest(logits)[:, None], 1.0)
         else:
-            candidates = choose(logits, self._settings)
-            law = candidates.spread(candidates.values.softmax(-1), self._vocab_size, 0.0)
-        return law if dead is None else law.masked_fill_(dead[:, None], 0.0)
+            candidates = select_candidates(logits, self._settings)
+            distribution = candidates.scatter(candidates.values.softmax(-1), self._vocab_size, 0.0)
+        return distribution if dead is None else distribution.masked_fill_(dead[:, None], 0.0)
 
     def _processed(self, logits: torch.Tensor, contexts: RowContexts) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Processed logits, and bool[rows], where no token is allowed; None if that cannot be."""
+        """Processed logits, and bool[rows]: whether no token is allowed; None if every row allows some."""
         if not self._processing:
             return logits, None
         logits = self._processing.apply(logits, contexts)
@@ -87,7 +90,7 @@ class Sampler:
         return logits, dead
 
     def _noisy(self, candidates: Candidates, contexts: RowContexts) -> torch.Tensor:
-        """The values of ``candidates``, changed in place: each with the noise of its token and position."""
+        """The values of ``candidates``, changed in place: the noise of token and position is added."""
         assert self._noise is not None
         values, length = candidates.values, len(contexts.tokens)
         depths = to_device(contexts.depths, values.device)
@@ -101,7 +104,7 @@ class Sampler:
 
 
 def _require_tokens(logits: torch.Tensor, dead: torch.Tensor, contexts: RowContexts) -> None:
-    """Nothing, unless a row of the committed text is dead."""
+    """Raise InvalidArgument if no token is allowed after the committed text."""
     for row in torch.nonzero(dead).flatten().tolist():
         if contexts.depths[row] == 0:
             best, position = float(logits[row].amax()), len(contexts.tokens)
@@ -117,5 +120,7 @@ def _require_tokens(logits: torch.Tensor, dead: torch.Tensor, contexts: RowConte
 
 def likeliest(logits: torch.Tensor) -> torch.Tensor:
     """int64[rows], the id with the highest of ``logits`` float[rows, vocab]; of equals the smallest."""
-    narrow = logits.device.type == "cpu" and logits.dtype.itemsize < 4  # torch takes five times as long for these there
+    narrow = (
+        logits.device.type == "cpu" and logits.dtype.itemsize < 4
+    )  # torch takes five times as long for half precision
     return (logits.float() if narrow else logits).argmax(-1)

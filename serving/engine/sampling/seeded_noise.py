@@ -1,8 +1,10 @@
-"""Noise that depends on (seed, position) and, for Gumbel noise, the token id alone, so that a draw is the same under any draft.
+"""Random numbers determined by seed and position (Gumbel noise: and token id), so that samples do not depend on drafts.
 
-The counter-based hash is the 64-bit finaliser of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
-Generators, OOPSLA 2014, section 5; constants of Stafford's variant 13), in wrapping int64 arithmetic: the bits are the
-same on every device. The Gumbel-max trick: argmax(log p + g) with independent standard Gumbel g is a draw from p.
+The counter-based hash is the 64-bit finaliser of SplitMix64, in wrapping int64 arithmetic: the bits are the same on every
+device. The Gumbel-max trick: argmax(log p + g) with independent standard Gumbel g is a sample of p.
+
+Source: Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators (OOPSLA 2014), section 5, with the constants of
+Stafford's variant 13.
 """
 
 from __future__ import annotations
@@ -15,14 +17,16 @@ _SECOND = 0x94D049BB133111EB
 _UNIT = 2.0**-53
 _COINS = 0x6A09E667F3BCC908
 _DRAWS = 0xBB67AE8584CAA73B
-"""Names of streams other than the noise's: the first 64 bits behind the point of the square roots of 2 and 3."""
+"""Keys of the streams of ``SeededUniforms``: the first 64 fractional bits of the square roots of 2 and 3."""
 _LEVEL = 0x3C6EF372FE94F82B
-"""What tells a level's streams from the next one's: the same of 5, and odd."""
+"""Step between the keys of successive levels: the same bits of the square root of 5, made odd."""
 
 
-class KeyedNoise:
-    """Noise of one seed over one vocabulary. Rows over the whole vocabulary are kept until the next call, because a position is
-    drawn in every step until it is committed. Not thread-safe."""
+class SeededNoise:
+    """Gumbel noise of one seed over one vocabulary. Not thread-safe.
+
+    Keeps rows over the whole vocabulary until the next call: a position is sampled in every step until it is committed.
+    """
 
     def __init__(self, seed: int, vocab_size: int, device: torch.device) -> None:
         self._seed = _mix(torch.tensor(_signed(seed ^ _GOLDEN), dtype=torch.int64, device=device))
@@ -30,7 +34,7 @@ class KeyedNoise:
         self._rows: dict[int, torch.Tensor] = {}
 
     def at(self, positions: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """float64 of standard Gumbel noise, for int64 ``positions`` and ``tokens`` of shapes that broadcast."""
+        """float64 standard Gumbel noise, for int64 ``positions`` and ``tokens`` of shapes that broadcast."""
         key = _mix(self._seed + (positions + 1) * _signed(_GOLDEN))
         bits = _shift(_mix((tokens + 1) * _signed(_GOLDEN) + key), 11)
         return bits.to(torch.float64).add_(0.5).mul_(_UNIT).log_().neg_().log_().neg_()
@@ -40,16 +44,18 @@ class KeyedNoise:
         positions = range(first, first + count)
         missing = [position for position in positions if position not in self._rows]
         column = torch.tensor(missing, dtype=torch.int64, device=self._seed.device)[:, None]
-        drawn = self.at(column, torch.arange(self._vocab_size, device=self._seed.device))
-        fresh = self._rows | dict(zip(missing, drawn, strict=True))
+        noise = self.at(column, torch.arange(self._vocab_size, device=self._seed.device))
+        fresh = self._rows | dict(zip(missing, noise, strict=True))
         self._rows = {position: fresh[position] for position in positions}
         return torch.stack(list(self._rows.values()))
 
 
-class KeyedUniforms:
-    """Two numbers in (0, 1) for each position, independent of each other and of ``KeyedNoise``: a coin, which decides on a
-    drafted token, and a draw, which chooses the token in its place. Those of another ``level`` are independent of them too; 0 is
-    the target's. Safe to share between threads."""
+class SeededUniforms:
+    """Two uniforms in (0, 1) for each position: a coin accepts or rejects a drafted token, a draw samples its replacement.
+
+    They are independent of each other, of ``SeededNoise``, and of those of other levels. Level 0 is the target's. Safe to share
+    between threads.
+    """
 
     def __init__(self, seed: int, device: torch.device, level: int = 0) -> None:
         self._seeds = {

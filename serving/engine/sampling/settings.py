@@ -1,4 +1,4 @@
-"""What a request asks of the target: how to sample and where to stop."""
+"""Sampling settings of a request: how tokens are sampled and where the text ends."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 MAX_SEED = 2**63 - 1
 MAX_LOGPROBS = 20
 MAX_COUNT = 2**53
-"""Tokens: more are a mistake."""
+"""Largest accepted number of tokens."""
 MIN_TEMPERATURE = 1e-6
-"""Behind logits of some thousands divided by it a float64 has five decimal places left for the noise of a draw."""
+"""Logits of some thousands divided by it leave five decimal places of a float64 for the noise."""
 VERIFICATIONS = ("match", "rejection", "typical")
 
 _ABOVE_0 = math.ulp(0.0)
@@ -47,41 +47,40 @@ _NUMBERS = {
 
 @dataclass(frozen=True, slots=True)
 class SamplingSettings:
-    """How tokens are drawn and where a text ends. Checked when made; immutable.
+    """How tokens are sampled and where a text ends. Checked when made; immutable.
 
-    What is set acts in the order of transformers' ``generate``: repetition penalty, presence and frequency penalty, bad
+    The settings act in the order of transformers' ``generate``: repetition penalty, presence and frequency penalty, bad
     words, processors, token mask, temperature, top-k, top-p, min-p. At temperature 0 all but the last four act.
 
     Attributes:
         max_new_tokens: at most this many tokens are generated; 1 or more.
-        temperature: 0 for the most likely token, otherwise the logits are divided by it; 0 or 1e-6..100.
-        top_k: draw among the ``top_k`` likeliest tokens (and those as likely as the last of them); 0 = no limit.
-        top_p: draw among the likeliest tokens that together hold this probability; 0 < top_p <= 1.
+        temperature: divides the logits; 0 or 1e-6..100, 0 = always the most likely token.
+        top_k: sample among the ``top_k`` likeliest tokens (and those as likely as the last of them); 0 = no limit.
+        top_p: sample among the likeliest tokens that together hold this probability; 0 < top_p <= 1.
         seed: the same seed gives the same text, under verification ``match`` with or without drafts; 0..2^63-1.
         stop: the text ends before the first of these strings.
         ignore_eos: do not end at the model's end-of-text tokens (for measurements).
-        min_p: draw among tokens at least this often as likely as the likeliest; 0..1, 0 = no limit.
+        min_p: sample among tokens of at least ``min_p`` times the highest probability; 0..1, 0 = no limit.
         repetition_penalty: the logit of a token of the prompt or the generated text is divided by it if positive, else
             multiplied; 0.01..100, 1 = off.
         presence_penalty: taken off the logit of a token that was generated before; -2..2, 0 = off.
         frequency_penalty: taken off the logit of a token as often as it was generated before; -2..2, 0 = off.
-        bad_words: sequences of token ids that are never completed. Unlike in transformers an end-of-text token alone is no
-            exception: who names it gets texts that end by their length.
-        logprobs: give the log-probability of each token and of this many alternatives, by the target's own logits before
-            anything acts on them; 0..20, None = off.
-        processors: functions of texts int64[k, n] and scores [k, vocab] to scores, as transformers' ``LogitsProcessor``;
-            called once per depth of a draft tree, with all texts of that length at once. They must be stateless: a text
-            may come several times, and may be one that was only drafted.
+        bad_words: sequences of token ids that are never completed. Unlike in transformers an end-of-text token alone is
+            forbidden too: texts then end by their length.
+        logprobs: return the log-probability of each token and of this many alternatives, from the target's unprocessed
+            logits; 0..20, None = off.
+        processors: functions of texts int64[k, n] and scores [k, vocab] to scores, as transformers' ``LogitsProcessor``.
+            Each is called once per depth of a draft tree, with all texts of that length. They must be stateless: a text may
+            occur several times, and may be only drafted.
         token_mask: a function of texts int64[k, n] to bool[k, vocab], True for each token that may follow (a grammar). Called
-            as the processors are; a drafted text that cannot be continued gets a row of False, or an exception.
+            like the processors. For a drafted text without continuation it returns a row of False, or raises.
         verification: how drafted tokens are accepted: ``match`` (the text is that of plain decoding), ``rejection`` (its
-            law is that of plain decoding) or ``typical`` (lossy).
+            distribution is that of plain decoding) or ``typical`` (lossy).
         epsilon, delta: ``typical`` accepts a token of at least the probability min(epsilon, delta * exp(-entropy)); above 0, at
-            most 1. The defaults are those of ReDrafter (Zhang et al. 2024, section 3.3), which took them from Medusa (Cai et al.
-            2024).
+            most 1. The defaults are those of ReDrafter (Zhang et al. 2024, section 3.3) and Medusa (Cai et al. 2024).
 
     Raises:
-        InvalidArgument: a value is of another type or out of its range. numpy's numbers are taken as Python's, a list as a tuple.
+        InvalidArgument: a value is of another type or out of its range. numpy numbers and lists are converted.
     """
 
     max_new_tokens: int = 256
@@ -125,7 +124,7 @@ class SamplingSettings:
         if 0.0 < self.temperature < MIN_TEMPERATURE:
             raise InvalidArgument(
                 f"temperature is {self.temperature}; it must be 0 (greedy) or at least {MIN_TEMPERATURE}: below, the noise of "
-                "a draw is lost in rounding"
+                "a sample is lost in rounding"
             )
         if self.logprobs is not None:
             self._set("logprobs", whole_number("logprobs", self.logprobs))
@@ -148,11 +147,11 @@ class SamplingSettings:
                 raise InvalidArgument(f"processors[{at}] is {processor!r}; it must be a function of texts and scores")
 
     def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)  # only while it is made
+        object.__setattr__(self, name, value)  # __post_init__ alone calls this
 
 
 def settings_or_default(settings: SamplingSettings | None) -> SamplingSettings:
-    """``settings``; for None greedy decoding of up to 256 tokens. Raises InvalidArgument if they are none."""
+    """``settings``; for None greedy decoding of up to 256 tokens. Raises InvalidArgument for another type."""
     if settings is None:
         return SamplingSettings()
     if not isinstance(settings, SamplingSettings):

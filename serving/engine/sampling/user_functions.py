@@ -1,4 +1,4 @@
-"""Calls of the user's own processors and token mask, which may do anything."""
+"""Guarded calls of the user's processors and token mask."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class UserFunctions:
     def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
         """``logits`` float[rows, vocab], changed in place, one call of each function per depth.
 
-        A row behind drafted tokens for which a function fails becomes all -inf: plain decoding might never ask for that text.
+        A row after drafted tokens for which a function fails becomes all -inf: plain decoding might never reach that text.
 
         Raises:
-            InvalidArgument: a function raised or returned something else than it should, for the committed text.
+            InvalidArgument: a function raised, or returned a wrong type or shape, for the committed text.
         """
         for rows, texts in contexts.levels():
             at = torch.from_numpy(rows).to(logits.device)
@@ -32,7 +32,7 @@ class UserFunctions:
         return logits
 
     def _level(self, texts: torch.Tensor, scores: torch.Tensor, drafted: bool) -> torch.Tensor:
-        """What the functions make of ``scores`` [k, vocab] behind ``texts`` [k, n]."""
+        """The functions' scores for ``scores`` [k, vocab] after ``texts`` [k, n]."""
         try:
             return self._changed(texts, scores.clone())
         except InvalidArgument:
@@ -41,10 +41,10 @@ class UserFunctions:
             if len(texts) == 1:
                 return torch.full_like(scores, -torch.inf)
             parts = [self._level(texts[row : row + 1], scores[row : row + 1], drafted) for row in range(len(texts))]
-            return torch.cat(parts)  # one bad draft must not cost its neighbours
+            return torch.cat(parts)  # one bad draft must not affect its neighbours
 
     def _changed(self, texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        name, shape, texts = "", scores.shape, texts.clone()  # the functions may change what they get, sizes too
+        name, shape, texts = "", scores.shape, texts.clone()  # the functions may change their arguments, sizes too
         try:
             for number, processor in enumerate(self._settings.processors):
                 name = f"processors[{number}] ({_name(processor)})"

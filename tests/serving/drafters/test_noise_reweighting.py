@@ -24,7 +24,7 @@ from suffolk.serving.drafters.retrieval.retrieval_scorer import NO_TOKENS, Retri
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.model.row_contexts import RowContexts
 from suffolk.serving.engine.sampling.sampler import Sampler
-from suffolk.serving.engine.sampling.seeded_noise import KeyedNoise
+from suffolk.serving.engine.sampling.seeded_noise import SeededNoise
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.brute_force import BruteForceRetriever
 from tests.support.drafters import tree
@@ -41,7 +41,7 @@ def request(size: int, settings: SamplingSettings = DRAWN, max_nodes: int = 64) 
 
 def drawn(sampler: Sampler, logits: torch.Tensor, step: DraftRequest, path: list[int]) -> int:
     contexts = RowContexts(step.tokens, 0, np.array([path], np.int64).reshape(1, -1), np.array([len(path)], np.int64))
-    return int(sampler.draw(logits[None].clone(), contexts)[0])
+    return int(sampler.sample(logits[None].clone(), contexts)[0])
 
 
 def chances(found: DraftTree, step: DraftRequest, above: int = 0) -> npt.NDArray[np.float64]:
@@ -56,7 +56,7 @@ def even(chance: float) -> DraftTree:
 
 def by_noise(step: DraftRequest) -> npt.NDArray[np.int64]:
     """All tokens, that with the least noise behind the text first."""
-    noise = KeyedNoise(step.settings.seed, VOCAB, CPU).rows(len(step.tokens), 1)[0]
+    noise = SeededNoise(step.settings.seed, VOCAB, CPU).rows(len(step.tokens), 1)[0]
     return noise.argsort().numpy()
 
 

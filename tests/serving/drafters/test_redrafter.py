@@ -157,7 +157,7 @@ def test_the_best_beam_is_what_the_target_s_noise_would_draw(target: Target, see
     with torch.inference_mode():
         state = head.initial_state(torch.tensor(PROMPT[-2:-1]))
         logits, _ = head(last_states(torch.tensor([PROMPT[:-1]]))[0, -1], state, torch.tensor(PROMPT[-1:]))
-        drawn = Sampler(settings, VOCAB, target.device).draw(logits, RowContexts.of_text(tokens, len(PROMPT) - 1))
+        drawn = Sampler(settings, VOCAB, target.device).sample(logits, RowContexts.of_text(tokens, len(PROMPT) - 1))
     assert best == drawn.item()
 
 

@@ -17,7 +17,7 @@ from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.verify_step import verify
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.candidates import choose
+from suffolk.serving.engine.sampling.candidates import select_candidates
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import alone, eager_loop
 from tests.support.tiny_models import FAMILIES, VOCAB, tiny_model
@@ -150,7 +150,7 @@ def test_a_tokenizer_that_fails_fails_its_request_alone(monkeypatch: pytest.Monk
 def test_logits_that_are_no_numbers_leave_a_token(changes: dict[str, Any]) -> None:
     """A model that overflowed on one prompt left none, and drawing from none ended all requests."""
     logits = torch.full((2, VOCAB), float("nan"))
-    assert choose(logits, SamplingSettings(8, temperature=0.7, **changes)).values.shape[-1] >= 1
+    assert select_candidates(logits, SamplingSettings(8, temperature=0.7, **changes)).values.shape[-1] >= 1
 
 
 def test_no_drafted_token_is_accepted_where_none_is_allowed() -> None:

@@ -18,6 +18,7 @@ from suffolk.serving.engine.model.tree_layout import lay_out
 from suffolk.serving.engine.sampling.near_tie import first_difference
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import MadeUpDrafter, eager_decoder, knowing, random_tree, tree
+from tests.support.forced_split import force
 from tests.support.tiny_models import FAMILIES, VOCAB, tiny_model
 
 ORACLE = {"gemma2": "eager"}
@@ -42,13 +43,16 @@ def logits_after(model: Any, tokens: list[int]) -> torch.Tensor:
 
 @pytest.mark.parametrize("attention", ["masked", "split"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_packed_trees_equal_their_paths_one_by_one(family: str, attention: str) -> None:
+def test_packed_trees_equal_their_paths_one_by_one(
+    family: str, attention: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two requests of different lengths in one pass, also behind a compacted tree, and further than a sliding window reaches.
 
     The oracle is an untouched model of transformers, which reads each path from its beginning.
     """
     oracle = tiny_model(family, attention=ORACLE.get(family))
-    target = Target.wrap(tiny_model(family), attention=attention)
+    force(attention, monkeypatch)
+    target = Target.wrap(tiny_model(family))
     limit = (
         1e-9 if oracle.config._attn_implementation == "sdpa" else 1e-4
     )  # eager attention computes its softmax in fp32
@@ -93,14 +97,17 @@ def forward(
     ("family", "attention"),
     [*((family, "masked") for family in FAMILIES), *((family, "split") for family in ("llama", "mistral", "gemma2"))],
 )
-def test_greedy_text_is_that_of_transformers_generate(family: str, attention: str) -> None:
+def test_greedy_text_is_that_of_transformers_generate(
+    family: str, attention: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = tiny_model(family)
     with torch.inference_mode():
         expected = model.generate(
             torch.tensor([PROMPT]), attention_mask=torch.ones(1, len(PROMPT)), max_new_tokens=30, do_sample=False
         )
     output = expected[0, len(PROMPT) :].tolist()
-    target = Target.wrap(model, attention=attention)
+    force(attention, monkeypatch)
+    target = Target.wrap(model)
     law = SamplingSettings(max_new_tokens=30)
     for drafter in (None, knowing(len(PROMPT), output, 5, np.random.default_rng(0), VOCAB)):
         generation = eager_decoder(target, drafter).generate(PROMPT, law)
@@ -166,11 +173,6 @@ def test_rounding_is_told_from_attention_that_is_ignored(dtype: torch.dtype) -> 
 def without_rows(forward: Any, *args: Any, suffolk_rows: Any = None, **kwargs: Any) -> Any:
     """An attention layer that drops what it does not know."""
     return forward(*args, **kwargs)
-
-
-def test_an_unknown_attention_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="attention 'flash' is unknown; use auto, masked, split"):
-        Target.wrap(tiny_model(), attention="flash")
 
 
 def test_a_model_belongs_to_one_target() -> None:

@@ -43,7 +43,7 @@ def test_functions_are_called_once_per_depth_with_all_texts_of_that_length() -> 
         calls.append(texts.tolist())
         return torch.ones(len(texts), VOCAB, dtype=torch.bool)
 
-    drawn = sampler(processors=(note, note), token_mask=all_allowed).draw(LOGITS, TREE)
+    drawn = sampler(processors=(note, note), token_mask=all_allowed).sample(LOGITS, TREE)
     levels = [[[1, 2, 3]], [[1, 2, 3, 4], [1, 2, 3, 5]], [[1, 2, 3, 4, 6], [1, 2, 3, 4, 7]]]
     assert calls == [level for level in levels for _ in range(3)]
     assert drawn.tolist() == [7] * 5
@@ -54,7 +54,7 @@ def test_a_function_that_changes_its_scores_in_place_does_not_change_the_target(
         return scores.fill_(-1.0)
 
     logits = LOGITS.clone()
-    assert sampler(processors=(ban,)).draw(logits, TREE).tolist() == [0] * 5
+    assert sampler(processors=(ban,)).sample(logits, TREE).tolist() == [0] * 5
     assert torch.equal(logits, LOGITS)
 
 
@@ -65,7 +65,7 @@ def test_a_mask_acts_at_every_temperature(temperature: float, top_k: int) -> Non
         return (torch.arange(VOCAB) == 2).expand(len(texts), -1)
 
     found = sampler(temperature=temperature, top_k=top_k, token_mask=only_two)
-    assert found.draw(LOGITS, TREE).tolist() == [2] * 5
+    assert found.sample(LOGITS, TREE).tolist() == [2] * 5
     assert found.probabilities(LOGITS, TREE)[:, 2].tolist() == [1.0] * 5
 
 
@@ -101,7 +101,7 @@ FAULTS: list[tuple[Callable[[torch.Tensor], Any], str]] = [
 @pytest.mark.parametrize(("fault", "message"), FAULTS)
 def test_a_fault_behind_the_committed_text_is_named(fault: Any, message: str, temperature: float) -> None:
     found = sampler(processors=(fails_behind(3, fault),), temperature=temperature)
-    for method in (found.draw, found.scores, found.probabilities):
+    for method in (found.sample, found.scores, found.probabilities):
         with pytest.raises(InvalidArgument, match=message):
             method(LOGITS, TREE)
 
@@ -111,11 +111,11 @@ def test_a_fault_behind_the_committed_text_is_named(fault: Any, message: str, te
 def test_a_fault_behind_a_drafted_token_only_keeps_that_row_from_being_followed(fault: Any, temperature: float) -> None:
     """Plain decoding might never ask for the text, so it may not fail for it: the text cannot depend on drafts."""
     found = sampler(processors=(fails_behind(4, fault),), temperature=temperature, top_p=0.9, seed=1)
-    good = sampler(temperature=temperature, top_p=0.9, seed=1).draw(LOGITS, TREE).tolist()
+    good = sampler(temperature=temperature, top_p=0.9, seed=1).sample(LOGITS, TREE).tolist()
     isolated = {_raise}  # scores that are no numbers spoil their own call only; an exception is tried again row by row
-    assert found.draw(LOGITS, TREE).tolist()[1] == NO_TOKEN
+    assert found.sample(LOGITS, TREE).tolist()[1] == NO_TOKEN
     if fault in isolated:
-        assert found.draw(LOGITS, TREE).tolist() == [good[0], NO_TOKEN, *good[2:]]
+        assert found.sample(LOGITS, TREE).tolist() == [good[0], NO_TOKEN, *good[2:]]
     assert found.probabilities(LOGITS, TREE)[1].tolist() == [0.0] * VOCAB
 
 
@@ -130,13 +130,13 @@ def test_a_fault_behind_a_drafted_token_only_keeps_that_row_from_being_followed(
 )
 def test_a_fault_of_the_mask_is_named(mask: Any, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
-        sampler(token_mask=mask).draw(LOGITS, TREE)
+        sampler(token_mask=mask).sample(LOGITS, TREE)
 
 
 def test_bad_words_that_forbid_all_are_refused_at_the_token() -> None:
     found = sampler(bad_words=tuple((token,) for token in range(VOCAB)))
     with pytest.raises(InvalidArgument, match="no token is allowed at position 3: bad_words"):
-        found.draw(LOGITS, TREE)
+        found.sample(LOGITS, TREE)
 
 
 def test_a_bad_word_outside_the_vocabulary_is_refused() -> None:
@@ -171,7 +171,7 @@ def test_half_precision_is_processed_in_single() -> None:
     """bf16 has 8 bits: a penalty of 0.1 on a logit of 40 would be lost."""
     logits = torch.tensor([[40.0, 40.0, 0.0]], dtype=torch.bfloat16)
     penalised = Sampler(SamplingSettings(presence_penalty=0.1), 3, CPU)
-    assert penalised.draw(logits, RowContexts.of_text(np.array([2, 0]), 1)).tolist() == [1]
+    assert penalised.sample(logits, RowContexts.of_text(np.array([2, 0]), 1)).tolist() == [1]
 
 
 def test_log_probabilities_are_those_of_the_raw_logits() -> None:

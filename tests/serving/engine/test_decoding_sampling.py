@@ -12,9 +12,9 @@ import torch
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.model.row_contexts import RowContexts
-from suffolk.serving.engine.sampling.candidates import choose
+from suffolk.serving.engine.sampling.candidates import select_candidates
 from suffolk.serving.engine.sampling.sampler import Sampler, likeliest
-from suffolk.serving.engine.sampling.seeded_noise import KeyedNoise
+from suffolk.serving.engine.sampling.seeded_noise import SeededNoise
 from suffolk.serving.engine.sampling.settings import MIN_TEMPERATURE, SamplingSettings
 from tests.support.drafters import tree
 
@@ -39,12 +39,12 @@ def expected_noise(seed: int, position: int, token: int) -> float:
 @pytest.mark.parametrize("seed", [0, 1, 12345, 2**63 - 1])
 def test_noise_is_the_documented_hash(seed: int) -> None:
     for position in (0, 7, 100_000):
-        row = KeyedNoise(seed, 50, CPU).rows(position, 1)[0]
+        row = SeededNoise(seed, 50, CPU).rows(position, 1)[0]
         assert row.tolist() == pytest.approx([expected_noise(seed, position, token) for token in range(50)], abs=1e-12)
 
 
 def test_noise_is_the_same_in_any_window_and_for_any_tokens() -> None:
-    noise = KeyedNoise(3, 20, CPU)
+    noise = SeededNoise(3, 20, CPU)
     rows = noise.rows(5, 3)
     assert torch.equal(noise.rows(5, 2), rows[:2])  # nothing new to compute, which once was refused
     assert torch.equal(noise.rows(6, 4)[:2], rows[1:])
@@ -54,12 +54,12 @@ def test_noise_is_the_same_in_any_window_and_for_any_tokens() -> None:
 
 
 def test_noise_differs_between_seeds_positions_and_tokens() -> None:
-    values = [KeyedNoise(seed, 200, CPU).rows(0, 50).flatten() for seed in (0, 1)]
+    values = [SeededNoise(seed, 200, CPU).rows(0, 50).flatten() for seed in (0, 1)]
     assert len(torch.cat(values).unique()) == 2 * 50 * 200
 
 
 def test_noise_is_gumbel() -> None:
-    values = np.sort(KeyedNoise(0, 1000, CPU).rows(0, 40).flatten().numpy())
+    values = np.sort(SeededNoise(0, 1000, CPU).rows(0, 40).flatten().numpy())
     law = np.exp(-np.exp(-values))
     gap = np.abs(law - (np.arange(len(values)) + 0.5) / len(values)).max()
     assert gap < 1.63 / math.sqrt(
@@ -87,7 +87,7 @@ def test_draws_follow_the_softmax_of_the_processed_logits(settings: SamplingSett
     contexts = RowContexts.of_tree(text[:3], 1, tree([3] * (rows - 1), list(range(-1, rows - 2))))
     counts = np.zeros(12)
     for length in range(3, draws + 3, rows):
-        drawn = sampler.draw(logits.expand(rows, -1), replace(contexts, tokens=text[:length]))
+        drawn = sampler.sample(logits.expand(rows, -1), replace(contexts, tokens=text[:length]))
         counts += np.bincount(drawn.numpy(), minlength=12)
     law = Sampler(settings, 12, CPU).probabilities(logits, RowContexts.of_text(text[:3], 1))[0].numpy()
     assert not counts[law == 0].any()
@@ -121,8 +121,8 @@ def naive_process(row: list[float], settings: SamplingSettings) -> list[float]:
 def test_cuts_equal_the_naive_ones(vocab: int, top_k: int, top_p: float) -> None:
     settings = SamplingSettings(temperature=0.7, top_k=top_k, top_p=top_p)
     logits = torch.randn(3, vocab, generator=torch.Generator().manual_seed(vocab), dtype=torch.float64)
-    candidates = choose(logits, settings)
-    chosen = candidates.spread(candidates.values, vocab, -math.inf)
+    candidates = select_candidates(logits, settings)
+    chosen = candidates.scatter(candidates.values, vocab, -math.inf)
     for row, processed in zip(logits.tolist(), chosen.tolist(), strict=True):
         assert processed == pytest.approx(naive_process(row, settings))
 
@@ -130,7 +130,7 @@ def test_cuts_equal_the_naive_ones(vocab: int, top_k: int, top_p: float) -> None
 def test_a_flat_law_needs_the_full_sort() -> None:
     settings = SamplingSettings(temperature=1.0, top_p=0.9)
     logits = torch.stack([torch.linspace(0, 1e-3, 5000), torch.linspace(-30, 30, 5000)])
-    kept = (choose(logits.double(), settings).values > -torch.inf).sum(-1)
+    kept = (select_candidates(logits.double(), settings).values > -torch.inf).sum(-1)
     assert 4490 <= int(kept[0]) <= 4510
     assert 180 <= int(kept[1]) <= 200  # 1 - exp(-x * 60 / 5000) = 0.9 at x = 192
 
@@ -145,7 +145,7 @@ def test_the_logits_of_the_caller_stay_as_they_are(changes: dict[str, Any], temp
     before = logits.clone()
     sampler = Sampler(SamplingSettings(temperature=temperature, **changes), 9, CPU)
     contexts = RowContexts.of_tree(np.array([1, 2]), 1, tree([2], [-1]))
-    for method in (sampler.draw, sampler.scores, sampler.probabilities):
+    for method in (sampler.sample, sampler.scores, sampler.probabilities):
         method(logits, contexts)
         assert torch.equal(logits, before)
 
@@ -154,7 +154,7 @@ def test_greedy_takes_the_smallest_of_equal_ids() -> None:
     logits = torch.zeros(2, 9)
     logits[0, [3, 6]] = 1.0
     context = RowContexts.of_tree(np.array([1]), 1, tree([2], [-1]))
-    assert Sampler(SamplingSettings(), 9, CPU).draw(logits, context).tolist() == [3, 0]
+    assert Sampler(SamplingSettings(), 9, CPU).sample(logits, context).tolist() == [3, 0]
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_the_least_temperature_still_draws_among_equals() -> None:
     sampler = Sampler(SamplingSettings(temperature=MIN_TEMPERATURE), 4, CPU)
     logits = torch.tensor([[5000.0, 5000.0, -3.0, 4999.0]])
     text = np.zeros(300, np.int32)
-    drawn = [int(sampler.draw(logits, RowContexts.of_text(text[:length], 1))) for length in range(1, 300)]
+    drawn = [int(sampler.sample(logits, RowContexts.of_text(text[:length], 1))) for length in range(1, 300)]
     assert set(drawn) == {0, 1}
     assert 100 < sum(drawn) < 200
 

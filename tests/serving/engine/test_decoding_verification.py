@@ -13,9 +13,9 @@ import torch
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.loop.drafter import SampledChain, tree_of
-from suffolk.serving.engine.sampling.seeded_noise import KeyedNoise, KeyedUniforms
-from suffolk.serving.engine.sampling.verification import Verdict, accept, typical_path, verify_chain
-from suffolk.serving.engine.sampling.verification.rejection import choose, residual
+from suffolk.serving.engine.sampling.seeded_noise import SeededNoise, SeededUniforms
+from suffolk.serving.engine.sampling.verification import VerifiedChain, accept, typical_path, verify_chain
+from suffolk.serving.engine.sampling.verification.rejection import inverse_cdf_sample, residual
 from tests.serving.engine.test_decoding_sampling import GOLDEN, MASK, splitmix
 from tests.support.drafters import random_tree, tree
 
@@ -143,7 +143,7 @@ def test_a_token_is_kept_with_the_ratio_of_its_probabilities() -> None:
 
 def test_an_empty_chain_draws_from_the_target() -> None:
     for drafter in (None, torch.empty(0, 3, dtype=torch.float64)):
-        assert verify_chain(np.empty(0, np.int64), drafter, P[:1], uniform(), uniform(0.81)) == Verdict(0, 2)
+        assert verify_chain(np.empty(0, np.int64), drafter, P[:1], uniform(), uniform(0.81)) == VerifiedChain(0, 2)
 
 
 def test_no_residual_is_left_where_the_laws_differ_by_rounding_alone() -> None:
@@ -154,13 +154,13 @@ def test_no_residual_is_left_where_the_laws_differ_by_rounding_alone() -> None:
     target = torch.stack([law, law])
     drafter = higher[None] * (1 + 5e-7)  # within the tolerance: divided by its sum
     verdict = verify_chain(np.array([1]), drafter, target, uniform(1 - 2**-53), uniform(0.5, 0.9))
-    assert verdict in (Verdict(1, 1), Verdict(0, 0))
+    assert verdict in (VerifiedChain(1, 1), VerifiedChain(0, 0))
 
 
-def test_choose_never_takes_a_token_without_probability() -> None:
+def test_inverse_cdf_sample_never_takes_a_token_without_probability() -> None:
     law = torch.tensor([0.0, 0.25, 0.0, 0.75, 0.0], dtype=torch.float64)
     ends = [2.0**-53, 0.25 - 1e-12, 0.25 + 1e-12, 1 - 2.0**-53]
-    assert [int(choose(law, uniform(each)[0])) for each in ends] == [1, 1, 3, 3]
+    assert [int(inverse_cdf_sample(law, uniform(each)[0])) for each in ends] == [1, 1, 3, 3]
 
 
 def changed(law: torch.Tensor, row: int, column: int, value: float) -> torch.Tensor:
@@ -172,26 +172,31 @@ def changed(law: torch.Tensor, row: int, column: int, value: float) -> torch.Ten
 @pytest.mark.parametrize(
     ("tokens", "drafter", "target", "message"),
     [
-        ([0], changed(Q, 0, 0, 0.7), P, "the drafter's law in row 0 sums to 1.1"),
-        ([0], changed(Q, 0, 0, math.nan), P, "the drafter's law in row 0 sums to nan"),
-        ([0], changed(Q, 0, 1, math.inf), P, "the drafter's law in row 0 sums to inf"),
-        ([0], torch.tensor([[1.2, -0.1, -0.1]]).double(), P, "the drafter's law in row 0 sums to 1.0.* and is -0.1"),
-        ([0], Q * 0, P, "the drafter's law in row 0 sums to 0"),
+        ([0], changed(Q, 0, 0, 0.7), P, "the drafter's distribution in row 0 sums to 1.1"),
+        ([0], changed(Q, 0, 0, math.nan), P, "the drafter's distribution in row 0 sums to nan"),
+        ([0], changed(Q, 0, 1, math.inf), P, "the drafter's distribution in row 0 sums to inf"),
+        (
+            [0],
+            torch.tensor([[1.2, -0.1, -0.1]]).double(),
+            P,
+            "in row 0 sums to 1.0.* and its least value is -0.1",
+        ),
+        ([0], Q * 0, P, "the drafter's distribution in row 0 sums to 0"),
         ([2], torch.tensor([[0.6, 0.4, 0.0]]).double(), P, "token 2 in row 0 of the chain has probability 0"),
-        ([0], Q, changed(P, 1, 2, math.nan), "the target's law in row 1 sums to nan"),
-        ([0], None, changed(P, 1, 2, 0.4), "the target's law in row 1 sums to 1.1"),
-        ([0], Q.float(), P, "the drafter's law is torch.float32 of shape \\(1, 3\\)"),
-        ([0], Q[:, :2], P, "the drafter's law is .* of shape \\(1, 2\\)"),
-        ([0, 1], Q, P, "the target's law is .* a chain of 2 needs float64 of shape \\[3, vocabulary\\]"),
+        ([0], Q, changed(P, 1, 2, math.nan), "the target's distribution in row 1 sums to nan"),
+        ([0], None, changed(P, 1, 2, 0.4), "the target's distribution in row 1 sums to 1.1"),
+        ([0], Q.float(), P, "the drafter's distribution is torch.float32 of shape \\(1, 3\\)"),
+        ([0], Q[:, :2], P, "the drafter's distribution is .* of shape \\(1, 2\\)"),
+        ([0, 1], Q, P, "the target's distribution is .* a chain of 2 needs float64 of shape \\[3, vocabulary\\]"),
         ([3], Q, P, "ids 3..3; it must be integers in one axis, ids 0..2"),
         ([-1], None, P, "ids -1..-1"),
         ([0.5], None, P, "the chain is float64 with 1 axes"),
         ([[0]], None, P, "the chain is int64 with 2 axes"),
-        ([], None, P[0], "the target's law is torch.float64 of shape \\(3,\\)"),
-        ([], None, P[:1, :0], "the target's law is torch.float64 of shape \\(1, 0\\)"),
+        ([], None, P[0], "the target's distribution is torch.float64 of shape \\(3,\\)"),
+        ([], None, P[:1, :0], "the target's distribution is torch.float64 of shape \\(1, 0\\)"),
     ],
 )
-def test_unsound_laws_are_refused(
+def test_unsound_distributions_are_refused(
     tokens: list[Any], drafter: torch.Tensor | None, target: torch.Tensor, message: str
 ) -> None:
     half = uniform(*[0.5] * 4)
@@ -213,7 +218,7 @@ STREAMS = {"coins": 0x6A09E667F3BCC908, "draws": 0xBB67AE8584CAA73B}
 @pytest.mark.parametrize("seed", [0, 12345, 2**63 - 1])
 def test_uniforms_are_the_documented_hash(stream: str, seed: int) -> None:
     positions = [0, 7, 100_000]
-    found = getattr(KeyedUniforms(seed, CPU), stream)(torch.tensor(positions))
+    found = getattr(SeededUniforms(seed, CPU), stream)(torch.tensor(positions))
     for value, position in zip(found.tolist(), positions, strict=True):
         bits = splitmix(splitmix(seed ^ STREAMS[stream]) + (position + 1) * GOLDEN & MASK) >> 12
         assert value == (bits + 0.5) / 2**52
@@ -221,11 +226,11 @@ def test_uniforms_are_the_documented_hash(stream: str, seed: int) -> None:
 
 def test_uniforms_are_uniform_and_independent_of_each_other_and_of_the_noise() -> None:
     positions = torch.arange(5_000)
-    uniforms = KeyedUniforms(1, CPU)
+    uniforms = SeededUniforms(1, CPU)
     values = {name: getattr(uniforms, name)(positions).numpy() for name in STREAMS}
-    values["next seed"] = KeyedUniforms(2, CPU).coins(positions).numpy()
+    values["next seed"] = SeededUniforms(2, CPU).coins(positions).numpy()
     values["next position"] = np.roll(values["coins"], 1)
-    values["noise"] = np.exp(-np.exp(-KeyedNoise(1, 1, CPU).rows(0, len(positions))[:, 0].numpy()))
+    values["noise"] = np.exp(-np.exp(-SeededNoise(1, 1, CPU).rows(0, len(positions))[:, 0].numpy()))
     for name, each in values.items():
         assert 0 < each.min() < each.max() < 1
         counts = np.histogram2d(values["coins"], each, bins=8, range=((0, 1), (0, 1)))[0]

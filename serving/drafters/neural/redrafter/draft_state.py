@@ -12,7 +12,7 @@ from suffolk.datastore.draft_tree import DraftTree, Source
 from suffolk.serving.drafters.neural.coupled_sampling import laws, own_sampler, scores
 from suffolk.serving.drafters.neural.redrafter.beams import Packed
 from suffolk.serving.engine.loop.drafter import DraftRequest, Proposal, SampledChain
-from suffolk.serving.engine.sampling.verification.rejection import choose
+from suffolk.serving.engine.sampling.verification.rejection import inverse_cdf_sample
 
 Floats = npt.NDArray[np.float64]
 
@@ -89,7 +89,7 @@ class Text:
         uniform = torch.rand((), dtype=torch.float64, generator=self._uniforms).to(law.device)
         if bool(law.sum() == 0):
             return None
-        token = int(choose(law, uniform))
+        token = int(inverse_cdf_sample(law, uniform))
         self.chain.append(token)
         self._laws.append(law)
         return token

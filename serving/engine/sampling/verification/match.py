@@ -1,4 +1,4 @@
-"""Verification ``match``: follow the target's own draws down the tree (sample-then-match; exact for any tree)."""
+"""Verification ``match``: accept a drafted token where it equals the token sampled from the target (exact for any tree)."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import numpy.typing as npt
 
 
 def accept(
-    tokens: npt.NDArray[np.int32], parents: npt.NDArray[np.int32], drawn: npt.NDArray[np.int64]
+    tokens: npt.NDArray[np.int32], parents: npt.NDArray[np.int32], sampled: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """The accepted nodes, from the top down: int64[k]. Of siblings with the same token the first counts.
+    """The accepted nodes of a draft tree, from the top down: int64[k]. Of siblings with the same token the first counts.
+
+    Each row is sampled once and never again, accepted or not: the text is therefore the target's own.
 
     Args:
         tokens: int32[n], the tree's tokens.
         parents: int32[n], each node's parent; -1 for a child of the context.
-        drawn: int64[n + 1], what the target drew after the context (row 0) and after each node (row node + 1); below 0 where
-            no token can be drawn, which is never followed: the draw in front of it is the last one committed.
-
-    One draw per node is committed even on a mismatch: never drawn again, so that the output is the target's own.
+        sampled: int64[n + 1], the target's token after the context (row 0) and after each node (row node + 1). Below 0 where no
+            token is allowed: that node is not accepted.
     """
     rows = parents + 1
-    matching = ((tokens == drawn[rows]) & (drawn[1:] >= 0)).nonzero()[0][::-1]
+    matching = ((tokens == sampled[rows]) & (sampled[1:] >= 0)).nonzero()[0][::-1]
     child = np.full(len(tokens) + 1, -1)
-    child[rows[matching]] = matching  # numpy keeps the last of several values for one place: here the first sibling
+    child[rows[matching]] = matching  # of several values for one place numpy keeps the last: here the first sibling
     path: list[int] = []
     node = int(child[0])
     while node >= 0:

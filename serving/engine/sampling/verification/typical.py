@@ -1,7 +1,7 @@
-"""Verification ``typical`` is LOSSY: the text is not drawn from the target's law, and depends on the draft.
+"""Verification ``typical`` is LOSSY: the text does not follow the target's distribution, and depends on the draft.
 
-Cai et al.: Medusa (2024), section 2.3.1; Zhang et al.: Recurrent Drafter (2024), section 4. A drafted token is acceptable where
-the target finds it likely enough for how sure it is: p(token) >= min(epsilon, delta * exp(-entropy(p))).
+A drafted token is acceptable if the target finds it likely enough for its own certainty: p(token) >= min(epsilon,
+delta * exp(-entropy(p))). Sources: Cai et al.: Medusa (2024), section 2.3.1; Zhang et al.: Recurrent Drafter (2024), section 4.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ def typical_path(
 ) -> npt.NDArray[np.int64]:
     """LOSSY: the longest path of acceptable nodes from the top down, int64[k]; of equally long ones the most probable.
 
-    Of siblings with the same token the first counts, as in ``match``; where all laws are one-hot (temperature 0) the path is
-    the one of ``match``. A law with NaN accepts nothing.
+    Of siblings with the same token the first counts, as in ``match``. At temperature 0, where all distributions are one-hot,
+    the path is that of ``match``. A row with NaN accepts nothing.
 
     Args:
         tokens: int32[n], the tree's tokens.
         parents: int32[n], each node's parent; -1 for a child of the context.
-        probabilities: float[n + 1, vocab], the target's processed law after the context (row 0) and after each node, on any
-            device.
-        epsilon: a token at least this likely is acceptable; above 0, at most 1.
+        probabilities: float[n + 1, vocab], the target's processed distribution after the context (row 0) and after each node,
+            on any device.
+        epsilon: a token of at least this probability is acceptable; above 0, at most 1.
         delta: share of exp(-entropy) that is acceptable; above 0, at most 1.
 
     Raises:
-        InvalidArgument: ``epsilon`` or ``delta`` is out of its range, or there is not one law a row.
+        InvalidArgument: ``epsilon`` or ``delta`` is out of its range, or ``probabilities`` has another number of rows.
     """
     for name, value in (("epsilon", epsilon), ("delta", delta)):
         if not 0.0 < value <= 1.0:
@@ -45,15 +45,15 @@ def typical_path(
         )
     likely, least = _on_host(tokens, parents, probabilities, epsilon, delta)
     acceptable = (likely >= least) & _first_of_equals(tokens, parents)
-    worth = np.zeros(len(tokens) + 1)  # by row: log probability of the path to it
+    log_prob = np.zeros(len(tokens) + 1)  # by row: log probability of the path to it
     level, best = np.zeros(len(tokens) + 1, np.bool_), -1
     level[0] = True
     while True:  # one round per level
         nodes = np.flatnonzero(acceptable & level[parents + 1])
         if not len(nodes):
             return _path_to(best, parents)
-        worth[nodes + 1] = worth[parents[nodes] + 1] + np.log(likely[nodes])
-        best = int(nodes[np.argmax(worth[nodes + 1])])
+        log_prob[nodes + 1] = log_prob[parents[nodes] + 1] + np.log(likely[nodes])
+        best = int(nodes[np.argmax(log_prob[nodes + 1])])
         level[:] = False
         level[nodes + 1] = True
 
@@ -65,12 +65,14 @@ def _on_host(
     epsilon: float,
     delta: float,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """For each node its probability behind its parent, and the least that is acceptable there: one copy to the host."""
-    laws = probabilities.to(torch.float64)
-    rows = torch.from_numpy(parents + 1).long().to(laws.device)
-    columns = torch.from_numpy(tokens.astype(np.int64)).to(laws.device)  # torch warns of read-only arrays
-    least = (delta * (-torch.special.entr(laws).sum(-1)).exp()).clamp(max=epsilon)
-    likely, thresholds = torch.stack([laws[rows, columns], least[rows]]).cpu().numpy()
+    """For each node its probability after its parent, and the least acceptable one there: one copy to the host."""
+    distributions = probabilities.to(torch.float64)
+    rows = torch.from_numpy(parents + 1).long().to(distributions.device)
+    columns = torch.from_numpy(tokens.astype(np.int64)).to(
+        distributions.device
+    )  # a copy: torch warns of read-only arrays
+    least = (delta * (-torch.special.entr(distributions).sum(-1)).exp()).clamp(max=epsilon)
+    likely, thresholds = torch.stack([distributions[rows, columns], least[rows]]).cpu().numpy()
     return likely, thresholds
 
 
