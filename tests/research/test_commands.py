@@ -34,7 +34,7 @@ MISTAKES = {
     "remote_overlap": (NONE, *MODEL, *PROMPTS, "--delays-ms", "-1"),
     "replay": (*MODEL, *PROMPTS),
     "row_linear": (*MODEL, "--rounds", "1"),
-    "tree_attention": ("--rounds", "0"),
+    "split_attention": (*MODEL, "--rounds", "1"),
     "tuning_prompts": ("--output", "file/x"),
     "unrelated_corpus": ("--output", "file/x", "--megabytes", "0.001"),
 }
@@ -166,7 +166,7 @@ def test_a_seed_out_of_range_is_one_line(name: str, seed: int, capsys: pytest.Ca
     assert not [path for path in Path().iterdir() if path.name != "file"]
 
 
-@pytest.mark.parametrize("name", ["compiled_passes", "coupling", "replay", "tree_attention"])
+@pytest.mark.parametrize("name", ["compiled_passes", "coupling", "replay", "split_attention"])
 def test_results_without_a_folder_are_refused_before_anything_is_measured(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

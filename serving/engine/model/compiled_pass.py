@@ -39,14 +39,15 @@ class CompiledPass:
 
     @staticmethod
     def of(target: LanguageModel) -> CompiledPass:
-        """The target's own, which it keeps.
+        """The compiled pass of ``target``, made on first use and kept there.
 
         Raises:
             Unsupported: the model is not on a CPU, or layers of it share what they cache.
         """
         if not target.compiled:
             target.compiled.append(CompiledPass(target))
-        return target.compiled[0]
+        compiled: CompiledPass = target.compiled[0]
+        return compiled
 
     def __init__(self, target: LanguageModel) -> None:
         if target.device.type != "cpu":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,12 +29,14 @@ class LanguageModel:
         model: the transformers model, in evaluation mode.
         vocab_size: ids 0..vocab_size-1 can be both sampled and fed back.
         shapes: what each layer caches.
+        compiled: its compiled pass, once made (``compiled_pass.py``); all caches share it.
     """
 
     name: str
     model: Any
     vocab_size: int
     shapes: Shapes
+    compiled: list[Any] = field(default_factory=list, repr=False, compare=False, kw_only=True)
 
     @property
     def device(self) -> torch.device:

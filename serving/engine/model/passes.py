@@ -18,6 +18,7 @@ from suffolk.serving.engine.model.grid_attention import Bucket
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.language_model import LanguageModel
 from suffolk.serving.engine.model.pass_result import PassResult
+from suffolk.serving.engine.model.probe import LOW_PRECISION_TOLERANCE
 from suffolk.serving.engine.model.static_pass import GraphMemory, StaticPass
 from suffolk.serving.engine.model.tree_layout import TreeLayout, chain, lay_out
 
@@ -30,8 +31,6 @@ _LEAST_KEYS = 256
 _MOST_PASSES = 64
 """Shapes that are kept; the one that was not used for longest goes first."""
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # many models norm in fp32, whatever their dtype
-_LOW_PRECISION_TOLERANCE = 0.2
-"""Standard deviations of the logits: rounding is below, a wrong mask or position far above."""
 
 
 class Passes:
@@ -198,7 +197,7 @@ def _problem(target: LanguageModel, make: Callable[[KVCache], _SpecialPasses]) -
         worst = float(np.max([_deviation(target, cache, special, *each) for each in tried]))  # NaN if one is
     except (Unsupported, RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
         return _first_line(error)
-    limit = _TOLERANCE.get(target.dtype, _LOW_PRECISION_TOLERANCE)
+    limit = _TOLERANCE.get(target.dtype, LOW_PRECISION_TOLERANCE)
     return None if worst <= limit else f"they differ from packed ones by {worst:.2g} standard deviations"
 
 

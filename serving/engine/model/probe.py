@@ -1,4 +1,4 @@
-"""Does this model do what tree decoding needs? Asked of every model once, because architectures are too many to list."""
+"""Check once per loaded model that tree decoding works with it; there are too many architectures to list."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from suffolk.serving.engine.model.tree_attention import NAME, Rows, Terms
 from suffolk.serving.engine.model.tree_layout import chain, lay_out
 
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-3}
-_LOW_PRECISION_TOLERANCE = 0.02
+LOW_PRECISION_TOLERANCE = 0.2
+"""Standard deviations of the logits, in bf16 and fp16: rounding is below, a wrong mask or position far above."""
 _NOISE_FACTOR = 3.0
-"""A tree's logits may differ from a branch's by the tolerance plus this often what two plain ways of decoding the branch
-differ by: root mean squares, in standard deviations of the logits. (Eager attention computes its softmax in fp32 always.)"""
+"""Limit of a tree's deviation from its branches: the tolerance plus this factor times the deviation between two plain ways of
+decoding a branch. All are root mean squares, in standard deviations of the logits. (Eager attention always computes its softmax
+in fp32.)"""
 
 _CONTEXT = 5
 _PARENTS = np.array([-1, 0, -1, 2, 1, 3], np.int32)
@@ -29,11 +31,11 @@ _BRANCHES = ([0, 1, 4], [2, 3, 5])
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """What a model makes of the branches of a small tree, one by one and with its own attention.
+    """A model's logits for the branches of a small tree, one by one and with its own attention.
 
     Attributes:
         logits: for each branch [context's last token, its nodes, one more token; vocab].
-        noise: how much decoding a branch token by token differs from that.
+        noise: the deviation of the same logits when a branch is decoded token by token.
     """
 
     logits: list[torch.Tensor]
@@ -41,10 +43,10 @@ class Branches:
 
 
 def layer_shapes(model: Any, name: str) -> Shapes:
-    """What each layer of ``model`` caches, seen from a forward pass over one token.
+    """What each layer of ``model`` caches, read from a forward pass over one token.
 
     Raises:
-        Unsupported: an attention that cannot be replaced, or is replaced already, or a cache that is not keys and values per token.
+        Unsupported: its attention cannot be replaced or is replaced already, or its cache is not keys and values per token.
     """
     if not model._can_set_attn_implementation():
         raise Unsupported(
@@ -85,14 +87,14 @@ def _layer_shape(layer: Any, number: int, model: Any, name: str) -> LayerShape |
 
 
 def vocab_size(model: Any) -> int:
-    """How many ids can be both drawn and fed back."""
+    """The number of ids that can be both sampled and fed back."""
     embeddings: int = model.get_input_embeddings().num_embeddings
     head = model.get_output_embeddings()
     return min(embeddings, head.weight.shape[0]) if head is not None else embeddings
 
 
 def run_branches(model: Any) -> Branches:
-    """The branches of the small tree through ``model`` as it came."""
+    """Run the branches of the small tree through ``model`` with its own attention."""
     context, drafted, last = _tokens(vocab_size(model))
     logits: list[torch.Tensor] = []
     noise = 0.0
@@ -105,7 +107,7 @@ def run_branches(model: Any) -> Branches:
 
 
 def check_tree_attention(target: LanguageModel, expected: Branches) -> None:
-    """A pass over a small tree, and one more after compaction, must give the logits of the branches one by one.
+    """Compare a pass over a small tree, and one more after compaction, with the branches one by one.
 
     Raises:
         Unsupported: they differ by more than rounding: the model ignores or alters the attention or the positions.
@@ -115,7 +117,7 @@ def check_tree_attention(target: LanguageModel, expected: Branches) -> None:
     except (Unsupported, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
         raise Unsupported(f"model {target.name}: it does not take tree attention ({_first_line(error)})") from error
     _require_windows(target)
-    limit = _TOLERANCE.get(target.dtype, _LOW_PRECISION_TOLERANCE) + _NOISE_FACTOR * expected.noise
+    limit = _TOLERANCE.get(target.dtype, LOW_PRECISION_TOLERANCE) + _NOISE_FACTOR * expected.noise
     if not worst <= limit:
         raise Unsupported(
             f"model {target.name}: a draft tree changes its logits by {worst:.2g} standard deviations (limit {limit:.2g}); "
@@ -124,7 +126,7 @@ def check_tree_attention(target: LanguageModel, expected: Branches) -> None:
 
 
 def _difference(target: LanguageModel, expected: Branches) -> float:
-    """The tree against the branches, one request among two, so that packing is tried as well."""
+    """The deviation of the tree from the branches. The request is one of two, so that packing is checked as well."""
     context, drafted, last = _tokens(target.vocab_size)
     size = len(drafted)
     tree = DraftTree(drafted, _PARENTS, np.ones(size, np.float32), np.ones(size, np.uint8))
@@ -146,8 +148,8 @@ def _difference(target: LanguageModel, expected: Branches) -> float:
     return worst
 
 
-class _Noting:
-    """Rows that note how far back each layer looks."""
+class _WindowRecorder:
+    """Rows that record each layer's window."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -159,28 +161,30 @@ class _Noting:
 
 
 def _require_windows(target: LanguageModel) -> None:
-    """Raises Unsupported where a layer looks back a window, and tells it by its mask alone, which ours is not: the small tree is
-    shorter than windows are."""
+    """Raise Unsupported if a layer passes its window by its mask alone, which tree attention replaces.
+
+    The small tree cannot show this: it is shorter than windows are.
+    """
     cache = target.new_cache(1, 1)
     packed, rows = target.place(cache, [0], [chain(np.zeros(1, np.int64))])
-    noting = _Noting(rows)
+    recorder = _WindowRecorder(rows)
     with torch.inference_mode():
         target.model(
             input_ids=packed[0][None],
             position_ids=packed[1][None],
             past_key_values=cache.layers,
             use_cache=True,
-            suffolk_rows=noting,
+            suffolk_rows=recorder,
         )
     for layer, shape in enumerate(target.shapes):
-        if shape is not None and shape.window is not None and noting.windows.get(layer, shape.window) is None:
+        if shape is not None and shape.window is not None and recorder.windows.get(layer, shape.window) is None:
             raise Unsupported(
                 f"model {target.name}: layer {layer} looks back {shape.window} tokens and does not tell its attention so"
             )
 
 
 def _tokens(vocab: int) -> tuple[Any, Any, Any]:
-    """A context, the tree's tokens, and the token behind it."""
+    """A context, the tree's tokens, and the token after them."""
     tokens = ((np.arange(_CONTEXT + 1 + len(_PARENTS) + 1) * 7919 + 17) % vocab).astype(np.int32)
     return tokens[: _CONTEXT + 1], tokens[_CONTEXT + 1 : -1], tokens[-1:]
 

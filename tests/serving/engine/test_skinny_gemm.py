@@ -261,3 +261,11 @@ def test_long_passes_take_what_is_faster_for_them(monkeypatch, many, expected):
         model(x[:MOST_ROWS])
         model(x)
     assert calls == [MOST_ROWS, MOST_ROWS + 1][: 1 + expected]
+
+
+def test_a_deep_model_in_bf16_is_a_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's results do not depend on the number of rows, so that rounding shows in a tree's attention alone."""
+    monkeypatch.setattr(layers, "_MIN_WEIGHTS", 1)
+    monkeypatch.setattr(layers, "_faster_rows", lambda groups: frozenset(range(1, MOST_ROWS + 1)))
+    model = tiny_model(num_hidden_layers=30, num_key_value_heads=2, hidden_size=256, intermediate_size=256)
+    Target.wrap(model.to(torch.bfloat16))
