@@ -1,7 +1,8 @@
-"""What drafts are worth, whatever they cost: every step drafts, and the target looks at all nodes, as many for each drafter.
+"""Acceptance of drafts whatever their cost: every step drafts, and every node is verified.
 
-Prints the mean generated length M (tokens per pass), and how often a draft was right to each depth. The engine in service
-verifies fewer nodes and drafts less often, as costs tell it to: 'suffolk bench decode' shows what is gained."""
+Each drafter has the same number of nodes. Prints the mean generated length M (tokens per pass), and the share of drafts that
+are right to each depth. In service the engine drafts less often and verifies fewer nodes: 'suffolk bench decode' measures that.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def measure_acceptance(
     nodes: int,
     capacity: int,
 ) -> dict[str, Any]:
-    """Of each drafter: M, nodes a pass, the share of drafts right to depth 1, 2 ..., and whether all texts were as without."""
+    """For each drafter: M, nodes a pass, the share of drafts right to depth 1, 2 ..., and whether all texts equal plain
+    decoding's.
+    """
     found: dict[str, Any] = {}
     texts: dict[str, list[list[int]]] = {}
     for name in ("", *drafters):

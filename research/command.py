@@ -34,7 +34,7 @@ def command_parser(name: str, description: str | None, *examples: str) -> argpar
 
 
 def add_evidence(parser: argparse.ArgumentParser) -> None:
-    """What fits are made to: recorded answers, and the datastore and tree size to draft along them with."""
+    """Declare the inputs of a fit: recorded answers, and the datastore and tree size to draft along them with."""
     add = parser.add_argument
     add("--recording", required=True, nargs="+", type=Path, metavar="FILE", help="recorded answers")
     add("--datastore", required=True, metavar="STORE", help="folder of a datastore")
@@ -42,14 +42,14 @@ def add_evidence(parser: argparse.ArgumentParser) -> None:
 
 
 def add_seed(parser: argparse.ArgumentParser) -> None:
-    """``--seed``, which ``run_command`` checks."""
+    """Declare ``--seed``, which ``run_command`` checks."""
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="of every random choice (default: %(default)s)"
     )
 
 
 def check_timing(threads: int, rounds: int) -> None:
-    """Nothing, if ``--threads`` and ``--rounds`` of a timed comparison can be; else raises InvalidArgument."""
+    """Raise InvalidArgument if ``--threads`` or ``--rounds`` of a timed comparison is out of its range."""
     check_range("--threads", threads, 1, MAX_THREADS)
     check_range("--rounds", rounds, 1, MOST_ROUNDS)
 
@@ -57,7 +57,9 @@ def check_timing(threads: int, rounds: int) -> None:
 def run_command(
     parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace], int], arguments: Sequence[str] | None
 ) -> int:
-    """``work`` with what ``parser`` reads from ``arguments`` (None: the command line's): its exit code, or the error's."""
+    """Run ``work`` with the options that ``parser`` reads from ``arguments`` (None: the command line); its exit code, or the
+    error's.
+    """
     args = parser.parse_args(arguments)
     try:
         if "seed" in args:
@@ -86,7 +88,7 @@ def run_command(
 
 
 def _silence_stdout() -> None:
-    """Let what cannot be written go nowhere, or the interpreter would complain at exit."""
+    """Discard unwritable output, or the interpreter would complain at exit."""
     with contextlib.suppress(OSError):
         sys.stdout.flush()  # what was measured is still wanted where it was another file that failed
     with contextlib.suppress(OSError):  # a stdout that is no file needs nothing

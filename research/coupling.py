@@ -1,4 +1,4 @@
-"""Does it pay that target and drafter draw with the same noise? Acceptance at one node, by temperature and children."""
+"""Acceptance at one node with and without noise shared by target and drafter, by temperature and number of children."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def measure_coupling(options: CouplingOptions) -> dict[str, Any]:
 
 
 def compare(target: torch.Tensor, drafter: torch.Tensor, noise: torch.Tensor) -> npt.NDArray[np.float64]:
-    """float64[1 + 2 * len(CHILDREN)] of one context: 1 - TV; acceptance of top-k; of top-k with the target's noise.
+    """float64[1 + 2 * len(CHILDREN)] of one context: 1 - TV, acceptance of top-k, and of top-k with the target's noise.
 
-    ``target`` and ``drafter``: float64[vocab] logits, tempered; ``noise``: float64[draws, vocab], standard Gumbel. The first two
-    are exact, the last a mean over draws.
+    ``target`` and ``drafter``: float64[vocab] tempered logits. ``noise``: float64[draws, vocab], standard Gumbel. The first two
+    results are exact, the last is a mean over draws.
     """
     law, drafted = target.softmax(-1), drafter.softmax(-1)
     top = law[drafter.topk(max(CHILDREN)).indices].cumsum(0)

@@ -1,4 +1,4 @@
-"""Targets and drafters to compare at one node: logits made up, or of models over the tokens of prompts."""
+"""Pairs of targets and drafters to compare at one node: synthetic logits, or logits of models over the tokens of prompts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.engine.model.target import Target
 
 NOISES = (0.5, 1.0, 2.0)
-"""Standard deviations of what is added to a target's logits to make a drafter of them."""
+"""Standard deviations of the noise that turns a target's logits into a drafter's."""
 
 FLATTENED = 0.7
 SPREADS = (2.0, 5.0)
-"""Standard deviations of made-up logits, from nearly flat to nearly sure laws."""
+"""Standard deviations of synthetic logits, from nearly flat to nearly certain distributions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +26,18 @@ class CouplingOptions:
     """Settings of the measurement. Checked when made.
 
     Attributes:
-        contexts: nodes compared, for each drafter.
-        draws: of the noise at each node.
-        vocab: tokens of made-up targets.
-        model: folder or hub name of a real target; None for made-up ones.
-        drafter: folder or hub name of a real drafter with the same tokenizer; None for noisy copies of the target.
-        prompts: .jsonl files whose prompts the models read.
+        contexts: nodes to compare, for each drafter.
+        draws: samples of the noise at each node.
+        vocab: tokens of synthetic targets.
+        model: folder or hub name of a target; None for synthetic ones.
+        drafter: folder or hub name of a drafter with the same tokenizer; None for noisy copies of the target.
+        prompts: .jsonl files with prompts for the models.
         limit: prompts of each file; None for all.
         dtype: as in ``Target.load``.
         seed: of every random choice.
 
     Raises:
-        InvalidArgument: a number below its least, a drafter or prompts without a model, a model without prompts.
+        InvalidArgument: a number is too small, a drafter or prompts have no model, or a model has no prompts.
     """
 
     contexts: int = 300
@@ -59,7 +59,7 @@ class CouplingOptions:
 
 
 def logits_by_context(options: CouplingOptions) -> Iterator[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
-    """For each context float64[vocab] logits: the target's, and each drafter's by name.
+    """For each context, float64[vocab] logits of the target, and of each drafter by name.
 
     Raises:
         Unsupported: the drafter's tokenizer is not the target's.

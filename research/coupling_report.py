@@ -1,4 +1,4 @@
-"""The coupling measurement for people: a table, what it says, and a plot."""
+"""Table, statement and plot of the coupling measurement."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def coupling_lines(results: dict[str, Any]) -> list[str]:
 
 
 def statement(results: dict[str, Any]) -> list[str]:
-    """Whether coupling pays at every temperature and number of children, and where it does not."""
+    """Whether coupling gains at every temperature and number of children, and where it does not."""
     cells = [
         (f"{drafter}, T={temperature}, k={size}", at["difference"], at["half_width_95"])
         for drafter, found in results["drafters"].items()

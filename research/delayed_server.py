@@ -1,4 +1,4 @@
-"""A draft server that answers drafts later than it could: a network's delay on one machine."""
+"""A draft server with a delay, which simulates a network on one machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from suffolk.serving.transport.server import run_until_signal
 
 
 class DelayedRetriever(Retriever):
-    """``inner``, whose drafts take ``seconds`` longer. As thread-safe as it is."""
+    """``inner`` with drafts that take ``seconds`` longer. As thread-safe as ``inner``."""
 
     def __init__(self, inner: Retriever, seconds: float) -> None:
         self._inner = inner

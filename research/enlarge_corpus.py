@@ -1,8 +1,8 @@
-"""Writes a larger corpus than there is text for: copies of JSON lines with a share of their words changed.
+"""Enlarges a corpus by copies of its JSON lines with a share of their words changed.
 
-Every copy has 2 % of its words (``--changed``) replaced by other words of the same file, drawn at random with a fixed seed, so that
-no long passage stands twice. Copy 0 is the text itself; the others leave out
-what stands before the first word."""
+Each copy replaces 2 % of its words (``--changed``) by other words of the same file, chosen with a fixed seed, so that no long
+passage repeats. Copy 0 is the text itself. The others leave out the text before the first word.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.serving.transport.limits import check_range
 
 MOST_COPIES = 1000
-"""Their numbers have three digits."""
+"""Copy numbers have three digits."""
 LEAST_CHANGED = 1e-6
 WORD = re.compile(r"\w+")
 
@@ -56,7 +56,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _write_copies(args: argparse.Namespace) -> int:
-    """All of them, or none; bytes of text."""
+    """Write all copies or none; bytes of text."""
     with new_folder(args.output) as unfinished:
         tasks = [(corpus, copy, args.changed, unfinished) for copy in range(args.copies) for corpus in args.corpora]
         # An interrupt is for us alone: leaving the pool ends its processes, without a word of theirs.
@@ -105,7 +105,7 @@ def _copy(task: tuple[Path, int, float, Path]) -> int:
 
 
 def _change(text: str, words: list[str], share: float, generator: random.Random) -> str:
-    """``text`` with a share of its words replaced; walks from one replaced word to the next."""
+    """``text`` with a share of its words replaced. It jumps from one replaced word to the next."""
     pieces: list[str] = []
     end = 0
     matches = [match.span() for match in WORD.finditer(text)]

@@ -1,8 +1,10 @@
-"""Fits what known noise says about retrieved tokens: the numbers of csrc/drafting/noise_reweighting.cc, from recorded answers.
+"""Fits the constants of csrc/drafting/noise_reweighting.cc from recorded answers: how known noise changes the chance of
+retrieved tokens.
 
-Prompt lookup and a datastore draft along the drawn answers in one tree. Of each node whose parent the text took, its chance by the
-shipped prior, its noise, and whether the text took it are evidence. Each temperature is also fitted alone and judged by the fit to
-the others. Record answers to tuning prompts (research.tuning_prompts, research.record_answers)."""
+Prompt lookup and a datastore draft along sampled answers in one tree. The evidence is each node whose parent the text took: its
+prior chance, its noise, and whether the text took it. Each temperature is also fitted alone and judged by the fit to the
+others. Record answers to tuning prompts (research.tuning_prompts, research.record_answers).
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,15 @@ from suffolk.serving.replay.read import read_recordings
 
 RIDGE = 1.0
 LEAST, WARMEST, SUREST = 1e-6, 1.0, 4.5
-"""Least chance, and temperature and log-odds from which on more of them changes nothing, as there."""
+"""Least chance, and the temperature and log-odds beyond which nothing changes, as in the C++ file."""
 Table = tuple[Floats, npt.NDArray[np.bool_]]
-"""Features of nodes, and which of them the texts took."""
+"""Features of nodes, and whether the texts took them."""
 
 
 def noise_features(evidence: Evidence, prior: Prior, temperature: float) -> Floats:
-    """float64[n, 4], what the weights are multiplied with: 1, the log-odds that ``prior`` gives, the noise above its mean times the
-    temperature, and the product of both."""
+    """float64[n, 4], the features of the weights: 1, the log-odds of ``prior``, the noise above its mean times the temperature,
+    and the product of both.
+    """
     chances = np.clip(probabilities(evidence.log_odds(prior)), LEAST, 1 - LEAST)
     odds, moved = np.log(chances / (1 - chances)), min(temperature, WARMEST) * (evidence.noise - np.euler_gamma)
     return np.stack([np.ones(len(odds)), odds, moved, moved * np.minimum(odds, SUREST)], axis=1)
@@ -85,7 +88,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _by_temperature(evidence: dict[str, list[Evidence]], temperatures: Sequence[float]) -> dict[float, Table]:
-    """Temperature -> what all sources' ``evidence`` of answers drawn at it says."""
+    """Temperature -> all sources' ``evidence`` of answers sampled at it."""
     found: dict[float, list[Table]] = {}
     for name, parts in evidence.items():
         for temperature in sorted(set(temperatures)):

@@ -1,8 +1,9 @@
-"""Fits what sources of text believe before they have learned: the five numbers of ``Prior``, from recorded answers.
+"""Fits the five numbers of ``Prior`` from recorded answers: the calibration of text sources before they have learned.
 
-Prompt lookup and a datastore draft along the answers in one tree. Of each node whose parent the text took, its features and whether
-the text took it are evidence. Half of the answers fit, the other half judge; the numbers printed are those of all. Record answers
-to tuning prompts (research.tuning_prompts, research.record_answers), never to those that something is measured with."""
+Prompt lookup and a datastore draft along the answers in one tree. The evidence is each node whose parent the text took: its
+features, and whether the text took it. Half of the answers fit, the other half judge. The printed numbers are those of all.
+Record answers to tuning prompts (research.tuning_prompts, research.record_answers). Never fit to the prompts of a measurement.
+"""
 
 from __future__ import annotations
 
@@ -39,18 +40,18 @@ from suffolk.serving.replay.recording import Recording
 SHIPPED = {"prompt-lookup": PROMPT_PRIOR, "datastore": DATASTORE_PRIOR}
 RIDGE = 1.0
 LIKELY = 0.1
-"""Nodes that trees are made of; most that are found are not worth verifying, and easy to tell."""
+"""Least chance of the nodes that trees consist of. Most found nodes are below it and easy to predict."""
 
 
 def fit_prior(evidence: Evidence, ridge: float = RIDGE) -> Prior:
-    """The prior under which ``evidence`` is likeliest."""
+    """The prior with the largest likelihood of ``evidence``."""
     if not len(evidence.taken):
         raise InvalidArgument("the recordings hold no evidence: no drafts were found; give more answers")
     return Prior(*fit_logistic(evidence.features, evidence.taken, ridge).tolist())
 
 
 def judge(chances: Floats, taken: npt.NDArray[np.bool_]) -> dict[str, float]:
-    """How well ``chances`` tell what came: calibration error, of all and of nodes that are ``LIKELY``, and nats lost a node."""
+    """Calibration error of ``chances``, over all nodes and over ``LIKELY`` ones, and loss in nats a node."""
     reliability = Reliability()
     reliability.add(chances, taken)
     errors = {"calibration_error": reliability.error(), "of_likely": reliability.error(LIKELY)}
@@ -60,9 +61,10 @@ def judge(chances: Floats, taken: npt.NDArray[np.bool_]) -> dict[str, float]:
 def fit_source(
     shipped: Prior, parts: Sequence[Evidence], groups: Sequence[str], halves: Sequence[int], ridge: float
 ) -> dict[str, Any]:
-    """The shipped and the fitted prior, each judged by the answers that did not fit it, all together and by group.
+    """The shipped and the fitted prior, each judged by the answers it was not fitted to, all together and by group.
 
-    ``halves``: 0 or 1 of each answer."""
+    ``halves``: 0 or 1 of each answer.
+    """
     divided = [join([part for part, own in zip(parts, halves, strict=True) if own == half]) for half in (0, 1)]
     priors = [fit_prior(half, ridge) for half in divided]
     everything = fit_prior(join(parts), ridge)
@@ -84,7 +86,7 @@ def fit_source(
 
 
 def halves_of(recordings: Sequence[Recording]) -> list[int]:
-    """0 or 1 of each, all answers to one prompt in one half."""
+    """0 or 1 of each recording, equal for all answers to one prompt."""
     prompts = {
         prompt: place for place, prompt in enumerate(dict.fromkeys(each.prompt.tobytes() for each in recordings))
     }

@@ -1,9 +1,8 @@
-"""Everything to be known of decoding on a CUDA device, in one run: single requests beside transformers, batches, and how near a
-plain step comes to the limit of the memory.
+"""Decoding on a CUDA device in one run: single requests beside transformers, batches, and the memory-bandwidth limit.
 
-Writes decode.json and batch.json (and plots) into the folder: tokens/s of plain decoding, of each drafter, of transformers'
-generate, plain, compiled with a static cache, and with its own drafts; M; the parts of a step in milliseconds; the share of the
-memory-bandwidth limit; throughput at batch 1 to 64. Ends with 2 where there is no CUDA device.
+Writes decode.json and batch.json (and plots) into the folder: tokens/s of plain decoding, of each drafter, and of transformers'
+generate (plain, compiled with a static cache, with its own drafts); M; the parts of a step in milliseconds; the share of the
+memory-bandwidth limit; throughput at batch 1 to 64. Exits with 2 without a CUDA device.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Functions of Python's standard library as material for prompts, with their names changed so that no corpus holds their text."""
+"""Functions of Python's standard library as material for prompts, with changed names, so that no corpus holds their text."""
 
 from __future__ import annotations
 
@@ -31,11 +31,10 @@ class Function:
     """One function.
 
     Attributes:
-        module: where it is from; ``name``: its own.
-        code: all of it, with the names of its arguments and variables changed; its comments, and all of its docstring but the
-            first sentence, are gone.
+        module: its module; ``name``: its name.
+        code: its source with changed names of arguments and variables, without comments; its docstring is the first sentence alone.
         head: its first lines, up to the end of the docstring; ``summary``: the docstring's first sentence.
-        variable: a name that it assigns to or takes; empty if there is none.
+        variable: a name that it assigns or takes; empty if there is none.
     """
 
     module: str
@@ -47,7 +46,7 @@ class Function:
 
 
 def library_functions() -> Iterator[Function]:
-    """Module functions of 6 to 32 lines whose docstring begins with a short sentence, in the order of their modules and texts."""
+    """Module functions of 6 to 32 lines with a short first sentence in the docstring, in the order of their modules and texts."""
     library = Path(sysconfig.get_path("stdlib"))
     for module in MODULES:
         path = library / f"{module}.py"
@@ -77,7 +76,7 @@ def _function(module: str, node: ast.FunctionDef, summary: str) -> Function:
 
 
 def _own_names(node: ast.FunctionDef) -> list[str]:
-    """Names of arguments and of variables that are assigned to, but for those that it shares with others."""
+    """Names of arguments and assigned variables, without those that it shares with others."""
     shared = {name for part in ast.walk(node) if isinstance(part, ast.Global | ast.Nonlocal) for name in part.names}
     found = [part.arg for part in ast.walk(node) if isinstance(part, ast.arg)]
     found += [part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]

@@ -10,9 +10,9 @@ _STEPS, _TOLERANCE = 50, 1e-9
 
 
 def fit_logistic(features: Floats, taken: npt.NDArray[np.bool_], ridge: float) -> Floats:
-    """float64[k], the weights of ``features`` (float64[n, k]) under which ``taken`` (bool[n]) is likeliest.
+    """float64[k], the weights of ``features`` (float64[n, k]) with the largest likelihood of ``taken`` (bool[n]).
 
-    ``ridge``: as if each weight but the first had been seen at 0 with this precision; above 0, so that there is one answer.
+    ``ridge``: precision of a prior at 0 for each weight but the first; above 0, so that the solution is unique.
     """
     penalty = np.full(features.shape[1], ridge)
     penalty[0] = min(ridge, 1e-6)
@@ -30,12 +30,12 @@ def fit_logistic(features: Floats, taken: npt.NDArray[np.bool_], ridge: float) -
 
 
 def probabilities(log_odds: Floats) -> Floats:
-    """float64[n]."""
+    """float64[n], the probabilities of rows."""
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(log_odds, -40, 40))), np.float64)
 
 
 def log_loss(chances: Floats, taken: npt.NDArray[np.bool_]) -> float:
-    """The mean of -log of the probability of what came, in nats."""
+    """Mean negative log-likelihood, in nats."""
     if not len(chances):
         return 0.0
     return float(-np.log(np.clip(np.where(taken, chances, 1 - chances), 1e-12, 1)).mean())

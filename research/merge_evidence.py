@@ -1,4 +1,4 @@
-"""What sources said of the tokens that recorded texts went on with: the evidence for how their opinions are pooled."""
+"""Evidence for pooling several sources: their chances of each token that recorded texts continue with."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest
 
 @dataclass(frozen=True, slots=True)
 class Opinions:
-    """What sources said of one token of a text.
+    """Chances by sources of one token of a text.
 
     Attributes:
-        said: source bit -> token -> chance, of each source that proposed any.
-        token: that the text took.
+        said: source bit -> token -> chance, for each source that proposed any.
+        token: the token of the text.
     """
 
     said: dict[int, dict[int, float]]
@@ -27,7 +27,7 @@ class Opinions:
 
 
 def opinions_of(trees: Sequence[DraftTree], tokens: Ids) -> list[Opinions]:
-    """Of each of ``tokens``, as far as ``trees`` (each of one source) reach, the first that none proposed included."""
+    """The opinions on each of ``tokens`` as far as ``trees`` (each of one source) reach, up to the first that none proposed."""
     behind: dict[tuple[int, ...], dict[int, dict[int, float]]] = {}
     for tree in trees:
         paths: list[tuple[int, ...]] = []
@@ -54,7 +54,7 @@ def opinions_of(trees: Sequence[DraftTree], tokens: Ids) -> list[Opinions]:
 
 
 def some_sources(evidence: Sequence[Opinions], seed: int) -> list[Opinions]:
-    """``evidence``, and of some of it what is left if only some of its sources had spoken: as where networks are not run."""
+    """``evidence``, with a part of it repeated for random subsets of its sources, as where networks do not run."""
     chance = random.Random(seed)
     found = list(evidence)
     for each in evidence:
@@ -65,7 +65,7 @@ def some_sources(evidence: Sequence[Opinions], seed: int) -> list[Opinions]:
 
 
 class WatchedHybrid(HybridDrafter):
-    """Drafts as ever, and keeps what its sources said of each token that came. Not thread-safe."""
+    """A hybrid drafter that keeps its sources' chances of each token that came. Not thread-safe."""
 
     def __init__(self, sources: Sequence[RetrievalSource], networks: Sequence[Drafter] = ()) -> None:
         """As ``HybridDrafter``."""

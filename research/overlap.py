@@ -1,7 +1,8 @@
-"""Whether prompts, or the answers that their rows hold, stand in a datastore: what a drafter could copy from there proves nothing.
+"""Overlap of prompts, and of the answers in their rows, with a datastore. Drafts copied from there prove nothing.
 
-Every window of WINDOW tokens is looked up, and the longest run that occurs. Prompts of which more than SHARE of the windows occur,
-or a run of LONGEST tokens, are flagged; --drop writes their ids to a file for 'python -m suffolk.cli.bench.hybrid --exclude'."""
+Every window of WINDOW tokens is looked up. Prompts are flagged if more than SHARE of their windows occur, or a run of LONGEST
+tokens. --drop writes their ids to a file for 'suffolk bench hybrid --exclude'.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +29,18 @@ from suffolk.datastore.tokenizer import load_tokenizer
 
 WINDOW, SHARE, LONGEST = 13, 0.5, 50
 ANSWERS = ("canonical_solution", "solution", "answer", "reference", "reference_answer", "test")
-"""Fields of a row that may hold what the model should say."""
+"""Fields of a row that may hold a reference answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """What a datastore holds of one text.
+    """Overlap of one text with a datastore.
 
     Attributes:
-        name, group, part: the row's id and set, and which text of it: prompt, prefill, or the field of an answer.
-        tokens: of the text.
+        name, group, part: id and set of the row, and the text: prompt, prefill, or the field of an answer.
+        tokens: number of tokens of the text.
         windows: runs of ``WINDOW`` tokens in it; ``found``: those that occur.
-        longest: tokens of its longest run that occurs, the datastore's order depth at most; ``at``: where that begins.
+        longest: tokens of its longest run that occurs, at most the datastore's order depth; ``at``: where that begins.
     """
 
     name: str
@@ -53,12 +54,12 @@ class Overlap:
 
     @property
     def share(self) -> float:
-        """Of the windows, those that occur; 0 for a text that has none."""
+        """Share of the windows that occur; 0 for a text without windows."""
         return self.found / self.windows if self.windows else 0.0
 
 
 def overlap(store: Datastore, ids: Sequence[int], name: str = "", group: str = "", part: str = "prompt") -> Overlap:
-    """How much of ``ids`` stands in ``store``: the longest run that ends at each token says it all."""
+    """Overlap of ``ids`` with ``store``, from the longest match at each token."""
     reach = int(store.manifest.order_depth)
     contexts = [ids[max(0, end - reach) : end] for end in range(1, len(ids) + 1)]
     lengths = [match.length for match in store.lookup_batch(contexts, reach)] if contexts else []
@@ -69,16 +70,16 @@ def overlap(store: Datastore, ids: Sequence[int], name: str = "", group: str = "
 
 
 def texts_of(row: dict[str, Any], place: str = "row") -> dict[str, str]:
-    """The texts of a prompt's row by what they are: the prompt, the prefill, and each answer. Raises as ``messages_of``."""
+    """The texts of a prompt's row by kind: the prompt, the prefill, and each answer. Raises as ``messages_of``."""
     messages = "\n".join(each["content"] for each in messages_of(row, place))
     texts = {"prompt": messages or str(row.get("prompt", row.get("text", "")))}
     return texts | {part: str(row[part]) for part in ("prefill", *ANSWERS) if row.get(part)}
 
 
 def measure_overlap(store: Datastore, tokenizer: Tokenizer, paths: Sequence[Path]) -> list[Overlap]:
-    """Every text of every row of .jsonl files and folders of them.
+    """Overlap of every text of every row of .jsonl files and folders.
 
-    Raises as ``read_rows`` and ``texts_of``, and InvalidArgument if there are no rows: that nothing overlaps would prove nothing.
+    Raises as ``read_rows`` and ``texts_of``, and InvalidArgument if there are no rows.
     """
     found = []
     for path, number, row in read_rows(paths):
@@ -91,12 +92,12 @@ def measure_overlap(store: Datastore, tokenizer: Tokenizer, paths: Sequence[Path
 
 
 def flagged(found: Sequence[Overlap], share: float, longest: int) -> list[Overlap]:
-    """Those of which more than ``share`` of the windows occur, or a run of ``longest`` tokens."""
+    """Texts with more than ``share`` of their windows in the datastore, or a run of ``longest`` tokens."""
     return [each for each in found if each.share > share or each.longest >= longest]
 
 
 def summary(found: Sequence[Overlap], marked: Sequence[Overlap]) -> list[list[object]]:
-    """A row for each set and part: texts, windows, the share of them that occur, the longest run, texts flagged."""
+    """A row for each set and part: texts, windows, share of windows found, longest run, texts flagged."""
     rows: list[list[object]] = []
     for group, part in dict.fromkeys((each.group, each.part) for each in found):
         chosen = [each for each in found if (each.group, each.part) == (group, part)]

@@ -1,4 +1,4 @@
-"""What recorded answers say about nodes that a source of text found: the features of its prior, and whether the text took them."""
+"""Evidence of recorded answers on retrieved nodes: the features of a prior, and whether the text took the node."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Evidence:
     """Nodes whose parent's path the text took.
 
     Attributes:
-        features: float64[n, 5], what each number of a prior is multiplied with, in the order of ``TERMS``.
+        features: float64[n, 5], the features of a prior's numbers, in the order of ``TERMS``.
         taken: bool[n], whether the text took the node.
-        noise: float64[n], of the text's own draws (``noise_reweighting.py``); 0 where there is none that can be known.
+        noise: float64[n], of the text's own samples (``noise_reweighting.py``); 0 where it is unknown.
     """
 
     features: Floats
@@ -40,7 +40,7 @@ class Evidence:
     noise: Floats
 
     def log_odds(self, prior: Prior) -> Floats:
-        """float64[n], what ``prior`` says of each node."""
+        """float64[n], the log-odds of ``prior``."""
         return np.asarray(self.features @ np.array([getattr(prior, term) for term in TERMS]), np.float64)
 
 
@@ -84,7 +84,7 @@ def features_of(tree: DraftTree) -> Floats:
 def gather(
     recordings: Sequence[Recording], sources: Sequence[RetrievalSource], nodes: int
 ) -> dict[str, list[Evidence]]:
-    """Source -> evidence of each recording, the ``sources`` drafting together for trees of ``nodes``, all of which are verified."""
+    """Source -> evidence of each recording. The ``sources`` draft together for trees of ``nodes`` nodes, all verified."""
     watched = [_Watched(source, source.name) for source in sources]
     replayer = Replayer(HybridDrafter(watched), nodes)
     found: dict[str, list[Evidence]] = {each.name: [] for each in watched}
@@ -96,7 +96,7 @@ def gather(
 
 
 def join(parts: Sequence[Evidence]) -> Evidence:
-    """All of them in one."""
+    """The evidence of all in one."""
     return Evidence(
         np.concatenate([np.empty((0, len(TERMS))), *(part.features for part in parts)]),
         np.concatenate([np.empty(0, np.bool_), *(part.taken for part in parts)]),
@@ -106,7 +106,7 @@ def join(parts: Sequence[Evidence]) -> Evidence:
 
 @dataclass(slots=True)
 class _Watched:
-    """A source that drafts as ever, and keeps what the text said about what it found."""
+    """A source that keeps whether the text took the nodes it found."""
 
     source: RetrievalSource
     name: str
@@ -159,7 +159,7 @@ class _Watched:
 
 
 def _noise_of(request: DraftRequest, draft: RetrievedTree) -> Floats:
-    """float64[n], that of the target's draws at each node."""
+    """float64[n], the noise of the target's samples at each node."""
     positions = len(request.tokens) + len(draft.path) + draft.tree.depths().astype(np.int64) - 1
     noise = SeededNoise(request.settings.seed, 0, torch.device("cpu"))
     tokens = torch.from_numpy(draft.tree.tokens.astype(np.int64))

@@ -1,4 +1,4 @@
-"""Records a model's own plain answers to prompts in a file; answers that it holds already are kept."""
+"""Records a model's own plain answers to prompts in a file. Answers in the file are kept."""
 
 from __future__ import annotations
 

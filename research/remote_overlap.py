@@ -1,4 +1,4 @@
-"""Drafts from a datastore behind a network: waited for in every step, and asked for ahead while the target runs."""
+"""Drafts from a datastore behind a network: waited for in every step, or prefetched while the target runs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class AskedAheadOptions:
 def measure_asked_ahead(
     options: AskedAheadOptions, report: Callable[[str], None] = lambda line: None
 ) -> dict[str, Any]:
-    """All delays, all ways. Raises as ``load_prompts``, ``load_target``, ``served`` and ``connect``."""
+    """Measure all delays and ways. Raises as ``load_prompts``, ``load_target``, ``served`` and ``connect``."""
     prompts = load_prompts(options.decoding.prompts, options.decoding.style, options.decoding.limit, 0)
     target = load_target(options.decoding)
     encoded, _ = encode_prompts(target, prompts, options.decoding)

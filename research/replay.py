@@ -1,7 +1,8 @@
-"""What drafting would gain, without a clock's noise: real answers replayed through the production drafters, planner and accounts.
+"""Gain of drafting along recorded answers, with the production drafters and planner, and without a clock's noise.
 
-The model answers every prompt greedily, once; each drafter then drafts along these answers, and a pass takes what the measured
-costs print_progress, with some noise. So two planners can be compared to a percent, and a loss of two percent can be seen."""
+The model answers every prompt greedily, once. Each drafter then drafts along these answers, and a pass takes its measured cost,
+with some noise. Two planners can be compared to a percent, and a loss of two percent is visible.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ from suffolk.serving.replay.replayer import Replayed, Replayer
 MAX_NODES = 64
 MEASURED = " now, with a quick look; another run measures others. 'suffolk profile' stores them, --costs takes a file"
 DRAFT_SECONDS = 0.0005
-"""What a draft is taken to cost; those of networks cannot be replayed."""
+"""Assumed cost of a draft. Networks cannot be replayed."""
 
 
 @dataclass(slots=True)
@@ -85,9 +86,10 @@ def record(target: Target, prompts: Sequence[tuple[Prompt, list[int]]], max_new_
 def replay(
     answers: Sequence[Recording], drafters: Sequence[Drafter], costs: CostModel, noise: float, seed: int
 ) -> dict[str, dict[str, float]]:
-    """Each group's gain. One drafter learns from answer to answer, as in service; with as many as answers each meets a new one.
+    """Gain of each group. One drafter learns from answer to answer, as in service; with several drafters, each answer gets a
+    new one.
 
-    ``noise``: standard deviation of the log of a pass's time, whose mean stays what the costs say.
+    ``noise``: standard deviation of the logarithm of a pass's time, with the measured cost as the mean.
     """
     rng = np.random.default_rng(seed)
 

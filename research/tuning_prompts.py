@@ -1,6 +1,7 @@
-"""Prompts to fit shipped numbers to, so that nothing is ever fitted to what is measured: some 120, of code, chat and reasoning.
+"""Prompts to fit shipped constants to, about 120 of code, chat and reasoning, distinct from those of every measurement.
 
-Made from functions of Python's standard library and from templates; the same for every run of one Python version."""
+They come from functions of Python's standard library and from templates, and are the same for every run of one Python version.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +93,11 @@ def _said(content: str) -> Row:
 
 
 def write_rows(rows: Sequence[Row], path: Path) -> None:
-    """One JSON object a line. Raises ResourceExhausted if it cannot be written."""
+    """Write one JSON object a line.
+
+    Raises:
+        ResourceExhausted: the file cannot be written.
+    """
     make_folder(path.parent)
     with writing(path):
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Questions from templates: of everyday chat, and sums to be reasoned out."""
+"""Questions from templates, of everyday chat and of arithmetic."""
 
 from __future__ import annotations
 

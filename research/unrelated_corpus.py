@@ -1,5 +1,6 @@
-"""A corpus unlike any prompt: made-up words in made-up sentences, and logs of numbers. Drafts from it
-should cost next to nothing."""
+"""A corpus unlike any prompt: random words in random sentences, and logs of numbers. Drafts from it should cost next to
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _WORDS, _LINES = 20_000, 60
 
 
 def documents(size: int, seed: int) -> Iterator[str]:
-    """Texts of ``size`` characters or a little more in all, of sentences and of logs in turn."""
+    """Texts of at least ``size`` characters in all, of sentences and of logs in turn."""
     rng = np.random.default_rng(seed)
     words = np.array([_word(rng) for _ in range(_WORDS)])
     written = 0
