@@ -1,0 +1,55 @@
+"""The import graph of the package and of the studies: it has no circles."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = {
+    "datastore": "suffolk.datastore",
+    "build_index": "suffolk.build_index",
+    "serving": "suffolk.serving",
+    "benchmarks": "suffolk.benchmarks",
+    "suffolk/cli": "suffolk.cli",
+    "research": "research",
+}
+
+
+def modules() -> dict[str, Path]:
+    """File by module name, packages and the stub of the extension module included."""
+    found = {"suffolk": ROOT / "suffolk/__init__.py", "suffolk.__main__": ROOT / "suffolk/__main__.py"}
+    for folder, package in FOLDERS.items():
+        for path in (ROOT / folder).rglob("*.py*"):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            if path.suffix in (".py", ".pyi"):
+                found[".".join((package, *parts)).removesuffix(".__init__")] = path
+    return found
+
+
+def imports(path: Path, known: dict[str, Path]) -> set[str]:
+    """The modules of ``known`` that ``path`` imports anywhere: on top, in functions, and for type checking alone."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            found |= {full if (full := f"{node.module}.{each.name}") in known else node.module for each in node.names}
+    return found & known.keys()
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    known = modules()
+    assert len(known) > 300
+    graph = {name: imports(path, known) - {name} for name, path in known.items()}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+
+
+def test_every_module_is_where_its_name_says() -> None:
+    for name in ("suffolk.datastore.manifest", "suffolk.benchmarks.decode.measure", "research.command"):
+        spec = importlib.util.find_spec(name)
+        assert spec is not None
+        assert spec.origin is not None
+        assert Path(spec.origin).samefile(modules()[name])
