@@ -21,7 +21,7 @@ struct Voice {
 };
 constexpr std::size_t kVoices = 8;  // one a bit of a mark
 constexpr Voice kNetwork = {.weight = 1.0, .unlisted = -4.4};  // where none was fitted
-// Fitted by benchmarks/fit_merge.py, with kNobody, to the answers that the priors were fitted to. The draft model's is near the fit to answers
+// Fitted by research/fit_merge.py, with kNobody, to the answers that the priors were fitted to. The draft model's is near the fit to answers
 // of a target of its own family; its doubt was not fitted: it is so large that one that is no good is not heard before texts.
 constexpr std::array<Voice, kVoices> kVoice = {{
     {.weight = 0.26, .unlisted = -3.4},               // datastore

@@ -138,7 +138,7 @@ _ENTRIES = (
 )
 BUILT_IN = {entry.name: entry for entry in _ENTRIES}
 """Suffolk's own drafters by name. Where options may be of several, the first takes them. Source ids never change: the wire carries
-them. Opinions are fitted to recorded answers (``benchmarks/fit_merge.py``)."""
+them. Opinions are fitted to recorded answers (``research/fit_merge.py``)."""
 NONE = "none"
 """The name of plain decoding."""
 
