@@ -17,8 +17,8 @@ constexpr std::array kCountEdges = {2.0, 8.0, 64.0};
 constexpr std::array kDepthEdges = {2.0, 3.0, 5.0};
 constexpr std::size_t kFinePerCoarse = (kCountEdges.size() + 1) * (kDepthEdges.size() + 1);
 constexpr std::size_t kCoarse = (kMatchEdges.size() + 1) * (kShareEdges.size() + 1);
-constexpr double kStrength = 40;  // how many observations the estimate one level up is worth
-constexpr double kForgotten = 1e-30;  // fewer observations than that are none: fading on, they would end as denormals, which are slow
+constexpr double kStrength = 40;  // observations by which the coarser estimate is weighted
+constexpr double kForgotten = 1e-30;  // smaller counts become 0: further decay would make them denormals, which are slow
 
 // How many of the edges are at most `value`.
 template <std::size_t size>
@@ -28,7 +28,7 @@ std::size_t bin(const std::array<double, size>& edges, double value) {
 
 }  // namespace
 
-// What a node is judged by, and the cells of the tables that this leads to.
+// The features of a node, and its cells in the tables.
 struct Calibrator::Kind {
   double match, above, share, depth;
   std::size_t coarse, fine;
@@ -68,7 +68,7 @@ class Calibrator::Kinds {
 
 Calibrator::Calibrator(const Prior& prior, double decay) : prior_(prior), decay_(decay), coarse_(kCoarse), fine_(kCoarse * kFinePerCoarse) {}
 
-// What is expected of a node whose parent is taken, its siblings aside.
+// P(node accepted | parent accepted), siblings left out.
 double Calibrator::chance(const Kind& kind) const {
   const double taken = kind.share * kind.above;
   const double odds = prior_.constant + prior_.match * std::log(kind.match) + prior_.share * std::log((taken + 0.3) / (kind.above - taken + 0.3)) +

@@ -1,7 +1,7 @@
-// From what a source found to the probability that the target follows it: learned while decoding.
+// Estimates the acceptance probability of retrieved tokens, and learns it while decoding.
 //
-// A count ratio of 1 at a match of two tokens is no probability of 1, and the same ratio means different things in a corpus and
-// in the request's own text. So each source counts, per kind of node, how often the target took a node whose parent it took.
+// A count ratio of 1 at a match of two tokens is no probability of 1, and one ratio means different things in a corpus and in the
+// request's own text. So each source has its own tables: per kind of node, how often a node with an accepted parent was accepted.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Prior {
   double constant, match, share, count, depth;
 };
 
-// A tree as a source found it (see tree.h), in the memory of whoever asks.
+// A tree with the counts of its source (see tree.h); a view of the caller's memory.
 struct CountedTree {
   std::span<const std::int32_t> tokens;
   std::span<const std::int32_t> parents;
@@ -25,7 +25,7 @@ struct CountedTree {
   std::uint64_t match_count = 0;          // how often they were found
 };
 
-// What the target made of a tree: for each node whose parent it took, what was expected before, and whether it took the node.
+// The outcome of a verified tree: for each node whose parent was accepted, the estimate before and whether the node was accepted.
 struct Evidence {
   std::vector<float> chances;  // P(node accepted | parent accepted)
   std::vector<std::uint8_t> taken;
@@ -33,26 +33,26 @@ struct Evidence {
 
 // P(node accepted | parent accepted) by match length, share, count and depth, for one source. Not thread-safe.
 //
-// A fine table leans on a coarse one (match length and share), which leans on the prior; old evidence fades with `decay` per
-// observed tree. `score` and `learn` throw kInvalidArgument, and learn nothing, if the columns are no tree.
+// A fine table is smoothed towards a coarse one (match length and share), and that towards the prior. All counts are multiplied by
+// `decay` per observed tree. `score` and `learn` throw kInvalidArgument, and change nothing, if the columns are no tree.
 class Calibrator {
  public:
   Calibrator(const Prior& prior, double decay);
 
-  // Writes the estimated probability that each node's whole path is accepted, in 0..1. A child's never exceeds its parent's, and
-  // those of the children of one node add up to their parent's at most: the target takes one of them. O(n)
+  // Writes the estimated probability that each node's whole path is accepted, in 0..1. The children of a node add up to at most
+  // their parent's score, because at most one of them is accepted. O(n)
   // REQUIRES: scores has an entry a node
   void score(const CountedTree& tree, std::span<float> scores) const;
 
-  // Counts what the target's tokens, which followed the context, say about the tree: only nodes whose parent's path they contain
-  // are evidence, which is returned, node by node. O(n) for each token that the tree has, and O(1), some 2,000 sums, for the fading.
+  // Counts the outcome of a tree. `tokens` followed the context; nodes whose parent's path they contain are evidence, which is
+  // returned node by node. O(n) for each token that the tree holds, and about 2,000 multiplications for the decay.
   Evidence learn(const CountedTree& tree, std::span<const std::int32_t> tokens);
 
-  // All that was learned: hits and seen of each cell in turn, to be given to `restore`.
+  // Hits and seen of each cell in turn, for `restore`.
   std::vector<double> state() const;
 
-  // Takes over what another calibrator learned. Throws kInvalidArgument, and keeps what it has, if `state` has another size, or an
-  // entry that is not finite, below 0, or more hits than were seen.
+  // Replaces all counts by those of another calibrator. Throws kInvalidArgument, and changes nothing, if `state` has another size,
+  // an entry that is not finite or below 0, or more hits than seen.
   void restore(std::span<const double> state);
 
  private:

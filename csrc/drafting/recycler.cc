@@ -18,20 +18,20 @@ constexpr std::size_t kWays = 4;  // entries of a bucket: an end is in one of th
 constexpr std::size_t kFewestEnds = 64, kMostEnds = std::size_t{1} << 24;
 constexpr std::size_t kMostNodes = std::numeric_limits<std::int32_t>::max();
 
-constexpr double kWarmest = 1;                     // temperature from which on more of it changes nothing: none was seen
-constexpr float kLeast = -87;                      // log probability: smaller ones are no normal float's
-constexpr double kSlight = 0.003;                  // chances below it are not worth a node
+constexpr double kWarmest = 1;                     // temperature is cut here: the fit saw none above
+constexpr float kLeast = -87;                      // log probability: smaller ones are denormal
+constexpr double kSlight = 0.003;                  // smaller probabilities get no node
 
-// What a log probability counts, what noise adds to it, and the log weight of "none of them", by tokens of the end that was found: the more
-// there are, the nearer is what the target said there to what it says now. Found by maximum likelihood on 25,000
-// tokens of the answers that the priors were fitted to, drawn at temperatures 0 and 0.7; what they are worth is learned on line.
+// The weight of a log probability, the weight of its noise, and the log weight of "none of them", by the length of the known end.
+// Longer ends predict better. Fitted by maximum likelihood to 25,000 tokens of the answers of the priors, sampled at temperatures 0 and
+// 0.7. The calibrator learns on line how often these scores are right.
 constexpr std::array<double, Recycler::kOrder> kLikely = {0.45, 0.58, 0.65, 1.0}, kNoise = {0.47, 0.45, 0.45, 0.76},
                                                kNone = {1.05, -0.07, -0.51, -2.19};
 
-// A node that may be taken.
+// A candidate node.
 struct Found {
   double score;
-  std::size_t number;  // of its coming: of equals the first is taken
+  std::size_t number;  // order of discovery, which breaks ties
   std::int32_t token, parent;
   std::size_t depth;
 
@@ -45,21 +45,21 @@ class Recycler::Ends {
  public:
   explicit Ends(std::span<const std::int32_t> tokens) { lengthen(tokens); }
 
-  // Of `tokens` and the path to a node behind them.
+  // The ends of `tokens` followed by the path to a node.
   Ends(std::span<const std::int32_t> tokens, const RecycledTree& tree, std::int32_t node) {
     for (; node >= 0 && size_ < kOrder; node = tree.parents[static_cast<std::size_t>(node)]) add(tree.tokens[static_cast<std::size_t>(node)]);
     lengthen(tokens);
   }
 
   std::span<const std::uint64_t> keys() const& { return {keys_.data(), size_}; }
-  std::span<const std::uint64_t> keys() const&& = delete;  // nothing to view would be left
+  std::span<const std::uint64_t> keys() const&& = delete;  // the view would dangle
 
  private:
   void lengthen(std::span<const std::int32_t> tokens) {
     for (auto token = tokens.rbegin(); token != tokens.rend() && size_ < kOrder; ++token) add(*token);
   }
 
-  // The token before the end so far. A key is the hash of so many tokens as went into it, never 0: this is an empty entry's.
+  // Lengthens the end by the token before it. A key is the hash of the end, never 0: that is an empty entry's.
   void add(std::int32_t token) {
     const std::uint64_t shorter = size_ == 0 ? kGolden : keys_[size_ - 1];
     keys_[size_++] = std::max<std::uint64_t>(1, mix(shorter + (std::uint64_t{static_cast<std::uint32_t>(token)} + 1) * kGolden));
@@ -98,14 +98,14 @@ void Recycler::learn(std::span<const std::int32_t> tokens, std::span<const std::
                                             " is " + std::to_string(*bad) + "; it must be 0 or more");
   }
   for (std::size_t row = 0; row < rows; ++row) {
-    Law law;
-    std::copy_n(candidates.begin() + static_cast<std::ptrdiff_t>(row * kWidth), kWidth, law.tokens.begin());
+    Distribution distribution;
+    std::copy_n(candidates.begin() + static_cast<std::ptrdiff_t>(row * kWidth), kWidth, distribution.tokens.begin());
     for (std::size_t at = 0; at < kWidth; ++at) {
       const float given = log_probabilities[row * kWidth + at];
-      law.log_probabilities[at] = given <= 0 ? std::max(given, kLeast) : kLeast;  // NaN is not at most 0
+      distribution.log_probabilities[at] = given <= 0 ? std::max(given, kLeast) : kLeast;  // NaN is not at most 0
     }
     const Ends ends(tokens.first(tokens.size() - rows + row));
-    for (const std::uint64_t key : ends.keys()) remember(key, law);
+    for (const std::uint64_t key : ends.keys()) remember(key, distribution);
   }
 }
 
@@ -119,14 +119,14 @@ RecycledTree Recycler::draft(std::span<const std::int32_t> tokens, std::int64_t 
   std::size_t number = 0;
   const auto open_behind = [&](std::int32_t node, double score, std::size_t depth) {
     if (depth == max_depth || tree.tokens.size() == max_nodes) return;
-    const Behind behind = find(Ends(tokens, tree, node));
-    if (behind.law == nullptr) return;
-    // Unsigned numbers wrap, where a position is no text's.
+    const Known known = find(Ends(tokens, tree, node));
+    if (known.distribution == nullptr) return;
+    // Unsigned: any position is allowed, and may wrap.
     const auto at = static_cast<std::int64_t>(static_cast<std::uint64_t>(position) + depth);
-    const Chances chances = weigh(behind, at, sampling);
+    const Chances chances = weigh(known, at, sampling);
     for (std::size_t candidate = 0; candidate < kWidth; ++candidate) {
       if (chances[candidate] < kSlight) continue;
-      open.push({.score = score * chances[candidate], .number = number++, .token = behind.law->tokens[candidate], .parent = node, .depth = depth + 1});
+      open.push({.score = score * chances[candidate], .number = number++, .token = known.distribution->tokens[candidate], .parent = node, .depth = depth + 1});
     }
   };
   open_behind(-1, 1.0, 0);
@@ -148,36 +148,36 @@ std::span<Recycler::Entry> Recycler::bucket(std::uint64_t key) {
   return std::span(entries_).subspan((key & (entries_.size() / kWays - 1)) * kWays, kWays);
 }
 
-void Recycler::remember(std::uint64_t key, const Law& law) {
+void Recycler::remember(std::uint64_t key, const Distribution& distribution) {
   const std::span<Entry> entries = bucket(key);
   auto entry = std::find_if(entries.begin(), entries.end(), [&](const Entry& each) { return each.key == key; });
   if (entry == entries.end()) {
     entry = std::min_element(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; });
     if (entry->key == 0) ++size_;
   }
-  *entry = {.key = key, .used = ++clock_, .law = law};
+  *entry = {.key = key, .used = ++clock_, .distribution = distribution};
 }
 
-Recycler::Behind Recycler::find(const Ends& ends) {
+Recycler::Known Recycler::find(const Ends& ends) {
   const std::span<const std::uint64_t> keys = ends.keys();
   for (std::size_t order = keys.size(); order > 0; --order) {
     for (Entry& entry : bucket(keys[order - 1])) {
       if (entry.key != keys[order - 1]) continue;
       entry.used = ++clock_;
-      return {.law = &entry.law, .order = order};
+      return {.distribution = &entry.distribution, .order = order};
     }
   }
-  return {.law = nullptr, .order = 0};
+  return {.distribution = nullptr, .order = 0};
 }
 
-// Of the candidates, one of which follows, or none of them.
-Recycler::Chances Recycler::weigh(const Behind& behind, std::int64_t position, const std::optional<Sampling>& sampling) {
-  const std::size_t at = behind.order - 1;
+// The probability that each candidate follows; what is missing to 1 is that of none of them.
+Recycler::Chances Recycler::weigh(const Known& known, std::int64_t position, const std::optional<Sampling>& sampling) {
+  const std::size_t at = known.order - 1;
   Chances logs{};
   for (std::size_t candidate = 0; candidate < kWidth; ++candidate) {
-    logs[candidate] = kLikely[at] * static_cast<double>(behind.law->log_probabilities[candidate]);
+    logs[candidate] = kLikely[at] * static_cast<double>(known.distribution->log_probabilities[candidate]);
     if (!sampling) continue;
-    const double noise = gumbel_noise(sampling->seed, position, behind.law->tokens[candidate]) - kMeanNoise;
+    const double noise = gumbel_noise(sampling->seed, position, known.distribution->tokens[candidate]) - kMeanNoise;
     logs[candidate] += kNoise[at] * std::min(sampling->temperature, kWarmest) * noise;
   }
   const double most = std::max(kNone[at], *std::max_element(logs.begin(), logs.end()));
