@@ -1,6 +1,6 @@
-"""Corpora -> tokens -> segments -> a published datastore, in bounded memory, resumable at any point.
+"""Builds datastores from corpora, in bounded memory, resumable at any point.
 
-``BuildOptions`` says what to build, ``plan_build`` what it will take, ``build`` does it and returns a ``BuildReport``.
+``plan_build`` estimates a build, ``build`` runs it. Both take ``BuildOptions``.
 """
 
 from suffolk.build_index.builder import build, plan_build

@@ -1,4 +1,4 @@
-"""Blocks: about a megabyte of a corpus, the unit that is read, tokenized and counted."""
+"""Blocks: about a megabyte of a corpus, the unit of reading, tokenizing and counting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_LINE_BYTES = 256 << 20
 
 
 class Position(NamedTuple):
-    """Where to read on: a file's index in the inputs, and how many of its blocks are done."""
+    """Where reading continues: a file's index in the inputs, and the number of its blocks that are done."""
 
     file: int
     block: int
@@ -36,7 +36,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Whole documents as (source, text or UTF-8 bytes), and the metadata of each, or none for any."""
+    """Whole documents as (source, text or UTF-8 bytes), and the metadata of each; empty if no document has any."""
 
     documents: tuple[tuple[str, str | bytes], ...]
     metadata: tuple[Metadata, ...] = ()
@@ -44,10 +44,15 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class TokenRun:
-    """Token ids of the file ``path`` from its id ``first`` on; ``starts`` are the offsets where a document begins.
+    """Token ids of a file.
 
-    ``ids`` is any integer array; ids equal to the end-of-document id split documents further. ``sources`` names the
-    documents at ``starts`` where the file does, else they are named by position; ``metadata`` is theirs, or none for any.
+    Attributes:
+        path: the file.
+        first: index in the file of the first of ``ids``.
+        ids: any integer array. End-of-document ids split documents further.
+        starts: offsets in ``ids`` where a document begins.
+        sources: the name of each document at ``starts``; None if the file has none, then documents are named by position.
+        metadata: of each document at ``starts``; empty if no document has any.
     """
 
     path: str
@@ -60,7 +65,7 @@ class TokenRun:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A payload, where to read on after it, how many bytes of the inputs on disk lie behind it, and files skipped so far."""
+    """A payload, where reading continues after it, the bytes of the inputs read so far, and the files skipped so far."""
 
     payload: Lines | Texts | TokenRun
     next: Position

@@ -1,11 +1,10 @@
-"""Builds a datastore: read, tokenize, sort, publish; goes on where an interrupted build stopped."""
+"""Builds a datastore: reads, tokenizes, sorts, publishes; resumes an interrupted build."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime, timezone
 
 from suffolk.build_index.block import START
 from suffolk.build_index.counts import Counts
@@ -31,19 +30,19 @@ from suffolk.build_index.report import BuildReport, count, skipped_line
 from suffolk.build_index.target import Target, find_target, require_mode
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.manifest import Manifest, read_manifest
+from suffolk.datastore.manifest import Manifest, now, read_manifest
 
 INLINE_BYTES = 4 << 20
-"""Corpora up to this size are tokenized in the builder itself: starting processes would take longer."""
+"""Corpora up to this size are tokenized in the builder: starting processes would take longer."""
 NAMED_CORPORA = 100
-"""How many of its corpora a build names in the manifest, which each build that is added makes longer."""
+"""Corpora that a build names in the manifest; more would make it long."""
 
 
 def plan_build(options: BuildOptions) -> BuildPlan:
-    """What a build will take: tokens, time, memory and disk, estimated from a sample of the corpus. Writes nothing.
+    """Estimate the tokens, time, memory and disk of a build from a sample of the corpus. Writes nothing.
 
     Raises:
-        SuffolkError: whatever ``build`` would refuse at once.
+        SuffolkError: as ``build``, for settings and inputs that it refuses at once.
     """
     inputs = find_inputs(options)
     target = find_target(options)
@@ -52,10 +51,10 @@ def plan_build(options: BuildOptions) -> BuildPlan:
 
 
 def build(options: BuildOptions, progress: BuildProgress | None = None) -> BuildReport:
-    """Build the datastore ``options.output`` and publish it; a reader sees the old generation until the very end.
+    """Build the datastore ``options.output`` and publish it. Readers see the old generation until the end.
 
-    A build that was interrupted, at any point and in any way, goes on with the segment it was at when it is called again with
-    the same settings: finished segments are kept, and all come out identical byte for byte.
+    Called again with the same settings after an interruption at any point, it keeps the finished segments and resumes with the
+    next. The files are byte for byte those of an uninterrupted build.
 
     Raises:
         NotFound, InvalidArgument, Corruption: an input is missing, empty or wrong; the message names it.
@@ -93,7 +92,7 @@ def build(options: BuildOptions, progress: BuildProgress | None = None) -> Build
 
 @dataclass(slots=True)
 class _State:
-    """How far a build is: what decides its tokenization, its segments so far, and files skipped on the way."""
+    """The progress of a build: its tokenization, finished segments and skipped files."""
 
     proof: Proof
     workers: int
@@ -105,7 +104,7 @@ class _State:
 def _resume(
     workspace: Workspace, inputs: Inputs, target: Target, options: BuildOptions, generation: int, show: BuildProgress
 ) -> _State:
-    """Take over what an earlier run left, or begin."""
+    """The state of an interrupted run, or of a new build."""
     settings = target.settings(options, generation)
     journal = read_journal(workspace, settings, inputs)
     workers = _workers(inputs, options)
@@ -113,7 +112,7 @@ def _resume(
         if journal.finished:
             show.note(f"going on after {count(len(journal.finished), 'segment')} of an interrupted build")
         if not journal.complete:
-            write_journal(workspace.journal, settings, journal.proof, journal.finished)  # without a torn or useless end
+            write_journal(workspace.journal, settings, journal.proof, journal.finished)  # drops a torn or unusable end
         skipped = Counter(journal.finished[-1].skipped if journal.finished else {})
         return _State(journal.proof, workers, list(journal.finished), len(journal.finished), skipped)
     if journal is not None:
@@ -128,7 +127,7 @@ def _resume(
 
 
 def _gather(gatherer: Gatherer, state: _State, generation: int) -> int:
-    """Make all segments that are still to be made; the peak memory of builder and workers, in bytes."""
+    """Make the missing segments. Returns the peak memory of builder and workers, in bytes."""
     target, options = gatherer.target, gatherer.options
     tokenizer_json = target.tokenizer.to_str() if target.tokenizer is not None else None
     start = state.finished[-1].next if state.finished else START
@@ -142,12 +141,12 @@ def _gather(gatherer: Gatherer, state: _State, generation: int) -> int:
 
 def _publish(workspace: Workspace, target: Target, options: BuildOptions, state: _State, generation: int) -> None:
     base = target.previous if options.mode == "append" else None
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    created = now()
     counts = _totals(state.finished)
     facts = {
         "corpora": list(options.corpora[:NAMED_CORPORA]),
         "corpora_given": len(options.corpora),
-        "built": now,
+        "built": created,
         "documents": counts.documents,
         "text_bytes": counts.text_bytes,
         "tokenization": state.proof.reason,
@@ -158,7 +157,7 @@ def _publish(workspace: Workspace, target: Target, options: BuildOptions, state:
         vocab_size=target.vocab_size,
         order_depth=target.order_depth,
         tokenizer=target.fingerprint,
-        created=now,
+        created=created,
         settings={"builds": [*(base.settings.get("builds", []) if base else []), facts]},
         deletions=base.deletions if base else (),
     )
@@ -202,8 +201,8 @@ def _report(
         seconds=seconds,
         tokenize_seconds=gatherer.read_seconds,
         sort_seconds=gatherer.sort_seconds,
-        run_text_bytes=gatherer.text_bytes,
-        run_tokens=gatherer.tokens,
+        run_text_bytes=gatherer.run.text_bytes,
+        run_tokens=gatherer.run.tokens,
         resumed_segments=state.resumed,
         peak_memory_bytes=memory,
         workers=state.workers,

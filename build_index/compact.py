@@ -1,11 +1,10 @@
-"""Compacts a datastore: merges its segments into few, and takes deleted documents out of the files."""
+"""Compacts a datastore: merges its segments into few, and removes deleted documents from the files."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timezone
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -23,21 +22,21 @@ from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest
 from suffolk.datastore.segment import SegmentEntry, merge_segments
 
 CompactProgress = Callable[[str, float, int], None]
-"""Told what is being done, the share of it that is done (0..1), and how many tokens all of it is."""
+"""Called with the task, the share of it that is done (0..1), and its size in tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactReport:
-    """What a compaction did.
+    """The outcome of a compaction.
 
     Attributes:
         store: the datastore's folder.
-        generation: the one that is live now; the old one if there was nothing to do.
+        generation: the live one; unchanged unless ``changed``.
         changed: whether there was something to do.
-        segments_before, segments: how many there were, and are.
-        documents, tokens: what the datastore holds, then and now.
-        removed_documents, removed_tokens: deleted ones that were taken out of the files.
-        bytes_before, bytes: size of all segment files.
+        segments_before, segments: number of segments before and after.
+        documents, tokens: those of the datastore, which compaction does not change.
+        removed_documents, removed_tokens: deleted ones that were removed from the files.
+        bytes_before, bytes: size of all segment files before and after.
         seconds: wall time.
     """
 
@@ -61,7 +60,7 @@ class CompactReport:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Neighbouring segments that become one; ``tokens`` are left of them, separators included."""
+    """Neighbouring segments that become one of ``tokens`` tokens, separators included."""
 
     entries: tuple[SegmentEntry, ...]
     tokens: int
@@ -73,11 +72,11 @@ class _Group:
 def compact(
     store: str | Path, segments: int = 1, threads: int = 0, progress: CompactProgress | None = None
 ) -> CompactReport:
-    """Merge the segments of ``store`` into at most ``segments``, or into as few as can be where none that is merged may get
-    more than 1.9 billion tokens (``MAX_SEGMENT_TOKENS``).
+    """Merge the segments of ``store`` into ``segments`` or fewer, as long as none exceeds 1.9 billion tokens
+    (``MAX_SEGMENT_TOKENS``).
 
-    Neighbours are merged, the smallest first, and documents keep their order. Every answer stays what it was. All files are
-    compared with their checksums before. A crash or Ctrl-C at any point leaves the old generation or the new one.
+    Neighbours are merged, the smallest first; documents keep their order, and no answer changes. The checksums of all files are
+    verified first. A crash or Ctrl-C at any point leaves the old generation or the new one.
 
     Args:
         segments: 1 or more.
@@ -97,7 +96,7 @@ def compact(
     if not 0 <= threads <= MAX_THREADS:
         raise InvalidArgument(f"threads: {threads} is not allowed; give 0 (every core) to {MAX_THREADS}")
     path, began = Path(store), time.monotonic()
-    read_manifest(path)  # before a folder is made where there is no datastore
+    read_manifest(path)  # refuses before a folder is made
     with open_workspace(path) as workspace, open_datastore(path) as datastore:
         deleted = datastore.deleted()
         groups = _group(_left(datastore, deleted), segments)
@@ -127,7 +126,7 @@ def compact(
 
 
 def _left(datastore: Datastore, deleted: Deleted) -> list[_Group]:
-    """The segments, each alone, less the documents that are deleted."""
+    """Each segment as a group of its own, without its deleted documents."""
     return [
         _Group((entry,), entry.tokens + entry.documents - _tokens_of(datastore, entry.name, deleted[entry.name]))
         for entry in datastore.manifest.segments
@@ -139,7 +138,7 @@ def _tokens_of(datastore: Datastore, segment: str, documents: npt.NDArray[np.uin
 
 
 def _group(groups: list[_Group], wanted: int) -> list[_Group]:
-    """Join neighbours, the smallest pair first, until there are as few as wanted or all that is left would be too large."""
+    """Join neighbours, the smallest pair first, until ``wanted`` are left or every pair would be too large."""
     while len(groups) > wanted:
         pairs = [(groups[i].tokens + groups[i + 1].tokens, i) for i in range(len(groups) - 1)]
         tokens, first = min(pairs)
@@ -157,27 +156,16 @@ def _publish(
     threads: int,
     progress: CompactProgress | None,
 ) -> Manifest:
-    workspace.clear()
-    try:
+    def make() -> Manifest:
         _check(datastore, progress)
-        entries = _merge(workspace, datastore, groups, deleted, threads, progress)
-        manifest = replace(
-            datastore.manifest,
-            generation=datastore.manifest.generation + 1,
-            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            segments=tuple(entries),
-            deletions=(),
-        )
-        workspace.publish(manifest, None)
-    except BaseException:
-        workspace.discard()
-        raise
-    workspace.finish(manifest)
-    return manifest
+        segments = tuple(_merge(workspace, datastore, groups, deleted, threads, progress))
+        return datastore.manifest.next(segments=segments, deletions=())
+
+    return workspace.publish_change(make)
 
 
 def _check(datastore: Datastore, progress: CompactProgress | None) -> None:
-    """Compare all checksums: merging would give damaged tokens sound ones."""
+    """Verify all checksums, because merging would write valid ones for damaged tokens."""
     files = datastore.manifest.files()
     tokens, done = sum(entry.tokens for entry in files), 0
 
@@ -231,7 +219,7 @@ def _merge(
 
 
 def _table(origins: Iterable[Origin]) -> bytes:
-    """The document table of these documents; none if nothing is known of any."""
+    """The document table of these documents; empty if no source is recorded."""
     table, known = DocumentTableWriter(), False
     for source, metadata in origins:
         known = known or source is not None

@@ -1,10 +1,9 @@
-"""Deletes documents: a new generation whose deletion segments hold all that is deleted. Nothing that is there is rewritten."""
+"""Deletes documents: publishes a generation with deletion segments. No existing file is rewritten."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timezone
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +20,19 @@ from suffolk.datastore.query import parse_query
 from suffolk.datastore.segment import SegmentEntry, separator, token_dtype, write_segment
 
 Sources = dict[tuple[str, int], str | None]
-"""Of documents, by the name of the segment and the index there."""
+"""Segment name and index of a document -> its source."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionReport:
-    """What a deletion did.
+    """The outcome of a deletion.
 
     Attributes:
         store: the datastore's folder.
-        generation: the one that is live now; the old one if nothing was deleted.
-        documents, tokens: deleted by this call, or by a dry run to be deleted.
-        left_documents, left_tokens: what the datastore holds without them.
-        unknown_ids: ids that named none of these documents.
+        generation: the live one; unchanged if nothing was deleted.
+        documents, tokens: deleted by this call; in a dry run those that would be.
+        left_documents, left_tokens: the remaining ones.
+        unknown_ids: ids that no document has.
     """
 
     store: str
@@ -52,31 +51,30 @@ class DeletionReport:
 def delete(
     store: str | Path, ids: Sequence[str] = (), where: Sequence[str] = (), dry_run: bool = False, threads: int = 0
 ) -> DeletionReport:
-    """Delete the documents whose source is one of ``ids`` (any, if none is given) and that meet all conditions in ``where``.
+    """Delete the documents whose source is in ``ids`` (every source, if it is empty) and that meet all conditions of ``where``.
 
-    Every datastore opened later answers as if they had never been there. Their tokens stay in the segment files
-    until ``suffolk.build_index.compact`` takes them out. A crash at any point leaves the old generation or the new one.
+    A datastore opened later answers as if they had never been in it. Their tokens stay in the segment files until
+    ``suffolk.build_index.compact`` removes them. A crash at any point leaves the old generation or the new one. The checksums of
+    all files are verified first.
 
     Args:
         store: the datastore's folder.
-        ids: sources, whole.
-        where: conditions such as ``license=gpl-3.0``; see ``suffolk.datastore.query.parse_query``.
+        ids: whole sources.
+        where: conditions such as ``license=gpl-3.0`` (``suffolk.datastore.query.parse_query``).
         dry_run: only count.
         threads: for sorting; 0 takes every core.
 
-    All files are compared with their checksums before anything is deleted.
-
-    Memory: that of building a segment of the deleted tokens, of 64 million of them at most, and a place for each document.
+    Memory: that of building a segment of the deleted tokens, at most 64 million, and an entry for each document.
 
     Raises:
-        InvalidArgument: neither ids nor conditions, a condition is none, or no document has its field.
+        InvalidArgument: neither ids nor conditions are given, a condition cannot be parsed, or no document has its field.
         NotFound, Corruption, Unsupported: as ``open_datastore``.
         Unavailable: another process writes to the datastore, or an interrupted build waits in it.
         ResourceExhausted: the disk is full.
     """
     path = Path(store)
     query = parse_query(ids, where)
-    read_manifest(path)  # before a folder is made where there is no datastore
+    read_manifest(path)  # refuses before a folder is made
     with open_workspace(path) as workspace, open_datastore(path) as datastore:
         chosen: Sources = {}
         fields, sources = {"source"}, set()
@@ -90,9 +88,8 @@ def delete(
         generation = datastore.manifest.generation
         if chosen and not dry_run:
             workspace.refuse_unfinished("delete")
-            datastore.verify("checksums")  # tokens of other documents would be subtracted, and damage made to last
-            generation += 1
-            _publish(workspace, datastore, chosen, generation, threads)
+            datastore.verify("checksums")  # damaged tokens would be subtracted from counts for good
+            generation = _publish(workspace, datastore, chosen, threads)
         facts = datastore.info()
         return DeletionReport(
             store=str(path),
@@ -105,27 +102,15 @@ def delete(
         )
 
 
-def _publish(workspace: Workspace, datastore: Datastore, chosen: Sources, generation: int, threads: int) -> None:
-    """A generation that deletes ``chosen`` and all that is deleted already, so that few deletion segments are there to search."""
-    earlier = {deleted_place(found): found.source for found in datastore.deletion_origins()}
-    workspace.clear()
-    try:
-        manifest = replace(
-            datastore.manifest,
-            generation=generation,
-            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            deletions=_write(workspace, datastore, earlier | chosen, generation, threads),
-        )
-        workspace.publish(manifest, None)
-    except BaseException:
-        workspace.discard()
-        raise
-    workspace.finish(manifest)
+def _publish(workspace: Workspace, datastore: Datastore, chosen: Sources, threads: int) -> int:
+    """Publish a generation that deletes ``chosen`` and all earlier deletions, in as few deletion segments as possible."""
+    every = {deleted_place(found): found.source for found in datastore.deletion_origins()} | chosen
+    return workspace.publish_change(
+        lambda: datastore.manifest.next(deletions=_write(workspace, datastore, every, threads))
+    ).generation
 
 
-def _write(
-    workspace: Workspace, datastore: Datastore, sources: Sources, generation: int, threads: int
-) -> tuple[SegmentEntry, ...]:
+def _write(workspace: Workspace, datastore: Datastore, sources: Sources, threads: int) -> tuple[SegmentEntry, ...]:
     """Deletion segments of the documents in ``sources``: one, or several of about 64 million tokens."""
     dtype = token_dtype(datastore.manifest.vocab_size)
     entries: list[SegmentEntry] = []
@@ -143,7 +128,7 @@ def _write(
                 return tuple(entries)
             entries.append(
                 write_segment(
-                    workspace.new_segment(workspace.segment_name(generation, len(entries))),
+                    workspace.new_segment(workspace.segment_name(datastore.manifest.generation + 1, len(entries))),
                     file.mapped(),
                     vocab_size=datastore.manifest.vocab_size,
                     order_depth=datastore.manifest.order_depth,

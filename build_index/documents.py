@@ -1,4 +1,4 @@
-"""A block's documents: JSON lines parsed, bytes decoded, long texts cut. Runs where the tokenizing runs."""
+"""Parses a block into documents: JSON lines, UTF-8, long texts cut. Runs in the tokenizing processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REPLACEMENT = "\ufffd"
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """Texts, where each came from and its metadata, their size in UTF-8, and how many invalid places became U+FFFD."""
+    """Texts with source and metadata, their size in UTF-8, and the number of invalid places that became U+FFFD."""
 
     sources: list[str]
     metadata: list[Metadata]
@@ -31,7 +31,7 @@ def parse_documents(payload: Lines | Texts, options: BuildOptions) -> Documents:
     """The documents of a block of lines or texts, in order. Texts of more than a million characters become several.
 
     Raises:
-        InvalidArgument: a line is no JSON object, or lacks the field, or the field holds no text; the message names the line.
+        InvalidArgument: a line is no JSON object, lacks the field, or has no text in it; the message names the line.
     """
     if isinstance(payload, Lines):
         payload = _from_lines(payload, options)
@@ -77,13 +77,13 @@ def _from_lines(lines: Lines, options: BuildOptions) -> Texts:
 
 
 def keep_metadata(record: Any, fields: tuple[str, ...]) -> Metadata:
-    """The values of ``fields`` in a record; those that are missing or null are left out."""
+    """The values of ``fields`` in a record, without missing and null ones."""
     found = {name: _field(record, name.split("."), name) for name in fields}
     return {name: value for name, value in found.items() if value is not None}
 
 
 class _Repaired(str):
-    """A text whose line held invalid UTF-8, with how many places were replaced."""
+    """A text whose line held invalid UTF-8, with the number of replaced places."""
 
     __slots__ = ("bad",)
     bad: int
@@ -103,7 +103,7 @@ def _parse_line(line: bytes, place: str) -> tuple[Any, int]:
 
 
 def not_json(place: str, error: ValueError | RecursionError) -> InvalidArgument:
-    """What to raise for a line that ``json.loads`` refuses."""
+    """The error for a line that ``json.loads`` refuses."""
     if isinstance(error, json.JSONDecodeError):
         return InvalidArgument(f"{place}: not a JSON value ({error}); every line of a .jsonl file is one JSON object")
     problem = "is nested too deep" if isinstance(error, RecursionError) else "holds a number of too many digits"
@@ -113,7 +113,7 @@ def not_json(place: str, error: ValueError | RecursionError) -> InvalidArgument:
 
 
 def _field(record: Any, path: list[str], name: str) -> Any:
-    """The value of a field, which may itself have dots in its name; None if it is not there."""
+    """The value of a field; None if it is missing. The name itself may contain dots."""
     if isinstance(record, dict) and name in record:
         return record[name]
     for part in path:
@@ -133,7 +133,7 @@ def _no_text(place: str, field: str, value: Any, record: Any) -> str:
 
 
 def _clean(raw: str | bytes) -> tuple[str, int, int]:
-    """Text that has a UTF-8 form, its size in bytes, and how many places had none."""
+    """Valid text, its size in UTF-8, and the number of places that were replaced."""
     if isinstance(raw, bytes):
         text, bad = _decode(raw)
         return text, len(raw), bad

@@ -1,4 +1,4 @@
-"""One block of a corpus -> its tokens with separators, ready to be appended to a segment. Runs in the worker processes."""
+"""Encodes a block of a corpus as tokens with separators. Runs in the worker processes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from suffolk.build_index.block import Lines, Texts, TokenRun
+from suffolk.build_index.counts import Counts
 from suffolk.build_index.documents import parse_documents
 from suffolk.build_index.encoder import Encoder
 from suffolk.build_index.options import BuildOptions
@@ -21,7 +22,7 @@ from suffolk.datastore.segment import separator, token_dtype
 
 @dataclass(frozen=True, slots=True)
 class EncodeSetup:
-    """All that is needed to encode blocks: picklable, sent once to each worker."""
+    """The settings of a block encoder: picklable, sent once to each worker."""
 
     options: BuildOptions
     tokenizer_json: str | None
@@ -31,32 +32,25 @@ class EncodeSetup:
 
 @dataclass(slots=True)
 class EncodedBlock:
-    """The tokens of a block, every document followed by a separator, and what was counted on the way.
+    """The tokens of a block, every document followed by a separator.
 
     Attributes:
         tokens: uint16 or uint32 [n], separators included.
-        sources: where each document came from; documents without tokens are left out.
-        metadata: what was kept of each one's record.
-        text_bytes: UTF-8 bytes read, or for token runs the bytes of their ids.
-        replaced: invalid places in the UTF-8 that became U+FFFD.
-        routed, checked, differed: see ``EncodedTexts``.
+        sources, metadata: the origin of each document; documents without tokens are left out.
+        counts: the totals of the block.
     """
 
     tokens: npt.NDArray[Any]
     sources: list[str]
     metadata: list[Metadata]
-    text_bytes: int
-    replaced: int = 0
-    routed: int = 0
-    checked: int = 0
-    differed: int = 0
+    counts: Counts
 
 
 class BlockEncoder:
     """Encodes blocks by one setup. Not thread-safe.
 
     Raises:
-        Unsupported: the fast tokenizer was asked for and cannot be had.
+        Unsupported: the fast tokenizer is asked for and cannot read the tokenizer.
     """
 
     def __init__(self, setup: EncodeSetup) -> None:
@@ -69,7 +63,7 @@ class BlockEncoder:
         """The block's tokens.
 
         Raises:
-            InvalidArgument: a line, field or id is wrong; the message names the place. Or text came without a tokenizer.
+            InvalidArgument: a line, field or id is wrong, or text comes without a tokenizer; the message names the place.
         """
         if isinstance(payload, TokenRun):
             return self._encode_run(payload)
@@ -78,15 +72,18 @@ class BlockEncoder:
             raise InvalidArgument(f"corpus {path}: holds text, and no tokenizer is given; name one with --tokenizer")
         documents = parse_documents(payload, self._options)
         encoded = self._encoder.encode(documents.texts, seed=documents.text_bytes)
-        return EncodedBlock(
+        counts = Counts(
+            text_bytes=documents.text_bytes,
+            replaced=documents.replaced,
+            routed=encoded.routed,
+            checked=encoded.checked,
+            differed=encoded.differed,
+        )
+        return _block(
             self._join(encoded.ids),
             [source for source, ids in zip(documents.sources, encoded.ids, strict=True) if ids],
             [metadata for metadata, ids in zip(documents.metadata, encoded.ids, strict=True) if ids],
-            documents.text_bytes,
-            documents.replaced,
-            encoded.routed,
-            encoded.checked,
-            encoded.differed,
+            counts,
         )
 
     def _join(self, documents: list[list[int]]) -> npt.NDArray[Any]:
@@ -118,7 +115,7 @@ class BlockEncoder:
                 metadata.append(run.metadata[_index(run, int(start))] if run.metadata else NO_METADATA)
                 pieces += [document.astype(self._dtype), np.array([separator(self._dtype)], self._dtype)]
         tokens = np.concatenate(pieces) if pieces else np.empty(0, self._dtype)
-        return EncodedBlock(tokens, sources, metadata, ids.nbytes)
+        return _block(tokens, sources, metadata, Counts(text_bytes=ids.nbytes))
 
     def _check_range(self, run: TokenRun, ids: npt.NDArray[Any], ends: npt.NDArray[np.bool_]) -> None:
         bad = ((ids < 0) | (ids >= self._vocab_size)) & ~ends
@@ -129,6 +126,12 @@ class BlockEncoder:
                 f"corpus {run.path}: id {int(ids[place])} at {where} is not below {self._vocab_size}, the size of the "
                 "vocabulary; give the tokenizer, --vocab-size or --token-format that the corpus was made with"
             )
+
+
+def _block(tokens: npt.NDArray[Any], sources: list[str], metadata: list[Metadata], counts: Counts) -> EncodedBlock:
+    counts.documents, counts.described = len(sources), sum(map(bool, metadata))
+    counts.tokens = len(tokens) - len(sources)
+    return EncodedBlock(tokens, sources, metadata, counts)
 
 
 def _source(run: TokenRun, start: int) -> str:

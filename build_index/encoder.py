@@ -1,4 +1,4 @@
-"""Text -> token ids: the fast path where it is known to agree with Hugging Face tokenizers, those tokenizers elsewhere."""
+"""Tokenizes text: by the fast path where it is proven equal to Hugging Face tokenizers, by those tokenizers elsewhere."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ HF_BATCH = 64
 
 @dataclass(slots=True)
 class EncodedTexts:
-    """Token ids of each text, and how they came about.
+    """The token ids of a batch of texts.
 
     Attributes:
         ids: one list per text.
-        routed: texts that went to Hugging Face tokenizers because of what they hold.
-        checked: slices of text that both tokenized.
-        differed: slices for which they disagreed; if any did, all ids are those of Hugging Face tokenizers.
+        routed: texts with content that only Hugging Face tokenizers handle.
+        checked: slices that both ways tokenized.
+        differed: slices with different ids; if there are any, all ids are from Hugging Face tokenizers.
     """
 
     ids: list[list[int]]
@@ -50,7 +50,7 @@ class Encoder:
         self._added = added_pattern(token.content for token in exact.get_added_tokens_decoder().values())
 
     def encode(self, texts: Sequence[str], seed: int) -> EncodedTexts:
-        """The ids of ``texts``. ``seed`` picks the slices that are checked, so that a build can be repeated exactly."""
+        """The ids of ``texts``. ``seed`` chooses the checked slices, so that a build can be repeated exactly."""
         if self._fast is None:
             return EncodedTexts(self.encode_exactly(texts))
         risky = [self.is_risky(text) for text in texts]
@@ -66,14 +66,14 @@ class Encoder:
         return EncodedTexts(ids, len(texts) - len(safe), checked, 0)
 
     def is_risky(self, text: str) -> bool:
-        """Whether ``text`` holds something for which the fast path is known to go astray, or may."""
+        """Whether ``text`` holds an added token or a contraction, for which the fast path may give other ids."""
         return self._added.search(text) is not None or CONTRACTION.search(text) is not None
 
     def encode_exactly(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids that Hugging Face tokenizers give.
+        """The ids of Hugging Face tokenizers.
 
         Raises:
-            Unsupported: the tokenizer has no ids for a text.
+            Unsupported: the tokenizer cannot encode a text.
         """
         ids: list[list[int]] = []
         for start in range(0, len(texts), HF_BATCH):
@@ -89,13 +89,13 @@ class Encoder:
         return ids
 
     def agree(self, texts: Sequence[str]) -> list[bool]:
-        """Whether both ways give the same ids, for each text; none do without a fast path."""
+        """For each text whether both ways give the same ids; False without a fast path."""
         exact = self.encode_exactly(texts)
         fast = [self._fast.encode(text, True) if self._fast is not None else None for text in texts]
         return [one == other for one, other in zip(fast, exact, strict=True)]
 
     def _check(self, texts: Sequence[str], seed: int) -> tuple[int, int]:
-        """How many slices of ``texts`` were tokenized both ways, and for how many the ids differ."""
+        """Tokenize slices of ``texts`` both ways: the number of slices, and of those with different ids."""
         if not texts:
             return 0, 0
         chooser = random.Random(seed)
@@ -107,9 +107,9 @@ class Encoder:
 
 
 def added_pattern(contents: Iterable[str]) -> re.Pattern[str]:
-    """Finds the text of an added token, other than plain whitespace, which every document has.
+    """A pattern for the text of any added token but plain whitespace, which every document has.
 
-    A pattern of its own, because literals that begin alike are found ten times faster than any other alternative.
+    It is separate from CONTRACTION, because literals with common prefixes are found ten times faster than other alternatives.
     """
     literals = sorted(
         {re.escape(content) for content in contents if content.strip()}, key=lambda item: (-len(item), item)

@@ -1,10 +1,10 @@
-"""The heart of a build: encoded blocks gathered into segments, sorted one after the other, each recorded when it is done."""
+"""Gathers encoded blocks into segments, sorts each, and records it in the journal."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from suffolk.build_index.block import Block, Position
 from suffolk.build_index.counts import Counts
@@ -27,7 +27,9 @@ Encoded = Iterator[tuple[Block, EncodedBlock]]
 class Gatherer:
     """Makes segments out of encoded blocks.
 
-    ``text_bytes``, ``tokens``, ``read_seconds`` and ``sort_seconds`` count what this run did.
+    Attributes:
+        run: the totals of this run, without those of earlier runs of the same build.
+        read_seconds, sort_seconds: wall time of this run.
     """
 
     workspace: Workspace
@@ -35,13 +37,12 @@ class Gatherer:
     target: Target
     inputs: Inputs
     progress: BuildProgress
-    text_bytes: int = 0
-    tokens: int = 0
+    run: Counts = field(default_factory=Counts)
     read_seconds: float = 0.0
     sort_seconds: float = 0.0
 
     def gather(self, encoded: Encoded, first: int, generation: int) -> Iterator[FinishedSegment]:
-        """One finished, recorded segment after the other; the first gets the number ``first``.
+        """Finished, recorded segments, numbered from ``first`` on.
 
         Raises:
             SuffolkError: a block could not be read or encoded, or the disk is full.
@@ -60,10 +61,9 @@ class Gatherer:
             for block, tokens in encoded:
                 file.append(tokens.tokens)
                 table.extend(zip(tokens.sources, tokens.metadata, strict=True))
-                counts.add_block(tokens)
-                self.text_bytes += tokens.text_bytes
-                self.tokens += len(tokens.tokens) - len(tokens.sources)
-                self.progress.read(block.bytes_read / max(1, self.inputs.size), self.text_bytes, self.tokens)
+                counts.add(tokens.counts)
+                self.run.add(tokens.counts)
+                self.progress.read(block.bytes_read / max(1, self.inputs.size), self.run.text_bytes, self.run.tokens)
                 if file.tokens >= self.options.segment_tokens:
                     break
             self.read_seconds += time.monotonic() - begin

@@ -1,4 +1,4 @@
-"""The files of a corpus: named, in folders or by pattern, each recognised by its name."""
+"""Finds the files of a corpus by name, folder or pattern."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDINGS = {
     ".npy": "npy",
     ".bin": "bin",
 }
-"""Ending of a file's name -> kind; every other name is taken for plain text."""
+"""Ending of a file's name -> kind; every other file is plain text."""
 
 TOKEN_KINDS = ("npy", "bin")
 PATTERN = frozenset("*?[")
@@ -30,7 +30,7 @@ PATTERN = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """One file of a corpus. ``named`` tells that the user asked for this very file, so it may not be skipped."""
+    """One file of a corpus. ``named``: the user named this file itself, so it must not be skipped."""
 
     path: str
     kind: str
@@ -41,7 +41,7 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The files of a corpus in the order of building, and how many were left out, by reason."""
+    """The files of a corpus in the order of building, and the number of skipped ones by reason."""
 
     files: tuple[InputFile, ...]
     skipped: Counter[str] = field(default_factory=Counter)
@@ -52,7 +52,7 @@ class Inputs:
         return sum(file.size for file in self.files)
 
     def identity(self, count: int) -> str:
-        """SHA-256 (hex) of names, sizes and times of the first ``count`` files: equal if they are still the same."""
+        """SHA-256 (hex) of names, sizes and times of the first ``count`` files; it changes when one of them does."""
         digest = hashlib.sha256()
         for file in self.files[:count]:
             digest.update(
@@ -62,11 +62,11 @@ class Inputs:
 
 
 def find_inputs(options: BuildOptions) -> Inputs:
-    """Every file that the corpora name; folders are walked in the order of names, without hidden files and linked folders.
+    """All files of the corpora; folders are read in the order of names, without hidden files and linked folders.
 
     Raises:
         NotFound: a file or folder does not exist, or a pattern matches nothing.
-        InvalidArgument: a folder cannot be read, no file is left to read, or an option acts on none of them.
+        InvalidArgument: a folder cannot be read, there is no file, or an option applies to none of the files.
     """
     skipped: Counter[str] = Counter()
     files: list[InputFile] = []
@@ -89,7 +89,7 @@ def find_inputs(options: BuildOptions) -> Inputs:
 
 
 def _require_use(options: BuildOptions, kinds: set[str]) -> None:
-    """Raises InvalidArgument for an option of tokenized corpora if there are none; of Parquet only reading tells whether it is."""
+    """Refuse an option of tokenized corpora without one. A Parquet file counts: only reading shows its columns."""
     for name, value, acts_on in (
         ("end of document", options.end_of_document, (*TOKEN_KINDS, "parquet")),
         ("token format", options.token_format, ("bin",)),
@@ -136,7 +136,7 @@ def _walk(folder: str, options: BuildOptions, skipped: Counter[str]) -> Iterator
         skipped["hidden"] += sum(name.startswith(".") for name in (*folders, *names))
         seen = sorted(name for name in folders if not name.startswith(".") and not _is_store(parent, name, options))
         folders[:] = [name for name in seen if not os.path.islink(os.path.join(parent, name))]
-        skipped["linked folder (name it)"] += len(seen) - len(folders)  # links may lead round in circles
+        skipped["linked folder (name it)"] += len(seen) - len(folders)  # links may form circles
         for name in sorted(names):
             path = os.path.join(parent, name)
             if name.startswith("."):
@@ -156,7 +156,7 @@ def _refuse(error: OSError) -> NoReturn:
 
 
 def _is_store(parent: str, name: str, options: BuildOptions) -> bool:
-    """Whether a folder is the datastore that is being built, which must not read itself."""
+    """Whether a folder is the output datastore, which a build must not read."""
     return os.path.abspath(os.path.join(parent, name)) == os.path.abspath(options.output)
 
 
@@ -165,12 +165,12 @@ def _endings(extensions: Sequence[str]) -> tuple[str, ...]:
 
 
 def _takes_tokens(options: BuildOptions) -> bool:
-    """Source trees hold .npy and .bin files that are no tokens, so a folder's are taken only where tokens are expected."""
+    """Whether to read .npy and .bin files in folders: only if tokens are expected, because source trees hold others."""
     return options.tokenizer is None or options.token_format is not None or options.end_of_document is not None
 
 
 def read_error(path: str | Path, error: OSError) -> NotFound | InvalidArgument:
-    """What to raise when a corpus file cannot be read."""
+    """The error for a corpus file that cannot be read."""
     if isinstance(error, FileNotFoundError):
         return NotFound(f"corpus {path}: the file is gone; check the name, and leave corpora alone during a build")
     return InvalidArgument(

@@ -1,4 +1,4 @@
-"""The journal of a build: one JSON line for its settings, one for each finished segment; how a build goes on after a crash."""
+"""The journal of a build, from which it resumes after a crash: a JSON line of settings, then one per finished segment."""
 
 from __future__ import annotations
 
@@ -19,14 +19,18 @@ from suffolk.datastore.manifest import write_atomically
 from suffolk.datastore.segment import SegmentEntry
 
 JOURNAL_FORMAT = 2
-"""Raised whenever blocks are cut or tokenized otherwise than before, so that old work is not continued differently."""
+"""Increased whenever blocks are cut or tokenized differently, so that a build is not resumed in another way."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedSegment:
-    """A segment that is on disk, where to read on after it, and what was counted while it was made.
+    """A segment that is on disk.
 
-    ``inputs`` identifies the files up to there: as long as they are the same, the segment is valid.
+    Attributes:
+        entry: its entry for the manifest.
+        next: where reading continues after it.
+        inputs: identity of the files up to ``next``. The segment is valid while they are unchanged.
+        counts, skipped: its totals, and the files skipped up to ``next``.
     """
 
     entry: SegmentEntry
@@ -38,7 +42,7 @@ class FinishedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """What an earlier run of the same build left; ``complete`` if that was all of it."""
+    """The finished part of an earlier run of the same build; ``complete`` if that is all of it."""
 
     proof: Proof
     finished: tuple[FinishedSegment, ...]
@@ -46,23 +50,23 @@ class Journal:
 
 
 def write_journal(path: Path, settings: dict[str, Any], proof: Proof, finished: Sequence[FinishedSegment] = ()) -> None:
-    """Begin the journal, with the segments that an earlier run finished."""
+    """Start the journal, with the finished segments of an earlier run."""
     header = {"format": JOURNAL_FORMAT, "settings": settings, "proof": asdict(proof)}
     write_atomically(path, b"".join(_line(record) for record in (header, *map(asdict, finished))))
 
 
 def record_segment(path: Path, segment: FinishedSegment) -> None:
-    """Add a finished segment; once this returns, a crash no longer loses it."""
+    """Add a finished segment. After this returns, a crash does not lose it."""
     _append(path, asdict(segment))
 
 
 def record_complete(path: Path, inputs: Inputs) -> None:
-    """Say that all segments are there, so that a crash after publishing is told from one before."""
+    """Record that all segments are finished, which tells a crash after publishing from one before."""
     _append(path, {"complete": inputs.identity(len(inputs.files))})
 
 
 def is_complete(workspace: Workspace, settings: dict[str, Any], inputs: Inputs) -> bool:
-    """Whether an earlier run with these settings and inputs had all its segments."""
+    """Whether an earlier run with these settings and inputs finished all segments."""
     records = workspace.journal_lines()
     return (
         bool(records)
@@ -72,9 +76,9 @@ def is_complete(workspace: Workspace, settings: dict[str, Any], inputs: Inputs) 
 
 
 def read_journal(workspace: Workspace, settings: dict[str, Any], inputs: Inputs) -> Journal | str | None:
-    """What an earlier run left and is still of use; or why it is of none; or None if there was no earlier run.
+    """The usable part of an earlier run; a text with the reason if none of it is usable; None without an earlier run.
 
-    Segments count up to the first whose files have changed, so corpora may be added behind those that are done.
+    Segments are usable up to the first with changed files. So corpora may be added behind finished ones.
     """
     records = workspace.journal_lines()
     if not records:
@@ -99,7 +103,7 @@ def read_journal(workspace: Workspace, settings: dict[str, Any], inputs: Inputs)
 
 
 def reached(inputs: Inputs, position: Position) -> str:
-    """The identity of the files that were read, wholly or in part, up to ``position``."""
+    """The identity of the files that are read, in whole or in part, up to ``position``."""
     return inputs.identity(position.file + 1 if position.block else position.file)
 
 

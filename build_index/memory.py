@@ -1,4 +1,4 @@
-"""Peak memory of processes, as the system counted it."""
+"""Peak memory of processes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 
 
 def peak_memory(process: int | None = None) -> int:
-    """The largest resident size in bytes that the process (None: this one) had since it began; 0 if it is gone.
+    """The largest resident size of the process (None: this one) since its start, in bytes; 0 if it has ended.
 
-    From /proc, because what getrusage tells of a child also counts the parent it was forked from.
+    Read from /proc, because getrusage of a child includes the parent it was forked from.
     """
     try:
         with open(f"/proc/{process or os.getpid()}/status") as status:

@@ -1,4 +1,4 @@
-"""What a build will take - tokens, time, memory, disk - before it starts."""
+"""Estimates the tokens, time, memory and disk of a build before it starts."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from suffolk.datastore.errors import ResourceExhausted
 from suffolk.datastore.segment import token_dtype
 
 STORE_BYTES_PER_TOKEN = {2: 6.2, 4: 7.2}
-"""By width of the token type: what the segment format is allowed to take."""
+"""Upper bound of the segment format, by the width of the token type."""
 
 SORT_TOKENS_PER_SECOND = 8e6
-"""Of one thread on large segments; measured 11 to 14 million on source code, fewer where the disk is slow."""
+"""Rate of one thread on large segments. Measured: 11 to 14 million on source code, less on a slow disk."""
 
 SORT_BYTES_PER_TOKEN = 4 + 1
-"""A position per token, and what sorting needs beside (csrc/core/sort.h)."""
+"""A position per token, and the scratch memory of sorting (csrc/core/sort.h)."""
 
 BUILDER_BYTES, WORKER_BYTES = 300e6, 250e6
-"""Resident size without any segment: interpreter, libraries, tokenizer, blocks on their way."""
+"""Resident size without a segment: interpreter, libraries, tokenizer, queued blocks."""
 
 IDS_RATE = 200e6
 
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """Estimates for one build; see ``lines`` for their words.
+    """Estimates for one build.
 
     Attributes:
-        files, input_bytes: what there is to read, as it lies on disk.
-        text_bytes, tokens: what is in it, by a sample.
+        files, input_bytes: the inputs on disk.
+        text_bytes, tokens: their content, by a sample.
         tokenize_seconds, sort_seconds: time with ``workers`` processes.
-        memory_bytes: resident, builder and workers together.
-        store_bytes: what the new segments will take; ``work_bytes`` more are needed while building.
-        free_bytes: free now on the disk of the datastore.
+        memory_bytes: resident size of builder and workers together.
+        store_bytes, work_bytes: size of the new segments, and of temporary files.
+        free_bytes: free space on the disk of the datastore.
     """
 
     files: int
@@ -65,7 +65,7 @@ class BuildPlan:
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """The plan for people."""
+        """The plan as lines of text."""
         seconds = self.tokenize_seconds + self.sort_seconds
         way = "fast path" if self.fast else "Hugging Face tokenizers"
         return [
@@ -82,7 +82,7 @@ class BuildPlan:
 
 
 def make_plan(options: BuildOptions, inputs: Inputs, target: Target, proof: Proof, workers: int) -> BuildPlan:
-    """Estimates from the sizes of the files and what ``proof`` measured on a sample of them."""
+    """Estimates from the sizes of the files and the sample of ``proof``."""
     width = token_dtype(target.vocab_size).itemsize
     ids_bytes = sum(file.size for file in inputs.files if file.kind in TOKEN_KINDS)
     text_bytes = int((inputs.size - ids_bytes) * proof.growth)
@@ -113,12 +113,12 @@ def make_plan(options: BuildOptions, inputs: Inputs, target: Target, proof: Proo
 
 
 def segment_bytes(tokens: int, width: int) -> int:
-    """Memory that making one segment takes, in bytes: its tokens, of ``width`` bytes in memory, and what sorts them."""
+    """Memory for making one segment, in bytes: its tokens of ``width`` bytes, and sorting."""
     return tokens * (width + SORT_BYTES_PER_TOKEN)
 
 
 def require_disk(plan: BuildPlan, store: Path) -> None:
-    """Refuse a build that will not fit on its disk, rather than fill it.
+    """Refuse a build that does not fit on its disk.
 
     Raises:
         ResourceExhausted: more is needed than is free.
@@ -132,7 +132,7 @@ def require_disk(plan: BuildPlan, store: Path) -> None:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people."""
+    """Seconds as a text."""
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

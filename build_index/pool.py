@@ -1,4 +1,4 @@
-"""Worker processes that encode blocks in parallel and give them back in order, with few of them in memory at a time."""
+"""Encodes blocks in parallel processes, and returns them in order with bounded memory."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from suffolk.build_index.encode_block import BlockEncoder, EncodedBlock, EncodeS
 from suffolk.datastore.errors import Internal, SuffolkError, Unavailable
 
 BLOCKS_PER_WORKER = 3
-"""One being encoded, one waiting, one whose result waits for its turn."""
+"""One that is encoded, one in the queue, one whose result waits."""
 
 
 @contextmanager
 def open_encoder(setup: EncodeSetup, workers: int) -> Iterator[InlineEncoder | WorkerPool]:
-    """An encoder of block streams; with ``workers`` above 1 it has that many processes. They end with the context."""
+    """An encoder of block streams, with ``workers`` processes if that is above 1. They end with the context."""
     if workers <= 1:
         yield InlineEncoder(setup)
         return
@@ -45,7 +45,7 @@ class InlineEncoder:
             yield block, self._encoder.encode(block.payload)
 
     def processes(self) -> list[int]:
-        """No processes of its own."""
+        """Empty: there are no other processes."""
         return []
 
 
@@ -56,7 +56,7 @@ class _Worker:
 
 
 class WorkerPool:
-    """Encodes in processes of their own, since the fast tokenizer holds the interpreter's lock. Not thread-safe."""
+    """Encodes in separate processes, because the fast tokenizer holds the GIL. Not thread-safe."""
 
     def __init__(self, setup: EncodeSetup, workers: int) -> None:
         self._workers: list[_Worker] = []
@@ -73,7 +73,7 @@ class WorkerPool:
         """Each block with its tokens, in order; block i goes to worker i modulo their number.
 
         Raises:
-            SuffolkError: what encoding a block raised, when its turn comes.
+            SuffolkError: encoding a block failed; raised in the block's place.
             Unavailable: a worker died.
         """
         waiting: deque[tuple[_Worker, Block]] = deque()
@@ -91,7 +91,7 @@ class WorkerPool:
         return [worker.process.pid for worker in self._workers]
 
     def close(self) -> None:
-        """End all workers, whatever they are doing."""
+        """Kill all workers."""
         for worker in self._workers:
             worker.connection.close()
             worker.process.kill()
@@ -107,7 +107,7 @@ def _start() -> _Worker:
             [sys.executable, "-m", "suffolk.build_index.worker", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the builder, which then ends its workers
+            start_new_session=True,  # Ctrl-C reaches the builder alone, which then ends its workers
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
     return _Worker(process, Connection(ours.detach()))
@@ -135,6 +135,6 @@ def _receive(worker: _Worker, block: Block) -> tuple[Block, EncodedBlock]:
 def _death(worker: _Worker) -> Unavailable:
     code = worker.process.wait()
     return Unavailable(
-        f"a tokenizing process ended with code {code} (-9: killed, often for memory); run the command again to go on, "
+        f"a tokenizing process ended with code {code} (-9: killed, often for memory); run the command again to resume, "
         "with fewer --threads if memory is short"
     )

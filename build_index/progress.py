@@ -1,4 +1,4 @@
-"""How a build shows its progress: a moving line on a terminal, a few plain lines anywhere else."""
+"""Shows the progress of a build: bars on a terminal, a few plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PLAIN_SECONDS = 30.0
 
 
 class BuildProgress(Protocol):
-    """Is told how far a build is. Called from the thread that builds."""
+    """Receives the progress of a build, from the thread that builds."""
 
     def note(self, text: str) -> None:
-        """Something people should know."""
+        """Show a message."""
         ...
 
     def read(self, share: float, text_bytes: int, tokens: int) -> None:
-        """``share`` of the inputs is tokenized; this run has seen ``text_bytes`` and made ``tokens``."""
+        """``share`` of the inputs is tokenized; this run has read ``text_bytes`` and made ``tokens``."""
         ...
 
     def sort(self, name: str, tokens: int, share: float) -> None:
@@ -34,7 +34,7 @@ class BuildProgress(Protocol):
 
 
 class SilentProgress:
-    """Says nothing; for builds from Python."""
+    """Shows nothing; for builds from Python."""
 
     def note(self, text: str) -> None: ...
 
@@ -100,7 +100,7 @@ def show_progress(stream: TextIO | None = None) -> Iterator[BuildProgress]:
 
 
 def bars(stream: TextIO, field: str) -> Progress:
-    """Bars on a terminal: what is done, its share, the task's ``field``, and the time left."""
+    """Bars on a terminal: the task, its share, its ``field``, and the time left."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -1,4 +1,4 @@
-"""Is the fast path equal to Hugging Face tokenizers on this corpus? Tried on a sample of it before anything is built."""
+"""Compares the fast path with Hugging Face tokenizers on a sample of the corpus, before the build."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ SAMPLE_DOCUMENT_CHARACTERS = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What the sample showed.
+    """The result of the comparison.
 
     Attributes:
-        fast: whether the build may take the fast path.
-        reason: why, in words for people.
-        documents, text_bytes: how large the sample was.
-        tokens: how many it has.
+        fast: whether the build may use the fast path.
+        reason: why, as a text for the report.
+        documents, text_bytes, tokens: size of the sample.
         fast_rate, exact_rate: bytes of text per second of each way (the exact one with all its threads); 0 if not tried.
         growth: bytes of text per byte of the corpus on disk.
     """
@@ -51,14 +50,14 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Documents from all over the corpus, and the bytes of text per byte on disk where they were taken."""
+    """Documents from all parts of the corpus, and their bytes of text per byte on disk."""
 
     texts: list[str]
     growth: float
 
 
 def load_fast(tokenizer: Tokenizer) -> Kitoken | str:
-    """The fast form of ``tokenizer``, or why there is none."""
+    """The fast form of ``tokenizer``, or a text with the reason why there is none."""
     try:
         return Kitoken.from_tokenizers(tokenizer.to_str().encode())
     except ValueError as error:
@@ -66,7 +65,7 @@ def load_fast(tokenizer: Tokenizer) -> Kitoken | str:
 
 
 def prove(tokenizer: Tokenizer, sample: Sample, tokenization: str) -> Proof:
-    """Tokenize ``sample`` both ways and compare. Documents that go to Hugging Face tokenizers anyway are not compared."""
+    """Tokenize ``sample`` both ways and compare, without the documents that always go to Hugging Face tokenizers."""
     size = sum(len(text.encode()) for text in sample.texts)
     begin = time.perf_counter()
     ids = Encoder(tokenizer, None).encode_exactly(sample.texts)
@@ -97,7 +96,7 @@ def take_sample(inputs: Inputs, options: BuildOptions) -> Sample:
     """About 2 MiB of documents, evenly from up to 256 files that are spread evenly over the inputs.
 
     Raises:
-        SuffolkError: a file is damaged or of the wrong form, just as in the build itself.
+        SuffolkError: a file is damaged or of the wrong form, as in the build.
     """
     files = spread([file for file in inputs.files if file.kind not in TOKEN_KINDS], SAMPLE_FILES)
     texts: list[str] = []

@@ -1,4 +1,4 @@
-"""JSON lines, plain or compressed, as blocks of whole lines; a stream is never whole in memory."""
+"""Reads JSON lines, plain or compressed, as blocks of whole lines in bounded memory."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from suffolk.build_index.inputs import InputFile
 from suffolk.datastore.errors import Corruption, InvalidArgument
 
 COMPRESSED_CHUNK = 512
-"""Small, because what comes out of one chunk is held in memory and may be 32,000 times larger: 16 MiB."""
+"""Small, because the unpacked chunk is held in memory and may be 32,000 times larger: 16 MiB."""
 MAX_WINDOW = 1 << 31
 
 
 def read_lines(file: InputFile) -> Iterator[tuple[Lines, int]]:
-    """Blocks of about a megabyte of whole lines, each with the bytes of the file that were read to get it.
+    """Blocks of about a megabyte of whole lines, each with the bytes of the file read so far.
 
     Raises:
         Corruption: the compressed stream is broken or cut off.
@@ -30,7 +30,7 @@ def read_lines(file: InputFile) -> Iterator[tuple[Lines, int]]:
     bytes_read = 0
     for number, (chunk, bytes_read) in enumerate(_chunks(file)):
         if number == 0:
-            chunk = chunk.removeprefix(BOM_UTF8)  # which some editors and exports put in front
+            chunk = chunk.removeprefix(BOM_UTF8)  # written by some editors and exports
         cut = chunk.rfind(b"\n") + 1
         if cut:
             data = rest + chunk[:cut] if rest else chunk[:cut]
@@ -78,7 +78,7 @@ def _gunzip(stream: BinaryIO, path: str) -> Iterator[bytes]:
 
 
 def _unzstd(stream: BinaryIO, path: str) -> Iterator[bytes]:
-    """Frame by frame, because only a frame's own end tells a whole stream from one that was cut off."""
+    """Frame by frame, because only the end of a frame tells a whole stream from a truncated one."""
     decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
     frame = decompressor.decompressobj()
     inside = False

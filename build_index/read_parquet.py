@@ -1,4 +1,4 @@
-"""Parquet files: a text column, or a column of token ids, batch by batch."""
+"""Reads a text column, or a column of token ids, of a Parquet file in batches."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ TEXT_TYPES = ("string", "large_string", "string_view")
 
 
 def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Texts | TokenRun, int]]:
-    """Batches of rows: texts if there is a tokenizer and a text column, else the lists of ids in ``input_ids``.
-
-    A batch has at most a megabyte of these, or is one row.
+    """Batches of rows, each with the bytes of the file read so far: texts if there is a tokenizer and a text column, else the
+    lists of ids in ``input_ids``. A batch has at most a megabyte of these, or one row.
 
     Raises:
         Unsupported: pyarrow is not installed.
         Corruption: the file is damaged.
-        InvalidArgument: neither column is there, a value is missing or of the wrong type, or an id or metadata is no UTF-8.
+        InvalidArgument: both columns are missing, a value is missing or of the wrong type, or an id or metadata is no UTF-8.
     """
     try:
         import pyarrow
@@ -79,7 +78,7 @@ def _choose(schema: Any, path: str, options: BuildOptions) -> str:
 
 
 def _cut(batch: Any, column: str) -> Iterator[Any]:
-    """Halves, and halves of these, until what ``column`` holds has the size of a block: always the same pieces."""
+    """Halve ``batch`` until ``column`` fits a block; the pieces depend on the batch alone."""
     if batch.num_rows < 2 or batch.column(column).nbytes <= BLOCK_BYTES:
         yield batch
         return
@@ -99,7 +98,7 @@ def _sources(batch: Any, row: int, path: str, id_field: str | None) -> list[str]
 
 
 def _kept_columns(schema: Any, options: BuildOptions) -> list[str]:
-    """The columns that metadata is in: a field may be a column, or lie inside one."""
+    """The columns of the metadata: a field is a column or lies inside one."""
     columns = [name if name in schema.names else name.split(".")[0] for name in options.metadata]
     return [column for column in dict.fromkeys(columns) if column in schema.names]
 
@@ -122,7 +121,7 @@ def _texts(batch: Any, column: str, sources: list[str], metadata: tuple[Metadata
 
 
 def _bytes(column: Any) -> Any:
-    """Text as bytes, so that what is not UTF-8 is replaced and counted where texts are parsed; other columns as they are."""
+    """Text as bytes, so that parsing replaces and counts invalid UTF-8; other columns unchanged."""
     if str(column.type).startswith("dictionary"):
         column = column.dictionary_decode()
     return column.cast("large_binary") if str(column.type) in TEXT_TYPES else column

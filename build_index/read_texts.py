@@ -1,4 +1,4 @@
-"""Plain text and source files as blocks of whole documents; a file too large for one block is cut at line ends."""
+"""Reads plain text and source files as blocks of whole documents; a large file is cut at line ends."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def is_binary(data: bytes) -> bool:
 
 
 def read_small_text(file: InputFile, skipped: Counter[str]) -> bytes | None:
-    """The whole file, or None (counted in ``skipped``) if it is empty, or binary and was found in a folder.
+    """The whole file. None, counted in ``skipped``, if it is empty, or binary and found in a folder.
 
     Raises:
-        InvalidArgument: the file is binary and was asked for by name.
+        InvalidArgument: the file is binary and named by the user.
     """
     with open(file.path, "rb") as stream:
         data = stream.read()
@@ -60,9 +60,7 @@ def _pieces(stream: BinaryIO, path: str) -> Iterator[tuple[Texts, int]]:
 def _character_boundary(data: bytes) -> int:
     """The largest cut that splits no UTF-8 character."""
     for cut in range(len(data) - 1, max(0, len(data) - 4), -1):
-        if (
-            data[cut] & 0xC0 != 0x80
-        ):  # a lead byte: its character may go on behind the end, so it belongs to the next piece
+        if data[cut] & 0xC0 != 0x80:  # a lead byte: its character may continue behind the end
             return cut
     return len(data)
 

@@ -1,4 +1,4 @@
-"""Corpora that are already tokenized: .npy and raw little-endian .bin files, memory-mapped."""
+"""Reads tokenized corpora: .npy and raw little-endian .bin files, memory-mapped."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def read_npy(file: InputFile, end_of_document: int | None) -> Iterator[tuple[Tok
     """Runs of a one-dimensional integer array; a run ends after an end-of-document id where there is one.
 
     Raises:
-        Corruption: not a .npy file, or cut off.
+        Corruption: not a .npy file, or truncated.
         InvalidArgument: not one-dimensional, or not of integers.
     """
     try:
         ids = np.load(file.path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:  # numpy would advise to unpickle what it does not know
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:  # numpy's message would advise to unpickle the file
         raise _no_array(file) from error
     if not isinstance(ids, np.ndarray):  # an archive of arrays, whatever its name
         ids.close()

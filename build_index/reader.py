@@ -1,9 +1,10 @@
-"""A corpus as a stream of blocks, from any position on, always cut in the same places."""
+"""Reads a corpus as a stream of blocks from any position, always cut in the same places."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from suffolk.build_index.block import BLOCK_BYTES, START, Block, Lines, Position, Texts, TokenRun
 from suffolk.build_index.inputs import InputFile, Inputs, read_error
@@ -17,10 +18,9 @@ from suffolk.build_index.read_tokens import read_bin, read_npy
 def read_blocks(
     inputs: Inputs, options: BuildOptions, token_width: str, skipped: Counter[str], start: Position = START
 ) -> Iterator[Block]:
-    """The blocks of all inputs in order, from ``start`` on. Files left out on the way are counted in ``skipped``.
+    """The blocks of all inputs in order, from ``start`` on. Skipped files are counted in ``skipped``.
 
-    What a block holds depends on the files and on ``start`` alone, so a build that goes on at the end of an earlier block
-    sees what it would have seen.
+    Blocks depend on the files and ``start`` alone, so a build that resumes at the end of a block reads the same ones.
 
     Raises:
         SuffolkError: a file is missing, damaged or of the wrong form; the message names it.
@@ -32,7 +32,8 @@ def read_blocks(
         file = inputs.files[index]
         done = start.block if index == start.file else 0
         if file.kind == "text" and file.size <= BLOCK_BYTES and not done:
-            data = _guard_small(file, skipped)
+            with _naming(file):
+                data = read_small_text(file, skipped)
             if data is not None:
                 group.append((file.path, data))
                 group_bytes += len(data)
@@ -44,26 +45,19 @@ def read_blocks(
         if group:
             yield Block(Texts(tuple(group)), Position(index, 0), before, dict(skipped))
             group, group_bytes = [], 0
-        for number, (payload, bytes_read) in enumerate(_guard(file, options, token_width, skipped), 1):
-            if number > done:
-                yield Block(payload, Position(index, number), before + bytes_read, dict(skipped))
+        with _naming(file):
+            for number, (payload, bytes_read) in enumerate(_read(file, options, token_width, skipped), 1):
+                if number > done:
+                    yield Block(payload, Position(index, number), before + bytes_read, dict(skipped))
         before += file.size
     if group:
         yield Block(Texts(tuple(group)), Position(len(inputs.files), 0), before, dict(skipped))
 
 
-def _guard_small(file: InputFile, skipped: Counter[str]) -> bytes | None:
+@contextmanager
+def _naming(file: InputFile) -> Iterator[None]:
     try:
-        return read_small_text(file, skipped)
-    except OSError as error:
-        raise read_error(file.path, error) from error
-
-
-def _guard(
-    file: InputFile, options: BuildOptions, token_width: str, skipped: Counter[str]
-) -> Iterator[tuple[Lines | Texts | TokenRun, int]]:
-    try:
-        yield from _read(file, options, token_width, skipped)
+        yield
     except OSError as error:
         raise read_error(file.path, error) from error
 

@@ -1,4 +1,4 @@
-"""What a finished build says about itself."""
+"""The report of a finished build."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """The outcome of a build. Rates are of this run alone; all other numbers include what earlier runs of it did.
+    """The outcome of a build. Rates are of this run alone; all other numbers include earlier runs of the same build.
 
     Attributes:
         store: the datastore's folder.
         generation: the generation that was published.
-        segments, documents, tokens: what this build added.
-        described: documents with metadata; None if none was asked for.
+        segments, documents, tokens: added by this build.
+        described: documents with metadata; None if ``--metadata`` is not given.
         text_bytes: UTF-8 bytes of text (bytes of ids, for tokenized corpora).
-        store_bytes: size of the segments that this build added.
+        store_bytes: size of the added segments.
         seconds: wall time of this run; ``tokenize_seconds`` and ``sort_seconds`` are its two large parts.
-        run_text_bytes, run_tokens: what this run itself did.
-        resumed_segments: segments taken over from an interrupted run.
-        peak_memory_bytes: largest resident size of the builder plus that of each of its workers.
+        run_text_bytes, run_tokens: done by this run.
+        resumed_segments: segments of an interrupted run.
+        peak_memory_bytes: largest resident size of the builder plus that of each worker.
         workers: tokenizing processes.
         replaced_invalid: invalid places in UTF-8 that became U+FFFD.
         skipped: files left out, by reason.
-        fast: whether the fast tokenization path was used; ``tokenization`` says why.
-        routed, checked, differed: documents sent to Hugging Face tokenizers for what they hold; samples checked during the
-            build; samples that differed (the blocks they were in were tokenized again by Hugging Face tokenizers).
+        fast: whether the fast path was used; ``tokenization`` is the reason.
+        routed: documents with content that only Hugging Face tokenizers handle.
+        checked, differed: samples checked during the build, and those with different ids. Hugging Face tokenizers encoded
+            the blocks of the latter again.
     """
 
     store: str
@@ -68,7 +69,7 @@ class BuildReport:
         return self.run_tokens / max(self.seconds, 1e-9)
 
     def lines(self) -> list[str]:
-        """The report for people."""
+        """The report as lines of text."""
         per_token = self.store_bytes / max(1, self.tokens)
         lines = [
             f"built {self.store} (generation {self.generation})",
@@ -104,15 +105,15 @@ class BuildReport:
 
 
 def megabytes(size: float) -> str:
-    """A size in bytes for people, in decimal units."""
+    """A size in bytes as a text, in decimal units."""
     return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
 
 
 def count(number: int, noun: str) -> str:
-    """A number of things, in words for people."""
+    """A number and its noun, in the plural unless the number is 1."""
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
 def skipped_line(skipped: dict[str, int]) -> str:
-    """Files left out, for people."""
+    """Skipped files as a text."""
     return ", ".join(f"{count:,} {reason}" for reason, count in sorted(skipped.items()) if count) or "no files"

@@ -1,4 +1,4 @@
-"""What a build makes, settled before it starts: the tokenizer, the vocabulary, and which generation of which datastore."""
+"""The output of a build, decided before it starts: datastore, tokenizer and vocabulary."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from suffolk.datastore.tokenizer import fingerprint, load_tokenizer, vocab_size
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The datastore that a build extends or makes.
+    """The datastore that a build makes or extends.
 
     Attributes:
-        previous: the generation that is there now, or None.
-        tokenizer: None if all corpora are tokenized and no tokenizer is known.
+        previous: the published generation; None if there is none.
+        tokenizer: None if all corpora are tokenized and no tokenizer is given.
         fingerprint: of the tokenizer, 64 hex digits, or None.
         vocab_size: ids are below it.
-        order_depth: tokens by which suffixes are ordered.
+        order_depth: tokens by which suffixes are sorted.
         token_width: "u16" or "u32", of the ids in ``.bin`` corpora.
     """
 
@@ -35,7 +35,7 @@ class Target:
     token_width: str
 
     def settings(self, options: BuildOptions, generation: int) -> dict[str, Any]:
-        """All that decides what the segments hold, apart from the input files; a changed setting starts a build over."""
+        """The settings that the content of segments depends on, beside the input files. A change of one restarts a build."""
         return {
             "generation": generation,
             "mode": options.mode,
@@ -91,10 +91,10 @@ def find_target(options: BuildOptions) -> Target:
 
 
 def require_mode(options: BuildOptions, target: Target) -> None:
-    """Refuse to build over an existing datastore without a word about what becomes of it.
+    """Refuse to build over an existing datastore, unless ``options`` say to append or replace.
 
     Raises:
-        InvalidArgument: there is one, and neither append nor replace was asked for.
+        InvalidArgument: there is one, and the mode is "new".
     """
     if options.mode == "new" and target.previous is not None:
         raise InvalidArgument(
@@ -108,8 +108,8 @@ def _find_tokenizer(options: BuildOptions, base: Manifest | None) -> Tokenizer |
         return load_tokenizer(options.tokenizer)
     if base is None or base.tokenizer is None:
         return None
-    own = options.output / tokenizer_name(base.tokenizer)
-    return load_tokenizer(own) if own.is_file() else None
+    path = options.output / tokenizer_name(base.tokenizer)
+    return load_tokenizer(path) if path.is_file() else None
 
 
 def _require_fit(options: BuildOptions, base: Manifest, size: int, mark: str | None, depth: int) -> None:

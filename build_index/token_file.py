@@ -1,4 +1,4 @@
-"""The tokens of the segment that is being gathered: an append-only file, mapped when it is sorted."""
+"""A temporary file for the tokens of one segment: appended to, then mapped for sorting."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TokenFile:
     ) -> None:
         try:
             self._file.close()
-        except OSError as failure:  # what could not be flushed: said already, unless nothing else went wrong
+        except OSError as failure:  # an earlier error is the cause of this one
             if error is None:
                 raise disk_error(self._path, failure) from failure
         finally:

@@ -1,7 +1,7 @@
-"""The program of a tokenizing process: blocks come in over a socket, encoded blocks or errors go out, in order.
+"""The program of a tokenizing process: reads blocks from a socket, and writes encoded blocks or errors in order.
 
-Started as ``python -m suffolk.build_index.worker DESCRIPTOR``. It ends when the other end of the socket is closed, so that no
-worker outlives a builder that was killed.
+Started as ``python -m suffolk.build_index.worker DESCRIPTOR``. It ends when the other end of the socket is closed, so no worker
+outlives a killed builder.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def _receive(connection: Connection, inbox: queue.SimpleQueue[Payload | None]) -> None:
-    """Keep taking blocks, also while a result is being sent, so that neither side waits for the other forever."""
+    """Receive blocks also while a result is sent, so that the two sides cannot wait for each other forever."""
     try:
         while True:
             inbox.put(connection.recv())

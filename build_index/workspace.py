@@ -1,4 +1,4 @@
-"""Where a build keeps its work, inside the datastore's folder: ``build/`` with a journal and finished segments."""
+"""The work of a build inside the datastore's folder: ``build/`` with a journal and finished segments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,8 @@ from suffolk.datastore.manifest import (
 from suffolk.datastore.segment import SegmentEntry
 
 BUILD_NAME = "build"
-OWN_NAMES = (LOCK_NAME, SEGMENTS_NAME, BUILD_NAME, f"{MANIFEST_NAME}.tmp", f"{TOKENIZER_PATTERN}*")
-"""What an unfinished build may have left in the folder of a datastore, beside the lock."""
+BUILD_NAMES = (LOCK_NAME, SEGMENTS_NAME, BUILD_NAME, f"{MANIFEST_NAME}.tmp", f"{TOKENIZER_PATTERN}*")
+"""Names that an unfinished build may leave in the folder of a datastore."""
 JOURNAL_NAME = "journal.jsonl"
 SEGMENT_SUFFIX = ".segment"
 
@@ -52,7 +52,7 @@ class Workspace:
         self.tokens = self.folder / "tokens"
 
     def clear(self) -> None:
-        """Throw all unfinished work away and begin an empty one."""
+        """Discard all unfinished work and make empty folders."""
         self.discard()
         failpoint("clear.removed")
         (self.folder / SEGMENTS_NAME).mkdir(parents=True)
@@ -60,25 +60,25 @@ class Workspace:
         (self.store / SEGMENTS_NAME).mkdir(exist_ok=True)
 
     def discard(self) -> None:
-        """Throw all unfinished work away."""
+        """Remove all unfinished work."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @staticmethod
     def segment_name(generation: int, number: int) -> str:
-        """Of segment ``number`` of the build that makes ``generation``; never used again, as generations only grow."""
+        """The name of segment ``number`` of ``generation``; unique, because generations only grow."""
         return f"g{generation:06d}-{number:05d}{SEGMENT_SUFFIX}"
 
     def new_segment(self, name: str) -> Path:
-        """Where a segment is written before it is published."""
+        """The path of a segment before it is published."""
         return self.folder / SEGMENTS_NAME / name
 
     def has_segment(self, entry: SegmentEntry) -> bool:
-        """Whether the segment is there, whole, published already or not."""
+        """Whether the whole segment is on disk, published or not."""
         places = (self.new_segment(entry.name), self.store / SEGMENTS_NAME / entry.name)
         return any(place.is_file() and place.stat().st_size == entry.bytes for place in places)
 
     def publish(self, manifest: Manifest, tokenizer_json: str | None) -> None:
-        """Make the segments of ``manifest`` the datastore's generation; a crash anywhere in between leaves the old one."""
+        """Make ``manifest`` the datastore's generation. A crash at any point leaves the old one or the new one."""
         if tokenizer_json is not None and manifest.tokenizer is not None:
             write_atomically(self.store / tokenizer_name(manifest.tokenizer), tokenizer_json.encode())
         moved = [entry.name for entry in manifest.files() if self.new_segment(entry.name).exists()]
@@ -88,10 +88,22 @@ class Workspace:
         try:
             publish(self.store, manifest)
         except SuffolkError:
-            if self.live_generation() != manifest.generation:  # else readers have it, and only its flush failed
-                for name in moved:  # a full disk: the finished segments go back, for the next run to go on from
+            if self.live_generation() != manifest.generation:  # else it is published, and only its flush failed
+                for name in moved:  # a full disk: move the finished segments back, for the next run to resume from
                     os.rename(self.store / SEGMENTS_NAME / name, self.new_segment(name))
             raise
+
+    def publish_change(self, make: Callable[[], Manifest]) -> Manifest:
+        """Publish the generation that ``make`` builds here from the present one. If that fails, nothing of it stays behind."""
+        self.clear()
+        try:
+            manifest = make()
+            self.publish(manifest, None)
+        except BaseException:
+            self.discard()
+            raise
+        self.finish(manifest)
+        return manifest
 
     def live_generation(self) -> int:
         """The generation that is published; 0 if none is.
@@ -105,7 +117,7 @@ class Workspace:
             return 0
 
     def finish(self, manifest: Manifest) -> None:
-        """Remove what the published generation does not need: unlisted segments of builds, other tokenizers, the work folder.
+        """Remove files that the published generation does not need: unlisted segments, other tokenizers, the work folder.
 
         Readers that have an older generation open keep its segments.
         """
@@ -123,10 +135,10 @@ class Workspace:
         self.discard()
 
     def refuse_unfinished(self, afterwards: str) -> None:
-        """Keep another writer away from an interrupted build, which would come to a generation that is taken.
+        """Refuse another writer while an interrupted build waits here, whose generation number it would take.
 
         Raises:
-            Unavailable: one waits here; the message says what to do before ``afterwards``.
+            Unavailable: one waits here; the message names the steps before ``afterwards``.
         """
         if self.holds_work() and not self._is_published():
             raise Unavailable(
@@ -135,16 +147,16 @@ class Workspace:
             )
 
     def holds_work(self) -> bool:
-        """Whether the journal tells of a finished segment, which may lie here or be on its way to the published ones."""
+        """Whether the journal lists a finished segment."""
         return any("entry" in line for line in self.journal_lines())
 
     def _is_published(self) -> bool:
-        """Whether the journal's build became a generation, and only tidying up is left of it."""
+        """Whether the journal's build is published, and only its cleaning up is left."""
         generation = self.journal_lines()[0].get("settings", {}).get("generation")
         return generation is not None and int(generation) <= self.live_generation()
 
     def journal_lines(self) -> list[dict[str, Any]]:
-        """The whole lines of the journal, none if there is none; a line torn by a crash ends it."""
+        """The lines of the journal up to the first one torn by a crash; empty without a journal."""
         lines: list[dict[str, Any]] = []
         if not self.journal.is_file():
             return lines
@@ -158,8 +170,8 @@ class Workspace:
 
 @contextmanager
 def open_workspace(store: Path) -> Iterator[Workspace]:
-    """The workspace of ``store``, alone. If the build fails before a segment is finished, nothing of it stays behind, also not the
-    lock in a folder that was empty before.
+    """The workspace of ``store``, under the writer lock. If the build fails before a segment is finished, nothing of it stays
+    behind, not even the lock in a folder that was empty before.
 
     Raises:
         Unavailable: another process writes to the datastore.
@@ -175,18 +187,18 @@ def open_workspace(store: Path) -> Iterator[Workspace]:
             yield workspace
         except BaseException:
             if workspace.folder.exists() and not workspace.holds_work():
-                shutil.rmtree(workspace.folder, ignore_errors=True)
+                workspace.discard()
             raise
         finally:
-            if fresh:  # while the lock is held: who does not get it must leave all to who has it
+            if fresh:  # while the lock is held: only its holder may remove files
                 _remove_empty(store, created)
 
 
 def disk_error(path: Path, error: OSError) -> SuffolkError:
-    """What to raise when ``path`` cannot be written."""
+    """The error for a ``path`` that cannot be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ResourceExhausted(
-            f"{path}: the disk is full; free some space and run the command again, which goes on where it stopped"
+            f"{path}: the disk is full; free some space and run the command again, which resumes where it stopped"
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return PermissionDenied(f"{path}: cannot be written ({error.strerror}); choose another --output")
@@ -206,12 +218,12 @@ def _make(store: Path) -> Path | None:
 
 
 def _refuse_foreign(store: Path) -> None:
-    """Keep a datastore's files out of a folder of the user's that holds other things."""
+    """Refuse a folder that holds other files than a datastore's."""
     if not store.is_dir() or (store / MANIFEST_NAME).exists():
         return
     paths = list(store.iterdir())
-    own = OWN_NAMES if store / LOCK_NAME in paths else ()  # a build makes its lock before all else
-    foreign = sorted(path.name for path in paths if not any(path.match(name) for name in own))
+    known = BUILD_NAMES if store / LOCK_NAME in paths else ()  # a build makes its lock first
+    foreign = sorted(path.name for path in paths if not any(path.match(name) for name in known))
     if foreign:
         raise InvalidArgument(f"output {store} holds {foreign[0]!r} and is no datastore; name a new or empty folder")
 
@@ -223,7 +235,7 @@ def _remove_empty(store: Path, created: Path | None) -> None:
         return
     if (store / SEGMENTS_NAME).exists():
         (store / SEGMENTS_NAME).rmdir()
-    (store / LOCK_NAME).unlink(missing_ok=True)  # after all else, for it tells that the rest is ours
+    (store / LOCK_NAME).unlink(missing_ok=True)  # last: the lock marks the other files as those of a build
     for folder in (store, *store.parents):
         if created is None or created not in (folder, *folder.parents):
             return

@@ -1,4 +1,4 @@
-"""The index as Python objects: open, look up, draft, verify."""
+"""Datastores: open, look up, draft, verify."""
 
 from suffolk.datastore.context import ContextIndex
 from suffolk.datastore.datastore import Datastore, open_datastore

@@ -163,8 +163,8 @@ class Element:
     BFLOAT16: Element
     FLOAT16: Element
 
-def row_linear_supports(element: Element) -> bool: ...
-def row_linear(
+def skinny_gemm_supports(element: Element) -> bool: ...
+def skinny_gemm(
     element: Element,
     rows: int,
     row_stride: int,

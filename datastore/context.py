@@ -8,9 +8,9 @@ from suffolk.datastore.retriever import Tokens
 
 
 class ContextIndex:
-    """Tokens that grow at the end and can be cut back; drafts come from what followed the same tokens earlier on.
+    """Tokens that grow at the end and can be truncated; drafts come from earlier occurrences of the last ones.
 
-    Not thread-safe: it belongs to one request. A draft costs one pass over the tokens.
+    Not thread-safe: one object per request. A draft takes one pass over the tokens.
     """
 
     def __init__(self, vocab_size: int) -> None:
@@ -36,7 +36,7 @@ class ContextIndex:
         self._native.truncate(size)
 
     def draft(self, max_match: int = 16, min_match: int = 1, max_depth: int = 10, max_nodes: int = 64) -> DraftTree:
-        """The tree of what followed the earlier occurrences of the context's longest suffix; counts are exact.
+        """The continuations of the earlier occurrences of the context's longest suffix; counts are exact.
 
         Raises:
             InvalidArgument: bounds out of range.

@@ -1,10 +1,9 @@
-"""A datastore on disk: look up, draft, verify, and say where text came from."""
+"""A datastore on disk: look up, draft, verify, list documents."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from suffolk.datastore import _native
 from suffolk.datastore.deletions import Deleted, deleted_place, read_deleted
 from suffolk.datastore.documents import Document, Origin
 from suffolk.datastore.draft_tree import DraftTree, Source
-from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError, Unavailable
+from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError, Unavailable, damaged
 from suffolk.datastore.host_memory import host_memory
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
 from suffolk.datastore.occurrence import Occurrence
@@ -26,29 +25,30 @@ from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 RESIDENCIES = ("auto", "mmap", "warm", "locked")
 """How the files of a datastore are kept in memory; see ``open_datastore``."""
 _SHARE = 0.25
-"""Of the memory that is there, what a datastore may take without being asked."""
+"""Share of the free memory that residency "auto" may use."""
 MAX_THREADS = 1024
 MAX_OCCURRENCES = (1 << 32) - 2
-"""As many as a segment may have tokens."""
+"""The largest number of tokens of a segment."""
 
 
 def open_datastore(path: str | Path, residency: str = "mmap", threads: int = 0) -> Datastore:
-    """Open the present generation of the datastore at ``path``, in time independent of its size unless it is locked.
+    """Open the latest generation of the datastore at ``path``, in time independent of its size unless it is locked.
 
     Args:
-        residency: ``mmap``: pages come in one by one as queries touch them, and the system drops them when it needs memory; a
-            thread brings in what every query begins with, 1/8 byte a token.
-            ``warm``: the same, and a thread reads all files in meanwhile; for stores that fit into memory. ``auto``: that, if
-            they take a quarter of the memory that is left at most, else ``mmap``. ``locked``: all files are read in first, and
-            stay in memory until the datastore is closed.
-        threads: that share the contexts of one batch, the calling thread included, 1..1024; 0 for as many as the machine has
-            cores. They are started by the first batch of more than eight contexts; a process forked later does without.
+        residency: how files are kept in memory.
+            ``mmap``: the system reads pages as queries touch them, and drops them when it needs memory. A thread reads the
+            sections that every query begins with, 1/8 byte a token.
+            ``warm``: as ``mmap``, and a thread reads all files. For stores that fit into memory.
+            ``auto``: ``warm`` if the files take at most a quarter of the free memory, else ``mmap``.
+            ``locked``: all files are read first, and stay in memory until the datastore is closed.
+        threads: threads that share one batch, the calling one included, 1..1024; 0: one per core. The first batch of more
+            than eight contexts starts them. A process forked after that uses one thread.
 
     Raises:
         InvalidArgument: another residency or number of threads.
         NotFound: there is no datastore.
-        Corruption, Unsupported: a file is damaged, missing, another one than the manifest lists, or of a newer version.
-        ResourceExhausted: the system does not let this process lock so much memory.
+        Corruption, Unsupported: a file is damaged, missing, not the one in the manifest, or of a newer version.
+        ResourceExhausted: the system refuses to lock so much memory.
     """
     while True:
         manifest = read_manifest(Path(path))
@@ -56,14 +56,13 @@ def open_datastore(path: str | Path, residency: str = "mmap", threads: int = 0) 
             return Datastore(Path(path), manifest, residency, threads)
         except Corruption:
             if read_manifest(Path(path)).generation == manifest.generation:
-                raise  # else a newer generation was published meanwhile, and files of this one removed
+                raise  # else a newer generation was published meanwhile, and files of this one were removed
 
 
 class Datastore(Retriever):
-    """One generation of a datastore, mapped into memory; implements ``suffolk.datastore.retriever.Retriever``.
+    """One generation of a datastore, mapped into memory. Thread-safe.
 
-    Any number of threads may use one object. It goes on serving the generation it opened when a newer one is published.
-    Deleted documents are in no answer and no count.
+    It serves the generation it opened even after a newer one is published. No answer and no count includes deleted documents.
     """
 
     def __init__(self, path: Path, manifest: Manifest, residency: str = "mmap", threads: int = 0) -> None:
@@ -125,15 +124,17 @@ class Datastore(Retriever):
         max_depth: int = 10,
         max_nodes: int = 64,
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Seconds (float64[contexts]) that the core takes for each context's lookup, and for drafting from what that found."""
+        """Seconds (float64[contexts]) that the core takes for each context's lookup, and for the draft from its match."""
         return self._searcher().clock(contexts, max_match, min_match, max_depth, max_nodes)
 
-    def occurrences(self, ids: Tokens, limit: int = 10, context: int = 16) -> list[Occurrence]:
-        """Up to ``limit`` places where ``ids`` stands, each with ``context`` tokens behind it, spread evenly over all.
+    def occurrences(self, pattern: str | Tokens, limit: int = 10, context: int = 16) -> list[Occurrence]:
+        """Up to ``limit`` occurrences of ``pattern``, each with the ``context`` tokens behind it, spread evenly over all.
 
         Raises:
             InvalidArgument: no ids, more than the order depth, an id outside the vocabulary, or a number below 0.
+            NotFound: a text is given, and the datastore has no tokenizer.
         """
+        ids = self._ids(pattern)
         if not 1 <= len(ids) <= self._searcher().order_depth:
             raise InvalidArgument(f"a pattern of {len(ids)} tokens; it must have 1 to {self._searcher().order_depth}")
         for name, value in (("limit", limit), ("context", context)):
@@ -152,7 +153,7 @@ class Datastore(Retriever):
             yield Document(source, metadata, self.read_document(name, index))
 
     def origins(self) -> Iterator[tuple[str, int, Origin]]:
-        """Segment, index and origin of every document in order: what ``documents`` gives without the tokens.
+        """Segment, index and origin of every document in order: ``documents`` without the tokens.
 
         Raises:
             Corruption: a document table is damaged.
@@ -170,24 +171,24 @@ class Datastore(Retriever):
 
         Raises:
             NotFound: no live segment has that name.
-            InvalidArgument: it has no such document.
+            InvalidArgument: the segment has no document ``index``.
         """
         self._searcher()
-        for own in self._segments:
-            if own.entry.name == segment:
-                return own.read_document(index)
+        for each in self._segments:
+            if each.entry.name == segment:
+                return each.read_document(index)
         raise NotFound(f"{self.path} has no live segment {segment!r}; suffolk info lists them")
 
     def deleted(self) -> Deleted:
         """The deleted documents of each live segment, by its name.
 
         Raises:
-            Corruption: the table of a deletion segment is damaged, or names what there is not.
+            Corruption: the table of a deletion segment is damaged, or names a document that does not exist.
         """
         return read_deleted(self.manifest.segments, self.deletion_origins())
 
     def deletion_origins(self) -> Iterator[Origin]:
-        """What the deletion segments say of their documents: see ``suffolk.datastore.deletions.deleted_place``.
+        """The origins of the documents in deletion segments (``suffolk.datastore.deletions.deleted_place``).
 
         Raises:
             Corruption: a document table is damaged.
@@ -199,7 +200,7 @@ class Datastore(Retriever):
     def info(self) -> dict[str, Any]:
         """Facts: path, generation, tokens, documents, bytes, vocab_size, order_depth, tokenizer, created, settings, segments.
 
-        What is deleted is in ``deleted_tokens`` and ``deleted_documents``, not in ``tokens`` and ``documents``.
+        ``tokens`` and ``documents`` leave out ``deleted_tokens`` and ``deleted_documents``.
         """
         self._searcher()
         manifest = self.manifest
@@ -236,9 +237,9 @@ class Datastore(Retriever):
         }
 
     def resident_bytes(self) -> int | None:
-        """Bytes of the segment files that are in memory, whoever brought them there; costs a look at every page's state.
+        """Bytes of the segment files in the page cache, brought there by any process. Takes time in proportion to the size.
 
-        None where the system does not tell: it does so only to the files' owner and to those who may write to them.
+        None if the system refuses: only the files' owner and users with write permission may ask.
         """
         self._searcher()
         sizes = [segment.native.resident_bytes() for segment in (*self._segments, *self._deletions)]
@@ -246,7 +247,7 @@ class Datastore(Retriever):
         return sum(known) if len(known) == len(sizes) else None
 
     def tokenizer_path(self) -> Path | None:
-        """The copy of the tokenizer that this generation was built with, if there was one and it is still there."""
+        """The tokenizer file of this generation; None if it was built without one, or the file is missing."""
         if self.manifest.tokenizer is None:
             return None
         path = self.path / tokenizer_name(self.manifest.tokenizer)
@@ -263,9 +264,12 @@ class Datastore(Retriever):
         return self._tokenizer
 
     def verify(self, depth: str = "checksums", progress: Callable[[str, float], None] | None = None) -> None:
-        """Check every segment: ``headers`` (what opening does), ``checksums`` (reads all bytes once), ``full`` (the order too,
-        that document tables can be read, and that deletion segments hold the tokens of the documents that they name).
-        At any depth, that the tokenizer is the one that the datastore was built with.
+        """Check every segment, and at any depth that the tokenizer is the one that the datastore was built with.
+
+        Args:
+            depth: ``headers`` (the checks of opening), ``checksums`` (reads all bytes once), or ``full`` (also the order,
+                the document tables, and the tokens in deletion segments).
+            progress: called with a segment's name and the share of it that is checked.
 
         Raises:
             Corruption: names the file and the place.
@@ -281,19 +285,10 @@ class Datastore(Retriever):
                 pass  # reading is the check
 
     def close(self) -> None:
-        """Let go of the files; they are unmapped when no call uses them any more. Later calls raise Unavailable, but for those
-        of the tokenizer, which is a file of its own."""
+        """See ``Retriever.close``. Files are unmapped when the last running call ends. The tokenizer stays usable."""
         self._native = self._locator = None
         self._segments = []
         self._deletions = []
-
-    def __enter__(self) -> Datastore:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _read_tokenizer(self) -> Tokenizer | None:
         if self.manifest.tokenizer is None:
@@ -316,7 +311,7 @@ class Datastore(Retriever):
         return self._native
 
     def _live_locator(self) -> _native.Searcher:
-        """A searcher that knows which documents are deleted, made when it is first needed: that takes reading their list."""
+        """A searcher that knows the indices of deleted documents. The first use makes it, because that reads their list."""
         self._searcher()
         if self._locator is None:
             self._locator = self._make_searcher(list(self.deleted().values()))
@@ -332,7 +327,7 @@ class Datastore(Retriever):
             for index, origin in enumerate(segment.origins()):
                 name, document = deleted_place(origin)
                 if not np.array_equal(segment.read_document(index), self.read_document(name, document)):
-                    raise Corruption(
-                        f"{segment.entry.name}: document {index} has not the tokens of document {document} of {name}, which it "
-                        "deletes; restore the datastore from a copy, or build it again"
+                    raise damaged(
+                        segment.entry.name,
+                        f"deletes document {document} of {name}, and its document {index} has other tokens",
                     )

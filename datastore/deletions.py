@@ -1,7 +1,7 @@
-"""Which documents of a datastore are deleted: read from the document tables of its deletion segments.
+"""The list of deleted documents, read from the document tables of deletion segments.
 
-A deletion segment holds the tokens of deleted documents, which searches subtract. Its table names the segment and the index of
-each of its documents among the live segments.
+A deletion segment holds the tokens of deleted documents, which searches subtract. Its table names the live segment and the index
+of each of them.
 """
 
 from __future__ import annotations
@@ -12,17 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.documents import Metadata, Origin
-from suffolk.datastore.errors import Corruption
+from suffolk.datastore.errors import damaged
 from suffolk.datastore.segment import SegmentEntry
 
-ADVICE = "restore the datastore from a copy, or build it again"
-
 Deleted = Mapping[str, npt.NDArray[np.uint32]]
-"""Name of a live segment -> the indices of its deleted documents, rising."""
+"""Name of a live segment -> the rising indices of its deleted documents."""
 
 
 def deletion_metadata(segment: str, document: int) -> Metadata:
-    """What the table of a deletion segment says of document ``document`` of ``segment``."""
+    """The entry of document ``document`` of ``segment`` in the table of a deletion segment."""
     return {"segment": segment, "document": document}
 
 
@@ -34,7 +32,7 @@ def deleted_place(origin: Origin) -> tuple[str, int]:
     """
     segment, document = origin.metadata.get("segment"), origin.metadata.get("document")
     if not isinstance(segment, str) or not isinstance(document, int):
-        raise Corruption(f"a deletion segment names document {document!r} of segment {segment!r}; {ADVICE}")
+        raise damaged("a deletion segment", f"names document {document!r} of segment {segment!r}")
     return segment, document
 
 
@@ -49,8 +47,8 @@ def read_deleted(entries: Sequence[SegmentEntry], origins: Iterable[Origin]) -> 
     for origin in origins:
         segment, document = deleted_place(origin)
         if not 0 <= document < sizes.get(segment, 0):
-            raise Corruption(f"a deletion segment names document {document} of {segment}, which there is not; {ADVICE}")
+            raise damaged("a deletion segment", f"names document {document} of {segment}, which does not exist")
         if document in found[segment]:
-            raise Corruption(f"deletion segments name document {document} of {segment} twice; {ADVICE}")
+            raise damaged("a deletion segment", f"names document {document} of {segment} a second time")
         found[segment].add(document)
     return {name: np.array(sorted(documents), np.uint32) for name, documents in found.items()}

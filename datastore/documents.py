@@ -1,4 +1,4 @@
-"""Documents, and the document table of a segment: what is known of each document, compressed in blocks and read lazily.
+"""Documents, and the document table of a segment: source and metadata per document, compressed in blocks, read lazily.
 
 docs/reference/file-format.md specifies the layout: u32 block count, u32 documents per block, then u32[block count + 1] offsets
 of the blocks from the end of this array, then the blocks. A block is one zstd frame of a JSON array with an object for each of
@@ -17,16 +17,16 @@ import numpy as np
 import numpy.typing as npt
 import zstandard
 
-from suffolk.datastore.errors import Corruption, InvalidArgument
+from suffolk.datastore.errors import Corruption, InvalidArgument, damaged
 
 BLOCK_DOCUMENTS = 256
 MAX_BLOCK_BYTES = 1 << 24
-"""A block may not unpack to more: what a reader allocates is bounded, whatever a damaged frame says."""
+"""Size of an unpacked block: it bounds the memory of a reader, also of a damaged file."""
 MAX_TABLE_BYTES = (1 << 32) - 1
-"""Of all blocks: what their offsets can say."""
+"""Size of all blocks: their offsets have 4 bytes."""
 MAX_SOURCE_CHARACTERS = 4096
 MAX_METADATA_BYTES = 1 << 14
-"""Of one document, as JSON: with the longest sources, a block of such documents still keeps to its bound."""
+"""Size of one document's metadata as JSON. A block of documents with the largest metadata and sources fits MAX_BLOCK_BYTES."""
 
 Value = str | int | float | bool
 Metadata = Mapping[str, Value]
@@ -34,11 +34,11 @@ NO_METADATA: Metadata = {}
 
 
 class Origin(NamedTuple):
-    """What a document table says of a document.
+    """An entry of a document table.
 
     Attributes:
-        source: where it came from, its id: a path, a path and a line, or a path and an id; None if that was not recorded.
-        metadata: field -> value, the fields that the build was told to keep and the record had.
+        source: the document's id: a path, a path and a line, or a path and an id; None if it was not recorded.
+        metadata: field -> value, of the fields that the build keeps (``--metadata``) and the record has.
     """
 
     source: str | None
@@ -50,8 +50,7 @@ class Document:
     """One document.
 
     Attributes:
-        source: where it came from; None if that was not recorded.
-        metadata: field -> value of what was kept of its record.
+        source, metadata: see ``Origin``.
         tokens: uint32[n].
     """
 
@@ -69,7 +68,7 @@ class DocumentTableWriter:
         self._compressor = zstandard.ZstdCompressor(level=9)
 
     def add(self, source: str, metadata: Metadata = NO_METADATA) -> None:
-        """The next document came from ``source``, which is cut after 4096 characters.
+        """Add the next document. ``source`` is cut after 4096 characters.
 
         Raises:
             InvalidArgument: a value is no text, finite number or boolean, or the metadata has more than 16 KiB as JSON.
@@ -81,7 +80,7 @@ class DocumentTableWriter:
             self._close_block()
 
     def extend(self, origins: Iterable[tuple[str, Metadata]]) -> None:
-        """Add one after the other."""
+        """Add several in order."""
         for source, metadata in origins:
             self.add(source, metadata)
 
@@ -96,7 +95,7 @@ class DocumentTableWriter:
         offsets = np.cumsum([0, *(len(block) for block in self._blocks)], dtype=np.int64)
         if offsets[-1] > MAX_TABLE_BYTES:
             raise InvalidArgument(
-                f"what is known of a segment's documents takes {offsets[-1]} bytes; it may take {MAX_TABLE_BYTES}: keep fewer "
+                f"the document table of a segment takes {offsets[-1]} bytes; the limit is {MAX_TABLE_BYTES}: keep fewer "
                 "fields (--metadata), build smaller segments (--segment-tokens), or compact into more of them (--segments)"
             )
         head = struct.pack("<II", len(self._blocks), BLOCK_DOCUMENTS) + offsets.astype("<u4").tobytes()
@@ -115,7 +114,7 @@ class DocumentTable:
         self._path = path
 
     def origin(self, document: int) -> Origin:
-        """What is known of document ``document``; nothing if the segment was written without a table.
+        """The entry of document ``document``; an empty one if the segment was written without a table.
 
         Raises:
             Corruption: the table is damaged.
@@ -129,7 +128,7 @@ class DocumentTable:
         return origins[place]
 
     def origins(self, documents: int) -> Iterator[Origin]:
-        """What is known of each of the segment's ``documents``, in order.
+        """The entry of each of the segment's ``documents``, in order.
 
         Raises:
             Corruption: the table is damaged, or has another number of documents.
@@ -163,10 +162,7 @@ class DocumentTable:
             raise self._damaged(document, error) from error
 
     def _damaged(self, document: int, reason: object) -> Corruption:
-        return Corruption(
-            f"{self._path}: the document table is damaged at document {document} ({reason}); "
-            "restore the file from a copy, or build the datastore again"
-        )
+        return damaged(f"{self._path}:", f"the document table is damaged at document {document} ({reason})")
 
 
 def _writable(source: str, metadata: Metadata) -> Metadata:

@@ -13,7 +13,7 @@ from suffolk.datastore.errors import InvalidArgument
 
 
 class Source(IntFlag):
-    """Who proposed a node; a node that several sources propose carries all their bits."""
+    """The source of a node, one bit each; a node that several sources propose has all their bits."""
 
     DATASTORE = 1
     PROMPT_LOOKUP = 2
@@ -26,7 +26,7 @@ class Source(IntFlag):
 
 
 NETWORKS = Source.DRAFT_MODEL | Source.EARLY_EXIT | Source.REDRAFTER | Source.EAGLE | Source.HIERARCHY
-"""Those that run a model."""
+"""The sources that run a model."""
 
 
 def source_name(bits: int) -> str:

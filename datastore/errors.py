@@ -24,7 +24,7 @@ class NotFound(SuffolkError, LookupError):
 
 
 class Corruption(SuffolkError):
-    """A file of ours is damaged, truncated, or not what it says it is."""
+    """A Suffolk file is damaged, truncated or of the wrong kind."""
 
 
 class Unsupported(SuffolkError):
@@ -51,6 +51,11 @@ class Internal(SuffolkError):
     """A fault in Suffolk itself."""
 
     exit_code: ClassVar[int] = 1
+
+
+def damaged(path: object, problem: str) -> Corruption:
+    """The error for a file of a datastore that cannot be used as it is."""
+    return Corruption(f"{path} {problem}; restore it from a copy, or build the datastore again")
 
 
 ALL_ERRORS: tuple[type[SuffolkError], ...] = (

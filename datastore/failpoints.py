@@ -1,4 +1,4 @@
-"""Named points where a process kills itself when it is told to, to prove that a crash there harms nothing.
+"""Named points at which tests make a process kill itself, to prove that a crash there harms nothing.
 
 ``SUFFOLK_FAILPOINT=NAME@N`` in the environment: the process gets SIGKILL when it reaches the point ``NAME`` for the N-th time
 (the first, without ``@N``); with ``NAME@N:SIGINT`` it gets that signal. Without the variable a point does nothing.
@@ -18,7 +18,7 @@ reached: Counter[str] = Counter()
 
 
 def failpoint(name: str) -> None:
-    """Here a crash is interesting. Points that several files share begin with the file's name: ``MANIFEST.written``."""
+    """Crash here if the environment asks for it. Names of points in shared code begin with the file's: ``MANIFEST.written``."""
     wanted = os.environ.get(FAILPOINT_VARIABLE)
     if wanted is None:
         return

@@ -1,4 +1,4 @@
-"""How much memory this machine, or the container that it is, still has."""
+"""The free memory of this machine or container."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 _UNLIMITED = 2**62
 _GROUPS = Path("/sys/fs/cgroup")
-_OWN_GROUP = Path("/proc/self/cgroup")
+_SELF_GROUP = Path("/proc/self/cgroup")
 
 
 def host_memory() -> int:
-    """Bytes that can still be allocated: what the kernel, our cgroup and those around it grant; 2**62 where neither is known."""
+    """Bytes that can still be allocated: the least of the kernel's and all enclosing cgroups' limits; 2**62 if none is known."""
     return min(_host_available(), _cgroup_available())
 
 
@@ -25,14 +25,14 @@ def _host_available() -> int:
 
 
 def _cgroup_available() -> int:
-    own = _GROUPS / _own_name()
-    return min(_available_in(group) for group in (own, *own.parents) if group.is_relative_to(_GROUPS))
+    innermost = _GROUPS / _group_name()
+    return min(_available_in(group) for group in (innermost, *innermost.parents) if group.is_relative_to(_GROUPS))
 
 
-def _own_name() -> str:
-    """Of our cgroup, below the root: of version 2, or the root, which a container's own is for itself."""
+def _group_name() -> str:
+    """The path of this process's cgroup (version 2) below the root; empty if unknown, or in a container's root group."""
     try:
-        lines = _OWN_GROUP.read_text().splitlines()
+        lines = _SELF_GROUP.read_text().splitlines()
     except OSError:
         lines = []
     return next((line[len("0::/") :] for line in lines if line.startswith("0::/")), "")

@@ -1,4 +1,4 @@
-"""Names that are no files here: whether the Hugging Face hub, or its cache on this machine, has what they name."""
+"""Model names on the Hugging Face hub and in its local cache."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ TIMEOUT_S = 10.0
 
 
 def is_path(name: str) -> bool:
-    """Whether ``name`` can be a file's or folder's alone, and no hub name."""
+    """Whether ``name`` can only be a path, not a hub name."""
     return name.startswith((".", "/", "~")) or name.count("/") > 1
 
 
 def cached_file(name: str, file: str) -> str | None:
-    """Where the hub's cache on this machine has ``file`` of the model; None if it has it not."""
+    """The path of ``file`` of the model in the hub's local cache; None if it is not there."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -25,21 +25,21 @@ def cached_file(name: str, file: str) -> str | None:
 
 
 def list_files(name: str) -> set[str]:
-    """The files that the hub has of the model: asked once, for ``TIMEOUT_S`` at most.
+    """The names of the model's files on the hub: one request, of ``TIMEOUT_S`` seconds at most.
 
     Raises:
-        NotFound: the hub has no such model, or cannot be reached.
+        NotFound: the hub does not have the model, or cannot be reached.
     """
     from huggingface_hub import HfApi
 
     try:
         return {entry.rfilename for entry in HfApi().model_info(name, timeout=TIMEOUT_S).siblings or ()}
-    except Exception as error:  # the hub client lets its HTTP library's own errors through
+    except Exception as error:  # the hub client does not wrap the errors of its HTTP library
         raise NotFound(
             f"{name}: no file or folder of that name, and the hub did not give it ({short_reason(error)})"
         ) from error
 
 
 def short_reason(error: BaseException) -> str:
-    """What ``error`` says, on one line and not too long."""
+    """The message of ``error`` on one line of at most 160 characters."""
     return (" ".join(str(error).split()) or type(error).__name__)[:160]

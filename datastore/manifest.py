@@ -1,8 +1,8 @@
 """The manifest: the list of live segments of one generation of a datastore, and how a new generation is published.
 
-A datastore is a folder: ``MANIFEST`` (JSON), ``segments/``, the tokenizer if it was built with one, ``LOCK``. Segment files never
-change and their names are never used again, so a reader keeps the generation it opened. The manifest is replaced by
-one rename: a crash at any time leaves the old or the new one.
+A datastore is a folder: ``MANIFEST`` (JSON), ``segments/``, ``LOCK``, and the tokenizer if it was built with one. Segment files
+never change and their names are never used again, so a reader keeps the generation it opened. The manifest is replaced by one
+rename: a crash at any time leaves the old or the new one.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ import fcntl
 import json
 import os
 import re
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from suffolk.datastore.errors import (
-    Corruption,
     InvalidArgument,
     NotFound,
     PermissionDenied,
     ResourceExhausted,
     Unavailable,
     Unsupported,
+    damaged,
 )
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.segment import SegmentEntry
@@ -45,11 +46,11 @@ class Manifest:
     Attributes:
         generation: 1, 2, 3 ... ; each published manifest has a new one.
         segments: the live segments, in the order in which they were built.
-        vocab_size: of the tokenizer, or as given for tokenized corpora.
+        vocab_size: of the tokenizer, or the given one of tokenized corpora.
         order_depth: the smallest of all segments.
         tokenizer: fingerprint of the tokenizer (64 hex digits), None if unknown.
         created: ISO 8601, UTC.
-        settings: how it was built; for people.
+        settings: how it was built; for people only.
         deletions: segments that hold the deleted documents of the live ones (datastore/deletions.py).
     """
 
@@ -65,6 +66,15 @@ class Manifest:
     def files(self) -> tuple[SegmentEntry, ...]:
         """All segment files that this generation needs."""
         return (*self.segments, *self.deletions)
+
+    def next(self, **changes: Any) -> Manifest:
+        """The next generation, created now, with ``changes`` of fields."""
+        return replace(self, generation=self.generation + 1, created=now(), **changes)
+
+
+def now() -> str:
+    """The time in ISO 8601, UTC, in seconds."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def tokenizer_name(fingerprint: str) -> str:
@@ -88,23 +98,19 @@ def read_manifest(store: Path) -> Manifest:
         lack = f"it has no {MANIFEST_NAME}" if store.is_dir() else "there is no such folder"
         raise NotFound(f"{store} is no datastore: {lack}; check the name, or build one with 'suffolk build'") from error
     except IsADirectoryError as error:
-        raise Corruption(
-            f"{path} is a folder and no file; restore it from a copy, or build the datastore again"
-        ) from error
+        raise damaged(path, "is a folder and no file") from error
     except OSError as error:
         raise PermissionDenied(
             f"{path} cannot be read: {error.strerror}; check the path and its permissions"
         ) from error
     if len(raw) > MAX_MANIFEST_BYTES:
-        raise Corruption(f"{path} has more than {MAX_MANIFEST_BYTES} bytes; restore it from a copy")
+        raise damaged(path, f"has more than {MAX_MANIFEST_BYTES} bytes")
     try:
         return _parse(path, json.loads(raw))
     except KeyError as error:
-        raise Corruption(
-            f"{path} is damaged: it lacks {error}; restore it from a copy, or build the datastore again"
-        ) from error
+        raise damaged(path, f"is damaged: it lacks {error}") from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise Corruption(f"{path} is damaged: {error}; restore it from a copy, or build the datastore again") from error
+        raise damaged(path, f"is damaged: {error}") from error
 
 
 def publish(store: Path, manifest: Manifest) -> None:
@@ -118,10 +124,10 @@ def publish(store: Path, manifest: Manifest) -> None:
         path = store / SEGMENTS_NAME / entry.name
         if not path.is_file() or path.stat().st_size != entry.bytes:
             raise InvalidArgument(
-                f"{path} is missing or has not {entry.bytes} bytes; the manifest would name a segment that is not there"
+                f"{path} is missing or has not {entry.bytes} bytes; run the command again, which writes it anew"
             )
     content = json.dumps({"format": FORMAT, **asdict(manifest)}, indent=1).encode()
-    if len(content) > MAX_MANIFEST_BYTES:  # which no reader would take
+    if len(content) > MAX_MANIFEST_BYTES:  # readers refuse more
         raise ResourceExhausted(
             f"{store / MANIFEST_NAME} would have {len(content)} bytes, and may have {MAX_MANIFEST_BYTES}: make fewer segments "
             "(larger --segment-tokens, or 'suffolk compact' before), or build another datastore"
@@ -134,7 +140,8 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Replace ``path`` by ``content`` so that a crash leaves the old file or the new one.
 
     Raises:
-        ResourceExhausted: the disk is full; or the new file is there, and the disk does not take its name.
+        ResourceExhausted: the disk is full, or refuses the name of the new file.
+        PermissionDenied: the folder cannot be written to.
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
@@ -158,10 +165,10 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def fsync_directory(path: Path) -> None:
-    """Bring the names inside a folder to the disk.
+    """Flush the names inside a folder to the disk.
 
     Raises:
-        ResourceExhausted: the disk does not take them; until it does, a power cut may bring old names back.
+        ResourceExhausted: the disk refuses. A power cut may then bring old names back.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -171,12 +178,12 @@ def fsync_directory(path: Path) -> None:
             os.close(descriptor)
     except OSError as error:
         raise ResourceExhausted(
-            f"{path}: the names in it cannot be brought to the disk ({error.strerror}); check the disk, and run the command again"
+            f"{path}: its names cannot be flushed to the disk ({error.strerror}); check the disk, and run the command again"
         ) from error
 
 
 class WriterLock:
-    """Context manager that lets one process at a time write to a datastore. The lock goes with the process.
+    """Context manager that lets one process at a time write to a datastore. The lock ends with the process.
 
     Raises:
         Unavailable: another process holds it.

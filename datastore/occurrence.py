@@ -1,4 +1,4 @@
-"""A place where a pattern stands."""
+"""An occurrence of a pattern in a datastore."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from suffolk.datastore.documents import Metadata
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """One place where a pattern stands.
+    """An occurrence of a pattern.
 
     Attributes:
         segment: name of the segment.
         document: index of the document in the segment.
         offset: token offset of the pattern in the document.
-        source: where the document came from; None if that was not recorded.
-        metadata: field -> value of what was kept of its record.
-        tokens: uint32[m], the pattern and what follows it, to the document's end at most.
+        source, metadata: of the document; see ``suffolk.datastore.documents.Origin``.
+        tokens: uint32[m], the pattern and the tokens behind it, up to the document's end.
     """
 
     segment: str

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from suffolk.datastore import _native
 from suffolk.datastore.documents import DocumentTable, Origin
-from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound
+from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, damaged
 from suffolk.datastore.manifest import Manifest
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.segment import SegmentEntry
@@ -19,17 +19,18 @@ from suffolk.datastore.segment import SegmentEntry
 
 @dataclass(frozen=True, slots=True)
 class OpenSegment:
-    """A segment's file, which is the one that the manifest lists. Thread-safe.
+    """The file of a segment that the manifest lists. Thread-safe.
 
     Attributes:
-        native: the mapped file; entry: what the manifest says of it.
+        native: the mapped file.
+        entry: its entry in the manifest.
     """
 
     native: _native.Segment
     entry: SegmentEntry
 
     def origins(self) -> Iterator[Origin]:
-        """Where each document came from, in order.
+        """The origin of each document, in order.
 
         Raises:
             Corruption: the document table is damaged.
@@ -40,7 +41,7 @@ class OpenSegment:
         """The tokens (uint32[n]) of document ``index``.
 
         Raises:
-            InvalidArgument: there is no such document.
+            InvalidArgument: no document has this index.
         """
         if index < 0:
             raise InvalidArgument(f"document {index} of {self.entry.name}: documents are counted from 0")
@@ -48,7 +49,7 @@ class OpenSegment:
         return self.native.read_tokens(begin, end - begin)
 
     def occurrence(self, position: int, limit: int) -> Occurrence:
-        """What stands at token ``position``: up to ``limit`` tokens, to the document's end at most.
+        """Up to ``limit`` tokens from token ``position`` on, ending with the document.
 
         Raises:
             Corruption: the token is in no document, or the document table is damaged.
@@ -71,22 +72,20 @@ def open_segment(folder: Path, entry: SegmentEntry, manifest: Manifest) -> OpenS
     """Map the file of ``entry`` in ``folder``.
 
     Raises:
-        Corruption, Unsupported: it is damaged, missing, another one than ``manifest`` lists, or of a newer version.
+        Corruption, Unsupported: it is damaged, missing, not the one that ``manifest`` lists, or of a newer version.
     """
     path = folder / entry.name
     try:
         segment = _native.Segment(str(path))
     except (NotFound, InvalidArgument) as error:
         problem = "is no regular file" if path.exists() else "is missing"
-        raise Corruption(f"{path} {problem}; restore it from a copy, or build the datastore again") from error
+        raise damaged(path, problem) from error
     facts = segment.facts()
     tokenizer = bytes(32) if manifest.tokenizer is None else bytes.fromhex(manifest.tokenizer)
     checksum = f"{facts['checksum']:08x}"
     found = (facts["tokens"], facts["documents"], facts["bytes"], checksum, facts["vocab_size"], facts["fingerprint"])
     listed = (entry.tokens, entry.documents, entry.bytes, entry.checksum, manifest.vocab_size, tokenizer)
     if found != listed or facts["order_depth"] < manifest.order_depth:
-        raise Corruption(
-            f"{path} is not the segment that the manifest lists: its sizes, checksum, vocabulary or tokenizer differ; "
-            "restore it from a copy, or build the datastore again"
-        )
+        problem = "is not the segment that the manifest lists: its sizes, checksum, vocabulary or tokenizer differ"
+        raise damaged(path, problem)
     return OpenSegment(segment, entry)

@@ -8,7 +8,7 @@ from suffolk.datastore.errors import NotFound
 
 
 def expand(path: str | Path) -> Path:
-    """``path`` with a home folder in place of ``~`` or ``~user``. Raises NotFound: there is no such user, or no home folder."""
+    """``path`` with the home folder in place of ``~`` or ``~user``. Raises NotFound if no home folder is known."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Which documents are meant: conditions on their source and metadata."""
+"""Selects documents by conditions on their source and metadata."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ OPERATORS: dict[str, Callable[[str, str], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A field, one of ``=``, ``!=`` and ``~`` (a glob), and what to compare its value with."""
+    """A field, an operator (``=``, ``!=``, or ``~`` for a glob), and the operand."""
 
     field: str
     operator: str
     operand: str
 
     def holds(self, origin: Origin) -> bool:
-        """Numbers and booleans are compared as JSON writes them. Where the field is missing, only ``!=`` holds."""
+        """Whether the condition is true. Numbers and booleans are compared as JSON text. Without the field, only ``!=`` is true."""
         value = origin.source if self.field == "source" else origin.metadata.get(self.field)
         if value is None:
             return self.operator == "!="
@@ -37,19 +37,19 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Documents whose source is one of ``sources``, if there are any, and for which all ``conditions`` hold."""
+    """Selects documents whose source is in ``sources``, unless that is empty, and for which all ``conditions`` are true."""
 
     sources: Collection[str]
     conditions: tuple[Condition, ...]
 
     def matches(self, origin: Origin) -> bool:
-        """Whether a document of this origin is meant."""
+        """Whether a document of this origin is selected."""
         if self.sources and origin.source not in self.sources:
             return False
         return all(condition.holds(origin) for condition in self.conditions)
 
     def require_fields(self, known: Collection[str]) -> None:
-        """Refuse conditions on fields that no document has: a misspelt one would hold for all (``!=``) or for none.
+        """Refuse conditions on fields that no document has: a misspelt one would select all (``!=``) or none.
 
         Raises:
             InvalidArgument: names the field and the known ones.
@@ -66,7 +66,7 @@ def parse_query(sources: Sequence[str], where: Sequence[str]) -> Query:
     """The query of sources and of conditions such as ``license=mit``, ``fork!=true`` and ``source~*/vendor/*``.
 
     Raises:
-        InvalidArgument: nothing is given, or a condition is none; the message quotes it.
+        InvalidArgument: nothing is given, or a condition cannot be parsed; the message quotes it.
     """
     if not sources and not where:
         raise InvalidArgument(

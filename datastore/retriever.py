@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,9 @@ from tokenizers import Tokenizer
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument, NotFound
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Tokens = Sequence[int] | npt.NDArray[np.integer[Any]]
 """Token ids, oldest first: a list of ints or a one-dimensional integer array."""
@@ -121,8 +125,16 @@ class Retriever(Protocol):
         ...
 
     def close(self) -> None:
-        """Release files and connections; later calls raise."""
+        """Release files and connections; later calls raise Unavailable."""
         ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def _ids(self, context: str | Tokens) -> Tokens:
         return self.encode(context) if isinstance(context, str) else context

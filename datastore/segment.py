@@ -21,10 +21,9 @@ class SegmentEntry:
 
     Attributes:
         name: file name inside ``segments/``.
-        tokens: without separators.
-        documents: how many.
+        tokens, documents: how many; tokens without separators.
         bytes: size of the file.
-        checksum: of the whole file, as the file's own trailer states it (8 hex digits).
+        checksum: of the whole file, 8 hex digits; the file's trailer holds it too.
     """
 
     name: str
@@ -62,16 +61,16 @@ def write_segment(
         vocab_size: all ids are below it.
         order_depth: suffixes are sorted by this many tokens, 1..1024; later max_match + max_depth may not exceed it.
         fingerprint: of the tokenizer, 64 hex digits; None if unknown.
-        documents: what ``DocumentTableWriter.finish`` returned.
+        documents: the table of ``DocumentTableWriter.finish``.
         threads: 0 for as many as the machine has cores. The bytes written do not depend on it.
-        progress: called with the share done (0..1) about ten times a second; may raise, which ends the work.
+        progress: called with the share done (0..1) about ten times a second. If it raises, the work ends.
 
     Memory: 5 bytes a token beside ``tokens`` and ``documents``.
 
     Raises:
         InvalidArgument: an id out of range (named), no tokens, a missing last separator, more than 2^31 tokens.
         ResourceExhausted: the disk is full, or memory is, or the system starts no more threads.
-        KeyboardInterrupt: on Ctrl-C, soon.
+        KeyboardInterrupt: within a tenth of a second after Ctrl-C.
     """
     digest = bytes(32) if fingerprint is None else bytes.fromhex(fingerprint)
     count, document_count, size, checksum = _native.write_segment(
@@ -94,17 +93,17 @@ def merge_segments(
     Args:
         inputs: segment files of one vocabulary, tokenizer and order depth.
         deleted: for each input the documents to leave out, as rising indices.
-        documents: the document table of those that are left.
+        documents: the document table of the remaining documents.
         threads, progress: as for ``write_segment``.
 
     The bytes are those that ``write_segment`` writes for the remaining documents in order. Checksums of the inputs are not
     compared: verify them first. Memory: 1/8 byte a token and some MiB a thread beside ``documents``; the inputs are mapped.
 
     Raises:
-        InvalidArgument: the inputs do not go together, nothing is left, or too many tokens are.
-        Corruption: an input is damaged, as far as merging shows it.
+        InvalidArgument: the inputs differ in vocabulary, tokenizer or order depth, or no or too many tokens are left.
+        Corruption: an input is damaged. Not all damage is found.
         ResourceExhausted: the disk is full, or the system starts no more threads.
-        KeyboardInterrupt: on Ctrl-C, soon.
+        KeyboardInterrupt: within a tenth of a second after Ctrl-C.
     """
     segments = [_native.Segment(os.fspath(source)) for source in inputs]
     count, document_count, size, checksum = _native.merge_segments(
@@ -114,7 +113,7 @@ def merge_segments(
 
 
 def separated(documents: list[list[int]], vocab_size: int) -> npt.NDArray[Any]:
-    """Documents as one token array with separators, for small data; builders stream instead.
+    """Documents as one token array with separators; for tests and small data.
 
     Raises:
         InvalidArgument: an id outside 0..vocab_size-1.

@@ -1,4 +1,4 @@
-"""Tokenizers by name: load one, know its size, and tell whether two are the same."""
+"""Loads tokenizers by name, and compares them by fingerprint."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def load_tokenizer(name_or_path: str | Path) -> Tokenizer:
     """The tokenizer of a Hugging Face folder, a ``tokenizer.json``, or a hub name; truncation and padding are off.
 
     Raises:
-        NotFound: no such file or folder, none inside the folder, or the hub has none or cannot be reached.
-        Corruption: the file is there but is no tokenizer.
+        NotFound: no file or folder has the name, the folder has no tokenizer, or the hub has none or cannot be reached.
+        Corruption: the file is no tokenizer.
     """
     path = expand(name_or_path)
     if path.is_dir():
@@ -52,9 +52,9 @@ def vocab_size(tokenizer: Tokenizer) -> int:
 
 
 def fingerprint(tokenizer: Tokenizer) -> str:
-    """SHA-256 (hex) of what gives ids their meaning: vocabulary, merges, scores and added tokens with their ids.
+    """SHA-256 (hex) of vocabulary, merges, scores and added tokens with their ids.
 
-    Two savings of one tokenizer by different tool versions agree, since notation, decoders and templates are left out.
+    Notation, decoders and templates are left out, so copies of one tokenizer saved by different tool versions agree.
     """
     model: dict[str, Any] = json.loads(tokenizer.to_str())["model"]
     added = tokenizer.get_added_tokens_decoder()
@@ -125,7 +125,7 @@ def _load_hub(name: str) -> Tokenizer:
         return _convert(name)
     try:
         file = hf_hub_download(name, TOKENIZER_FILE)
-    except Exception as error:  # the hub client lets its HTTP library's own errors through
+    except Exception as error:  # the hub client does not wrap the errors of its HTTP library
         raise NotFound(f"tokenizer {name}: the hub did not give it ({short_reason(error)}); {advice}") from error
     return _load_file(Path(file))
 

@@ -1,3 +1,3 @@
-"""The one place where the version stands; packaging, the native module and the command line read it."""
+"""The version, which packaging, the native module and the command line read."""
 
 __version__ = "0.1.0"

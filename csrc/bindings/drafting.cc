@@ -143,7 +143,7 @@ void recycle(drafting::Recycler& recycler, const py::handle& tokens, const py::h
   recycler.learn(text.view(), ids.view(), logs.view());
 }
 
-// The columns (tokens, parents, scores) of what is known to follow.
+// The columns (tokens, parents, scores) of the drafted tree.
 py::tuple draft_recycled(drafting::Recycler& recycler, const py::handle& tokens, std::int64_t position, std::int64_t max_depth, std::int64_t max_nodes,
                          std::uint64_t seed, double temperature) {
   if (max_depth < 0) throw Error(Code::kInvalidArgument, "max_depth is " + std::to_string(max_depth) + "; it must be 0 or more");
@@ -163,10 +163,10 @@ py::array_t<float> reweight_scores(const py::handle& tokens, const py::handle& p
   const Column<std::uint8_t> marks(sources, "sources");
   const std::size_t size = ids.view().size();
   if (!(temperature > 0)) throw Error(Code::kInvalidArgument, "temperature is " + std::to_string(temperature) + "; it must be above 0");
-  py::array_t<float> drawn(static_cast<py::ssize_t>(size));
+  py::array_t<float> reweighted(static_cast<py::ssize_t>(size));
   drafting::reweight_scores({.tokens = ids.view(), .parents = above.view(), .scores = chances.view(), .sources = marks.view()}, position,
-                        {.seed = seed, .temperature = temperature}, {drawn.mutable_data(), size});
-  return drawn;
+                        {.seed = seed, .temperature = temperature}, {reweighted.mutable_data(), size});
+  return reweighted;
 }
 
 void check_tree(const py::handle& tokens, const py::handle& parents, const py::handle& scores, const py::handle& sources, std::int64_t vocab_size) {

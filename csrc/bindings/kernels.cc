@@ -1,6 +1,6 @@
 #include "bindings/kernels.h"
 
-#include "kernels/row_linear.h"
+#include "kernels/skinny_gemm.h"
 
 namespace suffolk::bindings {
 namespace {
@@ -10,10 +10,10 @@ using kernels::Element;
 
 const void* address(std::uintptr_t at) { return reinterpret_cast<const void*>(at); }
 
-void row_linear(Element element, std::uintptr_t rows, std::size_t row_stride, std::uintptr_t weights, std::uintptr_t scales,
+void skinny_gemm(Element element, std::uintptr_t rows, std::size_t row_stride, std::uintptr_t weights, std::uintptr_t scales,
                 std::uintptr_t bias, std::uintptr_t out,
                 std::size_t row_count, std::size_t inputs, std::size_t outputs, unsigned threads) {
-  kernels::row_linear({.element = element, .rows = address(rows), .row_stride = row_stride, .weights = address(weights),
+  kernels::skinny_gemm({.element = element, .rows = address(rows), .row_stride = row_stride, .weights = address(weights),
                        .scales = static_cast<const float*>(address(scales)), .bias = address(bias),
                        .out = reinterpret_cast<void*>(out), .row_count = row_count, .inputs = inputs, .outputs = outputs},
                       threads);
@@ -26,8 +26,8 @@ void bind_kernels(py::module_& module) {
       .value("FLOAT32", Element::kFloat32)
       .value("BFLOAT16", Element::kBFloat16)
       .value("FLOAT16", Element::kFloat16);
-  module.def("row_linear_supports", &kernels::supports, py::arg("element"));
-  module.def("row_linear", &row_linear, py::call_guard<py::gil_scoped_release>(), py::arg("element"), py::arg("rows"), py::arg("row_stride"),
+  module.def("skinny_gemm_supports", &kernels::supports, py::arg("element"));
+  module.def("skinny_gemm", &skinny_gemm, py::call_guard<py::gil_scoped_release>(), py::arg("element"), py::arg("rows"), py::arg("row_stride"),
              py::arg("weights"), py::arg("scales"), py::arg("bias"), py::arg("out"), py::arg("row_count"), py::arg("inputs"), py::arg("outputs"), py::arg("threads"));
 }
 

@@ -5,8 +5,8 @@
 
 namespace suffolk::bindings {
 
-// Adds `row_linear`, `row_linear_supports` and their element types to the module. Operands come as addresses, so that the
-// extension needs no torch to be built: serving/decoding/row_linear.py checks them.
+// Adds `skinny_gemm`, `skinny_gemm_supports` and their element types to the module. Operands come as addresses, so that the
+// extension needs no torch to be built: serving/decoding/skinny_gemm.py checks them.
 void bind_kernels(pybind11::module_& module);
 
 }  // namespace suffolk::bindings

@@ -47,13 +47,13 @@ std::vector<std::vector<std::uint32_t>> deleted_lists(const Segments& segments, 
   return lists;
 }
 
-constexpr std::size_t kGrain = 8;  // contexts that a thread takes at a time; so few or fewer are not worth waking another
+constexpr std::size_t kGrain = 8;  // contexts that a thread takes at a time; fewer do not wake another
 
 // The segments of one generation, searched as one. Immutable: any number of threads may query it.
 class Searcher {
  public:
-  // `deletions` hold the tokens of deleted documents, which are subtracted from every count; `deleted_documents` says which they
-  // are, for `occurrences` alone.
+  // `deletions` hold the tokens of deleted documents, which are subtracted from every count. `deleted_documents` lists their
+  // indices, for `occurrences` alone.
   Searcher(Segments segments, const Segments& deletions, const DocumentLists& deleted_documents, unsigned threads)
       : segments_(std::move(segments)), live_(segments_.size()), deleted_(deleted_lists(segments_, deleted_documents)),
         pool_(threads != 0 ? threads : std::max(1U, std::thread::hardware_concurrency())) {
@@ -109,7 +109,7 @@ class Searcher {
     return answers;
   }
 
-  // Seconds that each context's lookup took, and the draft from its match, without Python's part; one context after the other.
+  // Seconds of each context's lookup, and of the draft from its match, without Python's overhead; sequential.
   py::tuple clock(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes) const {
     const QueryBounds bounds = query_bounds(max_match, min_match, max_depth, max_nodes);
     check(bounds, order_depth_);

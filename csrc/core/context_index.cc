@@ -28,7 +28,7 @@ void ContextIndex::truncate(std::uint64_t size) {
 
 DraftTree ContextIndex::draft(const QueryBounds& bounds) const {
   check(bounds, std::numeric_limits<std::uint32_t>::max());
-  // What ends at `end` (exclusive) agrees with the context's end over `length` tokens, for the longest such length.
+  // The tokens before `end` agree with the context's end over the last `length` tokens, the longest length found so far.
   std::size_t longest = bounds.min_match - 1;
   std::vector<std::uint32_t> starts;  // the tokens behind each occurrence, oldest first
   const std::size_t size = tokens_.size();

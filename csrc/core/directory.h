@@ -9,7 +9,7 @@
 
 namespace suffolk {
 
-// Where the suffixes that begin with a pattern start and end, as far as the directory tells: the first of them has a rank in
+// The range of the suffixes that begin with a pattern, as far as the directory shows: the first of them has a rank in
 // `first`, the first rank behind them is in `last` (one more than the last rank of each range is a possible answer, too).
 struct Narrowed {
   Interval first;
@@ -26,7 +26,7 @@ inline bool knows(const Suffixes& suffixes, std::uint32_t depth) noexcept {
   return suffixes.directory_count > 0 && depth < key_tokens(suffixes.tokens.width);
 }
 
-// What suffixes.token(entry * kDirectoryStride, depth) is, read from the key. REQUIRES: entry < directory_count, knows(depth).
+// suffixes.token(entry * kDirectoryStride, depth), read from the key. REQUIRES: entry < directory_count, knows(depth).
 inline std::uint32_t directory_token(const Suffixes& suffixes, std::uint64_t entry, std::uint32_t depth) noexcept {
   const std::uint32_t bits = suffixes.tokens.width * 8, shift = 128 - (depth + 1) * bits;
   const SuffixKey& key = suffixes.directory[entry];

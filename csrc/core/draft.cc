@@ -64,7 +64,7 @@ class Samples {
 };
 
 // Calls emit(token, run) for every run of equal tokens at `depth` in `range` that is `least` to `most` long, and maybe for
-// others. Documents that end here are passed over.
+// others. Documents that end here are skipped.
 //
 // A run of `least` or more shows itself by several samples in a row, and only then are its ends searched for.
 // O(range.size() / least) samples, O(log least) more reads for each run.
@@ -187,7 +187,7 @@ class Expansion {
   };
 
   // Opens the children whose count is at most `bound` and at least a share of it; leaves the rest for later, unless none of it
-  // can be output. A child that deletions make lighter than it was found to be is found again when its own count's turn comes.
+  // can be output. A child whose count deletions lower is found again later, at that count.
   void expand(std::int32_t parent, std::uint64_t bound) {
     // A smaller share finds more at once, and more that is not needed: of light children there are many.
     const std::uint64_t share = bound > kLight ? bound / 16 : bound / 4;
@@ -219,7 +219,7 @@ class Expansion {
 
   // Fills heavy_, by token and segment, with a run of every child that has `least` to `bound` occurrences in the live segments.
   void find_heavy_runs(std::int32_t parent, std::uint64_t least, std::uint64_t bound) {
-    // Such a child has at least this many in one of the segments, and at most these in any; deletions may hide any number.
+    // It has at least `fewest` in one of the segments and at most `most` in any; deletions may hide any number.
     const std::uint64_t fewest = (least + corpus_.live - 1) / corpus_.live;
     const std::uint64_t most = corpus_.live == corpus_.suffixes.size() ? bound : std::numeric_limits<std::uint64_t>::max();
     heavy_.clear();

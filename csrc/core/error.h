@@ -9,7 +9,7 @@ namespace suffolk {
 enum class Code {
   kInvalidArgument,    // a value the caller gave is out of its bounds
   kNotFound,           // a named file does not exist
-  kCorruption,         // a file of ours is damaged, truncated, or not what it says it is
+  kCorruption,         // a Suffolk file is damaged, truncated or of the wrong kind
   kUnsupported,        // a format version or feature this version cannot read
   kResourceExhausted,  // disk, memory or address space is used up
   kUnavailable,

@@ -106,7 +106,7 @@ void MappedFile::prefetch(std::span<const std::byte> part) const noexcept {
 }
 
 void MappedFile::populate(std::span<const std::byte> part) const noexcept {
-  prefetch(part);  // what follows alone would wait for page after page
+  prefetch(part);  // without it, madvise below would wait for page after page
   const auto [begin, bytes] = whole_pages(part);
   ::madvise(begin, bytes, kPopulateRead);
 }

@@ -28,7 +28,7 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const noexcept { return {static_cast<const std::byte*>(data_), size_}; }
 
-  // Advice about the whole mapping, for all its users until the next such advice; kRandom at first. Thread-safe.
+  // Advice about the whole mapping, for all its users until the next advice; kRandom at first. Thread-safe.
   void expect(Access access) const noexcept;
   // Asks for a part of bytes() soon, without waiting for it. Thread-safe.
   void prefetch(std::span<const std::byte> part) const noexcept;
@@ -37,8 +37,8 @@ class MappedFile {
   // Reads everything in and keeps it there. Throws kResourceExhausted, naming the limit, when the system refuses.
   void lock() const;
 
-  // Bytes of the file that are in memory, whoever brought them there; of files above 4 GiB an estimate from a sample of a
-  // million pages. None where the system does not tell: it does so only to the file's owner and to those who may write to it.
+  // Bytes of the file in the page cache, brought there by any process; of files above 4 GiB an estimate from a sample of a million
+  // pages. None where the system refuses: only the file's owner and users with write permission may ask.
   std::optional<std::uint64_t> resident_bytes() const;
 
  private:
@@ -54,7 +54,7 @@ struct FilePart {
   std::span<const std::byte> bytes;
 };
 
-// Starts a thread that reads the parts in, one after the other, while they are used; pages may leave again. It passes over
+// Starts a thread that reads the parts in, one after the other, while they are used; pages may leave again. It skips
 // files that were closed meanwhile; a forked child does not inherit the thread. Throws kResourceExhausted when there can be none.
 void warm(std::vector<FilePart> parts);
 

@@ -1,4 +1,4 @@
-// What is left of a segment when documents are taken out of it, and where it moves.
+// The tokens of a segment that remain when documents are deleted, and their new positions.
 #pragma once
 
 #include <algorithm>

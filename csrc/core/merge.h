@@ -23,7 +23,7 @@ struct MergeSettings {
 };
 
 // Writes the segment `path`, which appears whole or not at all. It holds the remaining documents of all inputs in order, and is
-// byte for byte what write_segment makes of them.
+// equal byte for byte to the file that write_segment makes of them.
 //
 //   inputs          one or more, alive until the end, with one vocabulary, tokenizer and order depth
 //   document_table  of the remaining documents; stored as it is
@@ -33,7 +33,7 @@ struct MergeSettings {
 // stay mapped.
 // Reads the inputs once or twice; does not verify their checksums.
 // Throws kInvalidArgument (inputs that do not go together; documents that do not exist; nothing left; too many tokens),
-// kCorruption (an input is damaged, where merging shows it), kResourceExhausted (disk, threads), and what `progress` throws.
+// kCorruption (an input is damaged, where merging shows it), kResourceExhausted (disk, threads), and anything that `progress` throws.
 SegmentSummary merge_segments(const std::string& path, std::span<const MergeInput> inputs, std::span<const std::byte> document_table,
                               const MergeSettings& settings, const Progress& progress);
 

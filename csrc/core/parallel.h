@@ -17,8 +17,8 @@
 
 namespace suffolk {
 
-// Told the share done (0..1) from the calling thread at the start of each part and every tenth of a second; may throw, which ends the work and leaves
-// through the function that was called.
+// Called with the share done (0..1) from the calling thread, at the start of each part and every tenth of a second. If it throws, the
+// work ends and the called function throws the same.
 using Progress = std::function<void(double)>;
 
 // How far a piece of work is, shared by its threads. Workers return soon once `stop` is set.
@@ -28,15 +28,15 @@ struct Work {
   std::atomic<bool> stop = false;
 };
 
-// What to throw where the system refuses a thread.
+// The error for a thread that the system refuses.
 inline Error no_thread(const std::system_error& error) {
   return {Code::kResourceExhausted,
           std::string("no further thread can be started: ") + error.what() + "; give fewer --threads, or raise the limit of processes (ulimit -u)"};
 }
 
-// Runs `run(thread)` for thread = 0..threads-1, each on its own thread, telling `progress` meanwhile. Returns when all have;
-// rethrows what one of them or `progress` threw. All are there before one begins, so they may wait for each other; where one
-// cannot be started, none runs and kResourceExhausted is thrown.
+// Runs `run(thread)` for thread = 0..threads-1, each on its own thread, and calls `progress` meanwhile. Returns when all have
+// returned; rethrows the first exception of a thread or of `progress`. No thread runs before all are started, so they may wait for
+// each other. If one cannot be started, none runs and kResourceExhausted is thrown.
 template <typename Run>
 void run_parallel(unsigned threads, Work& work, const Progress& progress, const Run& run) {
   std::mutex mutex;

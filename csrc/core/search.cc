@@ -46,7 +46,7 @@ int compare(const Suffixes& suffixes, std::uint64_t rank, std::span<const std::u
   return 0;
 }
 
-// The ranks that begin with `token`, cut to what the index really holds.
+// The ranks that begin with `token`, cut to the ranks of the index.
 Interval first_bucket(const Suffixes& suffixes, std::uint32_t token) noexcept {
   if (token >= suffixes.vocab_size) return {};
   const std::uint64_t hi = std::min<std::uint64_t>(suffixes.first_ranks[token + 1], suffixes.count);
@@ -143,7 +143,7 @@ Match longest_match(const Corpus& corpus, std::span<const std::uint32_t> context
   if (longest == 0) return {};
   Match best = match_of(corpus, context.last(longest));
   if (best.count > 0 || corpus.live == corpus.suffixes.size()) return best.count > 0 ? best : Match{};  // 0: a damaged order
-  // All its occurrences are deleted: bisect again, by what is left.
+  // All its occurrences are deleted: bisect again, by counts without the deleted.
   for (std::size_t low = bounds.min_match, high = longest - 1; low <= high;) {
     const std::size_t length = low + (high - low) / 2;
     Match match = match_of(corpus, context.last(length));

@@ -21,8 +21,8 @@ struct QueryBounds {
   std::uint32_t max_nodes = 64;
 };
 
-// What is searched. The tokens of deleted documents are sorted segments themselves, and every count is what occurs in the live
-// segments less what occurs in the deletions: exact, for each deleted document stands in both. A view; the array must outlive it.
+// The segments of a search. The tokens of deleted documents are sorted segments themselves. A count is the occurrences in the live
+// segments less those in the deletions: exact, because each deleted document stands in both. A view; the array must outlive it.
 struct Corpus {
   std::span<const Suffixes> suffixes;  // live segments, then deletions
   std::size_t live = 0;                // how many of them count; the others are subtracted
@@ -30,7 +30,7 @@ struct Corpus {
   Corpus(std::span<const Suffixes> all, std::size_t live_segments) noexcept : suffixes(all), live(live_segments) {}
   explicit Corpus(std::span<const Suffixes> segments) noexcept : Corpus(segments, segments.size()) {}
 
-  // The count of what has these intervals, one for each of `suffixes`. Damaged files may subtract too much: then it is 0.
+  // The count of a pattern with these intervals, one for each of `suffixes`. 0 if damaged files subtract too much.
   std::uint64_t count(std::span<const Interval> intervals) const noexcept;
 };
 
@@ -41,14 +41,14 @@ struct Match {
   std::vector<Interval> intervals;  // one for each of the corpus' suffixes, possibly empty; no vector entries if length is 0
 };
 
-// Throws kInvalidArgument, naming the bound, if `bounds` is not what QueryBounds demands.
+// Throws kInvalidArgument, naming the bound, if `bounds` breaks the rules of QueryBounds.
 void check(const QueryBounds& bounds, std::uint32_t order_depth);
 
 // Ranks of all suffixes that begin with `pattern`; empty if none does.
 // REQUIRES: pattern is not empty. Complexity: O(|pattern| log n) token reads. Thread-safe.
 Interval find(const Suffixes& suffixes, std::span<const std::uint32_t> pattern) noexcept;
 
-// The largest n with min_match <= n <= max_match such that the last n tokens of `context` occur in any live segment more often
+// The largest n in min_match..max_match for which the last n tokens of `context` occur in any live segment more often
 // than in the deletions, and where. Bisects over n, for "occurs" is monotone in n. Thread-safe.
 Match longest_match(const Corpus& corpus, std::span<const std::uint32_t> context, const QueryBounds& bounds);
 

@@ -32,7 +32,7 @@ class Segment {
   std::uint32_t checksum() const noexcept { return checksum_; }
   // The mapping, for its place in memory alone.
   const std::shared_ptr<const MappedFile>& file() const noexcept { return file_; }
-  // What every search begins with, small beside the rest: the first ranks and the directory.
+  // The sections that every search reads first, small beside the rest: the first ranks and the directory.
   std::array<FilePart, 2> hot_parts() const { return {FilePart{file_, section(format::Section::kFirstRanks)}, {file_, section(format::Section::kDirectory)}}; }
   std::span<const std::byte> document_table() const noexcept { return section(format::Section::kDocumentTable); }
 
@@ -42,7 +42,7 @@ class Segment {
   // REQUIRES: index < header().document_count
   Interval document_range(std::uint64_t index) const noexcept;
 
-  // Throws kCorruption, naming the place, if the file is damaged. kHeaders does what opening did; kChecksums reads the whole
+  // Throws kCorruption, naming the place, if the file is damaged. kHeaders checks nothing more than opening did; kChecksums reads the whole
   // file once; kFull also proves that the positions are a permutation in the right order, and that documents and directory agree
   // (1 bit of memory a token).
   void verify(Depth depth, const Progress& progress) const;

@@ -32,8 +32,8 @@ struct SegmentSummary {
 // Bytes a token has in a file: 2, 3 or 4.
 std::uint32_t token_width(std::uint32_t vocab_size) noexcept;
 
-// Takes the content of the sections one after the other, each in as many pieces as the caller likes; the file appears under its
-// name, whole and on disk, with `commit` alone. Not thread-safe. Memory: one chunk.
+// Takes the content of the sections in order, each in any number of pieces. The file appears under its name, whole and on disk, with
+// `commit` alone. Not thread-safe. Memory: one chunk.
 class SegmentFile {
  public:
   // Reserves the disk for the whole file. Throws as FileWriter does.

@@ -24,8 +24,8 @@ struct SegmentSettings {
 //   tokens          [0..n-1], each document followed by one separator (the largest value of Token); read only, may be mapped
 //   document_table  stored as it is
 //
-// Memory beside the tokens: 4 bytes a token, and what sort_suffixes needs (at most 1 more). Deterministic: the same bytes for any number of
-// threads. Throws kInvalidArgument (ids, depth, no tokens, too many tokens), kResourceExhausted (disk), and what `progress` throws.
+// Memory beside the tokens: 4 bytes a token, and the memory of sort_suffixes (at most 1 byte a token). Deterministic: the same bytes for any number of
+// threads. Throws kInvalidArgument (ids, depth, no tokens, too many tokens), kResourceExhausted (disk), and anything that `progress` throws.
 template <typename Token>  // uint16_t or uint32_t
 SegmentSummary write_segment(const std::string& path, std::span<const Token> tokens, std::span<const std::byte> document_table,
                              const SegmentSettings& settings, const Progress& progress);

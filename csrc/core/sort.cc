@@ -20,7 +20,7 @@ constexpr std::size_t kGroupSuffixes = 1 << 14;  // at least, on average: small 
 constexpr std::size_t kScanBlock = 1 << 19;      // suffixes read in one go while inducing
 constexpr std::size_t kAhead = 32;               // suffixes between asking for a cache line and using it
 
-// What a step costs beside reading one suffix; for progress alone.
+// The cost of a step relative to reading one suffix; for progress alone.
 constexpr std::uint64_t kDirectCost = 6;
 
 template <typename Token>
@@ -175,7 +175,7 @@ class Sorter {
   // shared out: each thread counts what it will place, all agree on places, then each places its own, in order.
   void induce() {
     std::vector<std::uint32_t> next(first_ranks_.begin(), first_ranks_.end() - 1);  // where each bucket's next one goes
-    // What a block will place, and the first tokens of these, gathered without a branch.
+    // The suffixes that a block will place, and their first tokens, gathered without a branch.
     std::vector<std::uint32_t> gathered(std::min(kScanBlock, positions_.size()));
     std::vector<Token> first_tokens(gathered.size());
     bool halted = false;
@@ -213,7 +213,7 @@ class Sorter {
           }
           std::fill(counts.begin(), counts.end(), 0U);
           work_.done += end - begin;
-          barrier.arrive_and_wait();  // the next block may hold what was placed just now
+          barrier.arrive_and_wait();  // the next block may hold suffixes that were placed just now
         }
       }
     });

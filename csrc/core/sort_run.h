@@ -23,7 +23,7 @@ struct Text {
 
   std::span<const Token> tokens;
   std::uint32_t order_depth;
-  unsigned token_bits;   // that tell all ids and the end apart
+  unsigned token_bits;   // enough for all ids and the end
   unsigned key_tokens;   // tokens in one key
 
   Text(std::span<const Token> tokens_, std::uint32_t vocab_size, std::uint32_t order_depth_)
@@ -110,7 +110,7 @@ struct Text {
 // The highest bit of a sorted position: suffixes that go back to it may stand in the wrong order (RunSorter::sort).
 inline constexpr std::uint32_t kMark = 0x80000000;
 
-// Sorts runs of suffixes; has its own scratch memory, so one object a thread.
+// Sorts runs of suffixes; owns its scratch memory, so each thread needs an object.
 template <typename Token>
 class RunSorter {
  public:
@@ -157,7 +157,7 @@ class RunSorter {
     }
   }
 
-  // The depth to which all suffixes of a run agree, as far as whole keys tell. Long repeats are passed in one go.
+  // The depth to which all suffixes of a run agree, in whole keys. Long repeats are compared in one pass.
   std::uint32_t common_depth(std::span<const std::uint32_t> run, std::uint32_t depth) const {
     const bool large = run.size() >= kRadixRun;  // worth a look at the first one alone
     std::uint32_t common = large ? text_.unended(run[0], depth) : text_.order_depth;

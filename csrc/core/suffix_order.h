@@ -38,7 +38,7 @@ class SuffixOrder {
   }
 
  private:
-  // The key of what stands `depth` tokens behind the position, without tokens that the order does not look at.
+  // The key of the tokens from `depth` behind the position on, without those beyond order_depth.
   SuffixKey key_at(std::uint32_t segment, std::uint32_t position, std::uint32_t depth) const noexcept {
     const Suffixes& suffixes = segments_[segment];
     SuffixKey key = suffix_key(suffixes.tokens, std::uint64_t{position} + depth, suffixes.vocab_size, width_);

@@ -1,5 +1,5 @@
 // The one index structure: tokens and their sorted suffix positions. A mapped segment and the context of one request both
-// present themselves as a `Suffixes`, and every search and every draft works on it.
+// are read as a `Suffixes`, and every search and every draft works on it.
 #pragma once
 
 #include <bit>
@@ -10,8 +10,8 @@
 
 namespace suffolk {
 
-// What `Suffixes::token` answers behind the end of a document; greater than any token id, so that a suffix that ends sorts
-// behind all that go on.
+// The answer of `Suffixes::token` behind the end of a document; greater than any token id, so that a suffix that ends sorts behind
+// all that go on.
 inline constexpr std::uint32_t kEnd = 0xFFFFFFFF;
 
 // Tokens of 2, 3 or 4 little-endian bytes. A view: the bytes must outlive it.
@@ -97,8 +97,8 @@ struct Suffixes {
   std::uint64_t count = 0;                     // suffixes
   const std::uint32_t* first_ranks = nullptr;  // [0..vocab_size], rank of the first suffix that begins with each token
   std::uint32_t vocab_size = 0;
-  // The key of every kDirectoryStride-th rank: what lets a search touch few pages. Null and 0 for the context of one request.
-  // Only the first order_depth tokens of a key follow the order of ranks. Maybe damaged: good for a guess, not for a bound.
+  // The key of every kDirectoryStride-th rank; it lets a search touch few pages. Null and 0 for the context of one request.
+  // Only the first order_depth tokens of a key follow the order of ranks. It may be damaged: a search may start from it, not trust it.
   const SuffixKey* directory = nullptr;
   std::uint64_t directory_count = 0;
 
@@ -111,7 +111,7 @@ struct Suffixes {
     return id < vocab_size ? id : kEnd;
   }
 
-  // Begins to bring in what `token` reads. REQUIRES: rank < count.
+  // Prefetches the memory that `token` reads. REQUIRES: rank < count.
   [[gnu::always_inline]] void prefetch(std::uint64_t rank, std::uint32_t depth) const noexcept {
     const std::uint64_t at = std::uint64_t{positions[rank]} + depth;
     if (at < tokens.size) __builtin_prefetch(tokens.data + at * tokens.width);

@@ -45,7 +45,7 @@ struct ThreadPool::State {
   std::mutex mutex;
   std::condition_variable wake;  // there is a job, or the end
   std::condition_variable left;  // a job's last helper left it
-  std::deque<Job*> jobs;         // with pieces that nobody took yet
+  std::deque<Job*> jobs;         // with pieces that no thread has taken
   unsigned started = 0;
   bool stop = false;
 
@@ -102,9 +102,9 @@ void ThreadPool::parallel_for(std::size_t count, std::size_t grain, const std::f
 }
 
 bool ThreadPool::owned() noexcept {
-  pid_t nobody = 0;
+  pid_t owner = 0;
   const pid_t self = ::getpid();
-  return owner_.compare_exchange_strong(nobody, self) || nobody == self;
+  return owner_.compare_exchange_strong(owner, self) || owner == self;
 }
 
 void ThreadPool::start(State& state) const {

@@ -14,7 +14,7 @@ namespace suffolk {
 // by the first call that has work for them, and end with the pool. Any number of threads may use one pool at a time.
 //
 // The pool belongs to the process that first used it: in a child forked later its threads do not exist, and the calling
-// thread does all of the work. A child forked earlier has a pool of its own.
+// thread does all of the work. A child forked before the first use has its own.
 class ThreadPool {
  public:
   // REQUIRES: threads >= 1
@@ -24,8 +24,8 @@ class ThreadPool {
   ~ThreadPool();
 
   // Calls work(0) ... work(count - 1), each once, in any order, `grain` neighbours at a time by one thread; returns when all
-  // are done. No other thread is woken for count <= grain. What a call throws ends the work and leaves here (the first, if
-  // there are several). Throws kResourceExhausted when the system gives no thread. REQUIRES: grain >= 1
+  // are done. No other thread is woken for count <= grain. If a call throws, the work ends and the first exception is
+  // rethrown here. Throws kResourceExhausted when the system gives no thread. REQUIRES: grain >= 1
   void parallel_for(std::size_t count, std::size_t grain, const std::function<void(std::size_t)>& work);
 
  private:

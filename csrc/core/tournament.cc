@@ -39,7 +39,7 @@ class Cursor {
       entries_[size_++].position = position;
       const std::byte* at = suffixes_->tokens.data + std::uint64_t{position} * suffixes_->tokens.width;
       __builtin_prefetch(at);
-      __builtin_prefetch(at + 64);  // what a deep comparison reads
+      __builtin_prefetch(at + 64);  // read by deep comparisons
     }
     for (std::size_t i = 0; i < size_; ++i) entries_[i] = order_->entry(segment_, entries_[i].position);
     if (size_ == 0) entries_[size_++] = {kNone, 0, segment_};
@@ -80,7 +80,7 @@ std::vector<std::uint32_t> merge_ranks(std::span<const Suffixes> segments, std::
     return order.precedes(x, y);
   };
 
-  // Leaf i is node count + i; losers[n] is who lost at node n, while the winner went up.
+  // Leaf i is node count + i; losers[n] is the loser at node n; the winner went up.
   std::vector<std::size_t> winners(2 * count), losers(count);
   for (std::size_t i = 0; i < count; ++i) winners[count + i] = i;
   for (std::size_t node = count; node-- > 1;) {

@@ -1,4 +1,4 @@
-// Writes what the fuzzers begin with: small sound segments. `make_seeds FOLDER`
+// Writes the first inputs of the fuzzers: small valid segments. `make_seeds FOLDER`
 #include <filesystem>
 #include <fstream>
 

@@ -1,4 +1,4 @@
-// What the fuzz targets share: files in memory, checksums that agree with any bytes, and bytes read as numbers.
+// Shared by the fuzz targets: files in memory, valid checksums for any bytes, and bytes read as numbers.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +51,7 @@ class Input {
   std::span<const std::uint8_t> left_;
 };
 
-// Ends the process, with a word, if what must hold does not.
+// Aborts with a message unless `condition` holds.
 void require(bool condition, const char* what);
 
 // The bytes of a small sound segment of `documents` with `vocab_size` ids, made by the writer.

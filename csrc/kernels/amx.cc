@@ -1,4 +1,4 @@
-// bf16 by tile matrix instructions: up to 32 rows cost what reading the weights costs.
+// bf16 by tile matrix instructions: up to 32 rows take as long as reading the weights.
 #if defined(__x86_64__) && defined(__linux__) && __has_include(<amxbf16intrin.h>)
 
 #include <cpuid.h>
@@ -37,7 +37,7 @@ std::size_t groups_of(std::size_t row_count) { return (row_count + kTile - 1) / 
 std::size_t packed_size(std::size_t row_count, std::size_t inputs) { return groups_of(row_count) * inputs / kTileInputs * kTileFloats; }
 
 // Group by group of 16 rows, block by block of 32 inputs: [pair of inputs, row], zeros where there is no row.
-void pack(const RowLinear& product, float* packed) {
+void pack(const SkinnyGemm& product, float* packed) {
   const auto* rows = static_cast<const BFloat16*>(product.rows);
   const std::size_t pairs = product.inputs / 2;
   std::fill_n(packed, packed_size(product.row_count, product.inputs), 0.0F);
@@ -94,7 +94,7 @@ SUFFOLK_TARGET void multiply_panel(const Panel& panel, const float* packed, floa
 }
 
 // Rounds one tile of sums, [16 outputs, 16 rows], to the product's, `rows` of them.
-SUFFOLK_TARGET void finish(const RowLinear& product, const float* sums, std::size_t output, std::size_t row, std::size_t rows) {
+SUFFOLK_TARGET void finish(const SkinnyGemm& product, const float* sums, std::size_t output, std::size_t row, std::size_t rows) {
   const auto* bias = static_cast<const BFloat16*>(product.bias);
   auto* out = static_cast<BFloat16*>(product.out) + row * product.outputs + output;
   for (std::size_t m = 0; m < rows; ++m, out += product.outputs) {
@@ -105,7 +105,7 @@ SUFFOLK_TARGET void finish(const RowLinear& product, const float* sums, std::siz
   }
 }
 
-SUFFOLK_TARGET void multiply(const RowLinear& product, const float* packed, std::size_t begin, std::size_t end) {
+SUFFOLK_TARGET void multiply(const SkinnyGemm& product, const float* packed, std::size_t begin, std::size_t end) {
   const TileShapes shapes;
   _tile_loadconfig(&shapes);
   const std::size_t groups = groups_of(product.row_count), group_floats = product.inputs / 2 * kTile;
@@ -140,7 +140,7 @@ constexpr Backend kAmx = {.panel = kPanel, .packed_size = packed_size, .pack = p
 
 }  // namespace
 
-const Backend* amx_backend(const RowLinear& product) noexcept {
+const Backend* amx_backend(const SkinnyGemm& product) noexcept {
   static const bool can = may_use_tiles();
   const bool whole = product.inputs % kTileInputs == 0 && product.outputs % kTile == 0 && product.inputs != 0;
   return can && whole && product.element == Element::kBFloat16 && product.scales == nullptr ? &kAmx : nullptr;
@@ -153,7 +153,7 @@ const Backend* amx_backend(const RowLinear& product) noexcept {
 #include "kernels/backend.h"
 
 namespace suffolk::kernels {
-const Backend* amx_backend(const RowLinear&) noexcept { return nullptr; }
+const Backend* amx_backend(const SkinnyGemm&) noexcept { return nullptr; }
 }  // namespace suffolk::kernels
 
 #endif

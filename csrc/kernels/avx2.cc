@@ -4,7 +4,6 @@
 #include <immintrin.h>
 
 #define SUFFOLK_TARGET __attribute__((target("avx2,fma,f16c")))
-#include "kernels/elements.h"
 #include "kernels/tiles.h"
 
 #define SUFFOLK_INLINE SUFFOLK_TARGET __attribute__((always_inline)) static inline
@@ -12,7 +11,9 @@
 namespace suffolk::kernels {
 namespace {
 
-struct Avx2 {
+SUFFOLK_INLINE __m128i read_halves(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
+
+struct Avx2 : Scalars {
   using Vector = __m256;
   static constexpr std::size_t kLanes = 8;
   static constexpr std::array<std::size_t, 6> kTileOutputs = {4, 4, 3, 3, 2, 2};  // measured fastest with 16 registers
@@ -20,9 +21,15 @@ struct Avx2 {
   SUFFOLK_INLINE Vector read(const float* from) { return _mm256_loadu_ps(from); }
   SUFFOLK_INLINE void write(float* to, Vector from) { _mm256_storeu_ps(to, from); }
   SUFFOLK_INLINE Vector add_product(Vector a, Vector b, Vector sum) { return _mm256_fmadd_ps(a, b, sum); }
-  SUFFOLK_INLINE Vector load_bytes(const std::int8_t* from) {
+  SUFFOLK_INLINE Vector load(const float* from) { return read(from); }
+  SUFFOLK_INLINE Vector load(const BFloat16* from) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(read_halves(from)), 16)); }
+  SUFFOLK_INLINE Vector load(const Float16* from) { return _mm256_cvtph_ps(read_halves(from)); }
+  SUFFOLK_INLINE Vector load(const std::int8_t* from) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
   }
+  using Scalars::narrow, Scalars::widen;
+  SUFFOLK_INLINE float widen(Float16 value) { return _cvtsh_ss(value.bits); }
+  SUFFOLK_INLINE void narrow(float value, Float16& to) { to.bits = _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT); }
   SUFFOLK_INLINE void prefetch(const std::byte* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0); }
 
   static constexpr std::size_t kTotals = 8;
@@ -32,31 +39,6 @@ struct Avx2 {
     for (std::size_t i = 0; i < 2; ++i) fours[i] = _mm256_hadd_ps(pairs[2 * i], pairs[2 * i + 1]);  // of each half of 4 vectors
     write(totals, _mm256_add_ps(_mm256_permute2f128_ps(fours[0], fours[1], 0x20), _mm256_permute2f128_ps(fours[0], fours[1], 0x31)));
   }
-};
-
-SUFFOLK_INLINE __m128i read_halves(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
-
-struct Avx2Float32 : Avx2 {
-  using Value = float;
-  SUFFOLK_INLINE Vector load(const Value* from) { return read(from); }
-  static float widen(Value value) { return value; }
-  static void narrow(float value, Value& to) { to = value; }
-};
-
-struct Avx2BFloat16 : Avx2 {
-  using Value = BFloat16;
-  SUFFOLK_INLINE Vector load(const Value* from) {
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(read_halves(from)), 16));
-  }
-  static float widen(Value value) { return kernels::widen(value); }
-  static void narrow(float value, Value& to) { kernels::narrow(value, to); }
-};
-
-struct Avx2Float16 : Avx2 {
-  using Value = Float16;
-  SUFFOLK_INLINE Vector load(const Value* from) { return _mm256_cvtph_ps(read_halves(from)); }
-  SUFFOLK_INLINE float widen(Value value) { return _cvtsh_ss(value.bits); }
-  SUFFOLK_INLINE void narrow(float value, Value& to) { to.bits = _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT); }
 };
 
 bool has_f16c() noexcept {  // not every compiler's __builtin_cpu_supports knows it
@@ -70,9 +52,9 @@ const Backend* avx2_backend(Element element, bool bytes) noexcept {
   static const bool can = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   if (!can) return nullptr;
   switch (element) {
-    case Element::kFloat32: return backend_of<Avx2Float32>(bytes);
-    case Element::kBFloat16: return backend_of<Avx2BFloat16>(bytes);
-    case Element::kFloat16: return backend_of<Avx2Float16>(bytes);
+    case Element::kFloat32: return backend_of<Avx2, float>(bytes);
+    case Element::kBFloat16: return backend_of<Avx2, BFloat16>(bytes);
+    case Element::kFloat16: return backend_of<Avx2, Float16>(bytes);
   }
   return nullptr;
 }

@@ -1,12 +1,11 @@
 #if defined(__x86_64__)
 
 #if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 says it of its own header (bug 105593)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // a false warning of GCC 12 about its own header (bug 105593)
 #endif
 #include <immintrin.h>
 
 #define SUFFOLK_TARGET __attribute__((target("avx512f,avx2,fma,f16c")))
-#include "kernels/elements.h"
 #include "kernels/tiles.h"
 
 #define SUFFOLK_INLINE SUFFOLK_TARGET __attribute__((always_inline)) static inline
@@ -14,7 +13,9 @@
 namespace suffolk::kernels {
 namespace {
 
-struct Avx512 {
+SUFFOLK_INLINE __m256i read_halves(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
+
+struct Avx512 : Scalars {
   using Vector = __m512;
   static constexpr std::size_t kLanes = 16;
   static constexpr std::array<std::size_t, 8> kTileOutputs = {4, 4, 4, 4, 4, 4, 3, 3};  // up to 24 of the 32 registers
@@ -22,9 +23,15 @@ struct Avx512 {
   SUFFOLK_INLINE Vector read(const float* from) { return _mm512_loadu_ps(from); }
   SUFFOLK_INLINE void write(float* to, Vector from) { _mm512_storeu_ps(to, from); }
   SUFFOLK_INLINE Vector add_product(Vector a, Vector b, Vector sum) { return _mm512_fmadd_ps(a, b, sum); }
-  SUFFOLK_INLINE Vector load_bytes(const std::int8_t* from) {
+  SUFFOLK_INLINE Vector load(const float* from) { return read(from); }
+  SUFFOLK_INLINE Vector load(const BFloat16* from) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(read_halves(from)), 16)); }
+  SUFFOLK_INLINE Vector load(const Float16* from) { return _mm512_cvtph_ps(read_halves(from)); }
+  SUFFOLK_INLINE Vector load(const std::int8_t* from) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
   }
+  using Scalars::narrow, Scalars::widen;
+  SUFFOLK_INLINE float widen(Float16 value) { return _cvtsh_ss(value.bits); }
+  SUFFOLK_INLINE void narrow(float value, Float16& to) { to.bits = _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT); }
   SUFFOLK_INLINE void prefetch(const std::byte* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0); }
 
   static constexpr std::size_t kTotals = 16;
@@ -47,40 +54,15 @@ struct Avx512 {
   }
 };
 
-SUFFOLK_INLINE __m256i read_halves(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
-
-struct Avx512Float32 : Avx512 {
-  using Value = float;
-  SUFFOLK_INLINE Vector load(const Value* from) { return read(from); }
-  static float widen(Value value) { return value; }
-  static void narrow(float value, Value& to) { to = value; }
-};
-
-struct Avx512BFloat16 : Avx512 {
-  using Value = BFloat16;
-  SUFFOLK_INLINE Vector load(const Value* from) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(read_halves(from)), 16));
-  }
-  static float widen(Value value) { return kernels::widen(value); }
-  static void narrow(float value, Value& to) { kernels::narrow(value, to); }
-};
-
-struct Avx512Float16 : Avx512 {
-  using Value = Float16;
-  SUFFOLK_INLINE Vector load(const Value* from) { return _mm512_cvtph_ps(read_halves(from)); }
-  SUFFOLK_INLINE float widen(Value value) { return _cvtsh_ss(value.bits); }
-  SUFFOLK_INLINE void narrow(float value, Value& to) { to.bits = _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT); }
-};
-
 }  // namespace
 
 const Backend* avx512_backend(Element element, bool bytes) noexcept {
   static const bool can = __builtin_cpu_supports("avx512f");
   if (!can || avx2_backend(element, bytes) == nullptr) return nullptr;
   switch (element) {
-    case Element::kFloat32: return backend_of<Avx512Float32>(bytes);
-    case Element::kBFloat16: return backend_of<Avx512BFloat16>(bytes);
-    case Element::kFloat16: return backend_of<Avx512Float16>(bytes);
+    case Element::kFloat32: return backend_of<Avx512, float>(bytes);
+    case Element::kBFloat16: return backend_of<Avx512, BFloat16>(bytes);
+    case Element::kFloat16: return backend_of<Avx512, Float16>(bytes);
   }
   return nullptr;
 }

@@ -1,9 +1,9 @@
-// What a set of instructions offers for one element type. row_linear.cc chooses among them and shares out the work.
+// The functions of one set of instructions for one element type. skinny_gemm.cc chooses a backend and divides the work.
 #pragma once
 
 #include <cstddef>
 
-#include "kernels/row_linear.h"
+#include "kernels/skinny_gemm.h"
 
 namespace suffolk::kernels {
 
@@ -16,18 +16,18 @@ struct Backend {
   std::size_t (*packed_size)(std::size_t row_count, std::size_t inputs);
 
   // Puts the product's rows in the order in which `multiply` reads them. REQUIRES: row_count <= kMostRows; `packed` is 64-byte aligned
-  void (*pack)(const RowLinear& product, float* packed);
+  void (*pack)(const SkinnyGemm& product, float* packed);
 
   // Computes the outputs [begin, end) of all rows. REQUIRES: row_count <= kMostRows; `begin` is a multiple of `panel`, `end` too or
   // the number of outputs
-  void (*multiply)(const RowLinear& product, const float* packed, std::size_t begin, std::size_t end);
+  void (*multiply)(const SkinnyGemm& product, const float* packed, std::size_t begin, std::size_t end);
 };
 
 // Null where the processor or the compiler's target lacks the instructions. The choice must not depend on the number of rows: sums
 // are added in another order by another backend. `bytes`: whether weights are bytes with scales.
-const Backend* amx_backend(const RowLinear& product) noexcept;  // bf16, whole tiles of 32 inputs by 16 outputs; no bytes
-const Backend* avx512_backend(Element element, bool bytes) noexcept;    // AVX-512F, and what AVX2's needs
+const Backend* amx_backend(const SkinnyGemm& product) noexcept;  // bf16, whole tiles of 32 inputs by 16 outputs; no bytes
+const Backend* avx512_backend(Element element, bool bytes) noexcept;    // AVX-512F, AVX2, FMA and F16C
 const Backend* avx2_backend(Element element, bool bytes) noexcept;      // AVX2, FMA and F16C
-const Backend* portable_backend(Element element, bool bytes) noexcept;  // what every processor of the architecture has; no fp16
+const Backend* portable_backend(Element element, bool bytes) noexcept;  // every processor of the architecture; no fp16
 
 }  // namespace suffolk::kernels

@@ -1,12 +1,11 @@
-// Vectors of the compiler's own, which it maps to what every processor of the architecture has: SSE2 or NEON.
+// Generic vectors, which the compiler maps to SSE2 or NEON: every processor of the architecture has them.
 #define SUFFOLK_TARGET
-#include "kernels/elements.h"
 #include "kernels/tiles.h"
 
 namespace suffolk::kernels {
 namespace {
 
-struct Portable {
+struct Portable : Scalars {
   using Four = float __attribute__((vector_size(16)));
   struct Vector {
     Four low, high;
@@ -21,11 +20,15 @@ struct Portable {
   }
   static void write(float* to, const Vector& from) { std::memcpy(to, &from, sizeof from); }
   static Vector add_product(const Vector& a, const Vector& b, const Vector& sum) { return {a.low * b.low + sum.low, a.high * b.high + sum.high}; }
-  static Vector load_bytes(const std::int8_t* from) {
+  static Vector load(const float* from) { return read(from); }
+  template <class T>  // BFloat16, std::int8_t
+  static Vector load(const T* from) {
     float wide[kLanes];
-    for (std::size_t i = 0; i < kLanes; ++i) wide[i] = from[i];
+    for (std::size_t i = 0; i < kLanes; ++i) wide[i] = widen(from[i]);
     return read(wide);
   }
+  using Scalars::widen;
+  static float widen(std::int8_t value) { return value; }
   static void prefetch(const std::byte* at) { __builtin_prefetch(at); }
 
   static constexpr std::size_t kTotals = 1;
@@ -36,30 +39,12 @@ struct Portable {
   }
 };
 
-struct PortableFloat32 : Portable {
-  using Value = float;
-  static Vector load(const Value* from) { return read(from); }
-  static float widen(Value value) { return value; }
-  static void narrow(float value, Value& to) { to = value; }
-};
-
-struct PortableBFloat16 : Portable {
-  using Value = BFloat16;
-  static Vector load(const Value* from) {
-    float wide[kLanes];
-    for (std::size_t i = 0; i < kLanes; ++i) wide[i] = kernels::widen(from[i]);
-    return read(wide);
-  }
-  static float widen(Value value) { return kernels::widen(value); }
-  static void narrow(float value, Value& to) { kernels::narrow(value, to); }
-};
-
 }  // namespace
 
 const Backend* portable_backend(Element element, bool bytes) noexcept {
   switch (element) {
-    case Element::kFloat32: return backend_of<PortableFloat32>(bytes);
-    case Element::kBFloat16: return backend_of<PortableBFloat16>(bytes);
+    case Element::kFloat32: return backend_of<Portable, float>(bytes);
+    case Element::kBFloat16: return backend_of<Portable, BFloat16>(bytes);
     case Element::kFloat16: return nullptr;
   }
   return nullptr;

@@ -1,21 +1,19 @@
 // The loops of every backend. A source file that includes this defines SUFFOLK_TARGET, the instructions its functions may
-// use, and gives `Lanes`:
+// use, and gives a class `Set` that extends `Scalars`:
 //
-//   Value                               the element type of rows, bias and outputs
 //   Vector                              kLanes fp32 numbers
 //   std::size_t kLanes                  8 or 16
 //   kTileOutputs                        an array: the outputs of a tile of 1, 2, ... rows; divisors of kPanelOutputs
 //   Vector read(const float*)           addresses need no alignment
 //   void write(float*, Vector)
-//   Vector load(const Value*)           kLanes elements, widened
-//   Vector load_bytes(const std::int8_t*)
+//   Vector load(const T*)               kLanes numbers, widened; T is float, BFloat16, std::int8_t and, where supported, Float16
 //   Vector add_product(a, b, sum)       a * b + sum, the same in every tile
 //   std::size_t kTotals                 a divisor of kPanelOutputs * kMostRows
 //   void total(const float*, float*)    kTotals vectors' sums of their numbers, each in the same order
-//   float widen(Value), void narrow(float, Value&)
+//   float widen(T), void narrow(float, T&)
 //   void prefetch(const std::byte*)
 //
-// Everything is in an anonymous namespace: each file's functions are its own, with its own instructions.
+// Everything is in an anonymous namespace: each file compiles its functions with its own instructions.
 #pragma once
 
 #include <algorithm>
@@ -26,6 +24,7 @@
 #include <type_traits>
 
 #include "kernels/backend.h"
+#include "kernels/elements.h"
 
 namespace suffolk::kernels {
 namespace {
@@ -35,17 +34,19 @@ constexpr std::size_t kBlockInputs = 768;  // 6 rows of them are 18 KiB, and sta
 constexpr std::size_t kStreamedRows = 2;  // so few are not cut into blocks: long streams of weights come faster
 constexpr std::size_t kCacheLine = 64;
 
-// Weights of the rows' type.
-template <class Lanes>
-struct ElementWeights : Lanes {
-  using Weight = typename Lanes::Value;
+// Conversions of single numbers that need no special instructions.
+struct Scalars {
+  static float widen(float value) { return value; }
+  static float widen(BFloat16 value) { return kernels::widen(value); }
+  static void narrow(float value, float& to) { to = value; }
+  static void narrow(float value, BFloat16& to) { kernels::narrow(value, to); }
 };
 
-template <class Lanes>
-struct ByteWeights : Lanes {
-  using Weight = std::int8_t;
-  using Lanes::load;
-  SUFFOLK_TARGET __attribute__((always_inline)) static inline typename Lanes::Vector load(const Weight* from) { return Lanes::load_bytes(from); }
+// A set of instructions with the types of one product: `Value` of rows, bias and outputs, `Weight` of weights.
+template <class Set, class ValueType, class WeightType>
+struct Typed : Set {
+  using Value = ValueType;
+  using Weight = WeightType;
 };
 
 // Rows of the largest tile, whose partial sums fit the registers.
@@ -160,7 +161,7 @@ std::size_t packed_size(std::size_t row_count, std::size_t inputs) {
 
 // Tiles one after the other; in a tile kLanes inputs of each row, then the next.
 template <class Lanes>
-SUFFOLK_TARGET void pack(const RowLinear& product, float* packed) {
+SUFFOLK_TARGET void pack(const SkinnyGemm& product, float* packed) {
   constexpr std::size_t kLanes = Lanes::kLanes;
   const auto* rows = static_cast<const typename Lanes::Value*>(product.rows);
   const RowTiles tiles{.rows = product.row_count, .most = kTileRows<Lanes>};
@@ -180,7 +181,7 @@ SUFFOLK_TARGET void pack(const RowLinear& product, float* packed) {
 
 // Rounds a panel's sums, [outputs, row_count, kLanes], to the product's outputs [begin, end).
 template <class Lanes>
-SUFFOLK_TARGET void finish(const RowLinear& product, const float* sums, std::size_t begin, std::size_t end) {
+SUFFOLK_TARGET void finish(const SkinnyGemm& product, const float* sums, std::size_t begin, std::size_t end) {
   using Value = typename Lanes::Value;
   static_assert(kPanelOutputs * kMostRows % Lanes::kTotals == 0);
   float totals[kPanelOutputs * kMostRows];
@@ -197,7 +198,7 @@ SUFFOLK_TARGET void finish(const RowLinear& product, const float* sums, std::siz
 }
 
 template <class Lanes>
-SUFFOLK_TARGET void multiply(const RowLinear& product, const float* packed, std::size_t begin, std::size_t end) {
+SUFFOLK_TARGET void multiply(const SkinnyGemm& product, const float* packed, std::size_t begin, std::size_t end) {
   using Weight = typename Lanes::Weight;
   constexpr std::size_t kLanes = Lanes::kLanes;
   const auto* weights = static_cast<const Weight*>(product.weights);
@@ -240,9 +241,9 @@ SUFFOLK_TARGET void multiply(const RowLinear& product, const float* packed, std:
 template <class Lanes>
 constexpr Backend kBackend = {.panel = kPanelOutputs, .packed_size = packed_size<Lanes>, .pack = pack<Lanes>, .multiply = multiply<Lanes>};
 
-template <class Lanes>
+template <class Set, class Value>
 const Backend* backend_of(bool bytes) noexcept {
-  return bytes ? &kBackend<ByteWeights<Lanes>> : &kBackend<ElementWeights<Lanes>>;
+  return bytes ? &kBackend<Typed<Set, Value, std::int8_t>> : &kBackend<Typed<Set, Value, Value>>;
 }
 
 }  // namespace

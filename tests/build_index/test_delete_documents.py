@@ -152,10 +152,10 @@ def test_an_interrupted_build_is_not_taken_for_done(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        (("000000.seg", 5), "document 5 of 000000.seg, which there is not"),
-        (("other.seg", 0), "document 0 of other.seg, which there is not"),
+        (("000000.seg", 5), "document 5 of 000000.seg, which does not exist"),
+        (("other.seg", 0), "document 0 of other.seg, which does not exist"),
         (("000000.seg", "x"), "names document 'x' of segment '000000.seg'"),
-        (("000000.seg", 1), "has not the tokens of document 1 of 000000.seg"),
+        (("000000.seg", 1), "deletes document 1 of 000000.seg, and its document 0 has other tokens"),
     ],
 )
 def test_deletion_segments_that_lie_are_found(tmp_path: Path, place: tuple[str, int], message: str) -> None:

@@ -65,7 +65,7 @@ def test_a_generation_whose_flush_failed_can_be_opened(
     with monkeypatch.context() as patched:
         fail_flush(patched, store)
         with pytest.raises(
-            ResourceExhausted, match="names in it cannot be brought to the disk .*; check the disk, and run"
+            ResourceExhausted, match="its names cannot be flushed to the disk .*; check the disk, and run"
         ):
             change(folder)
     for _ in range(2):

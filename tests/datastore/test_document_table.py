@@ -106,7 +106,7 @@ def test_a_document_table_beyond_its_offsets_is_refused():
 
     writer = DocumentTableWriter()
     writer._blocks = [Large(), Large()]
-    with pytest.raises(InvalidArgument, match="takes 4294967296 bytes; it may take 4294967295: keep fewer fields"):
+    with pytest.raises(InvalidArgument, match="takes 4294967296 bytes; the limit is 4294967295: keep fewer"):
         writer.finish()
 
 

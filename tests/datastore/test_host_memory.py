@@ -32,7 +32,7 @@ def test_the_limits_of_our_cgroup_and_of_those_around_it_hold(
     make_group(groups / "system.slice" / "suffolk.service", own)
     place.write_text("1:name=systemd:/other\n0::/system.slice/suffolk.service\n")
     monkeypatch.setattr(host_memory, "_GROUPS", groups)
-    monkeypatch.setattr(host_memory, "_OWN_GROUP", place)
+    monkeypatch.setattr(host_memory, "_SELF_GROUP", place)
     assert host_memory.host_memory() == expected
 
 
@@ -42,5 +42,5 @@ def test_a_container_is_the_root_of_its_cgroups(tmp_path: Path, monkeypatch: pyt
     make_group(tmp_path / "cgroup", f"{8 * MIB}")
     (tmp_path / "self").write_text(content)
     monkeypatch.setattr(host_memory, "_GROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(host_memory, "_OWN_GROUP", tmp_path / "self")
+    monkeypatch.setattr(host_memory, "_SELF_GROUP", tmp_path / "self")
     assert host_memory.host_memory() == 6 * MIB

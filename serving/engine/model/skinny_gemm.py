@@ -1,7 +1,7 @@
 """Linear layers for few rows on a CPU: the rows of a draft tree at little more than the cost of one.
 
 torch's own products over 2 to 64 rows take up to many times as long as over one row, though the weights are read once in
-any case. ``csrc/kernels/row_linear.h`` does better, on the model's own parameters where they lie.
+any case. ``csrc/kernels/skinny_gemm.h`` does better, on the model's own parameters where they lie.
 
 A row's result in the kernel is the same, bit for bit, whatever the number of rows, the row's place among them and the number
 of threads. ``accelerate`` therefore takes the kernel for all layers and all numbers of rows up to ``MOST_ROWS`` where it is
@@ -157,7 +157,7 @@ def _problem(
     """Why the kernel cannot take these operands, None if it can. Everything that it relies on is checked here."""
     dtype = rows.dtype
     element = _ELEMENTS.get(dtype)
-    if element is None or not _native.row_linear_supports(element):
+    if element is None or not _native.skinny_gemm_supports(element):
         return f"dtype {dtype} is not supported on this processor"
     if weight.ndim != 2 or rows.ndim == 0 or rows.shape[-1] != weight.shape[1]:
         return f"rows {list(rows.shape)} do not fit weights {list(weight.shape)}"
@@ -189,7 +189,7 @@ def _product(
     flat = rows if rows.ndim == 2 else rows.reshape(math.prod(places), inputs)
     if flat.stride(1) != 1:
         flat = flat.contiguous()
-    _native.row_linear(
+    _native.skinny_gemm(
         _ELEMENTS[rows.dtype],
         flat.data_ptr(),
         flat.stride(0),

@@ -15,7 +15,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/elements.h"
-#include "kernels/row_linear.h"
+#include "kernels/skinny_gemm.h"
 #include "kernels/workers.h"
 
 namespace {
@@ -97,14 +97,14 @@ struct Case {
 
   double weight(std::size_t n, std::size_t k) const { return value_of(w[n * inputs + k]) * (kBytes ? static_cast<double>(scales[n]) : 1.0); }
 
-  RowLinear product(std::size_t first, std::size_t count, T* out) const {
+  SkinnyGemm product(std::size_t first, std::size_t count, T* out) const {
     return {.element = Type<T>::kElement, .rows = x.data() + first * stride, .row_stride = stride, .weights = w.data(),
             .scales = kBytes ? scales.data() : nullptr, .bias = biased ? bias.data() : nullptr, .out = out, .row_count = count, .inputs = inputs, .outputs = outputs};
   }
 
   std::vector<T> result(std::size_t first, std::size_t count, unsigned threads) const {
     std::vector<T> out(count * outputs);
-    row_linear(product(first, count, out.data()), threads);
+    skinny_gemm(product(first, count, out.data()), threads);
     return out;
   }
 };
@@ -267,6 +267,6 @@ int main() {
   check_share();
   check_callers();
   check_fork();
-  if (failures == 0) std::puts("row_linear_test: all agree");
+  if (failures == 0) std::puts("skinny_gemm_test: all agree");
   return failures == 0 ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-#include "kernels/row_linear.h"
+#include "kernels/skinny_gemm.h"
 
 #include <algorithm>
 #include <memory>
@@ -21,14 +21,14 @@ const Backend* best_backend(Element element, bool bytes) noexcept {
   return portable_backend(element, bytes);
 }
 
-const Backend& best_backend(const RowLinear& product) noexcept {
+const Backend& best_backend(const SkinnyGemm& product) noexcept {
   const Backend* backend = amx_backend(product);
   return backend != nullptr ? *backend : *best_backend(product.element, product.scales != nullptr);
 }
 
 std::size_t element_bytes(Element element) noexcept { return element == Element::kFloat32 ? 4 : 2; }
 
-void multiply_few(const Backend& backend, const RowLinear& product, unsigned threads) {
+void multiply_few(const Backend& backend, const SkinnyGemm& product, unsigned threads) {
   thread_local std::vector<float> kept;  // from call to call: a decoding step makes some hundred
   kept.resize(std::max(kept.size(), backend.packed_size(product.row_count, product.inputs) + kAlignment / sizeof(float)));
   void* aligned = kept.data();
@@ -49,11 +49,11 @@ void multiply_few(const Backend& backend, const RowLinear& product, unsigned thr
 
 bool supports(Element element) noexcept { return best_backend(element, false) != nullptr; }
 
-void row_linear(const RowLinear& product, unsigned threads) {
+void skinny_gemm(const SkinnyGemm& product, unsigned threads) {
   const Backend& backend = best_backend(product);
   const std::size_t bytes = element_bytes(product.element);
   for (std::size_t row = 0; row < product.row_count; row += kMostRows) {
-    RowLinear few = product;
+    SkinnyGemm few = product;
     few.rows = static_cast<const std::byte*>(product.rows) + row * product.row_stride * bytes;
     few.out = static_cast<std::byte*>(product.out) + row * product.outputs * bytes;
     few.row_count = std::min(kMostRows, product.row_count - row);
