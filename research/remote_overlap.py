@@ -32,9 +32,9 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 WAYS = ("none", "waiting", "ahead")
 PACKAGES = ("numpy", "torch", "transformers", "grpcio")
 NOTES = (
-    "waiting: every step asks and waits for the answer; ahead: as in service, where that gives more tokens a second what can be "
-    "foreseen is asked for while the target runs",
-    "wait: milliseconds a step; asked: steps with drafts; foreseen: of these, with drafts that were there, at least in part",
+    "waiting: every step waits for the answer; ahead: as in service: drafts are prefetched while the target runs where that gives "
+    "more tokens a second",
+    "wait: milliseconds a step; asked: steps with drafts; prefetched: of these, with prefetched drafts",
     "ways take turns, prompt by prompt; the delay is a sleep in the server, so it takes no processor time",
 )
 EXAMPLES = (
@@ -87,8 +87,8 @@ def _measure_delay(
         contextlib.closing(connect(url, options.deadline_ms / 1e3)) as other,  # what one does not get, the other may
     ):
         drafters = {
-            name: make_drafter(options.drafter, target.vocab_size, retriever, LIMITS, ahead=ahead)
-            for name, retriever, ahead in (("waiting", other, False), ("ahead", remote, None))
+            name: make_drafter(options.drafter, target.vocab_size, retriever, LIMITS, prefetch=prefetch)
+            for name, retriever, prefetch in (("waiting", other, False), ("ahead", remote, None))
         }
         with Engine(target, drafters, costs, slots=1, capacity=capacity) as engine:  # closes the drafters
             list(
@@ -133,8 +133,7 @@ def _summary(runs: list[dict[str, Any]], counters: dict[str, float]) -> dict[str
         "mean_generated_length": total["tokens"] / steps,
         "wait_ms_a_step": 1e3 * total["wait"] / steps,
         "asked": total["proposals"] / steps,
-        "foreseen": counters.get("foreseen", 0) / proposals,
-        "waited": counters.get("waited", 0) / proposals,
+        "prefetched": counters.get("prefetched", 0) / proposals,
         "counters": counters,
     }
 
@@ -147,8 +146,7 @@ def lines(results: dict[str, Any]) -> list[str]:
         "M",
         "wait ms/step",
         "asked",
-        "foreseen",
-        "waited for",
+        "prefetched",
         "late",
         "missed",
         "identical",
@@ -160,8 +158,7 @@ def lines(results: dict[str, Any]) -> list[str]:
             row["mean_generated_length"],
             row["wait_ms_a_step"],
             row["asked"],
-            row["foreseen"],
-            row["waited"],
+            row["prefetched"],
             row["counters"].get("late", 0),
             row["counters"].get("missed", 0),
             f"{row['identical']} of {row['prompts']}",

@@ -90,7 +90,7 @@ class LoadContext:
         limits: how far retrieval reaches; None for the defaults.
         calibration: what drafts have been worth, shared by all drafters of an engine; None to begin anew.
         dtype: of further models, as in ``Target.load``.
-        ahead: as in ``DatastoreDrafter``.
+        prefetch: as in ``DatastoreDrafter``.
         models: drafters that are loaded, for a drafter that merges them.
     """
 
@@ -102,7 +102,7 @@ class LoadContext:
     limits: Limits | None = None
     calibration: Calibration | None = None
     dtype: str = "auto"
-    ahead: bool | None = None
+    prefetch: bool | None = None
     models: Sequence[Drafter] = ()
 
     def require_target(self) -> Target:

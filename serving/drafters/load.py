@@ -52,7 +52,7 @@ def make_drafter(
     limits: Limits | None = None,
     models: Sequence[Drafter] = (),
     calibration: Calibration | None = None,
-    ahead: bool | None = None,
+    prefetch: bool | None = None,
 ) -> Drafter | None:
     """The drafter called ``name``; None for "none".
 
@@ -60,7 +60,7 @@ def make_drafter(
         vocab_size: the target's.
         retrievers: one open datastore, or several, which are all asked.
         models: drafters of ``load_drafters``; hybrid drafts merge all of them.
-        limits, calibration, ahead: as in ``LoadContext``.
+        limits, calibration, prefetch: as in ``LoadContext``.
 
     Raises:
         InvalidArgument: an unknown name, or it needs a datastore or a loaded drafter and none is given.
@@ -77,7 +77,7 @@ def make_drafter(
             f"drafter {name} needs a model that is loaded (on the command line: {entry.usage or f'--drafter {name}'})"
         )
     stores = retrievers if isinstance(retrievers, tuple | list) else [retrievers]
-    context = LoadContext(vocab_size, retrievers=stores, limits=limits, calibration=calibration, ahead=ahead)
+    context = LoadContext(vocab_size, retrievers=stores, limits=limits, calibration=calibration, prefetch=prefetch)
     return _load(entry, replace(context, models=models), {})
 
 

@@ -27,9 +27,9 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:
     from suffolk.serving.drafters.hierarchy.agreement import Ids
-    from suffolk.serving.drafters.hierarchy.load import Stacks
+    from suffolk.serving.drafters.hierarchy.load import StackLoader
     from suffolk.serving.drafters.hierarchy.measurement import Measurements
-    from suffolk.serving.drafters.hierarchy.trial import Measured
+    from suffolk.serving.drafters.hierarchy.trial import TrialSummary
 
 _WARM_UP = 64
 """Tokens of a prompt."""
@@ -60,13 +60,13 @@ def plan_measured(args: argparse.Namespace) -> int:
     require_models(args)
     settings = SamplingSettings(args.max_new_tokens, args.temperature, seed=args.seed, verification=args.verification)
     texts = load_prompts(args.prompts, "chat", args.limit, args.seed)
-    from suffolk.serving.drafters.hierarchy.load import Stacks  # loads torch, which takes seconds
+    from suffolk.serving.drafters.hierarchy.load import StackLoader  # loads torch, which takes seconds
 
     limits = Limits()
     with opened_stores(args.datastore, None, limits, args.model) as stores:
         target = load_target(args, 4096)
         prompts = [np.asarray(encode_prompt(each, target.tokenizer, args.model), np.int32) for each in texts]
-        stacks = Stacks(target, args.draft_model, args.head, stores, limits, args.dtype)
+        stacks = StackLoader(target, args.draft_model, args.head, stores, limits, args.dtype)
         found, plans, levels = _plan(args, stacks, target, wanted, prompts, settings, bool(given))
         if args.save_rates is not None:
             write_json(args.save_rates, to_json(levels))
@@ -84,7 +84,7 @@ def plan_measured(args: argparse.Namespace) -> int:
 
 def _plan(
     args: argparse.Namespace,
-    stacks: Stacks,
+    stacks: StackLoader,
     target: Any,
     wanted: Sequence[tuple[str, float | None]],
     prompts: Sequence[Ids],
@@ -104,15 +104,15 @@ def _plan(
 
 def _run(
     args: argparse.Namespace,
-    stacks: Stacks,
+    stacks: StackLoader,
     target: Any,
     found: Measurements,
     chosen: Sequence[tuple[StackLevel, ...]],
     prompts: Sequence[Ids],
     settings: SamplingSettings,
-) -> tuple[list[Outcome], Measured | None]:
+) -> tuple[list[Outcome], TrialSummary | None]:
     """Each of ``chosen`` for real, beside plain decoding."""
-    from suffolk.serving.drafters.hierarchy.trial import PLAIN, Measured, Trial
+    from suffolk.serving.drafters.hierarchy.trial import PLAIN, Trial, TrialSummary
 
     if not chosen:
         return [], None
@@ -128,10 +128,10 @@ def _run(
     runs = trial.compare(
         (PLAIN, *names), prompts, settings, args.rounds, lambda done, total: _say(f"{done} of {total} runs")
     )
-    plain, before = Measured.of(runs[PLAIN]), float(found.costs[-1][0])
+    plain, before = TrialSummary.of(runs[PLAIN]), float(found.costs[-1][0])
     outcomes = []
     for name, stack in zip(names, chosen, strict=True):
-        predicted, measured = found.predict(stack), Measured.of(runs[name])
+        predicted, measured = found.predict(stack), TrialSummary.of(runs[name])
         same = sum(
             np.array_equal(one.tokens, other.tokens) for one, other in zip(runs[PLAIN][0], runs[name][0], strict=True)
         )
@@ -152,7 +152,7 @@ def _run(
 
 
 def _print(
-    args: argparse.Namespace, plans: list[Plan], outcomes: list[Outcome], plain: Measured | None, prompts: int
+    args: argparse.Namespace, plans: list[Plan], outcomes: list[Outcome], plain: TrialSummary | None, prompts: int
 ) -> None:
     if args.json:
         document: dict[str, Any] = {"measured": [asdict(each) for each in outcomes]}

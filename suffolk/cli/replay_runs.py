@@ -68,7 +68,7 @@ def _replay(setting: Setting, name: str, nodes: int) -> tuple[list[Replayed], fl
     calibration = setting.calibration or Calibration()
     models = _load(setting, name, capacity, calibration)
     vocab_size = setting.recordings[0].vocab_size
-    drafter = make_drafter(name, vocab_size, list(setting.stores), setting.limits, models, calibration, ahead=False)
+    drafter = make_drafter(name, vocab_size, list(setting.stores), setting.limits, models, calibration, prefetch=False)
     assert drafter is not None
     try:
         states = RecordedStates(setting.target, drafter, capacity) if models and setting.target is not None else None

@@ -10,7 +10,7 @@ import pytest
 
 from suffolk.cli.plan_options import check_measuring, read_stacks, wanted_levels
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.hierarchy.agreement import Agreement, Voice
+from suffolk.serving.drafters.hierarchy.agreement import Agreement, ModelVariant
 from suffolk.serving.drafters.hierarchy.measurement import Measurements
 from suffolk.serving.drafters.hierarchy.plan import plans_by_size
 from suffolk.serving.drafters.hierarchy.stack_spec import read_stack
@@ -73,12 +73,14 @@ def test_every_plan_is_a_stack_whatever_the_clock_said() -> None:
     models = [Target.wrap(tiny_model()) for _ in range(4)]
     names = ("exit-7", "exit-8", "draft-model")
     voices = [
-        Voice(f"{name}{warmth}", model) for name, model in zip(names, models, strict=False) for warmth in ("", "@0")
+        ModelVariant(f"{name}{warmth}", model)
+        for name, model in zip(names, models, strict=False)
+        for warmth in ("", "@0")
     ]
     seconds = (0.30, 0.10, 0.20, 0.25, 0.05, 0.22, 9.0)
     agreement = Agreement(np.full((7, 7, 40), 0.99), [], [])
     costs = tuple(np.full(2, each) for each in seconds)
-    measured = Measurements((*voices, Voice("target", models[3])), (), costs, (), (agreement,), 6)
+    measured = Measurements((*voices, ModelVariant("target", models[3])), (), costs, (), (agreement,), 6)
     levels = measured.levels()
     assert levels.names == ["draft-model", "draft-model@0", "exit-7", "exit-7@0", "exit-8", "exit-8@0", "target"]
     plans = plans_by_size(levels, 6)

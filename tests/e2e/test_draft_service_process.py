@@ -154,7 +154,7 @@ def test_killed_hung_and_back(store: Path) -> None:
     with running(*serve(store)) as server:
         endpoint = server.endpoint()
         remote = connect(f"grpc://{endpoint}", 0.1)
-        drafter = DatastoreDrafter(remote, remote.vocab_size, ahead=False)
+        drafter = DatastoreDrafter(remote, remote.vocab_size, prefetch=False)
         missed = drafter.missed.by_reason
         until(lambda: drafted(drafter, [1, 2]) > 0)
         before = missed["DeadlineExceeded"]

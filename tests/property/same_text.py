@@ -135,7 +135,7 @@ def make_drafters(cases: list[Case], seed: int) -> Mapping[str, Drafter]:
     """One of each kind; the datastore holds some of the outputs, so that much is accepted and much is not."""
     rng = np.random.default_rng(seed)
     store = store_of(cases)
-    later = DatastoreDrafter(UnreliableLater(_some(cases), VOCAB, rng), VOCAB, ahead=True)
+    later = DatastoreDrafter(UnreliableLater(_some(cases), VOCAB, rng), VOCAB, prefetch=True)
     return {
         "datastore": store,
         "prompt-lookup": PromptLookupDrafter(VOCAB),

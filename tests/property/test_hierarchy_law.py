@@ -12,12 +12,12 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from suffolk.serving.drafters.hierarchy import drawing
-from suffolk.serving.drafters.hierarchy.draft_segment import Answer, Ask, DraftSegment
-from suffolk.serving.drafters.hierarchy.draft_state import Belief
+from suffolk.serving.drafters.hierarchy import level_sampling
+from suffolk.serving.drafters.hierarchy.draft_segment import DraftSegment, LevelQuery, LevelReply
 from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
 from suffolk.serving.drafters.hierarchy.recursion import Recursion, StackedLevel
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.drafters.hierarchy.segment_calibrator import SegmentCalibrator
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.model.target import Target
@@ -107,7 +107,7 @@ def outcomes_of(
             yield verdict, reached * float(law[token])
 
 
-def answer(levels: Sequence[StackedLevel], ask: Ask) -> Answer:
+def answer(levels: Sequence[StackedLevel], ask: LevelQuery) -> LevelReply:
     level = levels[ask.level]
     if isinstance(level, RetrievalLevel):
         found = COPIED[len(ask.path) :][: ask.count]
@@ -120,13 +120,13 @@ def answer(levels: Sequence[StackedLevel], ask: Ask) -> Answer:
 def handed_up(levels: Sequence[StackedLevel], vocab: int, script: Script) -> Iterator[tuple[DraftSegment, float]]:
     """All that the stack can hand to the target, each with its probability, by the production recursion."""
     recursion = Recursion(levels, vocab, frozenset())
-    belief = Belief(searched=False)
+    calibrator = SegmentCalibrator(retrieval=False)
     paths: list[list[int]] = [[]]
     while paths:
         chosen = paths.pop()
         script.begin(chosen)
-        text = recursion.new_text(0)
-        text.begin(DraftRequest(0, np.zeros(1, np.int32), 8, 1, SETTINGS), 3, belief, None)
+        text = recursion.new_state(0)
+        text.begin(DraftRequest(0, np.zeros(1, np.int32), 8, 1, SETTINGS), 3, calibrator, None)
         going, told = recursion.draft(text), None
         try:
             while True:
@@ -139,11 +139,11 @@ def handed_up(levels: Sequence[StackedLevel], vocab: int, script: Script) -> Ite
 
 def texts(levels: Sequence[StackedLevel], target: ToyTarget, script: Script) -> Outcomes:
     """What the target commits in a first step behind what the stack hands up."""
-    for handed, weight in handed_up(levels, target.vocab, script):
-        chain = handed.tokens
+    for segment, weight in handed_up(levels, target.vocab, script):
+        chain = segment.tokens
         wanted = torch.from_numpy(np.stack([target.law(chain[:place]) for place in range(len(chain) + 1)]))
-        assert handed.law is not None
-        for verdict, each in outcomes_of(np.array(chain, np.int64), handed.law, wanted):
+        assert segment.distribution is not None
+        for verdict, each in outcomes_of(np.array(chain, np.int64), segment.distribution, wanted):
             yield (*chain[: verdict.accepted], verdict.token), weight * each
 
 
@@ -162,7 +162,7 @@ def stack(depth: int, vocab: int, seed: int) -> list[StackedLevel]:
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Script:
     written = Script()
-    monkeypatch.setattr(drawing, "verify_chain", written)
+    monkeypatch.setattr(level_sampling, "verify_chain", written)
     return written
 
 
@@ -212,29 +212,29 @@ def test_a_level_that_tells_the_law_of_the_one_below_is_found(script: Script, mo
     target, levels = ToyTarget(2, 2), stack(2, 2, 2)
     below = levels[0]
     assert isinstance(below, ToyLevel)
-    resample = drawing.resample
+    speculative_sample = level_sampling.speculative_sample
 
     def wrong(sampler: object, uniforms: object, request: object, path: Text, *rest: object) -> DraftSegment:
-        found: DraftSegment = resample(sampler, uniforms, request, path, *rest)  # type: ignore[arg-type]
+        found: DraftSegment = speculative_sample(sampler, uniforms, request, path, *rest)  # type: ignore[arg-type]
         laws = [below.toy.law(path + found.tokens[:place]) for place in range(len(found))]
-        return DraftSegment(found.tokens, found.own, torch.from_numpy(np.stack(laws)))
+        return DraftSegment(found.tokens, found.draft_probs, torch.from_numpy(np.stack(laws)))
 
-    monkeypatch.setattr("suffolk.serving.drafters.hierarchy.recursion.resample", wrong)
+    monkeypatch.setattr("suffolk.serving.drafters.hierarchy.recursion.speculative_sample", wrong)
     check_biased(target, texts(levels, target, script), 0.01)
 
 
 def test_a_level_that_keeps_what_the_one_below_drew_is_found(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the test of the level above, its law is told of tokens that it never drew."""
     target, levels = ToyTarget(2, 3), stack(2, 2, 3)
-    resample = drawing.resample
+    speculative_sample = level_sampling.speculative_sample
 
     def wrong(
         sampler: object, uniforms: object, request: object, path: Text, draft: DraftSegment, *rest: object
     ) -> DraftSegment:
-        found: DraftSegment = resample(sampler, uniforms, request, path, draft, *rest)  # type: ignore[arg-type]
-        return DraftSegment((draft.tokens + found.tokens)[: len(found)], found.own, found.law)
+        found: DraftSegment = speculative_sample(sampler, uniforms, request, path, draft, *rest)  # type: ignore[arg-type]
+        return DraftSegment((draft.tokens + found.tokens)[: len(found)], found.draft_probs, found.distribution)
 
-    monkeypatch.setattr("suffolk.serving.drafters.hierarchy.recursion.resample", wrong)
+    monkeypatch.setattr("suffolk.serving.drafters.hierarchy.recursion.speculative_sample", wrong)
     check_biased(target, texts(levels, target, script), 0.01)
 
 
@@ -291,7 +291,7 @@ def test_long_runs_of_stacks_follow_the_law(depth: int, temperatures: tuple[floa
 
 
 def test_coins_of_a_level_that_also_choose_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Same(drawing.FreshUniforms):
+    class Same(level_sampling.FreshUniforms):
         def take(self, count: int) -> tuple[torch.Tensor, torch.Tensor]:
             coins, _ = super().take(count)
             return coins, coins
@@ -311,6 +311,6 @@ def test_levels_and_target_have_numbers_of_their_own() -> None:
     ]
     together = np.corrcoef(torch.stack(streams).numpy())
     assert np.abs(together - np.eye(6)).max() < 0.1
-    taken = drawing.FreshUniforms(7, 1, cpu)
+    taken = level_sampling.FreshUniforms(7, 1, cpu)
     coins = torch.cat([taken.take(count)[0] for count in (1, 4, 2)])
     assert torch.equal(coins, SeededUniforms(7, cpu, 1).coins(torch.arange(7)))  # each once

@@ -14,9 +14,10 @@ from safetensors.torch import save_file
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.neural.eagle.config import EagleConfig
 from suffolk.serving.drafters.neural.eagle.drafter import EagleDrafter
-from suffolk.serving.drafters.neural.eagle.model import EagleHead, causal
+from suffolk.serving.drafters.neural.eagle.layer import causal
+from suffolk.serving.drafters.neural.eagle.model import EagleHead
 from suffolk.serving.drafters.neural.eagle.shared_embeddings import SharedEmbeddings
-from suffolk.serving.drafters.neural.eagle.training import TrainableEagleHead, head_loss
+from suffolk.serving.drafters.neural.eagle.training import TrainableEagleHead
 from suffolk.serving.drafters.training.head import Batch
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.model.target import Target
@@ -152,7 +153,7 @@ def train_head(
         optimiser.zero_grad()
         part = torch.randint(len(texts), (min(40, len(texts)),))
         some = Batch(batch.tokens[part], batch.counted[part], batch.features[part])
-        torch.autograd.backward(head_loss(head, some).loss if version == 1 else _token_loss(head, some))
+        torch.autograd.backward(head.losses(some).loss if version == 1 else _token_loss(head, some))
         optimiser.step()
     return head.eval()
 
@@ -166,7 +167,7 @@ def _token_loss(head: EagleHead, batch: Batch) -> torch.Tensor:
     return -chosen[chosen.isfinite()].mean()
 
 
-def trained_head(version: int = 1) -> TrainableEagleHead:
+def trained_head(version: int = 1) -> EagleHead:
     """A head of a few dozen steps on the target's own texts."""
     head = random_head(version)
     head.load_state_dict(_trained_tensors(version))

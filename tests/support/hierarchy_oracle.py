@@ -8,7 +8,7 @@ from itertools import combinations, product
 import numpy as np
 from hypothesis import strategies as st
 
-from suffolk.serving.drafters.hierarchy.level import Level, RunLaw
+from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
 from suffolk.serving.drafters.hierarchy.levels import Levels
 
 
@@ -152,5 +152,5 @@ def some_levels(draw: st.DrawFn, most: int = 4) -> Levels:
     runs = []
     for drafter, verifier in combinations(range(count), 2):
         if levels[drafter].retrieval and draw(st.booleans()):
-            runs.append(RunLaw(levels[drafter].name, levels[verifier].name, draw(laws)))
+            runs.append(RunDistribution(levels[drafter].name, levels[verifier].name, draw(laws)))
     return Levels(tuple(levels), acceptance, tuple(runs))

@@ -42,7 +42,7 @@ class LinearHead(torch.nn.Module):
         width = self._shared[0].weight.shape[1]
         self.maps = torch.nn.ModuleList(torch.nn.Linear(2 * width, width, dtype=target.dtype) for _ in range(DEPTH))
 
-    def start(self, batches: Iterator[Batch]) -> None:
+    def initialize(self, batches: Iterator[Batch]) -> None:
         pass
 
     def losses(self, batch: Batch) -> HeadLoss:

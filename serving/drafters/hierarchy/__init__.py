@@ -1,1 +1,1 @@
-"""Hierarchical speculative decoding : which levels draft, and how many tokens each hands up."""
+"""Hierarchical speculative decoding: which levels draft, and how many tokens each."""

@@ -1,8 +1,8 @@
-"""How acceptable one level's tokens are to another, place by place, along texts that the target wrote.
+"""Measures, token by token along the target's answers, how acceptable each level's tokens are to each other level.
 
-Under ``match`` a level's token is accepted where both draw the same with the shared noise, at temperature 0 where the best tokens
-are the same; under ``rejection`` with probability 1 - (total variation of the two laws). A retrieved token is accepted where the
-verifier draws it, or with its probability.
+Under verification ``match`` a level's token is accepted where both levels sample the same token with the shared noise. Under
+``rejection`` the probability of acceptance is 1 - (total variation of the two distributions). A retrieved token is accepted where
+the verifier samples it, or with the verifier's probability of it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from suffolk.serving.drafters.hierarchy.draft_segment import Ask, Path
-from suffolk.serving.drafters.hierarchy.drawing import Samplers
+from suffolk.serving.drafters.hierarchy.draft_segment import LevelQuery, Path
+from suffolk.serving.drafters.hierarchy.level_sampling import SamplerCache
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.drafters.hierarchy.run_laws import Floats, Starts
-from suffolk.serving.drafters.neural.coupled_sampling import contexts
+from suffolk.serving.drafters.hierarchy.run_distribution import DraftStarts, Floats
+from suffolk.serving.drafters.neural.coupled_sampling import contexts, needs_distributions
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import chain
@@ -29,7 +29,7 @@ Ids = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
-class Voice:
+class ModelVariant:
     """A model at one temperature. ``temperature``: None for the target's own."""
 
     name: str
@@ -38,68 +38,72 @@ class Voice:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenText:
-    """A prompt and what the target wrote behind it, under ``settings``."""
+class TargetAnswer:
+    """A prompt and the target's answer to it under ``settings``."""
 
     prompt: Ids
-    written: Ids
+    generated: Ids
     settings: SamplingSettings
 
     def request(self, place: int, number: int = 0) -> DraftRequest:
-        """As a drafter sees it once ``place`` tokens are written."""
-        tokens = np.concatenate([self.prompt, self.written[:place]])
+        """The request as a drafter sees it after ``place`` generated tokens."""
+        tokens = np.concatenate([self.prompt, self.generated[:place]])
         return DraftRequest(number, tokens, 64, len(self.prompt), self.settings)
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Of one text, by numbers of voices, the last being the target.
+    """The agreement of all model variants along one answer; the last variant is the target.
 
     Attributes:
-        between: float64[voices, voices, n], drafter by verifier at each place.
-        retrieved: for each source float64[voices, n, depth], as in ``Starts``; ``found``: int64[n], tokens that were found at each
-            place.
+        between: float64[variants, variants, n], drafter by verifier at each place.
+        retrieved: for each source float64[variants, n, depth], as in ``DraftStarts``.
+        found: for each source int64[n], tokens found at each place.
     """
 
     between: Floats
     retrieved: list[Floats]
     found: list[npt.NDArray[np.int64]]
 
-
-def starts_of(agreement: Agreement, drafter: int, verifier: int, depth: int) -> Starts:
-    """Of two voices, by number."""
-    return Starts.of_model(agreement.between[drafter, verifier], depth)
+    def starts(self, drafter: int, verifier: int, depth: int) -> DraftStarts:
+        """Drafts of variant ``drafter`` for variant ``verifier``, both by number."""
+        return DraftStarts.of_model(self.between[drafter, verifier], depth)
 
 
 @torch.inference_mode()
-def agree(text: WrittenText, voices: Sequence[Voice], sources: Sequence[RetrievalLevel], depth: int) -> Agreement:
-    """Reads the text once with each model, and asks each source behind each of its tokens for up to ``depth``."""
-    size = len(text.written)
-    drafts = [_retrieve(text, source, depth) for source in sources]
-    is_drawn = text.settings.temperature > 0 and text.settings.verification == "rejection"
-    between = np.zeros((len(voices), len(voices), size))
-    retrieved = [_untold(draft, len(voices), depth) for draft in drafts]
-    rows = {id(voice.model): _logits(voice.model, text) for voice in voices}
+def measure_agreement(
+    answer: TargetAnswer, variants: Sequence[ModelVariant], sources: Sequence[RetrievalLevel], depth: int
+) -> Agreement:
+    """Read the answer once with each model, and ask each source for ``depth`` tokens at each place."""
+    size = len(answer.generated)
+    drafts = [_retrieve(answer, source, depth) for source in sources]
+    by_distribution = needs_distributions(answer.settings)
+    between = np.zeros((len(variants), len(variants), size))
+    retrieved = [_unknown_acceptance(draft, len(variants), depth) for draft in drafts]
+    rows = {id(variant.model): _logits(variant.model, answer) for variant in variants}
     common = min(each.shape[1] for each in rows.values())
-    samplers = Samplers(text.settings, common, next(iter(rows.values())).device)
+    samplers = SamplerCache(answer.settings, common, next(iter(rows.values())).device)
     for place in range(size):
-        behind = contexts(text.request(place), [np.empty(0, np.int64)])
-        told = []
-        for voice in voices:
-            sampler, row = samplers.at(voice.temperature), rows[id(voice.model)][place : place + 1, :common]
-            told.append(sampler.probabilities(row, behind) if is_drawn else sampler.scores(row, behind).argmax(-1))
-        both = torch.cat(told)
-        between[:, :, place] = _overlaps(both) if is_drawn else (both[:, None] == both[None]).double().cpu().numpy()
-        for draft, chances in zip(drafts, retrieved, strict=True):
-            _judge(draft, chances, place, both, is_drawn, text.written)
+        behind = contexts(answer.request(place), [np.empty(0, np.int64)])
+        outputs = []
+        for variant in variants:
+            sampler, row = samplers.at(variant.temperature), rows[id(variant.model)][place : place + 1, :common]
+            outputs.append(
+                sampler.probabilities(row, behind) if by_distribution else sampler.scores(row, behind).argmax(-1)
+            )
+        output = torch.cat(outputs)
+        equal = _overlaps(output) if by_distribution else (output[:, None] == output[None]).double().cpu().numpy()
+        between[:, :, place] = equal
+        for draft, acceptance in zip(drafts, retrieved, strict=True):
+            _set_acceptance(draft, acceptance, place, output, by_distribution, answer.generated)
     return Agreement(between, retrieved, [np.array([len(each) for each in draft], np.int64) for draft in drafts])
 
 
-def _logits(model: Target, text: WrittenText) -> torch.Tensor:
-    """float[written, vocab], behind the prompt and behind each written token but the last."""
-    tokens = np.concatenate([text.prompt, text.written[:-1]]).astype(np.int64)
+def _logits(model: Target, answer: TargetAnswer) -> torch.Tensor:
+    """float[generated, vocab], the logits behind the prompt and behind each generated token but the last."""
+    tokens = np.concatenate([answer.prompt, answer.generated[:-1]]).astype(np.int64)
     cache = model.new_cache(1, len(tokens))
-    begin, found = len(text.prompt) - 1, []
+    begin, found = len(answer.prompt) - 1, []
     for start in range(0, len(tokens), PREFILL_CHUNK):
         part = chain(tokens[start : start + PREFILL_CHUNK])
         wanted = min(len(part), max(0, start + len(part) - begin))
@@ -109,38 +113,40 @@ def _logits(model: Target, text: WrittenText) -> torch.Tensor:
     return torch.cat(found)
 
 
-def _retrieve(text: WrittenText, source: RetrievalLevel, depth: int) -> list[Path]:
-    """The chain found at each place of the text."""
+def _retrieve(answer: TargetAnswer, source: RetrievalLevel, depth: int) -> list[Path]:
+    """The chain found at each place of the answer."""
     found = []
-    for place in range(len(text.written)):
-        [handed] = source.answer([text.request(place)], [Ask(0, (), count=depth)])
-        found.append(handed.tokens)
+    for place in range(len(answer.generated)):
+        [segment] = source.answer([answer.request(place)], [LevelQuery(0, (), count=depth)])
+        found.append(segment.tokens)
     for each in source.sources:
         each.release(0)
     return found
 
 
-def _untold(draft: Sequence[Path], voices: int, depth: int) -> Floats:
+def _unknown_acceptance(draft: Sequence[Path], variants: int, depth: int) -> Floats:
     """NaN where a token was found, 0 where there was none."""
-    chances = np.zeros((voices, len(draft), depth))
+    acceptance = np.zeros((variants, len(draft), depth))
     for place, path in enumerate(draft):
-        chances[:, place, : len(path)] = np.nan
-    return chances
+        acceptance[:, place, : len(path)] = np.nan
+    return acceptance
 
 
-def _judge(
-    draft: Sequence[Path], chances: Floats, place: int, told: torch.Tensor, is_drawn: bool, written: Ids
+def _set_acceptance(
+    draft: Sequence[Path], acceptance: Floats, place: int, output: torch.Tensor, by_distribution: bool, generated: Ids
 ) -> None:
-    """Set what all voices make of the tokens drafted for ``place``, of drafts that the text has followed up to there."""
-    for back in range(min(place + 1, chances.shape[2])):
+    """Set how all variants accept the tokens drafted for ``place`` by drafts that the answer has followed so far."""
+    for back in range(min(place + 1, acceptance.shape[2])):
         path = draft[place - back]
-        if len(path) > back and path[:back] == tuple(written[place - back : place].tolist()):
+        if len(path) > back and path[:back] == tuple(generated[place - back : place].tolist()):
             token = path[back]
-            is_known = token < told.shape[1] if is_drawn else True
-            values = (told[:, token] if is_known else torch.zeros(len(told))) if is_drawn else told == token
-            chances[:, place - back, back] = values.double().cpu().numpy()
+            if not by_distribution:
+                values = output == token
+            else:
+                values = output[:, token] if token < output.shape[1] else torch.zeros(len(output))
+            acceptance[:, place - back, back] = values.double().cpu().numpy()
 
 
-def _overlaps(laws: torch.Tensor) -> Floats:
-    """float64[voices, voices], 1 - total variation."""
-    return np.asarray(torch.stack([torch.minimum(law, laws).sum(-1) for law in laws]).cpu().numpy(), np.float64)
+def _overlaps(rows: torch.Tensor) -> Floats:
+    """float64[variants, variants], 1 - total variation of each two of the distributions ``rows``."""
+    return np.asarray(torch.stack([torch.minimum(row, rows).sum(-1) for row in rows]).cpu().numpy(), np.float64)

@@ -1,4 +1,4 @@
-"""What a level hands up to the level above it."""
+"""The tokens that one level of a hierarchy drafts for the level above, and the queries by which levels are run."""
 
 from __future__ import annotations
 
@@ -15,43 +15,45 @@ Path = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class DraftSegment:
-    """A run of tokens.
+    """A run of drafted tokens.
 
     Attributes:
         tokens: in order.
-        own: float64[n], how likely its level holds each of them behind those before; not looked at where they were drawn at random.
-        law: float64[n, vocab], the law that each was drawn from; None for tokens that were not drawn.
-        is_cut: whether its level's logits behind the last token are no numbers, so that nothing could be drawn there.
+        draft_probs: float64[n], the level's probability of each token behind those before it; unused for sampled tokens.
+        distribution: float64[n, vocab], from which each token was sampled; None for tokens that were not sampled.
+        is_cut: whether the level's logits behind the last token are NaN, so that no further token could be drafted.
     """
 
     tokens: Path
-    own: Floats
-    law: torch.Tensor | None = None
+    draft_probs: Floats
+    distribution: torch.Tensor | None = None
     is_cut: bool = False
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def __add__(self, other: DraftSegment) -> DraftSegment:
-        laws = [each.law for each in (self, other) if each.law is not None]
-        return DraftSegment(
-            self.tokens + other.tokens, np.concatenate([self.own, other.own]), torch.cat(laws) if laws else None
-        )
+        rows = [each.distribution for each in (self, other) if each.distribution is not None]
+        probs = np.concatenate([self.draft_probs, other.draft_probs])
+        return DraftSegment(self.tokens + other.tokens, probs, torch.cat(rows) if rows else None)
 
     def head(self, size: int) -> DraftSegment:
         """The first ``size`` tokens."""
         if size >= len(self):
             return self
-        return DraftSegment(self.tokens[:size], self.own[:size], None if self.law is None else self.law[:size])
+        rows = None if self.distribution is None else self.distribution[:size]
+        return DraftSegment(self.tokens[:size], self.draft_probs[:size], rows)
 
 
-NOTHING = DraftSegment((), np.empty(0, np.float64))
+EMPTY_SEGMENT = DraftSegment((), np.empty(0, np.float64))
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """What a request needs next of one of its levels, by number: logits behind ``path`` and behind each token of ``draft``, or, of
-    retrieval, what follows ``path``, up to ``count`` tokens."""
+class LevelQuery:
+    """What one request needs next of level number ``level``.
+
+    Of a model: the logits behind ``path`` and behind each token of ``draft``. Of retrieval: up to ``count`` tokens behind ``path``.
+    """
 
     level: int
     path: Path
@@ -59,5 +61,5 @@ class Ask:
     count: int = 0
 
 
-Answer = DraftSegment | torch.Tensor | None
-"""Tokens of retrieval, logits float[draft + 1, vocab], or None: the pass is not made."""
+LevelReply = DraftSegment | torch.Tensor | None
+"""Retrieved tokens, logits float[draft + 1, vocab], or None if the pass is not made."""

@@ -1,4 +1,4 @@
-"""One level of a hierarchy and what its passes cost; the law of how many tokens of a draft one level accepts from another."""
+"""One level of a hierarchy with its costs, and the distribution of run lengths that one level accepts from another."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Level:
 
     Attributes:
         name: not empty.
-        seconds: what a pass costs; above 0, up to 1e6. A number: whatever the pass verifies. Several: entry d is for a pass that
-            verifies d drafted tokens, so that entry 0 is one token's plain decoding; beyond the last the cost grows as between the
-            last two. For retrieval a number, 0 included: one call, however many tokens it drafts.
-        retrieval: whether it is searched and not run; it then drafts at the bottom, and verifies nothing.
-        found: of retrieval, entry j is the probability that it finds exactly j tokens, the last that it finds so many or more; they
-            add up to 1. None where it always finds as many as it is asked for.
+        seconds: cost of a pass; above 0, up to 1e6. A number: whatever the pass verifies. Several: entry d is for a pass that
+            verifies d drafted tokens; beyond the last the cost grows as between the last two. Retrieval has one number, 0 or more:
+            one call, however many tokens it drafts.
+        retrieval: whether it is searched, not run; it then drafts at the bottom, and verifies nothing.
+        found: of retrieval: entry j is the probability that it finds exactly j tokens, the last entry j or more; the sum is 1.
+            None: it always finds as many as asked for.
 
     Raises:
         InvalidArgument: a value is of another type or out of its range.
@@ -40,7 +40,7 @@ class Level:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
-            raise InvalidArgument(f"name of a level is {self.name!r}; it must be a text that is not empty")
+            raise InvalidArgument(f"name of a level is {self.name!r}; it must be a string that is not empty")
         if not isinstance(self.retrieval, bool):
             raise InvalidArgument(f"retrieval of level {self.name} is {self.retrieval!r}; it must be true or false")
         what = f"seconds of level {self.name}"
@@ -61,19 +61,18 @@ class Level:
         if self.found is not None:
             if not self.retrieval:
                 raise InvalidArgument(f"found of level {self.name} is given, and it is no retrieval; leave it out")
-            object.__setattr__(self, "found", _law(f"found of level {self.name}", self.found))
+            object.__setattr__(self, "found", _distribution(f"found of level {self.name}", self.found))
 
-    def there(self, longest: int) -> NDArray[np.float64]:
-        """The probability that it drafts at least j tokens if ``longest`` are asked of it; float64 of shape (longest + 1,), entry j
-        for j tokens."""
+    def availability(self, longest: int) -> NDArray[np.float64]:
+        """float64[longest + 1], entry j: the probability that it drafts at least j tokens if ``longest`` are asked for."""
         return np.ones(longest + 1) if self.found is None else _tails(self.found, longest)
 
-    def handed(self, tokens: int) -> NDArray[np.float64]:
-        """The law of how many tokens it hands up at the bottom if ``tokens`` are asked; float64 of shape (tokens + 1,)."""
-        return -np.diff(self.there(tokens), append=0.0)
+    def draft_lengths(self, tokens: int) -> NDArray[np.float64]:
+        """float64[tokens + 1], entry j: the probability that it drafts exactly j tokens if ``tokens`` are asked for."""
+        return -np.diff(self.availability(tokens), append=0.0)
 
     def pass_seconds(self, drafted: ArrayLike) -> NDArray[np.float64]:
-        """Seconds of one pass that verifies so many ``drafted`` tokens (0 or more each); float64 of their shape."""
+        """Seconds of one pass by the ``drafted`` tokens (0 or more each) that it verifies; float64 of their shape."""
         costs = np.atleast_1d(np.asarray(self.seconds, np.float64))
         counts = np.asarray(drafted)
         slope = max(costs[-1] - costs[-2], 0.0) if len(costs) > 1 else 0.0
@@ -82,21 +81,19 @@ class Level:
         return beyond
 
     def draft_seconds(self, tokens: ArrayLike) -> NDArray[np.float64]:
-        """Seconds to draft so many ``tokens`` (1 or more each) at the bottom, float64 of their shape: a plain pass for each, or one
-        call of retrieval."""
+        """Seconds to draft ``tokens`` (1 or more each) at the bottom: a pass per token, or one call of retrieval."""
         counts = np.asarray(tokens)
         passes: NDArray[np.float64] = np.ones(counts.shape) if self.retrieval else counts.astype(np.float64)
         return passes * self.pass_seconds(0)
 
 
 @dataclass(frozen=True, slots=True)
-class RunLaw:
-    """How many tokens of a draft ``verifier`` accepts before the first that it does not, where ``drafter`` drafts as far as it can.
+class RunDistribution:
+    """The distribution of the number of tokens that ``verifier`` accepts of an unbounded draft of ``drafter``.
 
     Attributes:
         drafter, verifier: names of levels.
-        probabilities: entry j is that of exactly j tokens; from 0 tokens (also where nothing was found) to the most ever seen. They
-            add up to 1.
+        probabilities: entry j is that of exactly j tokens, from 0 (nothing found included) to the most ever seen; the sum is 1.
 
     Raises:
         InvalidArgument: a value is of another type or out of its range.
@@ -108,21 +105,21 @@ class RunLaw:
 
     def __post_init__(self) -> None:
         what = f"probabilities of runs from {self.drafter!r} to {self.verifier!r}"
-        object.__setattr__(self, "probabilities", _law(what, self.probabilities))
+        object.__setattr__(self, "probabilities", _distribution(what, self.probabilities))
 
     def reach(self, longest: int) -> NDArray[np.float64]:
-        """The probability that at least j tokens are accepted; float64 of shape (longest + 1,), entry j for j tokens."""
+        """float64[longest + 1], entry j: the probability that at least j tokens are accepted."""
         return _tails(self.probabilities, longest)
 
 
-def _tails(law: tuple[float, ...], longest: int) -> NDArray[np.float64]:
-    """The probability of j or more by ``law``, whose entry j is that of exactly j; float64 of shape (longest + 1,)."""
-    tails = np.cumsum(law[::-1])[::-1][: longest + 1]
+def _tails(probabilities: tuple[float, ...], longest: int) -> NDArray[np.float64]:
+    """float64[longest + 1], the probabilities of j or more, from those of exactly j."""
+    tails = np.cumsum(probabilities[::-1])[::-1][: longest + 1]
     return np.pad(tails / tails[0], (0, longest + 1 - len(tails)))
 
 
-def _law(what: str, value: object) -> tuple[float, ...]:
-    """``value`` as probabilities that add up to 1; raises InvalidArgument if it is something else."""
+def _distribution(what: str, value: object) -> tuple[float, ...]:
+    """Check that ``value`` is a list of probabilities with sum 1. Raises InvalidArgument otherwise."""
     entries = tuple(number(what, entry) for entry in listed(what, value, "numbers"))
     if not 0 < len(entries) <= _MOST_ENTRIES:
         raise InvalidArgument(f"{what} are {len(entries)} numbers; give 1 to {_MOST_ENTRIES}")

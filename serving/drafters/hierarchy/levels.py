@@ -1,4 +1,4 @@
-"""Levels from which a hierarchy may be made: what each costs, and how often they accept each other's tokens."""
+"""The levels that a hierarchy may be made of, with their costs and how often they accept each other's tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.hierarchy.level import Level, RunLaw
+from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
 from suffolk.serving.engine.loop.checks import listed, number
 
 MOST_LEVELS = 256
@@ -16,25 +16,23 @@ MOST_LEVELS = 256
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Levels from which a hierarchy may be made. Immutable; any number of threads may use it.
+    """The levels that a hierarchy may be made of. Immutable and thread-safe.
 
     Attributes:
-        levels: from the bottom to the top; the last is the target. A level drafts only for those behind it. 1..256 of them, with
-            names that differ.
-        acceptance: a row for each level as drafter, with an entry for each level as verifier: the probability that a drafted token
-            is accepted, 0..1, or None where it is not known, so that the two are never neighbours. Of retrieval it is that of a
-            token that was found. Only entries above the diagonal are used.
-        runs: laws of accepted runs, which take the place of their pairs' rates, and tell already how often nothing is found; at
-            most one a pair.
+        levels: from the bottom to the target; 1..256, with different names. A level drafts only for those behind it.
+        acceptance: row: drafter, column: verifier; the probability that a drafted token (of retrieval: a found token) is accepted,
+            0..1. None: unknown, and the two are never neighbours. Only entries above the diagonal are used.
+        runs: distributions of accepted runs, at most one a pair; they replace the pair's rate and include how often nothing is
+            found.
 
     Raises:
-        InvalidArgument: a value is of another type, shape or out of its range; a law names no level, or a verifier before its
+        InvalidArgument: a value is of another type, shape or out of its range; a run names no level, or a verifier before its
             drafter.
     """
 
     levels: tuple[Level, ...]
     acceptance: tuple[tuple[float | None, ...], ...]
-    runs: tuple[RunLaw, ...] = ()
+    runs: tuple[RunDistribution, ...] = ()
 
     def __post_init__(self) -> None:
         levels = listed("levels", self.levels, "levels")
@@ -49,7 +47,7 @@ class Levels:
         if self.levels[-1].retrieval:
             raise InvalidArgument(f"level {self.names[-1]} is last, and retrieval; the last one is the target, a model")
         object.__setattr__(self, "acceptance", _rows(self.acceptance, self.names))
-        runs = listed("runs", self.runs, "laws")
+        runs = listed("runs", self.runs, "distributions")
         for number_of, run in enumerate(runs):
             self._check(run, runs[:number_of])
         object.__setattr__(self, "runs", runs)
@@ -64,20 +62,21 @@ class Levels:
         return np.array(self.acceptance, np.float64)
 
     def reach(self, drafter: int, verifier: int, longest: int) -> NDArray[np.float64]:
-        """The probability that level ``verifier`` is drafted at least j tokens by level ``drafter`` (both by number) and accepts
-        them, where ``longest`` are asked for: float64 of shape (longest + 1,), entry j for j tokens; NaN where nothing is known of
-        the pair."""
+        """float64[longest + 1], entry j: the probability that level ``drafter`` drafts j tokens or more and ``verifier`` accepts j.
+
+        Both levels by number; ``longest`` tokens are asked for. NaN where nothing is known of the pair.
+        """
         for run in self.runs:
             if (run.drafter, run.verifier) == (self.levels[drafter].name, self.levels[verifier].name):
                 return run.reach(longest)
         rate = self.acceptance[drafter][verifier]
         accepted = np.full(longest + 1, np.nan if rate is None else rate) ** np.arange(longest + 1)
-        return self.levels[drafter].there(longest) * accepted
+        return self.levels[drafter].availability(longest) * accepted
 
     def _check(self, run: object, before: tuple[object, ...]) -> None:
-        """Raises InvalidArgument if ``run`` is no law of two of these levels, or one of those ``before`` is of the same two."""
-        if not isinstance(run, RunLaw):
-            raise InvalidArgument(f"runs include {run!r}; each must be a RunLaw")
+        """Raise InvalidArgument if ``run`` is not of two of these levels, or one ``before`` is of the same two."""
+        if not isinstance(run, RunDistribution):
+            raise InvalidArgument(f"runs include {run!r}; each must be a RunDistribution")
         if unknown := [name for name in (run.drafter, run.verifier) if name not in self.names]:
             raise InvalidArgument(
                 f"runs name {unknown[0]!r}, which is no level; the levels are {', '.join(self.names)}"
@@ -90,13 +89,13 @@ class Levels:
         if any(
             (run.drafter, run.verifier) == (other.drafter, other.verifier)
             for other in before
-            if isinstance(other, RunLaw)
+            if isinstance(other, RunDistribution)
         ):
-            raise InvalidArgument(f"{pair} are given twice; leave one law")
+            raise InvalidArgument(f"{pair} are given twice; leave one out")
 
 
 def _rows(value: object, names: list[str]) -> tuple[tuple[float | None, ...], ...]:
-    """``value`` as rates, a row and a column for each of ``names``; raises InvalidArgument if it is something else."""
+    """Check that ``value`` has a rate for each two of ``names``. Raises InvalidArgument otherwise."""
     rows = [
         listed(f"row {place} of acceptance", row, "rates")
         for place, row in enumerate(listed("acceptance", value, "rows"))

@@ -1,4 +1,4 @@
-"""A stack from its text: models loaded, exits cut from the target, sources of text put at the bottom."""
+"""Loads hierarchy stacks: draft models, early exits of the target, and retrieval at the bottom."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from suffolk.serving.engine.policy.cost_store import find_costs
 
 
 def load(context: LoadContext, options: Options) -> HierarchyDrafter:
-    """The drafter of the registry. Raises as ``Stacks`` and ``Stacks.drafter``."""
-    stacks = Stacks(
+    """Load the registry's drafter. Raises as ``StackLoader`` and ``StackLoader.drafter``."""
+    stacks = StackLoader(
         context.require_target(),
         options.get("draft_model"),
         options.get("head", ()),
@@ -41,9 +41,8 @@ def load(context: LoadContext, options: Options) -> HierarchyDrafter:
     return stacks.drafter(options["levels"], context.slots, context.capacity)
 
 
-class Stacks:
-    """Makes drafters of any stack for one target; loads each model once, and measures its passes once for each number of slots. Not
-    thread-safe."""
+class StackLoader:
+    """Makes hierarchy drafters for one target. Each model is loaded once, and timed once per number of slots. Not thread-safe."""
 
     def __init__(
         self,
@@ -55,9 +54,8 @@ class Stacks:
         dtype: str = "auto",
         calibration: Calibration | None = None,
     ) -> None:
-        """``heads``: folders of trained exits, which take the place of the target's own output layer behind as many layers.
-        ``retrievers``: of a datastore level; their owner closes them. ``calibration``: what drafts of texts have been worth. The
-        others as in ``LoadContext``.
+        """``heads``: folders of trained exits, used for exit levels of as many layers. ``retrievers``: of a datastore level; their
+        owner closes them. ``calibration``: of retrieval. The others as in ``LoadContext``.
 
         Raises:
             InvalidArgument: two of ``heads`` are behind as many layers. NotFound, Corruption: as ``ExitConfig.load``.
@@ -72,7 +70,7 @@ class Stacks:
     def drafter(
         self, levels: str | Sequence[StackLevel], slots: int = 8, capacity: int = 4096, thrifty: bool = True
     ) -> HierarchyDrafter:
-        """The drafter of a stack for an engine of that many ``slots`` and ``capacity``.
+        """Make the drafter of a stack for an engine of ``slots`` and ``capacity``.
 
         Raises:
             InvalidArgument: ``levels`` are no stack (``require_stack``), it cannot be made of what was given, or a level has all
@@ -92,29 +90,29 @@ class Stacks:
         return HierarchyDrafter(made, self._target.vocab_size, self._target.eos_ids, slots, thrifty)
 
     def model(self, name: str) -> Target:
-        """The model of a level that is one. Raises as ``drafter``, and InvalidArgument if it is none."""
+        """The model of a model level. Raises as ``drafter``, and InvalidArgument for another level."""
         if name not in self._models:
             self._models[name] = self._load(StackLevel(name, 1))
         return self._models[name]
 
     def costs(self, name: str, slots: int = 1) -> CostModel:
-        """What passes of the level's model cost, as stored, or measured now for ``slots`` requests. Raises as ``drafter``."""
+        """The costs of the level's passes, stored or measured now for ``slots`` requests. Raises as ``drafter``."""
         key = name, slots
         if key not in self._costs:
             self._costs[key] = find_costs(self.model(name), slots).costs
         return self._costs[key]
 
     def sources(self, name: str) -> list[RetrievalSource]:
-        """New sources of text for a retrieval level. Raises as ``drafter``, and InvalidArgument if it is none."""
+        """New sources for a retrieval level. Raises as ``drafter``, and InvalidArgument for another level."""
         if name not in RETRIEVAL:
-            raise InvalidArgument(f"level {name} is no source of text; name one of {', '.join(RETRIEVAL)}")
+            raise InvalidArgument(f"level {name} is no retrieval level; name one of {', '.join(RETRIEVAL)}")
         vocab_size = self._target.vocab_size
         if name == PromptLookupDrafter.name:
             return [PromptLookupDrafter(vocab_size, self._limits, self._calibration)]
         if not self._retrievers:
             raise InvalidArgument(f"level {name} needs a datastore (on the command line: --datastore STORE)")
         return [
-            DatastoreDrafter(each, vocab_size, self._limits, self._calibration, ahead=False)
+            DatastoreDrafter(each, vocab_size, self._limits, self._calibration, prefetch=False)
             for each in self._retrievers
         ]
 
@@ -134,7 +132,7 @@ class Stacks:
 
 
 def _by_layers(heads: Sequence[Path]) -> dict[int, Path]:
-    """The folders of trained exits by the layers that they are behind. Raises as ``Stacks``."""
+    """The folders of trained exits by their number of layers. Raises as ``StackLoader``."""
     found: dict[int, Path] = {}
     for folder in heads:
         layers = ExitConfig.load(folder).layers

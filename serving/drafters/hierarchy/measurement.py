@@ -1,4 +1,4 @@
-"""Measures on prompts what a plan needs: costs of passes, and how often levels accept each other's tokens."""
+"""Measures what a plan needs: costs of passes, and how often levels accept each other's tokens."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.hierarchy.agreement import Agreement, Ids, Voice, WrittenText, agree, starts_of
+from suffolk.serving.drafters.hierarchy.agreement import Agreement, Ids, ModelVariant, TargetAnswer, measure_agreement
 from suffolk.serving.drafters.hierarchy.draft_segment import Floats
-from suffolk.serving.drafters.hierarchy.level import Level, RunLaw
+from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
 from suffolk.serving.drafters.hierarchy.levels import Levels
-from suffolk.serving.drafters.hierarchy.load import Stacks
+from suffolk.serving.drafters.hierarchy.load import StackLoader
 from suffolk.serving.drafters.hierarchy.pass_seconds import SIZES, time_lookups, time_passes
 from suffolk.serving.drafters.hierarchy.prediction import Prediction, predict
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.drafters.hierarchy.run_laws import Starts, mean_acceptance, run_law
+from suffolk.serving.drafters.hierarchy.run_distribution import DraftStarts, fit_run_distribution, mean_acceptance
 from suffolk.serving.drafters.hierarchy.stack_spec import (
     RETRIEVAL,
     TARGET,
@@ -31,21 +31,21 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 Report = Callable[[str], None]
 _LONGEST = 3
-"""Runs are followed over so many times the plans' depth: surplus tokens make drafts longer than they were asked for."""
+"""Runs are followed for this multiple of the plans' depth: drafts may be longer than asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """What was measured of a target and levels for it, on the target's own answers.
+    """Costs and agreement of a target and its levels on the target's own answers.
 
     Attributes:
-        voices: the models, each at a temperature, the target last; ``sources``: the names of what is searched.
-        costs: of each voice, entry d for a pass that verifies d tokens; the target's are those of decoding steps.
-        lookups: seconds of a call of each source.
+        variants: the models, each at a temperature, the target last.
+        sources: names of retrieval levels; ``lookups``: seconds of a call of each.
+        costs: of each variant, entry d for a pass that verifies d tokens; the target's include the rest of a decoding step.
         agreements: of each answer; ``depth``: of the plans that they are for.
     """
 
-    voices: tuple[Voice, ...]
+    variants: tuple[ModelVariant, ...]
     sources: tuple[str, ...]
     costs: tuple[Floats, ...]
     lookups: tuple[float, ...]
@@ -53,24 +53,26 @@ class Measurements:
     depth: int
 
     def levels(self) -> Levels:
-        """All levels for a plan, so that any plan is a stack (``require_stack``): models in the order of what a pass costs,
-        exits as their layers rise, and a model's voices beside each other, as these are never neighbours in a plan."""
-        return self._levels(list(self.sources), [*self._by_cost(), len(self.voices) - 1])
+        """All levels in an order in which any plan is a stack (``require_stack``): models by cost, exits by layers.
+
+        The variants of one model are adjacent: they are never neighbours in a plan.
+        """
+        return self._levels(list(self.sources), [*self._by_cost(), len(self.variants) - 1])
 
     def predict(self, stack: Sequence[StackLevel]) -> Prediction:
-        """What decoding with ``stack`` should cost. Raises InvalidArgument if it is no stack, or a level was not measured."""
+        """Predict the cost of decoding with ``stack``. Raises InvalidArgument if it is no stack, or a level was not measured."""
         require_stack(stack)
         names = [level_name(level.name, level.temperature) for level in stack]
-        known = [*self.sources, *(voice.name for voice in self.voices)]
+        known = [*self.sources, *(variant.name for variant in self.variants)]
         if missing := [name for name in names if name not in known]:
             raise InvalidArgument(f"level {missing[0]} was not measured; measured are {', '.join(known)}")
-        voices = [place for name in names for place, voice in enumerate(self.voices) if voice.name == name]
-        levels = self._levels([name for name in names if name in self.sources], [*voices, len(self.voices) - 1])
+        variants = [place for name in names for place, variant in enumerate(self.variants) if variant.name == name]
+        levels = self._levels([name for name in names if name in self.sources], [*variants, len(self.variants) - 1])
         return predict(levels, range(len(names) + 1), [level.tokens for level in stack])
 
     def _by_cost(self) -> list[int]:
-        """The voices but the target's, by number."""
-        models = [voice.name.partition("@")[0] for voice in self.voices[:-1]]
+        """The variants except the target, by number."""
+        models = [variant.name.partition("@")[0] for variant in self.variants[:-1]]
         seconds: dict[str, float] = {}
         for model, cost in zip(models, self.costs, strict=False):
             seconds[model] = min(float(cost[0]), seconds.get(model, np.inf))
@@ -81,44 +83,44 @@ class Measurements:
         return sorted(range(len(models)), key=lambda each: (seconds[models[each]], layers[models[each]], models[each]))
 
     def _levels(self, sources: list[str], order: list[int]) -> Levels:
-        """Those of ``sources`` and of the voices of these numbers."""
+        """The levels of ``sources`` and of the variants numbered by ``order``."""
         searched = [self.sources.index(name) for name in sources]
         levels = [
-            Level(self.sources[each], self.lookups[each], retrieval=True, found=self._found_law(each))
+            Level(self.sources[each], self.lookups[each], retrieval=True, found=self._found_distribution(each))
             for each in searched
         ]
-        levels += [Level(self.voices[each].name, tuple(self.costs[each].tolist())) for each in order]
+        levels += [Level(self.variants[each].name, tuple(self.costs[each].tolist())) for each in order]
         acceptance: list[list[float | None]] = [[None] * len(levels) for _ in levels]
-        runs: list[RunLaw] = []
+        runs: list[RunDistribution] = []
         for column, verifier in enumerate(order, len(searched)):
             known = {
-                row: [Starts(each.retrieved[source][verifier]) for each in self.agreements]
+                row: [DraftStarts(each.retrieved[source][verifier]) for each in self.agreements]
                 for row, source in enumerate(searched)
             }
             for row, drafter in enumerate(order[: column - len(searched)], len(searched)):
-                if self.voices[drafter].model is not self.voices[verifier].model:
+                if self.variants[drafter].model is not self.variants[verifier].model:
                     longest = _LONGEST * self.depth
-                    known[row] = [starts_of(each, drafter, verifier, longest) for each in self.agreements]
+                    known[row] = [each.starts(drafter, verifier, longest) for each in self.agreements]
             for row, starts in known.items():
-                runs.append(run_law(levels[row].name, levels[column].name, starts, self.depth))
+                runs.append(fit_run_distribution(levels[row].name, levels[column].name, starts, self.depth))
                 if row < len(searched):  # a rate is that of tokens that were found
                     there = [each.found[searched[row]] > 0 for each in self.agreements]
-                    starts = [Starts(each.chances[places]) for each, places in zip(starts, there, strict=True)]
+                    starts = [DraftStarts(each.chances[places]) for each, places in zip(starts, there, strict=True)]
                 acceptance[row][column] = mean_acceptance(starts)
         return Levels(tuple(levels), tuple(map(tuple, acceptance)), tuple(runs))
 
-    def _found_law(self, source: int) -> tuple[float, ...]:
-        """How many tokens are found where a round of the target begins."""
-        law = np.zeros(self.depth + 1)
+    def _found_distribution(self, source: int) -> tuple[float, ...]:
+        """The distribution of the tokens found where a round of the target begins."""
+        counts = np.zeros(self.depth + 1)
         for each in self.agreements:
-            weights = Starts(each.retrieved[source][-1]).weights(self.depth)
-            np.add.at(law, each.found[source], weights)
-        return tuple((law / law.sum()).tolist())
+            weights = DraftStarts(each.retrieved[source][-1]).weights(self.depth)
+            np.add.at(counts, each.found[source], weights)
+        return tuple((counts / counts.sum()).tolist())
 
 
 def measure_levels(
     target: Target,
-    stacks: Stacks,
+    stacks: StackLoader,
     wanted: Sequence[tuple[str, float | None]],
     prompts: Sequence[Ids],
     settings: SamplingSettings,
@@ -128,51 +130,53 @@ def measure_levels(
     """Measure the levels ``wanted`` (name and temperature, as in ``StackLevel``) for ``target``, on its own answers.
 
     Args:
-        prompts: token ids, one prompt or more; ``settings``: how the target answers them.
+        prompts: token ids, one prompt or more; ``settings``: of the target's answers.
         depth: of the plans that will be made.
-        report: is told a line now and then.
+        report: gets lines about the progress.
 
     Raises:
-        As ``Stacks.drafter`` and ``Request``; InvalidArgument if no answer has two tokens, or a level cannot read a prompt with its
-        answer.
+        As ``StackLoader.drafter`` and ``Request``; InvalidArgument if no answer has two tokens, or a level cannot read a prompt
+        with its answer.
     """
     sources = [RetrievalLevel(name, stacks.sources(name), depth) for name, _ in wanted if name in RETRIEVAL]
-    voices = [
-        Voice(level_name(name, warmth), stacks.model(name), warmth) for name, warmth in wanted if name not in RETRIEVAL
+    variants = [
+        ModelVariant(level_name(name, warmth), stacks.model(name), warmth)
+        for name, warmth in wanted
+        if name not in RETRIEVAL
     ]
-    voices.append(Voice(TARGET, target))
-    _require_room(voices, max(map(len, prompts)) + settings.max_new_tokens + SIZES[-1] + 1)
+    variants.append(ModelVariant(TARGET, target))
+    _require_room(variants, max(map(len, prompts)) + settings.max_new_tokens + SIZES[-1] + 1)
     report(f"answering {len(prompts)} prompts by plain decoding")
     texts, besides = write(target, prompts, settings)
-    report("timing the passes of " + ", ".join(voice.name for voice in voices))
-    costs = time_passes(voices, texts, lambda done, total: report(f"{done} of {total} passes timed"))
+    report(f"timing the passes of {', '.join(variant.name for variant in variants)}")
+    costs = time_passes(variants, texts, lambda done, total: report(f"{done} of {total} passes timed"))
     costs[-1] = costs[-1] + besides
     lookups = [time_lookups(source, texts[:2], depth) for source in sources]
     agreements = []
     for number, text in enumerate(texts, 1):
         report(f"reading answer {number} of {len(texts)} with each of them")
-        agreements.append(agree(text, voices, sources, depth))
+        agreements.append(measure_agreement(text, variants, sources, depth))
     names = tuple(source.name for source in sources)
-    return Measurements(tuple(voices), names, tuple(costs), tuple(lookups), tuple(agreements), depth)
+    return Measurements(tuple(variants), names, tuple(costs), tuple(lookups), tuple(agreements), depth)
 
 
-def _require_room(voices: Sequence[Voice], tokens: int) -> None:
-    """Raises InvalidArgument for a model that does not read so many ``tokens``."""
-    for voice in voices:
-        room = voice.model.context_length
+def _require_room(variants: Sequence[ModelVariant], tokens: int) -> None:
+    """Raise InvalidArgument for a model that does not read so many ``tokens``."""
+    for variant in variants:
+        room = variant.model.context_length
         if room is not None and tokens > room:
             raise InvalidArgument(
-                f"level {voice.name} reads {room} tokens, and the longest prompt takes {tokens} with its answer and a draft; give "
-                "shorter prompts, or lower --max-new-tokens"
+                f"level {variant.name} reads {room} tokens, and the longest prompt takes {tokens} with its answer and a draft; "
+                "give shorter prompts, or lower --max-new-tokens"
             )
 
 
-def write(target: Target, prompts: Sequence[Ids], settings: SamplingSettings) -> tuple[list[WrittenText], float]:
-    """What the target answers, where that is two tokens or more, and the median seconds that a step takes besides its pass."""
+def write(target: Target, prompts: Sequence[Ids], settings: SamplingSettings) -> tuple[list[TargetAnswer], float]:
+    """The target's answers of two tokens or more, and the median seconds of a step besides its pass."""
     trial = Trial(target, {}, max(map(len, prompts)) + settings.max_new_tokens)
     runs = [trial.run(PLAIN, prompt, settings) for prompt in prompts]
     texts = [
-        WrittenText(prompt, run.tokens, settings)
+        TargetAnswer(prompt, run.tokens, settings)
         for prompt, run in zip(prompts, runs, strict=True)
         if len(run.tokens) > 1
     ]

@@ -1,4 +1,4 @@
-"""A model as a level of a hierarchy: its cache, what of each text it has read, and its passes."""
+"""A model as a level of a hierarchy: its cache, the tokens that it has read, and its passes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from suffolk.serving.drafters.hierarchy.draft_segment import Ask
+from suffolk.serving.drafters.hierarchy.draft_segment import LevelQuery
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import chain
@@ -19,12 +19,12 @@ Ids = npt.NDArray[np.int32]
 
 
 class ModelLevel:
-    """Verifies the tokens of the level below, or drafts one by one at the bottom. Not thread-safe.
+    """Verifies the draft of the level below; at the bottom it drafts token by token. Not thread-safe.
 
     Attributes:
         name, tokens, temperature: as in ``StackLevel``.
-        model: the network; ``costs``: of its passes, corrected by those that are made.
-        passes, rows: made and read so far, prompts included.
+        model: the network; ``costs``: of its passes, updated by each pass.
+        passes, rows: passes made and rows read so far, prompts included.
     """
 
     def __init__(
@@ -46,44 +46,47 @@ class ModelLevel:
 
     @property
     def limit(self) -> int:
-        """The most tokens of a text that it can read."""
+        """The longest text that it can read, in tokens."""
         return min(self._cache.capacity, self.model.context_length or self._cache.capacity)
 
     @property
     def cache_bytes(self) -> int:
-        """Memory of its cache."""
+        """Bytes of its cache."""
         return self._cache.nbytes
 
     def pending(self, slot: int, tokens: Ids) -> int:
-        """How many of ``tokens`` it has not read."""
+        """How many of ``tokens`` are not read."""
         return len(tokens) - self._shared(slot, tokens)
 
     def read(self, slot: int, tokens: Ids, most: int = PREFILL_CHUNK) -> int:
-        """Read a part of a prompt, up to ``most`` tokens and never the last token; how many are left of it."""
+        """Read up to ``most`` pending tokens, never the last one; return how many are left."""
         begin = self._shared(slot, tokens)
         end = min(len(tokens) - 1, begin + most)
         self._forward([slot], [tokens[:end]], [begin], [1])
         self.model.synchronize()
         return len(tokens) - 1 - end
 
-    def seconds_of(self, slots: Sequence[int], requests: Sequence[DraftRequest], asks: Sequence[Ask]) -> float:
-        """What the pass for these should take."""
-        texts, begins = self._parts(slots, requests, asks)
+    def seconds_of(
+        self, slots: Sequence[int], requests: Sequence[DraftRequest], queries: Sequence[LevelQuery]
+    ) -> float:
+        """The expected seconds of a pass for these queries."""
+        texts, begins = self._parts(slots, requests, queries)
         rows = sum(len(text) - begin for text, begin in zip(texts, begins, strict=True))
-        return self.costs.time(rows, len(asks), float(np.mean(begins)))
+        return self.costs.time(rows, len(queries), float(np.mean(begins)))
 
-    def answer(self, slots: Sequence[int], requests: Sequence[DraftRequest], asks: Sequence[Ask]) -> list[torch.Tensor]:
-        """One pass for all: for each ask float[draft + 1, vocab], the logits behind its path and behind each of its draft's tokens.
+    def answer(
+        self, slots: Sequence[int], requests: Sequence[DraftRequest], queries: Sequence[LevelQuery]
+    ) -> list[torch.Tensor]:
+        """Make one pass; return for each query float[draft + 1, vocab], the logits behind its path and each of its draft's tokens.
 
-        Tokens that were read before and are still part of the text are not read again, but for the last one if what follows it
-        is asked anew.
+        Cached tokens that are still part of the text are not read again, except the last one where its logits are needed.
         """
-        texts, begins = self._parts(slots, requests, asks)
-        wanted = [len(ask.draft) + 1 for ask in asks]
+        texts, begins = self._parts(slots, requests, queries)
+        wanted = [len(query.draft) + 1 for query in queries]
         return list(torch.split(self._forward(slots, texts, begins, wanted), wanted))
 
     def learn_cost(self, slots: Sequence[int], rows: int, seconds: float) -> None:
-        """What the last pass, of ``rows`` rows for ``slots``, took."""
+        """The last pass, of ``rows`` rows for ``slots``, took ``seconds``."""
         lengths = self._cache.lengths[list(slots)]  # behind the pass, with its rows
         self.costs.update(rows, len(slots), float((lengths.sum() - rows) / len(slots)), seconds)
 
@@ -106,23 +109,23 @@ class ModelLevel:
         return logits
 
     def _parts(
-        self, slots: Sequence[int], requests: Sequence[DraftRequest], asks: Sequence[Ask]
+        self, slots: Sequence[int], requests: Sequence[DraftRequest], queries: Sequence[LevelQuery]
     ) -> tuple[list[Ids], list[int]]:
-        """The text of each of a pass's asks, and from where on it is read."""
-        texts = [_text(request, ask) for request, ask in zip(requests, asks, strict=True)]
-        return texts, [self._begin(slot, text, ask) for slot, text, ask in zip(slots, texts, asks, strict=True)]
+        """The text of each query, and the place from which it is read."""
+        texts = [_text(request, query) for request, query in zip(requests, queries, strict=True)]
+        return texts, [self._begin(slot, text, query) for slot, text, query in zip(slots, texts, queries, strict=True)]
 
-    def _begin(self, slot: int, text: Ids, ask: Ask) -> int:
-        """From where on it reads ``text``: behind what is cached, but for the rows that are wanted."""
-        return min(self._shared(slot, text), len(text) - len(ask.draft) - 1)
+    def _begin(self, slot: int, text: Ids, query: LevelQuery) -> int:
+        """Where reading ``text`` begins: behind the cached tokens, but before the rows whose logits are wanted."""
+        return min(self._shared(slot, text), len(text) - len(query.draft) - 1)
 
     def _shared(self, slot: int, text: Ids) -> int:
-        """How many tokens from the first on are cached as they stand in ``text``: the others were drafts that nobody accepted."""
+        """The length of the prefix of ``text`` that is cached; what differs behind it was a rejected draft."""
         read = self._read[slot]
         size = min(len(read), len(text))
         differing = np.flatnonzero(read[:size] != text[:size])
         return int(differing[0]) if len(differing) else size
 
 
-def _text(request: DraftRequest, ask: Ask) -> Ids:
-    return np.concatenate([request.tokens, np.asarray(ask.path + ask.draft, np.int32)])
+def _text(request: DraftRequest, query: LevelQuery) -> Ids:
+    return np.concatenate([request.tokens, np.asarray(query.path + query.draft, np.int32)])

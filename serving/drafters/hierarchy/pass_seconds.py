@@ -1,4 +1,4 @@
-"""What a pass of a level takes with all that is made of it, by the drafted tokens that it verifies."""
+"""Times the passes of levels, sampling included, by the drafted tokens that they verify."""
 
 from __future__ import annotations
 
@@ -8,41 +8,47 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from suffolk.serving.drafters.hierarchy.agreement import Voice, WrittenText
-from suffolk.serving.drafters.hierarchy.draft_segment import Ask, DraftSegment, Floats
-from suffolk.serving.drafters.hierarchy.drawing import FreshUniforms, Samplers, follow, resample
+from suffolk.serving.drafters.hierarchy.agreement import ModelVariant, TargetAnswer
+from suffolk.serving.drafters.hierarchy.draft_segment import DraftSegment, Floats, LevelQuery
+from suffolk.serving.drafters.hierarchy.level_sampling import (
+    FreshUniforms,
+    SamplerCache,
+    match_draft,
+    speculative_sample,
+)
 from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
+from suffolk.serving.drafters.neural.coupled_sampling import needs_distributions
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.policy.cost_model import CostModel
 
 SIZES = (0, 1, 2, 3, 4, 6, 8, 12, 15, 16)
-"""Drafted tokens of the passes that are timed; between them costs are taken to rise evenly. A pass reads a token more: tiles of 16
-rows make one of 17 cost much more than one of 16, which a line from 13 to 17 would hide."""
+"""Drafted tokens of the timed passes; costs between them are interpolated. A pass reads one token more: with tiles of 16 rows a
+pass of 17 costs much more than one of 16, which a line from 13 to 17 would hide."""
 _ROUNDS = 5
 
 
 def time_passes(
-    voices: Sequence[Voice],
-    texts: Sequence[WrittenText],
+    variants: Sequence[ModelVariant],
+    texts: Sequence[TargetAnswer],
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Floats]:
-    """For each voice float64[17], entry d the median seconds of a pass that verifies d drafted tokens and draws behind them.
+    """For each variant float64[17]: entry d is the median seconds of a pass that verifies d drafted tokens and samples behind them.
 
-    ``texts``: behind whose beginnings they are timed, in turn; in rounds, so that a busy while does not fall on one level.
-    ``report``: is told the passes done and their number.
+    Rounds over all levels spread the noise of a busy machine. ``texts``: whose prefixes are the contexts, in turn. ``report`` gets
+    the passes done and their total.
     """
-    capacity = max(len(text.prompt) + len(text.written) for text in texts) + SIZES[-1]
-    common = min(voice.model.vocab_size for voice in voices)
+    capacity = max(len(text.prompt) + len(text.generated) for text in texts) + SIZES[-1]
+    common = min(variant.model.vocab_size for variant in variants)
     levels = [
-        ModelLevel(voice.name, 1, voice.model, CostModel([1], [1.0]), 1, capacity, voice.temperature)
-        for voice in voices
+        ModelLevel(variant.name, 1, variant.model, CostModel([1], [1.0]), 1, capacity, variant.temperature)
+        for variant in variants
     ]
     times = np.zeros((len(levels), len(SIZES), _ROUNDS))
     total = times.size
     for turn in range(_ROUNDS):
         text = texts[turn % len(texts)]
-        request = text.request(len(text.written) * (turn + 1) // (_ROUNDS + 1))
+        request = text.request(len(text.generated) * (turn + 1) // (_ROUNDS + 1))
         for number, level in enumerate(levels):
             while level.pending(0, request.tokens) > 1:
                 level.read(0, request.tokens)
@@ -54,13 +60,13 @@ def time_passes(
     return [np.interp(np.arange(SIZES[-1] + 1), SIZES, np.maximum.accumulate(each)) for each in medians]
 
 
-def time_lookups(source: RetrievalLevel, texts: Sequence[WrittenText], tokens: int) -> float:
-    """The median seconds of a call for up to ``tokens`` tokens behind the beginnings of ``texts``."""
+def time_lookups(source: RetrievalLevel, texts: Sequence[TargetAnswer], tokens: int) -> float:
+    """The median seconds of a call for up to ``tokens`` tokens behind each prefix of ``texts``."""
     times = []
     for text in texts:
-        for place in range(len(text.written)):
+        for place in range(len(text.generated)):
             begin = time.perf_counter()
-            source.answer([text.request(place)], [Ask(0, (), count=tokens)])
+            source.answer([text.request(place)], [LevelQuery(0, (), count=tokens)])
             times.append(time.perf_counter() - begin)
         for each in source.sources:
             each.release(0)
@@ -69,21 +75,21 @@ def time_lookups(source: RetrievalLevel, texts: Sequence[WrittenText], tokens: i
 
 @torch.inference_mode()
 def _time(level: ModelLevel, request: DraftRequest, size: int, vocab_size: int, is_shared: bool) -> float:
-    """``is_shared``: the level below has drawn before, so that noise is there but for the last row."""
+    """``is_shared``: the level below has sampled before, so that all noise but the last row's is made."""
     device = level.model.device
     draft = np.resize(request.tokens, size) % vocab_size
-    is_drawn = request.settings.temperature > 0 and request.settings.verification == "rejection"
-    law = torch.full((size, vocab_size), 1 / vocab_size, dtype=torch.float64, device=device) if is_drawn else None
-    handed = DraftSegment(tuple(draft.tolist()), np.ones(size), law)
-    sampler = Samplers(request.settings, vocab_size, device).at(level.temperature)
-    if is_shared and size and not is_drawn:
-        follow(sampler, request, (), handed.head(size - 1), torch.zeros((size, vocab_size), device=device))
+    rejection = needs_distributions(request.settings)
+    rows = torch.full((size, vocab_size), 1 / vocab_size, dtype=torch.float64, device=device) if rejection else None
+    segment = DraftSegment(tuple(draft.tolist()), np.ones(size), rows)
+    sampler = SamplerCache(request.settings, vocab_size, device).at(level.temperature)
+    if is_shared and size and not rejection:
+        match_draft(sampler, request, (), segment.head(size - 1), torch.zeros((size, vocab_size), device=device))
     uniforms = FreshUniforms(request.settings.seed, 1, device)
     begin = time.perf_counter()
-    [logits] = level.answer([0], [request], [Ask(0, (), handed.tokens)])
-    if is_drawn:
-        resample(sampler, uniforms, request, (), handed, logits[:, :vocab_size], vocab_size)
+    [logits] = level.answer([0], [request], [LevelQuery(0, (), segment.tokens)])
+    if rejection:
+        speculative_sample(sampler, uniforms, request, (), segment, logits[:, :vocab_size], vocab_size)
     else:
-        follow(sampler, request, (), handed, logits[:, :vocab_size])
+        match_draft(sampler, request, (), segment, logits[:, :vocab_size])
     level.model.synchronize()
     return time.perf_counter() - begin

@@ -1,4 +1,4 @@
-"""Levels as JSON: what a measurement writes, or a person, and ``suffolk plan`` reads."""
+"""Reads and writes ``Levels`` as JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound
-from suffolk.serving.drafters.hierarchy.level import Level, RunLaw
+from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
 from suffolk.serving.drafters.hierarchy.levels import Levels
 from suffolk.serving.engine.loop.checks import listed
 
@@ -17,7 +17,7 @@ _MOST_BYTES = 1 << 26
 
 
 def read_rates(path: Path) -> Levels:
-    """The levels in the file ``path``.
+    """Read the levels in the file ``path``.
 
     Raises:
         NotFound: there is no such file, or it cannot be read.
@@ -45,7 +45,7 @@ def from_json(values: object) -> Levels:
     """The inverse of ``to_json``; ``runs``, ``retrieval`` and ``found`` may be left out.
 
     Raises:
-        InvalidArgument: a key is missing or unknown, or a value is not as in ``Levels``, ``Level`` and ``RunLaw``.
+        InvalidArgument: a key is missing or unknown, or a value is not as in ``Levels``, ``Level`` and ``RunDistribution``.
     """
     document = _object("the document", values, Levels, ("levels", "acceptance"))
     levels = [
@@ -53,20 +53,21 @@ def from_json(values: object) -> Levels:
         for place, each in enumerate(listed("levels", document["levels"], "levels"))
     ]
     runs = [
-        RunLaw(**_object(f"law {place} of runs", each, RunLaw, ("drafter", "verifier", "probabilities")))
+        RunDistribution(
+            **_object(f"law {place} of runs", each, RunDistribution, ("drafter", "verifier", "probabilities"))
+        )
         for place, each in enumerate(listed("runs", document.get("runs", ()), "laws"))
     ]
     return Levels(tuple(levels), document["acceptance"], tuple(runs))
 
 
 def to_json(levels: Levels) -> dict[str, Any]:
-    """``levels`` ready for JSON: ``levels`` (``name``, ``seconds``, ``retrieval``, ``found``), ``acceptance`` (rows of numbers and
-    null) and ``runs`` (``drafter``, ``verifier``, ``probabilities``)."""
+    """The fields of ``Levels``, ``Level`` and ``RunDistribution`` as JSON holds them."""
     return asdict(levels)
 
 
 def _object(what: str, value: object, kind: type, required: tuple[str, ...]) -> Mapping[str, Any]:
-    """``value``, a mapping with the fields of the dataclass ``kind`` as keys; raises InvalidArgument if it is something else."""
+    """Check that ``value`` is a mapping with the fields of the dataclass ``kind``. Raises InvalidArgument otherwise."""
     known = [field.name for field in fields(kind)]
     if not isinstance(value, Mapping):
         raise InvalidArgument(f"{what} is of type {type(value).__name__}; it must be an object with {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""Retrieval at the bottom of a hierarchy: the likeliest chain of what sources of text find."""
+"""Retrieval as the bottom level of a hierarchy: the most likely chain of what its sources find."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from dataclasses import replace
 import numpy as np
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.drafters.hierarchy.draft_segment import Ask, DraftSegment
+from suffolk.serving.drafters.calibration.rescale import conditional_probs
+from suffolk.serving.drafters.hierarchy.draft_segment import DraftSegment, LevelQuery
 from suffolk.serving.drafters.hybrid.merge import merge
 from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
 from suffolk.serving.engine.loop.drafter import DraftRequest
 
 _NODES = 4
-"""Nodes looked at for each token of a chain."""
+"""Nodes looked up for each token of a chain."""
 
 
 class RetrievalLevel:
-    """Hands up what followed the text's end, up to its ``tokens``. A fault of a source is counted there. Not thread-safe.
+    """Drafts what followed the text's end elsewhere, up to its ``tokens``. Faults of a source are counted there. Not thread-safe.
 
     Attributes:
-        name: as in ``StackLevel``; ``tokens``: most to hand up.
+        name: as in ``StackLevel``; ``tokens``: the most to draft.
         sources: all of them are asked.
     """
 
@@ -30,34 +31,30 @@ class RetrievalLevel:
         self.name, self.tokens = name, tokens
         self.sources = list(sources)
 
-    def answer(self, requests: Sequence[DraftRequest], asks: Sequence[Ask]) -> list[DraftSegment]:
-        """The likeliest chain behind each ``path``. The first asks of a step, and they alone, have empty paths."""
-        found: list[DraftSegment | None] = [None] * len(asks)
+    def answer(self, requests: Sequence[DraftRequest], queries: Sequence[LevelQuery]) -> list[DraftSegment]:
+        """The most likely chain behind each ``path``. Only the first queries of a step have empty paths."""
+        found: dict[int, DraftSegment] = {}
         for first in (True, False):
-            places = [place for place, ask in enumerate(asks) if first is not bool(ask.path)]
+            places = [place for place, query in enumerate(queries) if first is not bool(query.path)]
             if not places:
                 continue
-            asked = [replace(requests[place], max_nodes=_NODES * asks[place].count) for place in places]
-            paths: list[list[Ids]] = [[np.asarray(asks[place].path, np.int32)] for place in places]
+            asked = [replace(requests[place], max_nodes=_NODES * queries[place].count) for place in places]
+            paths: list[list[Ids]] = [[np.asarray(queries[place].path, np.int32)] for place in places]
             trees = [source.draft(asked) if first else source.draft_after(asked, paths) for source in self.sources]
             for place, request, *each in zip(places, asked, *trees, strict=True):
-                every = [tree for found_of in each for tree in found_of]
-                found[place] = likeliest(merge(every, request.max_nodes), asks[place].count)
-        return [each for each in found if each is not None]
+                every = [tree for of_source in each for tree in of_source]
+                found[place] = best_chain(merge(every, request.max_nodes), queries[place].count)
+        return [found[place] for place in range(len(queries))]
 
 
-def likeliest(tree: DraftTree, count: int) -> DraftSegment:
-    """The chain of up to ``count`` tokens that takes the best child of each node, with the chance of each behind the one before."""
-    tokens: list[int] = []
-    chances: list[float] = []
-    node, above = -1, 1.0
-    while len(tokens) < count:
+def best_chain(tree: DraftTree, count: int) -> DraftSegment:
+    """The best child of the root, its best child, and so on: up to ``count`` tokens with their conditional probabilities."""
+    nodes: list[int] = []
+    node = -1
+    while len(nodes) < count:
         children = np.flatnonzero(tree.parents == node)
         if not len(children):
             break
         node = int(children[np.argmax(tree.scores[children])])
-        score = float(tree.scores[node])
-        tokens.append(int(tree.tokens[node]))
-        chances.append(score / above if above > 0 else 0.0)
-        above = score
-    return DraftSegment(tuple(tokens), np.asarray(chances, np.float64))
+        nodes.append(node)
+    return DraftSegment(tuple(tree.tokens[nodes].tolist()), conditional_probs(tree)[nodes])

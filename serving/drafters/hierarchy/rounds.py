@@ -1,7 +1,7 @@
-"""How many rounds of drafting and verifying a level needs, in expectation: the gamma of hierarchical speculative decoding.
+"""The expected rounds of drafting and verifying that a level needs: the gamma of hierarchical speculative decoding.
 
-A round gains X tokens: those of its draft that are accepted, and one more. If rounds are independent, the expected number of them
-until ``needed`` tokens are there follows from the law of X by renewal. Pure functions, which any number of threads may call.
+A round gains X tokens: the accepted tokens of its draft, and one more. With independent rounds the expected number of rounds until
+``needed`` tokens are there follows from the distribution of X by renewal. All functions are thread-safe.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Floats = NDArray[np.float64]
 def expected_rounds(acceptance: ArrayLike, drafted: int, needed: int) -> Floats:
     """gamma(acceptance, drafted, n) for all n = 1..needed: expected rounds until n tokens are there.
 
-    Each drafted token is accepted with the same probability, independently, up to the first that is not. The law of X then has
-    the generating function P with 1 - P(z) = (1 - z)(1 - (az)^(T+1)) / (1 - az), a = acceptance and T = drafted, and that of gamma
-    is z / ((1 - z)(1 - P(z))), so that
+    Each drafted token is accepted with the same probability, independently, up to the first rejection. X then has the generating
+    function P with 1 - P(z) = (1 - z)(1 - (az)^(T+1)) / (1 - az), a = acceptance and T = drafted, and that of gamma is
+    z / ((1 - z)(1 - P(z))), so that
 
         gamma(n) = 1 + (1 - a)(n - 1) + a^(T+1) gamma(n - T - 1),    gamma(n) = 0 for n <= 0.
 
-    No difference is taken but 1 - a, so that nothing cancels near a = 0 or 1; gamma(n) is n at a = 0 and ceil(n / (T+1)) at a = 1.
+    The only difference is 1 - a, so nothing cancels near a = 0 or 1; gamma(n) is n at a = 0 and ceil(n / (T+1)) at a = 1.
 
     Args:
         acceptance: of any shape; each in 0..1.
@@ -53,8 +53,8 @@ def expected_rounds(acceptance: ArrayLike, drafted: int, needed: int) -> Floats:
     return rounds
 
 
-def gain_law(reach: ArrayLike) -> Floats:
-    """The law of X from ``reach``, entry j of which is the probability that at least j drafted tokens are there and accepted.
+def gain_distribution(reach: ArrayLike) -> Floats:
+    """The distribution of X from ``reach``: entry j is the probability that j or more tokens are drafted and accepted.
 
     Args:
         reach: shape (..., drafted + 1); falls from 1 at j = 0.
@@ -66,34 +66,39 @@ def gain_law(reach: ArrayLike) -> Floats:
 
 
 def renewals(gains: ArrayLike, needed: int) -> Floats:
-    """The probability that some round ends with exactly n tokens, n = 0..needed - 1. Their sum is the expected number of rounds
-    until ``needed`` tokens are there: each round begins at one count below it.
+    """The probability that some round ends with exactly n tokens, n = 0..needed - 1.
+
+    Their sum is the expected number of rounds until ``needed`` tokens are there.
 
     Args:
-        gains: shape (..., G); entry k - 1 is P(X = k), a law on 1..G along the last axis, such as ``gain_law`` gives.
+        gains: shape (..., G); entry k - 1 is P(X = k), as from ``gain_distribution``.
         needed: tokens; 1..65536.
 
     Returns:
         float64 of shape (..., needed).
 
     Raises:
-        InvalidArgument: ``gains`` is no law, or ``needed`` out of its range.
+        InvalidArgument: ``gains`` is no distribution, or ``needed`` out of its range.
     """
-    law = np.asarray(gains, np.float64)
+    probs = np.asarray(gains, np.float64)
     whole_within("needed", needed, 1, _MOST_TOKENS)
-    if law.ndim == 0 or not np.all(law >= -_ROUNDING) or not np.allclose(law.sum(axis=-1), 1, rtol=0, atol=_ROUNDING):
-        raise InvalidArgument("gains is no law: its entries must be probabilities that add up to 1")
-    chances = np.zeros((*law.shape[:-1], needed))
+    if (
+        probs.ndim == 0
+        or not np.all(probs >= -_ROUNDING)
+        or not np.allclose(probs.sum(axis=-1), 1, rtol=0, atol=_ROUNDING)
+    ):
+        raise InvalidArgument("gains is no distribution: its entries must be probabilities that add up to 1")
+    chances = np.zeros((*probs.shape[:-1], needed))
     chances[..., 0] = 1
     for count in range(1, needed):
-        longest = min(count, law.shape[-1])
+        longest = min(count, probs.shape[-1])
         before = chances[..., count - longest : count][..., ::-1]
-        chances[..., count] = (law[..., :longest] * before).sum(axis=-1)
+        chances[..., count] = (probs[..., :longest] * before).sum(axis=-1)
     return chances
 
 
 def expected_rounds_of(gains: ArrayLike, needed: int) -> Floats:
-    """As ``expected_rounds`` for any law of X: that of retrieval, whose accepted runs are many short ones and a few very long ones.
+    """As ``expected_rounds`` for any distribution of X, as that of retrieval: many short accepted runs and a few very long ones.
 
     Args, Raises: as ``renewals``.
 

@@ -1,4 +1,4 @@
-"""The search for the best hierarchy: dynamic programming over which level hands up how many tokens."""
+"""Searches the best hierarchy: dynamic programming over which level drafts how many tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.hierarchy.level import Level
 from suffolk.serving.drafters.hierarchy.levels import Levels
-from suffolk.serving.drafters.hierarchy.rounds import Floats, expected_rounds, expected_rounds_of, gain_law
+from suffolk.serving.drafters.hierarchy.rounds import Floats, expected_rounds, expected_rounds_of, gain_distribution
 from suffolk.serving.engine.loop.checks import whole_within
 
 MOST_DEPTH = 256
@@ -20,7 +20,7 @@ _MOST_STATES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """Levels by number, from the bottom to the target, the length of each but the target, and the objective: seconds a token."""
+    """Levels by number from the bottom to the target, the draft length of each but the target, and seconds a token."""
 
     chosen: tuple[int, ...]
     lengths: tuple[int, ...]
@@ -28,20 +28,20 @@ class Hierarchy:
 
 
 def search(levels: Levels, depth: int) -> Iterator[Hierarchy]:
-    """The best hierarchy of 1 level (the target alone), of 2, 3, ... levels, as far as further levels can be of use.
+    """The best hierarchy of 1 level (the target alone), 2, 3, ... levels, as far as more can help. Thread-safe.
 
-    The paper minimises seconds a token, where a level hands up its length and no more. Let V_n(i, t) be the fewest seconds for t
+    The paper minimises seconds a token, where a level drafts its length and no more. Let V_n(i, t) be the fewest seconds for t
     tokens of level i with n - 1 levels below it. It drafts alone, or verifies rounds of l tokens of a level k before it:
 
         V_1(i, t) = draft_i(t)
         V_n(i, t) = min over k < i, l of gamma(a_ki, l, t) (verify_i(l) + V_(n-1)(k, l))
         L_(n+1) = min over i, t of (verify_target(t) + V_n(i, t)) / E[tokens that the target gains of t drafted by i]
 
-    Costs multiply along a path from the target down, so that the best way to V(k, l) does not depend on what stands above it: one
-    more level takes O(K^2 T^2) for K levels and depth T. (The paper reduces to generalised shortest paths, O(K^4 T^4 log KT).)
-    Once V_n is nowhere below the least of V_1 .. V_(n-1) no larger hierarchy is better; L_(n+1) is the last, for the exact law may
-    yet prefer it. Unlike in the paper, a level may have a smaller length than the one below it, as in the paper's own table 10.
-    Memory is 8 K^2 T^2 bytes. Thread-safe.
+    Costs multiply along a path from the target down, so the best way to V(k, l) does not depend on the levels above: one more level
+    takes O(K^2 T^2) for K levels and depth T. (The paper's reduction to generalised shortest paths takes O(K^4 T^4 log KT).) Once
+    V_n is nowhere below the least of V_1 .. V_(n-1), no larger hierarchy is better; L_(n+1) is still returned, for the exact
+    prediction may prefer it. A level may have a smaller length than the one below it, as in the paper's table 10. Memory is
+    8 K^2 T^2 bytes.
 
     Args:
         depth: bound of all lengths; 1..256, and at most 4096 / (levels but the target).
@@ -60,7 +60,7 @@ def search(levels: Levels, depth: int) -> Iterator[Hierarchy]:
     yield Hierarchy((drafters,), (), float(levels.levels[-1].pass_seconds(0)))
     if not drafters:
         return
-    lengths = np.arange(1, depth + 1)  # tokens asked of a level
+    lengths = np.arange(1, depth + 1)  # tokens drafted by a level
     verify = np.array([_verify_seconds(levels.levels[:-1], each, depth) for each in levels.levels])
     seconds = np.array([each.draft_seconds(lengths) for each in levels.levels[:-1]])
     rounds, passes = _tables(levels, depth)
@@ -70,8 +70,8 @@ def search(levels: Levels, depth: int) -> Iterator[Hierarchy]:
         objective = passes * (verify[-1] + seconds)
         state = int(objective.argmin())
         if np.isfinite(objective.flat[state]):
-            chosen, handed = _trace(state, choices, depth)
-            yield Hierarchy((*chosen, drafters), handed, float(objective.flat[state]))
+            chosen, drafted = _trace(state, choices, depth)
+            yield Hierarchy((*chosen, drafters), drafted, float(objective.flat[state]))
         if np.all(seconds >= least):
             return
         least = np.minimum(seconds, least)
@@ -80,16 +80,15 @@ def search(levels: Levels, depth: int) -> Iterator[Hierarchy]:
 
 
 def _verify_seconds(drafters: Sequence[Level], verifier: Level, depth: int) -> Floats:
-    """Seconds of a pass of ``verifier`` over what each of ``drafters`` gives if 1..``depth`` tokens are asked of it: of shape
-    (drafters, depth); infinite for retrieval, which verifies nothing."""
+    """float64[drafters, depth], seconds of a pass of ``verifier`` over a draft of 1..``depth`` tokens; infinite for retrieval."""
     passes = verifier.pass_seconds(np.arange(depth + 1))
     seconds = np.tile(passes[1:], (len(drafters), 1))
     if verifier.retrieval:
         seconds[:] = np.inf
         return seconds
     for place, drafter in enumerate(drafters):
-        if drafter.found is not None:  # each further token costs its part where it is there
-            seconds[place] = passes[0] + np.cumsum(drafter.there(depth)[1:] * np.diff(passes))
+        if drafter.found is not None:  # each further token costs its share where it is found
+            seconds[place] = passes[0] + np.cumsum(drafter.availability(depth)[1:] * np.diff(passes))
     return seconds
 
 
@@ -113,8 +112,10 @@ def _trace(state: int, choices: list[NDArray[np.int64]], depth: int) -> tuple[tu
 
 
 def _tables(levels: Levels, depth: int) -> tuple[Floats, Floats]:
-    """Expected rounds, shape (t, verifier, drafter, l), and passes of the target a token, shape (drafter, t); infinite where
-    nothing is known of a pair, so that it never pays."""
+    """Expected rounds, shape (t, verifier, drafter, l), and passes of the target a token, shape (drafter, t).
+
+    Infinite where nothing is known of a pair.
+    """
     rates = levels.rates()
     known = np.isfinite(rates)
     rates[~known] = 0
@@ -123,24 +124,23 @@ def _tables(levels: Levels, depth: int) -> tuple[Floats, Floats]:
     rounds[:, ~known[:-1, :-1].T] = np.inf
     passes = 1 / np.cumsum(rates[:-1, -1:] ** np.arange(depth + 1), axis=1)[:, 1:]
     passes[~known[:-1, -1]] = np.inf
-    for (drafter, verifier), reach in _laws(levels, depth).items():
+    for (drafter, verifier), reach in _reaches(levels, depth).items():
         if verifier == len(levels.levels) - 1:
             passes[drafter] = 1 / np.cumsum(reach)[1:]
         else:
             within_draft = np.tril(np.broadcast_to(reach, (depth, depth + 1)), 1)  # row l - 1: a draft of l tokens
-            rounds[:, verifier, drafter] = expected_rounds_of(gain_law(within_draft), depth).T
+            rounds[:, verifier, drafter] = expected_rounds_of(gain_distribution(within_draft), depth).T
     return rounds, passes
 
 
-def _laws(levels: Levels, depth: int) -> dict[tuple[int, int], Floats]:
-    """``Levels.reach`` of the pairs of drafter and verifier, by number, that a rate alone does not describe: of those with a law of
-    runs, and of retrieval that does not always find what it is asked for."""
+def _reaches(levels: Levels, depth: int) -> dict[tuple[int, int], Floats]:
+    """``Levels.reach`` of the pairs of drafter and verifier, by number, that have a run distribution, or availability below 1."""
     names = levels.names
-    laws = {(names.index(run.drafter), names.index(run.verifier)): run.reach(depth) for run in levels.runs}
+    found = {(names.index(run.drafter), names.index(run.verifier)): run.reach(depth) for run in levels.runs}
     for drafter, level in enumerate(levels.levels):
         if level.found is not None:
             for verifier in range(drafter + 1, len(names)):
                 reach = levels.reach(drafter, verifier, depth)
                 if np.isfinite(reach[-1]):
-                    laws[drafter, verifier] = reach
-    return laws
+                    found[drafter, verifier] = reach
+    return found

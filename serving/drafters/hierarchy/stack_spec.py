@@ -1,4 +1,4 @@
-"""A stack of drafting levels as a text: ``prompt-lookup:4 > exit-8:4 > draft-model:6``, from the bottom up."""
+"""Parses stacks of drafting levels, from the bottom up: ``prompt-lookup:4 > exit-8:4 > draft-model:6``."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class StackLevel:
 
     Attributes:
         name: prompt-lookup, datastore, draft-model, or exit-N for the target's first N layers.
-        tokens: it hands up at least so many at a time, 1..64; retrieval at most so many.
-        temperature: at which it draws where the target's is above 0, 0 or 1e-6..100; None for the target's own.
+        tokens: the least that it drafts at a time, 1..64; of retrieval the most.
+        temperature: its own where the target's is above 0; 0 or 1e-6..100; None: the target's.
 
     Raises:
         InvalidArgument: a value is out of its range, or retrieval is given a temperature.
@@ -46,12 +46,13 @@ class StackLevel:
         whole_within(f"tokens of level {self.name}", self.tokens, 1, MOST_TOKENS)
         if self.temperature is not None:
             value = number(f"temperature of level {self.name}", self.temperature)
-            can_be_drawn = value == 0 or MIN_TEMPERATURE <= value <= 100
-            if self.is_retrieval or not can_be_drawn:
-                allowed = f"it must be 0 (greedy), or between {MIN_TEMPERATURE} and 100"
+            if self.is_retrieval:
                 raise InvalidArgument(
-                    f"temperature of level {self.name} is {value}; "
-                    + ("retrieval draws nothing, leave it out" if self.is_retrieval else allowed)
+                    f"temperature of level {self.name} is {value}; retrieval samples nothing, leave it out"
+                )
+            if value != 0 and not MIN_TEMPERATURE <= value <= 100:
+                raise InvalidArgument(
+                    f"temperature of level {self.name} is {value}; it must be 0 (greedy), or between {MIN_TEMPERATURE} and 100"
                 )
 
     @property
@@ -68,18 +69,18 @@ class StackLevel:
 
 
 def exit_layers(name: str) -> int | None:
-    """How many of the target's layers the level of this name is; None if it is none."""
+    """The number of the target's layers that the level of this name runs; None if it is no exit."""
     found = _EXIT.fullmatch(name)
     return None if found is None else int(found[1])
 
 
 def level_name(name: str, temperature: float | None) -> str:
-    """How a level of this name and temperature is written."""
+    """Format a level's name and temperature."""
     return name if temperature is None else f"{name}@{temperature:g}"
 
 
 def read_stack(text: str) -> tuple[StackLevel, ...]:
-    """The levels that ``text`` names, from the bottom up; ``> target`` may stand behind the last.
+    """Parse the levels of ``text``, from the bottom up; it may end with ``> target``.
 
     Raises:
         InvalidArgument: it is none; retrieval stands above another level, a level is named twice, or a smaller exit above a
@@ -96,12 +97,12 @@ def read_stack(text: str) -> tuple[StackLevel, ...]:
                 f"levels: {part.strip()!r} is no level; write NAME:TOKENS or NAME@TEMPERATURE:TOKENS, from the bottom up, as in "
                 f"{EXAMPLE!r}"
             )
-        temperature = found["temperature"]
+        written = found["temperature"]
         try:
-            warmth = None if temperature is None else float(temperature)
+            temperature = None if written is None else float(written)
         except ValueError as error:
-            raise InvalidArgument(f"levels: temperature {temperature!r} of {found['name']} is no number") from error
-        levels.append(StackLevel(found["name"], int(found["tokens"]), warmth))
+            raise InvalidArgument(f"levels: temperature {written!r} of {found['name']} is no number") from error
+        levels.append(StackLevel(found["name"], int(found["tokens"]), temperature))
     require_stack(levels)
     return tuple(levels)
 
@@ -112,8 +113,7 @@ def name_stack(levels: tuple[StackLevel, ...]) -> str:
 
 
 def require_stack(levels: Sequence[StackLevel]) -> None:
-    """Raises InvalidArgument unless ``levels``, from the bottom up, are 1 to 16 of which ``read_stack`` would take each where it
-    stands."""
+    """Raise InvalidArgument unless ``levels``, from the bottom up, are 1 to 16 in an order that ``read_stack`` accepts."""
     if not 0 < len(levels) <= MOST_LEVELS:
         raise InvalidArgument(f"levels are {len(levels)}; give 1 to {MOST_LEVELS}")
     names = [level.name for level in levels]

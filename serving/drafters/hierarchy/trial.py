@@ -1,4 +1,4 @@
-"""Runs stacks for real beside plain decoding, prompt by prompt in turn, so that a busy while falls on all of them."""
+"""Times stacks against plain decoding, in turn prompt by prompt, so that a busy machine slows all of them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _MOST_NODES = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """One answer.
+class TrialRun:
+    """One timed answer.
 
     Attributes:
         tokens: int32[n], the answer; ``steps``: passes of the target behind the prompt's.
-        seconds: behind the prompt's pass, without ``reading``: what the drafting levels took to read the prompt.
-        besides: of ``seconds`` those of neither passes, draws nor drafters.
+        seconds: of decoding, without prompt passes; ``reading``: of the drafting levels' prompt passes.
+        besides: the part of ``seconds`` outside of passes, sampling and drafters.
     """
 
     tokens: Ids
@@ -38,13 +38,13 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """What a way to decode took.
+class TrialSummary:
+    """The speed of one way to decode.
 
     Attributes:
-        seconds: of a token behind the first: of each prompt the median of its rounds, summed up, over all tokens.
+        seconds: a token behind the first: the sum over prompts of the median round, divided by all tokens.
         tokens: tokens a pass of the target.
-        reading: seconds that reading prompts took the drafting levels, of a prompt in the mean.
+        reading: mean seconds a prompt that the drafting levels took to read it.
     """
 
     seconds: float
@@ -52,13 +52,13 @@ class Measured:
     reading: float
 
     @staticmethod
-    def of(rounds: Sequence[Sequence[Run]]) -> Measured:
-        """``rounds``: for each round the run of each prompt; what no step was made for does not count."""
+    def of(rounds: Sequence[Sequence[TrialRun]]) -> TrialSummary:
+        """``rounds``: for each round the run of each prompt."""
         seconds = np.median([[run.seconds for run in runs] for runs in rounds], axis=0).sum()
         every = [run for runs in rounds for run in runs]
         written = sum(len(run.tokens) - 1 for run in every) / len(rounds)
         steps = sum(run.steps for run in every) / len(rounds)
-        return Measured(
+        return TrialSummary(
             float(seconds / max(written, 1)),
             float(written / max(steps, 1)),
             float(np.mean([run.reading for run in every])),
@@ -66,7 +66,7 @@ class Measured:
 
 
 class Trial:
-    """A loop of one request at a time over plain decoding and any drafters. Not thread-safe."""
+    """A loop with one request at a time, plain or with one of several drafters. Not thread-safe."""
 
     def __init__(self, target: Target, drafters: Mapping[str, Drafter], capacity: int) -> None:
         """``capacity``: tokens of the longest prompt with its answer. Raises ResourceExhausted: no memory for the cache."""
@@ -74,8 +74,8 @@ class Trial:
         self._loop = StepLoop(target, drafters, VerifyAllPlanner(), 1, capacity + _MOST_NODES)
         self._number = 0
 
-    def run(self, way: str, prompt: Ids, settings: SamplingSettings) -> Run:
-        """One answer by a drafter's name, or ``PLAIN``. Raises what a step raises."""
+    def run(self, way: str, prompt: Ids, settings: SamplingSettings) -> TrialRun:
+        """Time one answer with the drafter called ``way``, or ``PLAIN``. Raises as a step does."""
         self._number += 1
         read = self._reading(way)
         request = Request(self._number, self._target, prompt, settings, way, _MOST_NODES)
@@ -88,7 +88,7 @@ class Trial:
         generated = np.asarray(request.generated, np.int32)
         stats = request.stats
         besides = sum(stats.seconds[part] for part in ("draft", "compact", "other"))
-        return Run(generated, stats.steps, stats.decode_seconds - reading, reading, besides)
+        return TrialRun(generated, stats.steps, stats.decode_seconds - reading, reading, besides)
 
     def compare(
         self,
@@ -97,9 +97,9 @@ class Trial:
         settings: SamplingSettings,
         rounds: int,
         report: Callable[[int, int], None],
-    ) -> dict[str, list[list[Run]]]:
-        """For each of ``ways`` its rounds, each with a run of each prompt; the ways take turns at each prompt."""
-        found: dict[str, list[list[Run]]] = {way: [] for way in ways}
+    ) -> dict[str, list[list[TrialRun]]]:
+        """For each of ``ways`` its rounds, each with a run of each prompt; the ways take turns prompt by prompt."""
+        found: dict[str, list[list[TrialRun]]] = {way: [] for way in ways}
         for turn in range(rounds):
             for way in ways:
                 found[way].append([])

@@ -22,8 +22,8 @@ from suffolk.serving.engine.loop.drafter import (
     Drafter,
     DraftRequest,
     FeatureDrafter,
-    ForeseeingDrafter,
     LogitsDrafter,
+    PrefetchingDrafter,
     Said,
 )
 
@@ -141,11 +141,11 @@ class HybridDrafter:
             return np.zeros(len(tree), np.bool_)
         return owed(tree, self._retrieved[request_id], int(NETWORKS))
 
-    def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
-        """See ``ForeseeingDrafter``."""
+    def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+        """See ``PrefetchingDrafter``."""
         for source in self._sources:
-            if isinstance(source, ForeseeingDrafter):
-                source.foresee(requests, trees)
+            if isinstance(source, PrefetchingDrafter):
+                source.prefetch(requests, trees)
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         if self._explanation is not None:

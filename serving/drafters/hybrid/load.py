@@ -35,6 +35,6 @@ def _datastores(context: LoadContext, name: str, calibration: Calibration) -> li
         if not hasattr(store, "draft_batch"):
             raise InvalidArgument(f"drafter {name}: {store!r} is no datastore; open it first, with suffolk.open")
     return [
-        DatastoreDrafter(store, context.vocab_size, context.limits, calibration, context.ahead)
+        DatastoreDrafter(store, context.vocab_size, context.limits, calibration, context.prefetch)
         for store in context.retrievers
     ]

@@ -1,1 +1,1 @@
-"""What drafters that are neural networks share."""
+"""Neural drafters, and the parts that they share."""

@@ -1,7 +1,7 @@
-"""What a request's own way to draw makes of a drafter's logits: its temperature, cuts and penalties, and the target's own noise.
+"""Applies a request's sampling settings to a drafter's logits, with the same seeded noise as the target.
 
-The target draws with noise that is keyed by seed, position and token (``keyed_noise.py``), so a drafter that adds the same noise
-proposes the same token more often.
+The target's noise depends on seed, position and token alone (``seeded_noise.py``). A drafter that adds the same noise samples the
+same token more often.
 """
 
 from __future__ import annotations
@@ -20,18 +20,25 @@ from suffolk.serving.engine.sampling.sampler import Sampler
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 Paths = Sequence[npt.NDArray[np.integer]]
-"""For each row the drafted tokens behind which it stands, from the top down."""
+"""For each row the drafted tokens before it, from the root down."""
 
 
-def own_sampler(settings: SamplingSettings, vocab_size: int, device: torch.device) -> Sampler:
-    """A drafter's view of ``settings``: without users' functions, which act on the target's draws alone, and without bad words
-    that have ids beyond its ``vocab_size``, which it drafts nowhere."""
+def needs_distributions(settings: SamplingSettings) -> bool:
+    """Whether a draft must be a chain sampled from known distributions: verification ``rejection`` at a temperature above 0."""
+    return settings.temperature > 0 and settings.verification == "rejection"
+
+
+def drafter_sampler(settings: SamplingSettings, vocab_size: int, device: torch.device) -> Sampler:
+    """A sampler for a drafter of ``vocab_size`` ids.
+
+    It leaves out the user's own functions, which act on the target alone, and bad words with ids outside ``vocab_size``.
+    """
     words = tuple(word for word in settings.bad_words if max(word) < vocab_size)
     return Sampler(replace(settings, processors=(), token_mask=None, bad_words=words), vocab_size, device)
 
 
 def contexts(request: DraftRequest, paths: Paths) -> RowContexts:
-    """The texts of ``request`` with ``paths`` behind them."""
+    """The contexts of ``request`` with each of ``paths`` appended."""
     depths = np.array([len(path) for path in paths], np.int64)
     padded = np.full((len(paths), int(depths.max(initial=0))), -1, np.int64)
     for row, path in enumerate(paths):
@@ -39,20 +46,24 @@ def contexts(request: DraftRequest, paths: Paths) -> RowContexts:
     return RowContexts(request.tokens, request.prompt_tokens, padded, depths)
 
 
-def scores(sampler: Sampler, request: DraftRequest, paths: Paths, logits: torch.Tensor) -> torch.Tensor:
-    """float[rows, vocab], what the draw behind each of ``paths`` would take the argmax of: ``logits`` processed, with its noise.
-    NaN where nothing can be drawn."""
+def noisy_scores(sampler: Sampler, request: DraftRequest, paths: Paths, logits: torch.Tensor) -> torch.Tensor:
+    """float[rows, vocab], processed ``logits`` with noise added: the sampled token is the argmax.
+
+    NaN where no token can be sampled.
+    """
     if sampler.is_plain_greedy:
         return logits.float()
     try:
         return sampler.scores(logits, contexts(request, paths)).float()
-    except SuffolkError:  # of this text alone: whoever checks its draft says so, and other texts have theirs
+    except SuffolkError:  # of this request alone: checks of its draft report it, and other requests keep their drafts
         return torch.full_like(logits, torch.nan, dtype=torch.float32)
 
 
-def laws(sampler: Sampler, request: DraftRequest, paths: Paths, logits: torch.Tensor) -> torch.Tensor:
-    """float64[rows, vocab], the law of the draw behind each of ``paths``; all 0 where no token is allowed, and NaN as in
-    ``scores``."""
+def distributions(sampler: Sampler, request: DraftRequest, paths: Paths, logits: torch.Tensor) -> torch.Tensor:
+    """float64[rows, vocab], the sampling distribution behind each of ``paths``.
+
+    All 0 where no token is allowed, and NaN as in ``noisy_scores``.
+    """
     try:
         return sampler.probabilities(logits, contexts(request, paths))
     except SuffolkError:

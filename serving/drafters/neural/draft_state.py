@@ -1,4 +1,4 @@
-"""One request as a neural drafter sees it: what it has read, and the tree that it grows."""
+"""The state of one request in a neural drafter: what the drafter has read, and the tree that it grows in this step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.calibration.evidence import evidence, learn_evidence
-from suffolk.serving.drafters.neural.coupled_sampling import own_sampler, scores
+from suffolk.serving.drafters.neural.coupled_sampling import drafter_sampler, noisy_scores
 from suffolk.serving.drafters.neural.growing_tree import ROOT, Floats, GrowingTree, Ints
 from suffolk.serving.drafters.neural.pay import Pay
 from suffolk.serving.engine.loop.drafter import DraftRequest
@@ -19,29 +19,29 @@ from suffolk.serving.engine.model.tree_layout import TreeLayout, chain
 from suffolk.serving.engine.policy.prefill_budget import PrefillBudget
 
 LEFT_OVER = 16
-"""Tokens that steps without drafts leave unread, and that the next pass takes along; more at once are a prompt."""
+"""Tokens that steps without drafts leave unread and that the next pass reads too; more at once are a prompt."""
 
 
-class Text:
-    """A request's place in the drafter's cache, and its tree, some of whose nodes have rows there. Not thread-safe.
+class DraftState:
+    """A request's slot in the drafter's cache, and its tree, of which some nodes have cache rows. Not thread-safe.
 
     Attributes:
-        request: as of the last ``begin``; ``slot``: its place in the cache.
-        deepest: depth that its tree may have: below that no node can be accepted.
+        request: as of the last ``begin``; ``slot``: its slot in the cache.
+        deepest: the greatest depth at which a node of its tree can still be accepted.
         pending: tokens that the drafter has not read.
         tree: grown since the last ``begin`` or ``forget``.
-        sampled: whether the target draws at a temperature above 0.
+        sampled: whether the target samples at a temperature above 0.
     """
 
     def __init__(self, request: DraftRequest, slot: int, vocab_size: int, device: torch.device) -> None:
         """``vocab_size``: of the ids that may be drafted; ``device``: of the drafter's logits."""
         self.slot = slot
         self.sampled = request.settings.temperature > 0
-        self._sampler = own_sampler(request.settings, vocab_size, device)
+        self._sampler = drafter_sampler(request.settings, vocab_size, device)
         self.begin(request, 0)
 
     def begin(self, request: DraftRequest, cached: int) -> None:
-        """A new step: ``cached`` of the request's tokens are read."""
+        """Begin a step in which ``cached`` of the request's tokens are read."""
         self.request, self.deepest = request, request.room
         self.pending = len(request.tokens) - cached
         self.forget()
@@ -49,11 +49,11 @@ class Text:
     def forget(self) -> None:
         """Drop the tree of the step before."""
         self.tree = GrowingTree()
-        self._own = np.empty(0, np.float64)
-        self._drafted: list[int] = []  # the nodes with rows, in order
+        self._draft_probs = np.empty(0, np.float64)
+        self._cached_nodes: list[int] = []  # in the order of their rows
 
     def read(self, budget: PrefillBudget) -> TreeLayout:
-        """The rows of a pass over as many of its pending tokens as ``budget`` has, perhaps none: they are no longer pending."""
+        """Take up to ``budget`` pending tokens, perhaps none, and return the rows of a pass over them."""
         begin = len(self.request.tokens) - self.pending
         size = budget.take(self.pending)
         self.pending -= size
@@ -64,18 +64,20 @@ class Text:
         return np.array([ROOT], np.int64)
 
     def depths_below(self, nodes: Ints) -> Ints:
-        """The depth that children of ``nodes`` have."""
+        """The depth of the children of ``nodes``."""
         return np.where(nodes < 0, 0, self.tree.depths[nodes] if len(self.tree) else 0) + 1
 
-    def expand(self, nodes: Ints, tokens: Ints, own: Floats, chances: Floats) -> None:
-        """As ``GrowingTree.expand``; ``own``: the drafter's own probabilities."""
+    def expand(self, nodes: Ints, tokens: Ints, draft_probs: Floats, chances: Floats) -> None:
+        """As ``GrowingTree.expand``; ``draft_probs``: the drafter's uncalibrated probabilities."""
         self.tree.expand(nodes, tokens, chances)
-        self._own = np.concatenate([self._own, own.ravel()])
+        self._draft_probs = np.concatenate([self._draft_probs, draft_probs.ravel()])
 
     def lay_out(self, nodes: Ints) -> TreeLayout:
-        """The rows of a pass over ``nodes``, none of them above another, behind those that passes have read before. To be followed
-        by ``have_read`` once it is made."""
-        earlier = np.asarray(self._drafted, np.int64)
+        """The rows of a pass over ``nodes``, none an ancestor of another, behind the cached rows of earlier passes.
+
+        Call ``have_read`` once the pass is made.
+        """
+        earlier = np.asarray(self._cached_nodes, np.int64)
         above = self.tree.ancestors(nodes)
         visible = np.zeros((len(nodes), len(earlier) + len(nodes)), np.bool_)
         for row, path in enumerate(above):
@@ -84,50 +86,55 @@ class Text:
         return TreeLayout(self.tree.tokens[nodes], self.tree.depths[nodes] - 1, visible, self.tree.depths[earlier] - 1)
 
     def have_read(self, nodes: Ints) -> None:
-        """A pass over ``nodes`` was made: only now do they have rows, which may become part of the text's."""
-        self._drafted += nodes.tolist()
+        """Record that a pass over ``nodes`` was made: they have cache rows from now on."""
+        self._cached_nodes += nodes.tolist()
 
     def rows_of(self, nodes: Ints) -> Ints:
-        """Which of the rows behind the text's, counted from 0, passes have read ``nodes`` into; -1 for ``ROOT``."""
-        return np.array([-1 if node == ROOT else self._drafted.index(node) for node in nodes.tolist()], np.int64)
+        """The cache rows of ``nodes``, counted from 0 behind the text's rows; -1 for ``ROOT``."""
+        rows = [-1 if node == ROOT else self._cached_nodes.index(node) for node in nodes.tolist()]
+        return np.array(rows, np.int64)
 
     def scores(self, nodes: Ints, logits: torch.Tensor) -> torch.Tensor:
-        """float[nodes, vocab], what the request's own way to draw makes of ``logits``, its noise included."""
+        """float[nodes, vocab], ``logits`` under the request's sampling settings, with the target's noise added."""
         paths = [self.tree.tokens[path[::-1]] for path in self.tree.ancestors(nodes)]
-        return scores(self._sampler, self.request, paths, logits)
+        return noisy_scores(self._sampler, self.request, paths, logits)
 
     def learn(self, tokens: npt.NDArray[np.int32], confidence: ByClass[Confidence], pay: Pay) -> None:
-        """The target's ``tokens`` followed: let ``confidence`` and ``pay`` know which candidates were right."""
-        found = list(evidence(self.tree.tokens, self.tree.parents, self._own, tokens))  # candidates come best first
+        """Update ``confidence`` and ``pay`` from the target's ``tokens`` behind the last tree."""
+        found = list(evidence(self.tree.tokens, self.tree.parents, self._draft_probs, tokens))  # best candidate first
         learn_evidence(confidence, self.request.request_class, self.sampled, found)
         for _, _, taken in found:
             pay.learn(bool(taken[0]))
 
     def kept_rows(self, tokens: npt.NDArray[np.int32]) -> Ints:
-        """Which rows behind the text's the target's ``tokens`` make part of it."""
+        """The rows behind the text's rows that the target's ``tokens`` make part of the text."""
         rows = []
-        for node in self.tree.follow(tokens[:-1]).tolist():  # the last is read with the next draft
-            if node not in self._drafted:
+        for node in self.tree.follow(tokens[:-1]).tolist():  # the last token is read with the next draft
+            if node not in self._cached_nodes:
                 break
-            rows.append(self._drafted.index(node))
+            rows.append(self._cached_nodes.index(node))
         return np.asarray(rows, np.int64)
 
 
 @torch.inference_mode()
 def add_children(
-    texts: Sequence[Text], nodes: Sequence[Ints], logits: torch.Tensor, children: int, confidence: ByClass[Confidence]
+    drafts: Sequence[DraftState],
+    nodes: Sequence[Ints],
+    logits: torch.Tensor,
+    children: int,
+    confidence: ByClass[Confidence],
 ) -> None:
-    """Give the ``nodes`` of each text their ``children`` best candidates; ``logits`` float[nodes of all, vocab]."""
-    if not texts:
+    """Add the best ``children`` candidates behind each of ``nodes``; ``logits`` float[nodes of all drafts, vocab]."""
+    if not drafts:
         return
     rows = torch.split(logits, [len(each) for each in nodes])
-    found = torch.cat([text.scores(each, own) for text, each, own in zip(texts, nodes, rows, strict=True)])
+    found = torch.cat([draft.scores(each, part) for draft, each, part in zip(drafts, nodes, rows, strict=True)])
     best = found.softmax(-1).topk(min(children, logits.shape[1]))
-    own, tokens = best.values.double().cpu().numpy(), best.indices.cpu().numpy()
+    draft_probs, tokens = best.values.double().cpu().numpy(), best.indices.cpu().numpy()
     begin = 0
-    for text, each in zip(texts, nodes, strict=True):
+    for draft, each in zip(drafts, nodes, strict=True):
         part = slice(begin, begin + len(each))
         begin += len(each)
-        depths = text.depths_below(each)[:, None]
-        chances = confidence[text.request.request_class].chances(own[part], depths, text.sampled)
-        text.expand(each, tokens[part], own[part], chances)
+        depths = draft.depths_below(each)[:, None]
+        chances = confidence[draft.request.request_class].chances(draft_probs[part], depths, draft.sampled)
+        draft.expand(each, tokens[part], draft_probs[part], chances)

@@ -1,4 +1,4 @@
-"""A draft tree that grows by the probability of each path, and is then cut to its best nodes (EAGLE-2, Li et al. 2024, 4)."""
+"""A draft tree that grows best first by path probability, and is then cut to its best nodes (EAGLE-2, Li et al. 2024, 4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class GrowingTree:
-    """Candidates for one request, each with the probability that its whole path is accepted: its value. Not thread-safe.
+    """Candidate nodes of one request; a node's value is the probability that its path is accepted. Not thread-safe.
 
     Attributes:
         tokens: int64[n]; ``parents``: int64[n], each before its children; ``depths``: int64[n], 1 for children of the root.
@@ -35,8 +35,8 @@ class GrowingTree:
     def expand(self, nodes: Ints, tokens: Ints, chances: Floats) -> Ints:
         """Give each of ``nodes`` (``ROOT`` for the root) its children, and return these: int64[w * k], node by node.
 
-        ``tokens``: int64[w, k]. ``chances``: float64[w, k], of each child if its parent is accepted; those of one parent are
-        brought down to a sum of 1.
+        ``tokens``: int64[w, k]. ``chances``: float64[w, k], conditional acceptance probabilities; a parent's are scaled down to a
+        sum of 1 at most.
         """
         size, (_, width) = len(self), tokens.shape
         above = np.where(nodes < 0, 1.0, self.values[nodes] if size else 1.0)
@@ -51,11 +51,10 @@ class GrowingTree:
         return np.arange(size, len(self))
 
     def best_leaves(self, count: int, max_depth: int, deepest: bool = False, kept: int | None = None) -> Ints:
-        """int64[k], up to ``count`` nodes without children, above ``max_depth``, of the highest value; in order of their numbers.
-        None whose value is no number, of which one would decide for all texts of a pass.
+        """int64[k], the up to ``count`` leaves of highest value above ``max_depth``, in ascending order; never a NaN value.
 
-        ``deepest``: of the last level alone, as in EAGLE-2. ``kept``: without those whose children cannot be among the best so many
-        nodes, as no child is worth more than its parent.
+        ``deepest``: only of the last level, as in EAGLE-2. ``kept``: skip leaves whose children cannot be among the best ``kept``
+        nodes, since a child's value is at most its parent's.
         """
         leaves = np.flatnonzero(~self.expanded & (self.depths < max_depth) & ~np.isnan(self.values))
         if deepest and len(leaves):
@@ -65,8 +64,7 @@ class GrowingTree:
         return np.sort(leaves[np.argsort(-self.values[leaves], kind="stable")[:count]])
 
     def best(self, max_nodes: int, source: Source) -> DraftTree:
-        """The ``max_nodes`` nodes of the highest value, marked ``source``, parents first: since no child is worth more than its
-        parent, they hang together."""
+        """The ``max_nodes`` nodes of highest value as a tree marked ``source``, parents before children."""
         kept = np.argsort(-self.values, kind="stable")[:max_nodes]
         places = np.full(len(self) + 1, -1, np.int32)
         places[kept] = np.arange(len(kept), dtype=np.int32)
@@ -78,7 +76,7 @@ class GrowingTree:
         )
 
     def ancestors(self, nodes: Ints) -> list[list[int]]:
-        """For each of ``nodes`` the numbers of the nodes above it and its own."""
+        """For each of ``nodes`` the path from it up to the root's child."""
         paths = []
         for node in nodes.tolist():
             path = []
@@ -89,7 +87,7 @@ class GrowingTree:
         return paths
 
     def follow(self, tokens: npt.NDArray[np.integer]) -> Ints:
-        """int64[k], the nodes on the path that ``tokens`` take from the root, as far as there are nodes for it."""
+        """int64[k], the nodes on the path of ``tokens`` from the root, as far as it exists."""
         path: list[int] = []
         node = ROOT
         for token in tokens.tolist():

@@ -1,4 +1,4 @@
-"""Errors about a head, whoever finds them, name its folder."""
+"""Adds a head's folder to error messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from suffolk.datastore.errors import SuffolkError
 
 @contextmanager
 def naming(folder: Path) -> Iterator[None]:
-    """Errors that leave the block begin with ``folder``, unless they name it already."""
+    """Prefix errors raised in the block with ``folder``, unless they name it."""
     try:
         yield
     except SuffolkError as error:

@@ -1,4 +1,4 @@
-"""How large a tree a model grows."""
+"""Bounds of the tree that a draft model grows."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from suffolk.serving.engine.loop.checks import whole_within
 
 _BOUNDS = {"max_depth": 64, "width": 64, "children": 64}
 OWN_ROWS = 64
-"""Cache rows that a network's passes for a tree take, within the bounds that they have if nobody gives others."""
+"""Cache rows that a drafter's passes for a tree take within the default bounds."""
 
 
 def rows_behind(max_nodes: int) -> int:
-    """Cache rows to have behind the longest text: for the target's pass over a tree of ``max_nodes``, and before it, in the same
-    rows, for a network's over its own; with fewer a network would not draft up to the text's end."""
+    """Cache rows to reserve behind the longest text, for the target's pass over ``max_nodes`` nodes and a drafter's passes."""
     return max(max_nodes, OWN_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
 class TreeBounds:
-    """Bounds of a tree; within them it ends where a pass of the model promises less than it costs.
+    """Bounds of a tree; it ends earlier where a pass of the model is not worth its cost.
 
     Attributes:
-        max_depth: tokens a draft goes ahead, and passes that it takes at most; 1..64.
-        width: nodes whose children a pass asks for; 1..64. With 1 child it is a chain.
+        max_depth: depth of the tree, and the most passes for it; 1..64.
+        width: nodes that a pass expands; 1..64. With 1 child it is a chain.
         children: candidates behind a node; 1..64.
 
     Raises:

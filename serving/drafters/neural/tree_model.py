@@ -15,7 +15,7 @@ import torch
 
 from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
-from suffolk.serving.drafters.neural.draft_state import LEFT_OVER, Text, add_children
+from suffolk.serving.drafters.neural.draft_state import LEFT_OVER, DraftState, add_children
 from suffolk.serving.drafters.neural.pay import Pay
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.engine.loop.drafter import mean_worth
@@ -56,7 +56,7 @@ class TreeModel:
         self._pay = pay
         self.confidence = confidence or ByClass(Confidence)
 
-    def grow(self, texts: Sequence[Text]) -> None:
+    def grow(self, texts: Sequence[DraftState]) -> None:
         """Grow the tree of each of ``texts`` that can be read to its end now, if that pays."""
         if not texts:
             return
@@ -67,11 +67,11 @@ class TreeModel:
                 growing, rows = self._extend(growing, most)
                 most -= self._seconds(rows, growing)
 
-    def learn(self, text: Text, tokens: npt.NDArray[np.int32]) -> None:
+    def learn(self, text: DraftState, tokens: npt.NDArray[np.int32]) -> None:
         """The target's ``tokens`` followed: which candidates were right."""
         text.learn(tokens, self.confidence, self._pay)
 
-    def _read(self, texts: Sequence[Text]) -> list[Text]:
+    def _read(self, texts: Sequence[DraftState]) -> list[DraftState]:
         """Bring texts up to date, a budget's tokens in all; those that are get their first nodes."""
         budget = PrefillBudget()
         parts = [(text, rows) for text in texts if len(rows := text.read(budget))]
@@ -89,7 +89,7 @@ class TreeModel:
         add_children(ready, [text.root() for text in ready], logits, self._bounds.children, self.confidence)
         return ready
 
-    def _extend(self, texts: Sequence[Text], most_seconds: float) -> tuple[list[Text], int]:
+    def _extend(self, texts: Sequence[DraftState], most_seconds: float) -> tuple[list[DraftState], int]:
         """One pass for the best leaves of all trees; the texts whose trees have grown, none where a pass does not pay, and its
         rows."""
         if not texts:
@@ -127,9 +127,9 @@ class TreeModel:
     def _learn_cost(self, slots: list[int], layouts: list[TreeLayout], seconds: float) -> None:
         self._pay.learn_cost(sum(map(len, layouts)), self.cache.lengths[slots], seconds)
 
-    def _seconds(self, rows: int, texts: Sequence[Text]) -> float:
+    def _seconds(self, rows: int, texts: Sequence[DraftState]) -> float:
         """What a pass of ``rows`` rows for ``texts`` should take."""
         return self._pay.costs.time(rows, len(texts), float(self._contexts(texts).mean())) if rows else 0.0
 
-    def _contexts(self, texts: Sequence[Text]) -> npt.NDArray[np.int64]:
+    def _contexts(self, texts: Sequence[DraftState]) -> npt.NDArray[np.int64]:
         return self.cache.lengths[[text.slot for text in texts]]

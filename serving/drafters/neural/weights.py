@@ -1,4 +1,4 @@
-"""Weights of a draft head from its folder, found to be whole."""
+"""Reads and checks the weights of a draft head."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def read_tensors(path: Path) -> Tensors:
 
 
 def fit(tensors: Tensors, wanted: Mapping[str, torch.Tensor], names: Mapping[str, str] | None = None) -> Tensors:
-    """``tensors`` by the names of ``wanted``, a head's ``state_dict``, whose shapes alone are read.
+    """Rename ``tensors`` to the names of ``wanted``, a head's ``state_dict``, and check their shapes.
 
-    ``names``: what each of these is called in ``tensors``; None if they are called the same.
+    ``names``: the name of each in ``tensors``; None: the same.
 
     Raises:
         Corruption: one is missing, unexpected, of another shape than wanted, or has values that are not finite.

@@ -1,4 +1,4 @@
-"""Drafts from a datastore, in this process or behind gRPC (REST, He et al. 2023, section 3)."""
+"""The datastore drafter: drafts from a datastore in this process or behind gRPC (REST, He et al. 2023, section 3)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from suffolk.serving.drafters.calibration.calibration import Calibration, Part
 from suffolk.serving.drafters.calibration.calibrator import Prior
 from suffolk.serving.drafters.retrieval.inflight_call import LaterRetriever
 from suffolk.serving.drafters.retrieval.limits import Limits
-from suffolk.serving.drafters.retrieval.prefetch import Ahead
+from suffolk.serving.drafters.retrieval.prefetch import DraftPrefetcher
 from suffolk.serving.drafters.retrieval.retrieval_scorer import (
     NO_TOKENS,
     Ids,
@@ -32,17 +32,19 @@ from suffolk.serving.engine.loop.draft_failures import DraftFailures
 from suffolk.serving.engine.loop.drafter import DraftRequest
 
 PRIOR = Prior(constant=-1.85, match=0.12, share=0.76, count=0.09, depth=0.14)
-"""Fitted to what a 135M chat model took of 109 M tokens of source in its own answers to prompts made for that
-(``research.tuning_prompts``, ``research.fit_priors``); only where it starts."""
+"""Fitted to the drafts from 109 M tokens of source that a 135M chat model accepted in its own answers to prompts made for that
+(``research.tuning_prompts``, ``research.fit_priors``)."""
 
 SHORT_MATCHES = (4, 3, 2, 1)
-"""Shorter endings that are looked up beside the longest: a rare long match leaves most of a tree's nodes unused, and may be no more
-than chance; what follows a shorter ending elsewhere fills them. Calibration weighs one against the other."""
+"""Shorter endings that are looked up beside the longest: a rare long match leaves most of a tree's nodes unused. Calibration weighs
+one against the other."""
 
 
 class DatastoreDrafter:
-    """One ``draft_batch`` call for all requests of a step, or several if a draft service takes no more at once. A fault costs the
-    step's drafts: counted by reason, logged once each. Not thread-safe."""
+    """Makes one ``draft_batch`` call for all requests of a step, or several where a draft service has limits. Not thread-safe.
+
+    A fault costs the step's drafts. Faults are counted by reason, and each reason is logged once.
+    """
 
     name = "datastore"
 
@@ -52,12 +54,15 @@ class DatastoreDrafter:
         vocab_size: int,
         limits: Limits | None = None,
         calibration: Calibration | Part | None = None,
-        ahead: bool | None = None,
+        prefetch: bool | None = None,
     ) -> None:
-        """``vocab_size``: the target's; a tree with other ids is a missed draft. ``calibration``: what drafts have been worth,
-        which it goes on learning under the datastore's name. ``close`` leaves ``retriever`` open.
-        ``ahead``: whether all drafts are asked for ahead, also where it should pay to wait for them; None: as it pays. False where
-        nobody calls ``foresee``: each answer is then waited for.
+        """``close`` leaves ``retriever`` open.
+
+        Args:
+            vocab_size: the target's; a tree with other ids is a missed draft.
+            calibration: learned under the datastore's name.
+            prefetch: of a remote datastore: True: prefetch all drafts; None: where that is faster than waiting; False: wait for
+                each answer, where ``prefetch`` is never called.
 
         Raises:
             InvalidArgument: ``limits`` are deeper than a draft service drafts, and ``retriever`` is behind one.
@@ -68,15 +73,14 @@ class DatastoreDrafter:
         shorter = [length for length in SHORT_MATCHES if self._limits.min_match <= length < self._limits.max_match]
         self._lengths = (self._limits.max_match, *shorter)
         self._scorer = RetrievalScorer(calibration or Calibration(), f"{self.name} {retriever.name}", PRIOR)
-        self._ahead = None
+        self._prefetcher = None
         if isinstance(retriever, LaterRetriever):
             self._limits.require_served()
-            if ahead is not False:
-                self._ahead = Ahead(retriever, self._limits, self._scorer.expected_tokens)
-        self._always_ahead = bool(ahead)
-        self._distance = WaitPolicy()
+            if prefetch is not False:
+                self._prefetcher = DraftPrefetcher(retriever, self._limits)
+        self._always_prefetches = bool(prefetch)
+        self._wait_policy = WaitPolicy()
         self._waits = True  # in this step
-        self._ahead_waited = 0
         self._calls = 0
         self._lost = False  # whether the last call got no answer
         self.missed = DraftFailures("datastore drafter")
@@ -87,67 +91,60 @@ class DatastoreDrafter:
     def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         """See ``RetrievalSource``: of the longest match, and of those of ``SHORT_MATCHES`` that are shorter."""
         self._calls += 1
-        self._waits = self._ahead is None or (
-            not self._always_ahead and self._distance.waits(sum(each.token_seconds for each in requests))
+        self._waits = self._prefetcher is None or (
+            not self._always_prefetches and self._wait_policy.waits(sum(each.token_seconds for each in requests))
         )
-        lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # one call, if that goes
+        lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # one call if possible
         ends = [self._end(request, NO_TOKENS) for request in requests]
         endings = [[end[-length:] for length in lengths] for end in ends]
         found = []
         for request, trees in zip(requests, self._ask(requests, endings), strict=True):
             self._scorer.begin(request)
             found.append(self._accept(request, [RetrievedTree(NO_TOKENS, tree) for tree in _different(trees)]))
-        self._learn_distance(found)
+        self._learn_waiting(found)
         return found
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
-        """See ``RetrievalSource``; empty trees where ``scored`` could not be answered just before."""
-        if self._lost:
+        """See ``RetrievalSource``; empty trees where ``draft`` got no answer in this step, or did not wait for one."""
+        if self._lost or not self._waits:
             return [[DraftTree.empty()] * len(each) for each in paths]
         contexts = [[self._end(request, path) for path in each] for request, each in zip(requests, paths, strict=True)]
         return [
             self._accept(request, list(map(RetrievedTree, each, trees)))
-            for request, each, trees in zip(requests, paths, self._ask(requests, contexts, again=True), strict=True)
+            for request, each, trees in zip(requests, paths, self._ask(requests, contexts), strict=True)
         ]
 
-    def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
-        """See ``ForeseeingDrafter``. What cannot be asked for now is missed, and counted, when it is needed."""
-        if self._ahead is not None and (self._always_ahead or self._distance.far):
+    def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+        """See ``PrefetchingDrafter``. A call that cannot be made is counted as missed when its draft is needed."""
+        if self._prefetcher is not None and (self._always_prefetches or self._wait_policy.prefetches):
             with suppress(SuffolkError):
-                self._ahead.foresee(requests, trees, self._lengths)
+                self._prefetcher.prefetch(requests, trees, self._lengths)
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         self._scorer.observe(request_id, tokens)
-        if self._ahead is not None:
-            self._ahead.observe(request_id, tokens)
 
     def release(self, request_id: int) -> None:
         self._scorer.release(request_id)
-        if self._ahead is not None:
-            self._ahead.release(request_id)
 
     def stats(self) -> dict[str, float]:
         counters: dict[str, float] = {"calls": self._calls}
-        counters |= {} if self._ahead is None else self._ahead.stats()
+        counters |= {} if self._prefetcher is None else self._prefetcher.stats()
         return counters | self.missed.stats()
 
     def close(self) -> None:
         self._scorer.clear()
 
     def _end(self, request: DraftRequest, path: Ids) -> Ids:
-        """What can be looked up of the text with ``path`` behind it: nothing up to an id that only the target knows, for which a
-        retriever would refuse the drafts of all requests."""
+        """The ending of the text with ``path`` appended, behind any id that only the target knows: a retriever refuses such ids."""
         most = self._limits.max_match
         return known_end(np.concatenate([request.tokens[-most:], path])[-most:], self._retriever.vocab_size)
 
-    def _ask(
-        self, requests: Sequence[DraftRequest], contexts: list[list[Ids]], again: bool = False
-    ) -> list[list[DraftTree]]:
-        """The trees of each request's contexts; empty ones if they cannot be had. ``again``: of more than the text's endings."""
+    def _ask(self, requests: Sequence[DraftRequest], contexts: list[list[Ids]]) -> list[list[DraftTree]]:
+        """The trees of each request's contexts; empty ones after a fault."""
         self._lost = True
         try:
-            if self._ahead is not None and not self._waits:
-                trees = self._ahead.draft(requests, contexts, again)
+            if self._prefetcher is not None and not self._waits:
+                trees = self._prefetcher.draft(requests, contexts)
             else:
                 trees = self._call(requests, contexts)
         except SuffolkError as error:
@@ -156,17 +153,16 @@ class DatastoreDrafter:
         self._lost = False
         return trees
 
-    def _learn_distance(self, found: Sequence[Sequence[DraftTree]]) -> None:
-        """The step's calibrated trees were ``found``: what they promise, and how long what was asked ahead took."""
-        if self._ahead is None:
+    def _learn_waiting(self, found: Sequence[Sequence[DraftTree]]) -> None:
+        """Update the wait policy with the step's calibrated trees and the durations of prefetching calls."""
+        if self._prefetcher is None:
             return
-        for seconds in self._ahead.taken():
-            self._distance.learn_wait(seconds)
-        waited, self._ahead_waited = self._ahead.waited - self._ahead_waited, self._ahead.waited
-        if self._lost or waited:  # what was waited for after all is no measure of what is foreseen
-            return
-        for trees in found:
-            self._distance.learn_promise(max((float(tree.scores.sum()) for tree in trees), default=0.0), self._waits)
+        for seconds in self._prefetcher.durations():
+            self._wait_policy.learn_call(seconds)
+        if not self._lost:
+            for trees in found:
+                expected = max((float(tree.scores.sum()) for tree in trees), default=0.0)
+                self._wait_policy.learn_draft(expected, self._waits)
 
     def _call(self, requests: Sequence[DraftRequest], contexts: list[list[Ids]]) -> list[list[DraftTree]]:
         limits = self._limits
@@ -183,17 +179,17 @@ class DatastoreDrafter:
                 trees += self._retriever.draft_batch(
                     flat[part], limits.max_match, limits.min_match, limits.max_depth, budgets[part]
                 )
-        except DeadlineExceeded:  # other errors come at once, and say nothing of how long an answer takes
-            self._distance.learn_miss(time.perf_counter() - begin)
+        except DeadlineExceeded:  # other errors come at once and tell nothing of how long an answer takes
+            self._wait_policy.learn_miss(time.perf_counter() - begin)
             raise
-        self._distance.learn_wait(time.perf_counter() - begin)
+        self._wait_policy.learn_call(time.perf_counter() - begin)
         if len(trees) != len(flat):
             raise Internal(f"{len(trees)} trees came for {len(flat)} contexts")
         left = iter(trees)
         return [[next(left) for _ in each] for each in contexts]
 
     def _accept(self, request: DraftRequest, found: list[RetrievedTree]) -> list[DraftTree]:
-        """Their trees with scores, if all are sound; empty ones if not."""
+        """The trees of ``found`` with scores; empty ones if one is malformed."""
         try:
             for each in found:
                 each.tree.validate(self._vocab_size)
@@ -204,7 +200,7 @@ class DatastoreDrafter:
 
 
 def _different(trees: Sequence[DraftTree]) -> list[DraftTree]:
-    """Those that were found, one of each match: the largest, as one may be cut shorter than another."""
+    """The largest tree of each match length: one may be cut shorter than another."""
     found: dict[int, DraftTree] = {}
     for tree in trees:
         if len(tree) > len(found.get(tree.match_length, ())):

@@ -1,11 +1,11 @@
-"""One question at a time to a retriever that need not be waited for."""
+"""One asynchronous draft call at a time."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from types import NoneType
 from typing import Protocol, runtime_checkable
 
@@ -22,14 +22,11 @@ _TIMES = 8
 
 @runtime_checkable
 class LaterRetriever(Retriever, Protocol):
-    """A retriever that can be asked without waiting for it.
+    """A retriever that also takes asynchronous calls.
 
     Attributes:
-        deadline: seconds that a step waits at most.
         healthy: whether the last call that finished has succeeded.
     """
-
-    deadline: float
 
     @property
     def healthy(self) -> bool: ...
@@ -42,86 +39,74 @@ class LaterRetriever(Retriever, Protocol):
         max_depth: int = 10,
         max_nodes: int | Sequence[int] = 64,
     ) -> Future[list[DraftTree]]:
-        """As ``draft_batch``, but never waits: an answer or an error comes in bounded time."""
+        """As ``draft_batch``, without waiting; the answer or an error comes in bounded time."""
         ...
 
 
 class InflightCall:
-    """At most one call on its way, and what the last one brought. Not thread-safe.
+    """At most one call in flight, and the answer of the last one. Not thread-safe.
 
-    A call that is dropped is left to its own deadline, and no other is made before: so a service that stalls is noticed by whoever
-    counts its failures, and gets no second question while it is busy with the first.
+    A dropped call runs to its own deadline, and no other is sent before: a stalled service is noticed by the circuit breaker, and
+    gets no second call while it is busy with the first.
     """
 
     def __init__(self, retriever: LaterRetriever, limits: Limits) -> None:
-        self._retriever = retriever
-        self._limits = limits
+        self._retriever, self._limits = retriever, limits
         self._call: Future[list[DraftTree]] | None = None
-        self._asked: list[bytes] | None = None
+        self._contexts: list[bytes] | None = None  # None: dropped
         self._trees: dict[bytes, DraftTree] = {}
-        self._taken: deque[float] = deque(maxlen=_TIMES)  # from the thread that ends calls; appending is atomic
+        self._durations: deque[float] = deque(maxlen=_TIMES)  # from the thread that ends calls; appending is atomic
 
     @property
     def busy(self) -> bool:
-        """Whether a call is on its way, dropped or not."""
+        """Whether a call is in flight, dropped or not."""
         return self._call is not None and not self._call.done()
 
-    @property
-    def dropped(self) -> bool:
-        """Whether a dropped one is."""
-        return self.busy and self._asked is None
-
-    def ask(self, contexts: Sequence[Ids], max_nodes: int, ahead: int = 0) -> None:
-        """Send ``contexts``; ``ahead``: how many tokens of each are still to come, by which a match may grow.
+    def send(self, contexts: Sequence[Ids], max_nodes: int) -> None:
+        """Request trees one level deeper than drafts, with matches one token shorter: the next token of each context is unknown.
 
         Raises SuffolkError if that cannot be done.
         """
         limits, begin = self._limits, time.perf_counter()
         self._call = self._retriever.draft_batch_future(
             contexts,
-            limits.max_match - ahead,
-            max(1, limits.min_match - ahead),
-            min(limits.max_depth + ahead, MAX_DEPTH),  # ``ahead`` less where drafts are as deep as they may be
+            limits.max_match - 1,
+            max(1, limits.min_match - 1),
+            min(limits.max_depth + 1, MAX_DEPTH),
             max_nodes,
         )
         self._call.add_done_callback(lambda call: self._time(call, time.perf_counter() - begin))
-        self._asked = [context.tobytes() for context in contexts]
+        self._contexts = [context.tobytes() for context in contexts]
 
-    def take(self, seconds: float = 0.0) -> None:
-        """Take over the answer, if it comes within ``seconds`` and was not dropped. Raises SuffolkError if its call failed."""
-        if self._call is None or not wait((self._call,), 0.0 if self._asked is None else seconds).done:
+    def receive(self) -> None:
+        """Replace the last answer by the one that has come, if any. Raises SuffolkError if its call failed."""
+        self._trees = {}
+        if self._call is None or self.busy:
             return
         call, self._call = self._call, None
-        if self._asked is not None:
+        if self._contexts is not None:
             trees = call.result()
-            if len(trees) != len(self._asked):
-                raise Internal(f"{len(trees)} trees came for {len(self._asked)} contexts")
-            self._trees.update(zip(self._asked, trees, strict=True))
+            if len(trees) != len(self._contexts):
+                raise Internal(f"{len(trees)} trees came for {len(self._contexts)} contexts")
+            self._trees = dict(zip(self._contexts, trees, strict=True))
 
     def drop(self) -> bool:
-        """Want no more what is on its way: whether something was."""
-        late = self.busy and not self.dropped
+        """Drop the call in flight; whether there was one that was not dropped before."""
+        late = self.busy and self._contexts is not None
         if late:
-            self._asked = None
+            self._contexts = None
         return late
 
-    def taken(self) -> list[float]:
-        """Seconds that the last calls took, to their answer or their deadline, since this was asked last."""
-        return [self._taken.popleft() for _ in range(len(self._taken))]
-
-    def forget(self) -> None:
-        """Forget what came."""
-        self._trees.clear()
+    def durations(self) -> list[float]:
+        """Seconds of the calls that ended since this was last called, by an answer or by their deadline."""
+        return [self._durations.popleft() for _ in range(len(self._durations))]
 
     def found(self, ending: Ids, max_nodes: int) -> DraftTree:
-        """The tree behind ``ending``, from an answer for it, or for all but its last token; empty where there is none."""
-        tree = self._trees.get(ending.tobytes())
-        if tree is not None:
-            return tree.head(max_nodes)
-        before = self._trees.get(ending[:-1].tobytes())
+        """The tree behind ``ending``, from the answer for all but its last token; empty without one."""
+        before = self._trees.get(ending[:-1].tobytes()) if len(ending) else None
         return DraftTree.empty() if before is None else subtree(before, int(ending[-1]), max_nodes)
 
     def _time(self, call: Future[list[DraftTree]], seconds: float) -> None:
-        """``call`` ended; what failed at once says nothing of how long an answer takes."""
+        """Keep the duration of ``call`` unless it failed at once, which tells nothing of how long an answer takes."""
         if not call.cancelled() and isinstance(call.exception(), DeadlineExceeded | NoneType):
-            self._taken.append(seconds)
+            self._durations.append(seconds)

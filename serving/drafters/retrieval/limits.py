@@ -1,4 +1,4 @@
-"""How far a retrieval drafter looks back and ahead."""
+"""Limits of match lengths and draft depths of retrieval."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from suffolk.serving.draft_service.limits import MAX_DEPTH
 from suffolk.serving.engine.loop.checks import whole_within
 
 MAX_TOKENS = 4096
-"""Longer matches and deeper drafts than any that pay."""
+"""Longer matches and deeper drafts gain nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class Limits:
 
     @property
     def copy_depth(self) -> int:
-        """Tokens to draft in depth from the request's own text: who copies some of it mostly goes on."""
+        """Depth of drafts from the request's own text: copies tend to be long."""
         return min(2 * self.max_depth, MAX_TOKENS)
 
     def require_served(self) -> None:
-        """Nothing, if a draft service can answer, whose drafts are not as deep as all others; else raises InvalidArgument."""
+        """Raise InvalidArgument if drafts are deeper than a draft service allows."""
         if self.max_depth > MAX_DEPTH:
             raise InvalidArgument(
                 f"max_depth is {self.max_depth}; drafts of a draft service are at most {MAX_DEPTH} tokens deep; lower it (on the "
@@ -46,7 +46,7 @@ class Limits:
             )
 
     def require_within(self, order_depth: int) -> None:
-        """Nothing, if a datastore sorted to ``order_depth`` tokens can answer; else raises InvalidArgument."""
+        """Raise InvalidArgument if a datastore sorted to ``order_depth`` tokens cannot answer."""
         if self.max_match + self.max_depth > order_depth:
             raise InvalidArgument(
                 f"max_match {self.max_match} + max_depth {self.max_depth} is above the datastore's order depth {order_depth}; "

@@ -1,36 +1,34 @@
-"""What a step leaves of trees: where it may end, and the draft behind the token that it adds there."""
+"""Predicts where the target leaves a draft tree, and cuts the next draft out of a tree that was requested for there."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.drafters.hybrid.accepted_length import path_to
 from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 
 _MOST = 6
-"""Places where a step may end that are told; the likeliest."""
+"""The most ends that are predicted."""
 _LEAST = 0.02
-"""Chance of a place that is."""
+"""The least probability of one."""
 
 
 def likely_ends(tree: DraftTree) -> list[Ids]:
-    """int32[depth] each, the paths of ``tree`` behind which the target most likely leaves it, the likeliest first.
+    """int32[depth] each, the paths of ``tree`` behind which the target most likely leaves it, most likely first.
 
-    The target ends at a node if it follows its path and none of its children; an empty path is the root's.
+    The target leaves at a node if it accepts its path and none of its children; an empty path is the root's.
     """
     chances = np.append(tree.scores.astype(np.float64), 1.0)  # the root's is the last, where index -1 is
     np.subtract.at(chances, tree.parents, tree.scores)
     best = np.argsort(-chances, kind="stable")[:_MOST]
-    nodes = np.where(best == len(tree), -1, best)[chances[best] >= _LEAST]
-    return [tree.tokens[path_to(tree, int(node))] for node in nodes]
+    return [_path(tree, int(node) if node < len(tree) else -1) for node in best[chances[best] >= _LEAST]]
 
 
 def subtree(tree: DraftTree, token: int, max_nodes: int) -> DraftTree:
-    """The draft for the context of ``tree`` and ``token`` behind it: exact, up to a depth of one less; empty if it cannot be told.
+    """The draft for the context of ``tree`` with ``token`` appended: exact, one level less deep; empty if it is unknown.
 
-    If ``token`` follows the longest match of a context, then that match with ``token`` is the longest of both, and what follows
-    it lies below ``token`` in the tree. Of a tree that was cut, these are the first nodes of what follows.
+    If ``token`` follows the longest match of a context, that match with ``token`` is the longest of both, and what follows it lies
+    below ``token`` in the tree. Of a tree that was cut, these are the first nodes of what follows.
     """
     if tree.counts is None:
         return DraftTree.empty()
@@ -53,3 +51,12 @@ def subtree(tree: DraftTree, token: int, max_nodes: int) -> DraftTree:
         tree.match_length + 1,
         count,
     )
+
+
+def _path(tree: DraftTree, node: int) -> Ids:
+    """The tokens from the root down to ``node``."""
+    path = []
+    while node >= 0:
+        path.append(int(tree.tokens[node]))
+        node = int(tree.parents[node])
+    return np.asarray(path[::-1], np.int32)

@@ -1,4 +1,4 @@
-"""Drafts from the request's own text: what followed the last occurrences of its current ending (prompt lookup)."""
+"""The prompt-lookup drafter: drafts what followed earlier occurrences of the text's current ending in the text itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from suffolk.serving.drafters.retrieval.retrieval_source import propose_merged
 from suffolk.serving.engine.loop.drafter import DraftRequest
 
 PRIOR = Prior(constant=-1.91, match=0.83, share=0.88, count=0.32, depth=0.84)
-"""Fitted as that of datastores (``suffolk.datastore.py``); only where it starts."""
+"""Fitted as the prior of the datastore drafter."""
 
 
 def load(context: LoadContext, options: Options) -> PromptLookupDrafter:
@@ -33,15 +33,17 @@ def load(context: LoadContext, options: Options) -> PromptLookupDrafter:
 
 
 class PromptLookupDrafter:
-    """The longest ending of a request's tokens that occurs in them earlier, and all that followed it, twice as deep as drafts of
-    other texts. Not thread-safe."""
+    """Looks up the longest ending of a request's tokens that occurs earlier in them; drafts twice as deep as a datastore.
+
+    Not thread-safe.
+    """
 
     name = "prompt-lookup"
 
     def __init__(
         self, vocab_size: int, limits: Limits | None = None, calibration: Calibration | Part | None = None
     ) -> None:
-        """``vocab_size``: the target's; requests have no other ids."""
+        """``vocab_size``: the target's."""
         self._vocab_size = vocab_size
         self._limits = limits or Limits()
         self._scorer = RetrievalScorer(calibration or Calibration(), self.name, PRIOR)
@@ -82,7 +84,7 @@ class PromptLookupDrafter:
         self._scorer.clear()
 
     def _text(self, request: DraftRequest) -> ContextIndex:
-        """All of the request's tokens, sorted."""
+        """The sorted index of the request's tokens."""
         self._calls += 1
         text = self._texts.get(request.request_id)
         if text is None:
@@ -98,7 +100,7 @@ class PromptLookupDrafter:
         try:
             return self._look_up(text, request)
         finally:
-            text.truncate(len(request.tokens))  # the path is no part of the text, whatever happens
+            text.truncate(len(request.tokens))  # the path is no part of the text, also after an error
 
     def _look_up(self, text: ContextIndex, request: DraftRequest) -> DraftTree:
         limits = self._limits

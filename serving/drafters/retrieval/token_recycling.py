@@ -1,8 +1,8 @@
-"""Drafts from what the target itself said behind the same words before: Token Recycling (Luo et al. 2024, arXiv 2408.08696).
+"""The token-recycling drafter: drafts the target's own candidates of earlier passes (Luo et al. 2024, arXiv 2408.08696).
 
-Each pass tells how likely all tokens are behind each token of an answer, and one is drawn. The paper keeps the likeliest ones of
-each row by the token they follow, and drafts trees from them (section 3). Here they are kept by up to four tokens, with their log
-probabilities, and the longest end that is known counts (csrc/drafting/recycler.h).
+Each pass has logits for all tokens behind each token of an answer. The paper keeps the best candidates by the token before them and
+drafts trees from them (section 3). Here they are kept by up to four tokens, with log probabilities, and the longest known ending is
+used (csrc/drafting/recycler.h). Measured gain: see ``docs/design/measured-drafting.md``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from suffolk.serving.drafters.retrieval.retrieval_source import propose_merged
 from suffolk.serving.engine.loop.drafter import DraftRequest, Said
 
 ENDS = 1 << 18
-"""Ends of texts that are remembered, some four for each token of an answer: 21 MB."""
+"""Endings that are kept, some four per token of an answer: 21 MB."""
 
 
 def load(context: LoadContext, options: Options) -> TokenRecyclingDrafter:
@@ -37,25 +37,25 @@ def load(context: LoadContext, options: Options) -> TokenRecyclingDrafter:
 
 
 class TokenRecyclingDrafter:
-    """Learns from all answers that it drafts for, alone or in one tree. Not thread-safe.
+    """Learns from all answers that it drafts for. Not thread-safe.
 
-    What it remembers are the tokens of answers and what might have stood in their place. It changes how long answers take, and by
-    that a user might tell what others were answered, as with any drafter that learns from all.
+    It keeps tokens of answers and their alternatives. They change how long later answers take, so a user may infer what others
+    were answered, as with any drafter that learns from all requests.
     """
 
     name = "token-recycling"
     reads_logits = True
 
     def __init__(self, limits: Limits | None = None, calibration: Calibration | None = None, ends: int = ENDS) -> None:
-        """``limits``: how deep drafts are. ``ends``: how many ends of texts are remembered at most, 64..2^24, 80 bytes each.
+        """``limits``: depth of drafts. ``ends``: the most endings kept, 64..2^24, 80 bytes each.
 
         Raises:
             InvalidArgument: ``ends`` is out of its range.
-            ResourceExhausted: no memory for so many.
+            ResourceExhausted: no memory for them.
         """
         self._max_depth = (limits or Limits()).max_depth
         self._recycler = _native.Recycler(ends)
-        self._trust: ByClass[Confidence] = (calibration or Calibration()).network(self.name)
+        self._confidence: ByClass[Confidence] = (calibration or Calibration()).network(self.name)
         self._drafts: dict[int, tuple[DraftRequest, DraftTree]] = {}
         self._calls = 0
 
@@ -67,25 +67,25 @@ class TokenRecyclingDrafter:
         self._calls += 1
         found = []
         for request in requests:
-            own = self._draft(request, NO_TOKENS)
-            self._drafts[request.request_id] = request, own
-            found.append([rescale(self._trust, request, own)])
+            tree = self._look_up(request, NO_TOKENS)
+            self._drafts[request.request_id] = request, tree
+            found.append([rescale(self._confidence, request, tree)])
         return found
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
         """See ``RetrievalSource``."""
         return [
-            [rescale(self._trust, request, self._draft(request, path)) for path in each]
+            [rescale(self._confidence, request, self._look_up(request, path)) for path in each]
             for request, each in zip(requests, paths, strict=True)
         ]
 
     @torch.inference_mode()
     def learn_logits(self, said: Sequence[Said]) -> None:
-        """See ``LogitsDrafter``. One copy from the device for all."""
+        """See ``LogitsDrafter``. Makes one copy from the device."""
         width = _native.Recycler.WIDTH
         logits = torch.cat([each.logits for each in said]).float()
         if logits.shape[1] < width:
-            return  # a vocabulary of a toy
+            return  # too small a vocabulary
         best = logits.topk(width, dim=-1)
         chances = (best.values - logits.logsumexp(-1, keepdim=True)).clamp_(max=0.0)
         found = torch.cat([best.indices.int(), chances.view(torch.int32)], 1).cpu().numpy()
@@ -96,7 +96,7 @@ class TokenRecyclingDrafter:
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         draft = self._drafts.pop(request_id, None)
         if draft is not None:
-            learn_tree(self._trust, *draft, tokens)
+            learn_tree(self._confidence, *draft, tokens)
 
     def release(self, request_id: int) -> None:
         self._drafts.pop(request_id, None)
@@ -107,8 +107,8 @@ class TokenRecyclingDrafter:
     def close(self) -> None:
         self._drafts.clear()
 
-    def _draft(self, request: DraftRequest, path: Ids) -> DraftTree:
-        """What may follow the request's text with ``path`` at its end, with its own scores."""
+    def _look_up(self, request: DraftRequest, path: Ids) -> DraftTree:
+        """What may follow the request's text with ``path`` appended, with uncalibrated scores."""
         settings = request.settings
         ending = np.concatenate([request.tokens[-_native.Recycler.ORDER :], path])[-_native.Recycler.ORDER :]
         tokens, parents, scores = self._recycler.draft(

@@ -1,4 +1,4 @@
-"""What a draft head must offer to be trained. Heads live in serving/drafters/redrafter, eagle and early_exit."""
+"""The interface of trainable draft heads, and their batches and losses."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Windows of text with what the target made of them, all on one device.
+    """Windows of text with the target's hidden states, all on one device.
 
     Attributes:
         tokens: int64[windows, n].
         counted: bool[windows, n], the tokens whose prediction is trained: answers, not prompts or padding.
-        features: float[windows, n, layers, width], the target's hidden states of the layers that the head wants: those of token
-            i have read tokens 0..i.
-        begun: bool[windows, n], the hidden states behind which a draft is begun; None: all of them. Logits are made for these
-            drafts alone.
+        features: float[windows, n, layers, width], hidden states of the layers that the head reads; those of token i have read
+            tokens 0..i.
+        begun: bool[windows, n], the hidden states behind which a draft begins; None: all. Logits are made for these drafts alone.
     """
 
     tokens: torch.Tensor
@@ -30,12 +29,14 @@ class Batch:
 
     @property
     def starts(self) -> torch.Tensor:
-        """``begun``, written out: bool[windows, n]."""
+        """``begun`` as a tensor: bool[windows, n]."""
         return torch.ones_like(self.counted) if self.begun is None else self.begun
 
     def thin(self, share: float, ahead: int) -> Batch:
-        """The batch with only that share of its drafts, and at least one, drawn at random from those whose first token counts:
-        ``ahead`` tokens behind the hidden state. Where none counts, all of them."""
+        """The batch with a random ``share`` of its drafts, and at least one.
+
+        It chooses among drafts whose first token counts, ``ahead`` tokens behind the hidden state; among all if none counts.
+        """
         first = torch.nn.functional.pad(self.counted[:, ahead:], (0, ahead))
         lots = torch.rand(first.shape, device=first.device).masked_fill(~first, torch.inf)
         return replace(self, begun=lots <= lots.min().clamp(min=share))
@@ -43,13 +44,13 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class HeadLoss:
-    """What a head made of a batch.
+    """The loss and the acceptance of a head on a batch.
 
     Attributes:
-        loss: scalar, to be minimised; a mean over what was counted.
-        hits, seen: float64[depth]: of the counted tokens whose predecessors in the draft were all right, how many the head's best
-            candidate hits at each depth, and how many there were. hits / seen is the acceptance by depth. In training it may be
-            that of the first depths alone, where more would cost time.
+        loss: scalar to minimize; a mean over counted predictions.
+        hits, seen: float64[depth]: of the counted tokens whose predecessors in the draft were right, how many the best candidate
+            hits at each depth, and how many there were. hits / seen is the acceptance by depth. In training they may be of the
+            first depths alone.
     """
 
     loss: torch.Tensor
@@ -58,20 +59,20 @@ class HeadLoss:
 
 
 class TrainableHead(Protocol):
-    """A ``torch.nn.Module`` whose own parameters alone are trained; what it needs of the target is none of them."""
+    """A ``torch.nn.Module`` whose own parameters are trained; the target's are none of them."""
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """Whose hidden states of the target it reads, as in ``FeatureDrafter``; an attribute will do."""
+        """The target's layers whose hidden states it reads, as in ``FeatureDrafter``."""
         ...
 
     @property
     def ahead(self) -> int:
-        """How many tokens behind a hidden state its draft begins: 2 if the head is told the token between, else 1."""
+        """How many tokens behind a hidden state its draft begins: 2 if the head reads the token between, else 1."""
         ...
 
-    def start(self, batches: Iterator[Batch]) -> None:
-        """Set the first weights by what some text shows; takes as many ``batches`` as it needs, which may be none."""
+    def initialize(self, batches: Iterator[Batch]) -> None:
+        """Set the first weights from some text; takes as many ``batches`` as it needs, perhaps none."""
         ...
 
     def losses(self, batch: Batch) -> HeadLoss:
@@ -79,7 +80,7 @@ class TrainableHead(Protocol):
         ...
 
     def parameters(self) -> Iterable[torch.nn.Parameter]:
-        """What is trained."""
+        """The trained parameters."""
         ...
 
     def save(self, folder: Path) -> None:

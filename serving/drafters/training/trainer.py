@@ -81,7 +81,7 @@ class Trainer:
         with Interrupts() as interrupts, memory_guard("training", _SMALLER):
             if not self.curve:
                 with torch.no_grad():
-                    self._head.start(self._first_batches(interrupts))
+                    self._head.initialize(self._first_batches(interrupts))
                 self._measure()
             while self.step < self.steps:
                 random = RandomState.take(self._device)

@@ -253,10 +253,10 @@ def mixed(drafter: Drafter) -> MixedDrafter | None:
 
 
 @runtime_checkable
-class ForeseeingDrafter(Drafter, Protocol):
+class PrefetchingDrafter(Drafter, Protocol):
     """A drafter that wants to know what the target is about to verify, to prepare the next step's drafts meanwhile."""
 
-    def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+    def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """The target now verifies ``trees``, possibly empty, behind ``requests``, which were all in the last ``propose``. Must
         return at once: what it takes is booked to the step."""
         ...

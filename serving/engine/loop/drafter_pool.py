@@ -23,8 +23,8 @@ from suffolk.serving.engine.loop.drafter import (
     Drafter,
     DraftRequest,
     FeatureDrafter,
-    ForeseeingDrafter,
     LogitsDrafter,
+    PrefetchingDrafter,
     Proposal,
     Said,
     SampledChain,
@@ -157,15 +157,15 @@ class DrafterPool:
             self._miss(request.drafter, [request], error)
             return None
 
-    def foresee(self, requests: Sequence[Request], trees: Sequence[DraftTree]) -> None:
+    def prefetch(self, requests: Sequence[Request], trees: Sequence[DraftTree]) -> None:
         """Tell drafters that want it which trees are verified for ``requests`` now."""
         for name, members in _by_drafter(requests).items():
             drafter = self._drafters[name]
-            if not isinstance(drafter, ForeseeingDrafter):
+            if not isinstance(drafter, PrefetchingDrafter):
                 continue
             try:
                 asked = [_asked(requests[at], 0.0, math.inf) for at in members]
-                drafter.foresee(asked, [_lent_tree(trees[at]) for at in members])
+                drafter.prefetch(asked, [_lent_tree(trees[at]) for at in members])
             except USER_CODE_ERRORS as error:
                 self._miss(name, [requests[at] for at in members], error)
 

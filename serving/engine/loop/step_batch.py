@@ -61,7 +61,7 @@ class StepBatch:
             self._planner.choose(list(offers.values()), len(decoding), rows, self.context(decoding))
         turns = [self._turn(request, drafts.get(request.number), offers.get(request.number)) for request in decoding]
         proposed = [turn for turn in turns if turn.offer is not None]
-        self._proposals.foresee([turn.request for turn in proposed], [tree_of(turn.proposal) for turn in proposed])
+        self._proposals.prefetch([turn.request for turn in proposed], [tree_of(turn.proposal) for turn in proposed])
         seconds = time.perf_counter() - begin
         for offer in offers.values():
             offer.seconds += seconds / len(offers)

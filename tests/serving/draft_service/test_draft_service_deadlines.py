@@ -155,7 +155,7 @@ def test_closing_ends_calls_in_flight(brute: BruteForceRetriever) -> None:
 
 def test_hung_service_costs_a_deadline_only_now_and_then(brute: BruteForceRetriever) -> None:
     with serving({"wiki": brute}) as server, connected(server, deadline=0.05) as remote:
-        drafter = DatastoreDrafter(remote, remote.vocab_size, ahead=False)
+        drafter = DatastoreDrafter(remote, remote.vocab_size, prefetch=False)
         brute.gate.clear()
         for _ in range(50):
             assert drafted(drafter, [1]) == 0

@@ -71,7 +71,7 @@ def test_a_malformed_draft_reply_raises_and_costs_one_draft(
         remote.draft([1])
     assert str(caught.value).startswith(f"{remote.url}: the draft service sent a malformed reply: ")
     assert text in str(caught.value)
-    drafter = DatastoreDrafter(remote, remote.vocab_size, ahead=False)
+    drafter = DatastoreDrafter(remote, remote.vocab_size, prefetch=False)
     assert drafted(drafter, [1]) == 0
     assert drafter.missed.by_reason == {"Internal": 1}
 

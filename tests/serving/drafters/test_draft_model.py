@@ -174,7 +174,7 @@ def test_a_text_that_cannot_be_made_takes_no_slot(monkeypatch: pytest.MonkeyPatc
     drafter = draft_model(slots=2)
     asked = [DraftRequest(number, np.arange(30, dtype=np.int32), 8, 30) for number in (1, 2)]
     with monkeypatch.context() as patched:
-        patched.setattr("suffolk.serving.drafters.neural.draft_state.own_sampler", broken)
+        patched.setattr("suffolk.serving.drafters.neural.draft_state.drafter_sampler", broken)
         for _ in range(3):
             with pytest.raises(RuntimeError, match="no memory"):
                 drafter.propose(asked)

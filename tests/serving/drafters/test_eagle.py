@@ -15,7 +15,8 @@ from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.eagle.config import EagleTreeConfig
 from suffolk.serving.drafters.neural.eagle.costs import measure_head
 from suffolk.serving.drafters.neural.eagle.drafter import EagleDrafter
-from suffolk.serving.drafters.neural.eagle.model import EagleHead, causal
+from suffolk.serving.drafters.neural.eagle.layer import causal
+from suffolk.serving.drafters.neural.eagle.model import EagleHead
 from suffolk.serving.engine.loop.drafter import DraftRequest, FeatureDrafter
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.model.target import Target

@@ -13,8 +13,8 @@ import torch
 
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.drafters.neural.eagle.config import EagleConfig, EagleTreeConfig, RopeScaling
-from suffolk.serving.drafters.neural.eagle.layer import rotations
-from suffolk.serving.drafters.neural.eagle.model import EagleHead, causal
+from suffolk.serving.drafters.neural.eagle.layer import causal, rotations
+from suffolk.serving.drafters.neural.eagle.model import EagleHead
 from suffolk.serving.drafters.training.head import Batch, TrainableHead
 from tests.support.eagle_heads import (
     DRAFTED,

@@ -1,4 +1,4 @@
-"""EAGLE heads from folders: every published layout, what is refused and with which words, and the canary."""
+"""EAGLE heads from folders: every published layout, what is refused and with which words, and the head check."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError, Unsupported
+from suffolk.serving.drafters.neural.eagle.layer import causal
 from suffolk.serving.drafters.neural.eagle.load import check_head, load_eagle, load_head
-from suffolk.serving.drafters.neural.eagle.model import EagleHead, causal
+from suffolk.serving.drafters.neural.eagle.model import EagleHead
 from suffolk.serving.drafters.neural.eagle.shared_embeddings import SharedEmbeddings
 from suffolk.serving.drafters.neural.eagle.training import new_head
 from suffolk.serving.drafters.neural.head_check import TOKENS, check_fit
@@ -54,7 +55,7 @@ def test_every_layout_gives_the_same_drafts(layout: str, tmp_path: Path) -> None
         head.d2t = torch.tensor(DRAFTED[::-1]) - torch.arange(len(DRAFTED))
     folder = write_published(tmp_path / "head", layout.removesuffix("-3"), head)
     expected = first_draft(drafter_of(head), PROMPT)
-    drafter = load_eagle(folder, tiny_target(), 1, 300, costs=FREE, canary=False)
+    drafter = load_eagle(folder, tiny_target(), 1, 300, costs=FREE, check=False)
     found = first_draft(drafter, PROMPT)
     assert drafter.layers == head.layers
     assert np.array_equal(found.tokens, expected.tokens)
@@ -235,22 +236,22 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 3])
-def test_the_canary_passes_a_trained_head(version: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_head_check_passes_a_trained_head(version: int, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         rate = check_head(trained_head(version), tiny_target(), "small")
     assert rate > 0.2
     assert "small" in caplog.text
 
 
-def test_the_canary_passes_a_head_that_knows_nothing() -> None:
+def test_the_head_check_passes_a_head_that_knows_nothing() -> None:
     """Right about as often in any way: no reason to refuse it."""
     assert check_head(random_head(seed=11), tiny_target(), "new") < 0.3
 
 
-def test_the_canary_passes_a_head_that_has_hardly_been_trained() -> None:
+def test_the_head_check_passes_a_head_that_has_hardly_been_trained() -> None:
     """Nine lucky tokens of 127, read one step off, were taken for a wrong config, and the head of a short training was refused."""
     target = Target.wrap(tiny_model(num_hidden_layers=3, seed=4))
-    text = canary_text(target)
+    text = checked_text(target)
 
     def predict(features: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
         off = torch.equal(ids, text[: len(ids)])
@@ -261,10 +262,10 @@ def test_the_canary_passes_a_head_that_has_hardly_been_trained() -> None:
     assert check_fit("young", target, (2,), predict) == 0
 
 
-def test_the_canary_finds_a_layer_that_is_one_off(tmp_path: Path) -> None:
-    """By a head that knows the canary's text by heart, from the hidden states of its layer."""
+def test_the_head_check_finds_a_layer_that_is_one_off(tmp_path: Path) -> None:
+    """By a head that knows the check's text by heart, from the hidden states of its layer."""
     target = Target.wrap(tiny_model(num_hidden_layers=4))
-    head = train_head(target, canary_text(target)[None], steps=150, layers=(4,))
+    head = train_head(target, checked_text(target)[None], steps=150, layers=(4,))
     folder = write_published(tmp_path / "head", "own", head)
     assert load_eagle(folder, target, costs=FREE).layers == (4,)
     _edit_config(layers=[3])(folder)
@@ -273,10 +274,10 @@ def test_the_canary_finds_a_layer_that_is_one_off(tmp_path: Path) -> None:
     ) as caught:
         load_eagle(folder, target, costs=FREE)
     assert "\n" not in str(caught.value)
-    assert load_eagle(folder, target, costs=FREE, canary=False).layers == (3,)
+    assert load_eagle(folder, target, costs=FREE, check=False).layers == (3,)
 
 
-def test_the_canary_finds_token_ids_in_place_of_offsets() -> None:
+def test_the_head_check_finds_token_ids_in_place_of_offsets() -> None:
     head = trained_head(3)
     head.d2t = head.target_ids()
     assert int(head.target_ids().max()) < VOCAB
@@ -284,17 +285,17 @@ def test_the_canary_finds_token_ids_in_place_of_offsets() -> None:
         check_head(head, tiny_target(), "small")
 
 
-def canary_text(target: Target) -> torch.Tensor:
-    """int64[n], what the canary lets a target without a tokenizer say."""
+def checked_text(target: Target) -> torch.Tensor:
+    """int64[n], the text that a target without a tokenizer generates for the check."""
     start = [(number * 7919 + 17) % VOCAB for number in range(8)]
     return torch.tensor(start + alone(target, start, SamplingSettings(TOKENS)))
 
 
 class Oracle:
-    """Knows the canary's text, and tells a token if it is given the hidden states and the token that it is used to."""
+    """Knows the check's text, and tells a token if it is given the hidden states and the token that it is used to."""
 
     def __init__(self, target: Target, layer: int, shift: int) -> None:
-        self.text = canary_text(target)
+        self.text = checked_text(target)
         self.features = features_of(self.text.tolist(), (layer,), target)
         self.shift = shift
 
@@ -315,7 +316,7 @@ class Oracle:
         (2, 2, "tokens look one step too early against features"),
     ],
 )
-def test_the_canary_says_what_is_one_off(layer: int, shift: int, words: str) -> None:
+def test_the_head_check_says_what_is_one_off(layer: int, shift: int, words: str) -> None:
     """Any head that drafts from hidden states: here one that is never wrong, but for how it is read."""
     target = Target.wrap(tiny_model(num_hidden_layers=3, seed=4))
     with pytest.raises(Unsupported, match=f"^odd: {words}: acceptance .* instead of 100%"):

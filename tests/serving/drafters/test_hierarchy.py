@@ -7,16 +7,17 @@ import pytest
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.calibration.calibration import Calibration
-from suffolk.serving.drafters.hierarchy.agreement import Voice, WrittenText, agree
+from suffolk.serving.drafters.hierarchy.agreement import ModelVariant, TargetAnswer, measure_agreement
 from suffolk.serving.drafters.hierarchy.draft_segment import DraftSegment
-from suffolk.serving.drafters.hierarchy.draft_state import Belief, Text
 from suffolk.serving.drafters.hierarchy.drafter import HierarchyDrafter
-from suffolk.serving.drafters.hierarchy.load import Stacks
+from suffolk.serving.drafters.hierarchy.level_batcher import LevelBatcher
+from suffolk.serving.drafters.hierarchy.load import StackLoader
 from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
-from suffolk.serving.drafters.hierarchy.passes import Passes
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.drafters.hierarchy.run_laws import Starts, run_law
+from suffolk.serving.drafters.hierarchy.run_distribution import DraftStarts, fit_run_distribution
+from suffolk.serving.drafters.hierarchy.segment_calibrator import SegmentCalibrator
 from suffolk.serving.drafters.hierarchy.stack_spec import StackLevel
+from suffolk.serving.drafters.hierarchy.stack_state import StackState
 from suffolk.serving.drafters.hierarchy.thrift import Thrift
 from suffolk.serving.drafters.neural.pay import PRIOR, STRENGTH
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
@@ -141,7 +142,7 @@ def test_tokens_behind_the_end_of_a_text_are_not_refused_ones() -> None:
 def test_a_draft_without_a_pass_is_no_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was booked as a round of no time, which made rounds look cheap."""
     drafter = HierarchyDrafter([level(Target.wrap(tiny_model()), 4)], VOCAB, thrifty=False)
-    monkeypatch.setattr(Passes, "draft", lambda *_: None)
+    monkeypatch.setattr(LevelBatcher, "draft", lambda *_: None)
     drafter.propose([DraftRequest(1, np.asarray(PROMPT, np.int32), 8)])
     assert drafter._thrift.pays(0.0, 1e-9), "nothing is known of rounds yet"
 
@@ -149,7 +150,7 @@ def test_a_draft_without_a_pass_is_no_round(monkeypatch: pytest.MonkeyPatch) -> 
 def test_levels_that_retrieve_learn_what_is_kept() -> None:
     """It was the hierarchy's own, and forgotten with it; then that of hybrid's sources, which each text taught twice."""
     known = Calibration()
-    [source] = Stacks(Target.wrap(tiny_model()), calibration=known).sources("prompt-lookup")
+    [source] = StackLoader(Target.wrap(tiny_model()), calibration=known).sources("prompt-lookup")
     source.draft([DraftRequest(1, np.asarray(PROMPT + PROMPT[:5], np.int32), 8)])
     source.observe(1, np.asarray(PROMPT[5:8], np.int32))
     assert {each.source for each in known.learned() if each.reliability.any()} == {"prompt-lookup in hierarchy"}
@@ -248,12 +249,12 @@ def test_a_draft_must_promise_more_where_tokens_come_fast() -> None:
 
 def test_a_further_round_must_promise_more_where_tokens_come_fast() -> None:
     """A round takes a second and gives a token; what a token saves falls with the rate at which they come."""
-    thrift, text = Thrift([]), Text(0, 1)
+    thrift, text = Thrift([]), StackState(0, 1)
     thrift.learn_rounds(10, 10, 10.0)
     got = DraftSegment((1,), np.ones(1))
 
     def goes_on(rate: float) -> bool:
-        text.begin(request(token_seconds=4.0, rate=rate), 8, Belief(searched=True), thrift)
+        text.begin(request(token_seconds=4.0, rate=rate), 8, SegmentCalibrator(retrieval=True), thrift)
         return text.goes_on(got)
 
     assert thrift.share == pytest.approx(0.6)
@@ -275,14 +276,14 @@ def test_drawn_chains_tell_their_laws(depth: int) -> None:
 
 def test_a_level_is_asked_for_what_it_is() -> None:
     """The model of retrieval would be the draft model, and the source of an exit the datastore."""
-    stacks = Stacks(
+    stacks = StackLoader(
         Target.wrap(tiny_model()), draft_model="/nowhere", retrievers=[BruteForceRetriever([PROMPT], VOCAB)]
     )
     for name in ("prompt-lookup", "datastore"):
         with pytest.raises(InvalidArgument, match=f"level {name} is searched and has no model"):
             stacks.model(name)
     for name in ("exit-1", "draft-model"):
-        with pytest.raises(InvalidArgument, match=f"level {name} is no source of text; name one of prompt-lookup, "):
+        with pytest.raises(InvalidArgument, match=f"level {name} is no retrieval level; name one of prompt-lookup, "):
             stacks.sources(name)
 
 
@@ -297,11 +298,11 @@ def test_the_least_temperature_of_a_level_drafts() -> None:
 def test_runs_are_told_from_places_that_agree() -> None:
     """Bursts: all or nothing for long whiles; the end of the text is no end of a run."""
     agreeing = np.repeat([1.0, 0.0], [30, 10])
-    law = run_law("a", "b", [Starts.of_model(agreeing, 6)], 6)
+    law = fit_run_distribution("a", "b", [DraftStarts.of_model(agreeing, 6)], 6)
     starts = [0, 7, 14, 21, 28, *range(31, 40)]  # what rounds of six tokens come to
     runs = [min(6, max(0, 30 - start)) for start in starts]
     assert law.probabilities == pytest.approx([np.mean([run == count for run in runs]) for count in range(7)])
-    fair = run_law("a", "b", [Starts.of_model(np.full(50, 0.5), 4)], 4)
+    fair = fit_run_distribution("a", "b", [DraftStarts.of_model(np.full(50, 0.5), 4)], 4)
     assert fair.probabilities == pytest.approx([0.5, 0.25, 0.125, 0.0625, 0.0625])
 
 
@@ -310,13 +311,17 @@ def test_levels_agree_as_they_accept(verification: str) -> None:
     """A model agrees with itself everywhere; of another one what is measured is what decoding accepts."""
     target, other = Target.wrap(tiny_model()), noisy(0.02)
     settings = SamplingSettings(60, 1.0, seed=4, verification=verification)
-    written = WrittenText(
+    written = TargetAnswer(
         np.asarray(PROMPT, np.int32),
         np.asarray(alone(target, PROMPT, SamplingSettings(60, 1.0, seed=4)), np.int32),
         settings,
     )
-    voices = [Voice("other", other), Voice("same", Target.wrap(tiny_model())), Voice("target", target)]
-    found = agree(written, voices, [lookup(VOCAB, 4)], 4)
+    voices = [
+        ModelVariant("other", other),
+        ModelVariant("same", Target.wrap(tiny_model())),
+        ModelVariant("target", target),
+    ]
+    found = measure_agreement(written, voices, [lookup(VOCAB, 4)], 4)
     assert found.between[1, 2] == pytest.approx(1.0)
     assert 0 < found.between[0, 2].mean() < 1
     run = eager_decoder(target, HierarchyDrafter([level(other, 1)], VOCAB)).generate(PROMPT, settings)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound
-from suffolk.serving.drafters.hierarchy.agreement import Agreement, Voice
-from suffolk.serving.drafters.hierarchy.level import Level, RunLaw
+from suffolk.serving.drafters.hierarchy.agreement import Agreement, ModelVariant
+from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
 from suffolk.serving.drafters.hierarchy.levels import Levels
 from suffolk.serving.drafters.hierarchy.measurement import Measurements
 from suffolk.serving.drafters.hierarchy.plan import best_plan
@@ -21,7 +21,7 @@ from suffolk.serving.drafters.hierarchy.rates_file import from_json, read_rates,
 
 STORE, DRAFT, TARGET = Level("store", 0.5, retrieval=True), Level("draft", 1.0), Level("target", (10.0, 12.0, 13.0))
 RATES = ((None, 0.5, 0.25), (None, 1.0, 0.75), (None, None, None))
-LAW = RunLaw("store", "target", (0.5, 0.25, 0.25))
+LAW = RunDistribution("store", "target", (0.5, 0.25, 0.25))
 
 
 def test_costs_by_length() -> None:
@@ -77,7 +77,7 @@ def test_bad_levels_are_refused(values: dict[str, Any], message: str) -> None:
 )  # fmt: skip
 def test_bad_laws_are_refused(law: Any, message: str) -> None:
     with pytest.raises(InvalidArgument, match=f"probabilities of runs from 'a' to 'b'.*{message}"):
-        RunLaw("a", "b", law)
+        RunDistribution("a", "b", law)
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,11 @@ def test_bad_laws_are_refused(law: Any, message: str) -> None:
         ({"acceptance": ((None, "x", 0.25), *RATES[1:])}, "acceptance of store by draft is 'x'"),
         ({"acceptance": 0.5}, "acceptance is 0.5"),
         ({"runs": (LAW, LAW)}, "runs from store to target are given twice"),
-        ({"runs": (RunLaw("target", "draft", (1.0,)),)}, "runs from target to draft: the verifier must come behind"),
-        ({"runs": (RunLaw("target", "other", (1.0,)),)}, "runs name 'other', which is no level"),
+        (
+            {"runs": (RunDistribution("target", "draft", (1.0,)),)},
+            "runs from target to draft: the verifier must come behind",
+        ),
+        ({"runs": (RunDistribution("target", "other", (1.0,)),)}, "runs name 'other', which is no level"),
         ({"runs": ("x",)}, "runs include 'x'"),
     ],
 )
@@ -145,10 +148,10 @@ def test_retrieval_that_finds_little_costs_little_to_verify() -> None:
     """Half of the time it finds nothing, else three tokens; the target's pass of d tokens takes 10 + d."""
     target = Level("target", tuple(10.0 + drafted for drafted in range(6)))
     store = Level("store", 1.0, retrieval=True, found=(0.5, 0, 0, 0.5))
-    runs = RunLaw("store", "target", (0.75, 0, 0, 0.25))
+    runs = RunDistribution("store", "target", (0.75, 0, 0, 0.25))
     levels = Levels((store, target), ((None, None), (None, None)), (runs,))
     assert from_json(json.loads(json.dumps(to_json(levels)))) == levels
-    assert [store.handed(tokens).tolist() for tokens in (2, 4)] == [[0.5, 0, 0.5], [0.5, 0, 0, 0.5, 0]]
+    assert [store.draft_lengths(tokens).tolist() for tokens in (2, 4)] == [[0.5, 0, 0.5], [0.5, 0, 0, 0.5, 0]]
     found = predict(levels, (0, 1), (3,))
     assert found.tokens == pytest.approx(1 + 0.25 * 3)
     assert found.seconds == pytest.approx((1 + 10 + 0.5 * 3) / found.tokens)
@@ -157,7 +160,7 @@ def test_retrieval_that_finds_little_costs_little_to_verify() -> None:
 
 def test_the_measured_rate_of_retrieval_is_that_of_tokens_that_were_found() -> None:
     """Found at two of five places, and right at one of them: how often nothing is found the law of it says."""
-    voices = (Voice("target", None),)  # type: ignore[arg-type]  # no pass is made
+    voices = (ModelVariant("target", None),)  # type: ignore[arg-type]  # no pass is made
     chances = np.array([[[1.0], [0.0], [0.0], [0.0], [0.0]]])
     agreement = Agreement(np.ones((1, 1, 5)), [chances], [np.array([1, 1, 0, 0, 0])])
     measured = Measurements(voices, ("store",), (np.ones(2),), (0.1,), (agreement,), 1)
@@ -171,7 +174,7 @@ def test_a_long_law_of_what_is_found_is_summed_once() -> None:
     """The longest law that may be given took half a minute while each of its entries added up all of them."""
     whole = tuple([1 / (1 << 16)] * (1 << 16))
     begin = time.process_time()
-    handed = Level("store", 1.0, retrieval=True, found=whole).handed(15)
+    handed = Level("store", 1.0, retrieval=True, found=whole).draft_lengths(15)
     assert time.process_time() - begin < 5
     assert handed == pytest.approx([whole[0]] * 15 + [1 - 15 * whole[0]])
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from suffolk.serving.drafters.hierarchy import pass_seconds
-from suffolk.serving.drafters.hierarchy.agreement import Voice, WrittenText
+from suffolk.serving.drafters.hierarchy.agreement import ModelVariant, TargetAnswer
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.tiny_models import tiny_model
@@ -15,6 +15,6 @@ from tests.support.tiny_models import tiny_model
 def test_the_step_behind_sixteen_rows_makes_smaller_passes_no_dearer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles of 16 rows: passes that read 14 to 16 tokens, 13 to 15 of them drafted, cost what one of 13 does, and 17 twice that."""
     monkeypatch.setattr(pass_seconds, "_time", lambda level, request, size, *rest: 1.0 if size + 1 <= 16 else 2.0)
-    written = WrittenText(np.arange(5, dtype=np.int32), np.arange(9, dtype=np.int32), SamplingSettings(9))
-    [costs] = pass_seconds.time_passes([Voice("target", Target.wrap(tiny_model()))], [written])
+    written = TargetAnswer(np.arange(5, dtype=np.int32), np.arange(9, dtype=np.int32), SamplingSettings(9))
+    [costs] = pass_seconds.time_passes([ModelVariant("target", Target.wrap(tiny_model()))], [written])
     assert costs.tolist() == [1.0] * 16 + [2.0]

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.hierarchy.level import Level, RunLaw
+from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
 from suffolk.serving.drafters.hierarchy.levels import Levels
 from suffolk.serving.drafters.hierarchy.plan import Plan, best_plan, fastest, plans_by_size
 from suffolk.serving.drafters.hierarchy.prediction import predict
@@ -110,7 +110,7 @@ def test_a_pass_that_costs_more_with_its_length_gets_shorter_drafts() -> None:
 def test_bursts_of_retrieval_make_longer_drafts_than_their_mean_rate() -> None:
     bursts = (0.8, *[0.0] * 14, 0.2)
     costs = (Level("datastore", 0.001, retrieval=True), Level("target", (1.0, 1.02)))
-    law = Levels(costs, ((None, None), (None, None)), (RunLaw("datastore", "target", bursts),))
+    law = Levels(costs, ((None, None), (None, None)), (RunDistribution("datastore", "target", bursts),))
     mean = Levels(costs, ((None, 0.2), (None, None)))
     assert best_plan(law).lengths == (15,)
     assert best_plan(law).tokens == pytest.approx(1 + 0.2 * 15)

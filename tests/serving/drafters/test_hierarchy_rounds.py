@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.hierarchy.rounds import expected_rounds, expected_rounds_of, gain_law, renewals
+from suffolk.serving.drafters.hierarchy.rounds import expected_rounds, expected_rounds_of, gain_distribution, renewals
 from tests.support.hierarchy_oracle import chain_rounds
 
 RATES = [0.0, 1e-300, 1e-12, 0.1, 0.5, 0.75, 0.99, 1 - 1e-12, 1.0]
@@ -38,7 +38,7 @@ def test_rounds_at_the_ends_are_exact() -> None:
 
 @pytest.mark.parametrize("rate", RATES)
 def test_the_law_of_geometric_runs_gives_the_same_rounds(rate: float) -> None:
-    gains = gain_law(rate ** np.arange(6.0))
+    gains = gain_distribution(rate ** np.arange(6.0))
     np.testing.assert_allclose(gains, geometric(rate, 5), rtol=1e-12, atol=1e-16)
     np.testing.assert_allclose(expected_rounds_of(gains, 60), expected_rounds(rate, 5, 60), rtol=1e-10)
 
@@ -72,6 +72,6 @@ def test_lengths_out_of_range_are_refused(drafted: int, needed: int, name: str) 
 
 
 @pytest.mark.parametrize("gains", [[0.5, 0.6], [1.5, -0.5], [], 1.0, [float("nan"), 1.0]])
-def test_what_is_no_law_is_refused(gains: object) -> None:
-    with pytest.raises(InvalidArgument, match="no law"):
+def test_gains_that_are_no_distribution_are_refused(gains: object) -> None:
+    with pytest.raises(InvalidArgument, match="no distribution"):
         expected_rounds_of(gains, 3)  # type: ignore[arg-type]  # that is what is tested

@@ -9,8 +9,8 @@ import pytest
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.drafter_config import DrafterConfig
-from suffolk.serving.drafters.hierarchy.agreement import Voice
-from suffolk.serving.drafters.hierarchy.load import Stacks
+from suffolk.serving.drafters.hierarchy.agreement import ModelVariant
+from suffolk.serving.drafters.hierarchy.load import StackLoader
 from suffolk.serving.drafters.hierarchy.measurement import Measurements
 from suffolk.serving.drafters.hierarchy.stack_spec import StackLevel, name_stack, read_stack
 from suffolk.serving.drafters.load import load_drafters
@@ -44,7 +44,7 @@ def test_stacks_are_written_and_read() -> None:
         ("exit-1:2 > datastore:3", "level datastore stands above exit-1"),
         ("exit-1:2 > exit-1:3", "exit-1 is named twice"),
         ("exit-3:2 > exit-1:3", "must rise"),
-        ("prompt-lookup@1:3", "retrieval draws nothing"),
+        ("prompt-lookup@1:3", "retrieval samples nothing"),
         ("draft-model@-1:3", r"it must be 0 \(greedy\), or between 1e-06 and 100"),
         ("draft-model@1e-7:3", r"it must be 0 \(greedy\), or between 1e-06 and 100"),
         ("draft-model@101:3", r"it must be 0 \(greedy\), or between 1e-06 and 100"),
@@ -68,8 +68,8 @@ def test_what_is_no_stack_is_refused(text: str, message: str) -> None:
 def test_levels_are_held_to_the_order_that_texts_are(levels: list[StackLevel], message: str) -> None:
     """However a stack is given, it is refused before a model is loaded, and before anything is said of what it costs."""
     with pytest.raises(InvalidArgument, match=message):
-        Stacks(Target.wrap(tiny_model())).drafter(levels)
-    target = Voice("target", Target.wrap(tiny_model()))
+        StackLoader(Target.wrap(tiny_model())).drafter(levels)
+    target = ModelVariant("target", Target.wrap(tiny_model()))
     with pytest.raises(InvalidArgument, match=message):
         Measurements((target,), (), (np.ones(2),), (), (), 4).predict(levels)
 
@@ -83,7 +83,7 @@ def test_costs_are_measured_for_the_slots_that_they_are_for(monkeypatch: pytest.
         return FoundCosts(CostModel([1], [float(slots)]), "measured", 0)
 
     monkeypatch.setattr("suffolk.serving.drafters.hierarchy.load.find_costs", look)
-    stacks = Stacks(Target.wrap(tiny_model()))
+    stacks = StackLoader(Target.wrap(tiny_model()))
     assert [stacks.costs("exit-1", slots).time(1, 1, 0) for slots in (1, 4, 1)] == [1.0, 4.0, 1.0]
     assert looked == [1, 4]
     drafter = stacks.drafter("exit-1:4", 4, 160)
@@ -102,7 +102,7 @@ def test_a_trained_exit_drafts_as_a_level(tmp_path: Path, monkeypatch: pytest.Mo
     )
     target, settings = Target.wrap(tiny_model()), SamplingSettings(30, temperature, seed=3)
     new_head(target, 1, 8).save(tmp_path)
-    stacks = Stacks(target, heads=[tmp_path])
+    stacks = StackLoader(target, heads=[tmp_path])
     assert any(isinstance(each, ExitLayer) for each in stacks.model("exit-1").model.modules())
     drafter = stacks.drafter("prompt-lookup:3 > exit-1:4", 1, 160, thrifty=False)
     run = eager_decoder(target, drafter).generate(PROMPT, settings)
@@ -119,7 +119,7 @@ def test_two_trained_exits_behind_as_many_layers_are_refused(tmp_path: Path) -> 
         (tmp_path / name).mkdir()
         new_head(target, 1, 8).save(tmp_path / name)
     with pytest.raises(InvalidArgument, match=r"heads .*one and .*two are both level exit-1; leave one of them out"):
-        Stacks(target, heads=[tmp_path / "one", tmp_path / "two"])
+        StackLoader(target, heads=[tmp_path / "one", tmp_path / "two"])
     sources = DrafterConfig(head=[tmp_path / "one", tmp_path / "two"], levels="exit-1:2")
     with pytest.raises(InvalidArgument, match="are both level exit-1"):
         load_drafters(target, sources)

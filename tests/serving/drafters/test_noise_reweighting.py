@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from suffolk.serving.drafters.calibration.noise_reweighting import BREADTH, ENOU
 from suffolk.serving.drafters.calibration.rescale import conditional_probs
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.drafters.retrieval.limits import Limits
-from suffolk.serving.drafters.retrieval.prefetch import Ahead
+from suffolk.serving.drafters.retrieval.prefetch import DraftPrefetcher
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.drafters.retrieval.retrieval_scorer import NO_TOKENS, RetrievalScorer, RetrievedTree, nodes_wanted
 from suffolk.serving.engine.loop.drafter import DraftRequest
@@ -126,8 +127,9 @@ def test_sources_look_up_more_than_they_propose_where_noise_counts() -> None:
             assert len(drafter.propose([step])[0]) == 3
         assert set(store.budgets) == {wanted}
         far = LaterBruteForce([text], VOCAB)
-        ahead = Ahead(far, Limits(), lambda request, tree: float(len(tree)))
-        [trees] = ahead.draft([step], [[step.tokens[-2:]]])
+        prefetcher = DraftPrefetcher(far, Limits())
+        prefetcher.prefetch([replace(step, tokens=step.tokens[:-1])], [DraftTree.empty()], [2])
+        [trees] = prefetcher.draft([step], [[step.tokens[-2:]]])
         assert len(trees[0]) == wanted
     many = [DraftRequest(number, np.array(text[:50], np.int32), 1024, settings=DRAWN) for number in range(100)]
     store.budgets.clear()

@@ -13,8 +13,8 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.drafters.hierarchy.draft_segment import DraftSegment
 from suffolk.serving.drafters.hierarchy.drafter import HierarchyDrafter
-from suffolk.serving.drafters.hierarchy.drawing import follow
-from suffolk.serving.drafters.neural.coupled_sampling import own_sampler
+from suffolk.serving.drafters.hierarchy.level_sampling import match_draft
+from suffolk.serving.drafters.neural.coupled_sampling import drafter_sampler
 from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
 from suffolk.serving.drafters.neural.eagle.config import EagleTreeConfig
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
@@ -119,9 +119,12 @@ def test_a_draft_that_laws_without_numbers_take_is_counted() -> None:
 
 def test_what_a_level_drew_before_it_had_no_numbers_is_handed_up() -> None:
     """Under ``match`` too the whole draft was lost."""
-    sampler, asked = own_sampler(SETTINGS["greedy"], VOCAB, torch.device("cpu")), DraftRequest(1, np.arange(3), 9, 3)
+    sampler, asked = (
+        drafter_sampler(SETTINGS["greedy"], VOCAB, torch.device("cpu")),
+        DraftRequest(1, np.arange(3), 9, 3),
+    )
     logits = torch.zeros(3, VOCAB)
     logits[0, 5] = logits[1, 6] = 9.0
     logits[2] = torch.nan
-    found = follow(sampler, asked, (), DraftSegment((5, 6), np.ones(2)), logits)
-    assert (found.tokens, len(found.own), found.is_cut) == ((5, 6), 2, True)
+    found = match_draft(sampler, asked, (), DraftSegment((5, 6), np.ones(2)), logits)
+    assert (found.tokens, len(found.draft_probs), found.is_cut) == ((5, 6), 2, True)

@@ -1,4 +1,4 @@
-"""Drafts that are asked for before they are needed: what is foreseen, what is waited for, what is dropped."""
+"""Prefetched drafts: which contexts are requested, when answers are used, and when they are dropped."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import DeadlineExceeded, InvalidArgument, SuffolkError, Unavailable
-from suffolk.serving.drafters.hierarchy.load import Stacks
+from suffolk.serving.drafters.hierarchy.load import StackLoader
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.drafters.retrieval.inflight_call import InflightCall, LaterRetriever
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.next_draft import likely_ends, subtree
-from suffolk.serving.drafters.retrieval.prefetch import Ahead
+from suffolk.serving.drafters.retrieval.prefetch import DraftPrefetcher
 from suffolk.serving.drafters.retrieval.require_match import require_match
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.model.target import Target
@@ -39,13 +39,13 @@ def endings(tokens: list[int]) -> list[np.ndarray]:
     return [np.asarray(tokens[-length:], np.int32) for length in LENGTHS]
 
 
-def ahead(retriever: LaterBruteForce) -> Ahead:
-    return Ahead(retriever, LIMITS, lambda request, tree: float(tree.scores.sum()))
+def prefetcher(retriever: LaterBruteForce) -> DraftPrefetcher:
+    return DraftPrefetcher(retriever, LIMITS)
 
 
 def test_what_lies_below_a_token_is_the_draft_behind_it() -> None:
     rng = np.random.default_rng(5)
-    told = 0
+    known = 0
     for _ in range(200):
         documents = [rng.integers(0, 4, int(rng.integers(1, 30))).tolist() for _ in range(int(rng.integers(1, 4)))]
         store = BruteForceRetriever(documents, VOCAB)
@@ -58,13 +58,13 @@ def test_what_lies_below_a_token_is_the_draft_behind_it() -> None:
             follows = bool(np.any((before.parents == -1) & (before.tokens == token)))
             if follows and len(before) < nodes:
                 assert_same_tree(found, expected)
-                told += 1
+                known += 1
             elif follows:  # a tree that was cut holds the first of them
                 assert_same_tree(found, expected.head(len(found)))
             else:
                 assert len(found) == 0
             assert_same_tree(subtree(before, token, 2), found.head(2))
-    assert told > 100
+    assert known > 100
 
 
 def test_a_tree_without_sound_counts_tells_nothing() -> None:
@@ -81,10 +81,10 @@ def test_likely_ends_are_where_no_child_takes_the_chance() -> None:
     assert len(likely_ends(tree(list(range(9)), list(range(-1, 8)), [1 - 0.1 * node for node in range(9)]))) == 6
 
 
-def test_a_foreseen_draft_needs_no_call() -> None:
+def test_a_prefetched_draft_needs_no_call() -> None:
     store = LaterBruteForce([DOCUMENT], VOCAB)
-    early = ahead(store)
-    early.foresee([request([0, 1])], [tree([2], [-1], [0.9])], LENGTHS)
+    early = prefetcher(store)
+    early.prefetch([request([0, 1])], [tree([2], [-1], [0.9])], LENGTHS)
     assert store.later == [
         [[0, 1, 2], [2], [0, 1], [1]]
     ]  # behind 2 and behind nothing, a token shorter than what is needed
@@ -92,107 +92,77 @@ def test_a_foreseen_draft_needs_no_call() -> None:
     assert_same_tree(longest, store.draft([0, 1, 2, 3], 4, 1, 3))
     assert_same_tree(short, store.draft([2, 3], 4, 1, 3))
     assert len(store.later) == 1
-    assert early.stats() == {"foreseen": 1, "waited": 0, "late": 0}
+    assert early.stats() == {"prefetched": 1, "late": 0}
 
 
-def test_drafts_are_foreseen_behind_an_id_that_only_the_target_knows() -> None:
+def test_drafts_are_prefetched_behind_an_id_that_only_the_target_knows() -> None:
     """Such an id in one text had the calls ahead of all requests refused."""
     store = LaterBruteForce([DOCUMENT], VOCAB)
-    drafter = DatastoreDrafter(store, VOCAB + 4, LIMITS, ahead=True)
+    drafter = DatastoreDrafter(store, VOCAB + 4, LIMITS, prefetch=True)
     texts = [[1, VOCAB, 2], [0, 1, 2]]
-    drafter.foresee([request(text, place) for place, text in enumerate(texts)], [DraftTree.empty()] * 2)
+    drafter.prefetch([request(text, place) for place, text in enumerate(texts)], [DraftTree.empty()] * 2)
     drafts = drafter.propose([request([*text, 3], place) for place, text in enumerate(texts)])
     assert [len(each) > 0 for each in drafts] == [True, True]
-    assert drafter.stats()["foreseen"] == 2
-    drafter.foresee([request([1, 2], 0)], [tree([VOCAB], [-1], [0.9])])
+    assert drafter.stats()["prefetched"] == 2
+    drafter.prefetch([request([1, 2], 0)], [tree([VOCAB], [-1], [0.9])])
     assert not len(drafter.propose([request([1, 2, VOCAB], 0)])[0])
     assert drafter.stats()["missed"] == 0
 
 
-def test_what_was_not_foreseen_is_asked_for_at_once() -> None:
-    store = LaterBruteForce([DOCUMENT], VOCAB)
-    early = ahead(store)
-    early.foresee([request([0, 1])], [DraftTree.empty()], LENGTHS)
-    requests = [request([0, 1, 2]), request([4, 5], 2)]
-    found = early.draft(requests, [endings([0, 1, 2]), endings([4, 5])])
-    assert [len(trees[0]) > 0 for trees in found] == [True, True]
-    assert_same_tree(found[1][0], store.draft([4, 5], 4, 1, 3))
-    assert store.later[1:] == [[[4, 5]]], "and of nobody else"
-    assert early.stats() == {"foreseen": 1, "waited": 1, "late": 0}
-
-
 def test_a_late_answer_is_dropped_and_none_is_asked_before_it_has_come() -> None:
     store = LaterBruteForce([DOCUMENT], VOCAB, prompt=False)
-    early = ahead(store)
-    early.foresee([request([0, 1])], [DraftTree.empty()], LENGTHS)
+    early = prefetcher(store)
+    early.prefetch([request([0, 1])], [DraftTree.empty()], LENGTHS)
     assert not any(map(len, early.draft([request([0, 1, 2])], [endings([0, 1, 2])])[0]))
-    assert early.stats() == {"foreseen": 0, "waited": 1, "late": 1}
+    assert early.stats() == {"prefetched": 0, "late": 1}
     for _ in range(3):
-        early.foresee([request([0, 1, 2])], [DraftTree.empty()], LENGTHS)
+        early.prefetch([request([0, 1, 2])], [DraftTree.empty()], LENGTHS)
         early.draft([request([0, 1, 2, 3])], [endings([0, 1, 2, 3])])
     assert len(store.later) == 1
-    assert early.stats() == {"foreseen": 0, "waited": 1, "late": 1}, "nobody waits for what was dropped"
+    assert early.stats() == {"prefetched": 0, "late": 1}, "a call that was dropped is late once"
     store.answer()
     store.prompt = True
-    early.foresee([request([0, 1, 2])], [DraftTree.empty()], LENGTHS)
+    early.prefetch([request([0, 1, 2])], [DraftTree.empty()], LENGTHS)
     assert any(map(len, early.draft([request([0, 1, 2, 3])], [endings([0, 1, 2, 3])])[0]))
-    assert early.foreseen == 1
+    assert early.prefetched == 1
 
 
-def test_nobody_waits_longer_than_it_should_be_worth() -> None:
-    """A token is taken to cost 2 ms, the deadline is a minute: waiting for it would take a quarter of an hour."""
-    store = LaterBruteForce([DOCUMENT], VOCAB, prompt=False)
-    store.deadline = 60.0
-    early = ahead(store)
-    for _ in range(20):
-        early.draft([request([0, 1, 2], token_seconds=0.002)], [endings([0, 1, 2])])
-        early.observe(1, np.array([3], np.int32))
-        store.open.clear()
-        early._inquiry._call = None
-    assert early.waited < 10, "waiting that brought nothing is given up"
-    for _ in range(100):
-        early.draft([request([0, 1, 2], token_seconds=0.002)], [endings([0, 1, 2])])
-        early._inquiry._call = None
-    assert 10 > early.waited > 1, "but tried again once in a while"
-
-
-def test_after_a_failed_call_nobody_waits_and_calls_ahead_find_the_service_again() -> None:
+def test_a_failed_call_is_a_fault_until_a_prefetching_call_is_answered() -> None:
     store = LaterBruteForce([DOCUMENT], VOCAB)
-    early = ahead(store)
+    early = prefetcher(store)
     store.fault = DeadlineExceeded("stalled")
-    with pytest.raises(DeadlineExceeded):
-        early.draft([request([0, 1])], [endings([0, 1])])
-    for _ in range(3):
-        with pytest.raises(Unavailable, match="not waited for until one is answered"):
-            early.draft([request([0, 1])], [endings([0, 1])])
-    assert len(store.later) == 1
-    early.foresee([request([0, 1])], [DraftTree.empty()], LENGTHS)
+    early.prefetch([request([0, 1])], [DraftTree.empty()], LENGTHS)
     with pytest.raises(DeadlineExceeded):
         early.draft([request([0, 1, 2])], [endings([0, 1, 2])])
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="drafts go on once one is answered"):
+            early.draft([request([0, 1, 2])], [endings([0, 1, 2])])
+    assert len(store.later) == 1
     store.fault = None
-    early.foresee([request([0, 1])], [DraftTree.empty()], LENGTHS)
+    early.prefetch([request([0, 1])], [DraftTree.empty()], LENGTHS)
     assert any(map(len, early.draft([request([0, 1, 2])], [endings([0, 1, 2])])[0]))
 
 
 def test_the_datastore_drafter_counts_what_was_ahead() -> None:
     store = LaterBruteForce([DOCUMENT], VOCAB)
-    drafter = DatastoreDrafter(store, VOCAB, LIMITS, ahead=True)
+    drafter = DatastoreDrafter(store, VOCAB, LIMITS, prefetch=True)
     assert isinstance(store, LaterRetriever)
     waiting = DatastoreDrafter(BruteForceRetriever([DOCUMENT], VOCAB), VOCAB, LIMITS)
     text = [5, 1, 2, 3, 4, 5, 1, 2, 3, 5, 0]
+    drafter.prefetch([request(text[:1])], [DraftTree.empty()])
     for size in range(2, len(text)):
         step = request(text[:size])
         (ours,), (theirs,) = drafter.propose([step]), waiting.propose([step])
-        np.testing.assert_array_equal(ours.tokens, theirs.tokens)
-        drafter.foresee([step], [DraftTree.empty()])
+        assert set() < set(ours.tokens.tolist()) <= set(theirs.tokens.tolist())
+        drafter.prefetch([step], [DraftTree.empty()])
         for each in (drafter, waiting):
             each.observe(1, np.asarray(text[size : size + 1], np.int32))
     stats = drafter.stats()
-    assert stats["foreseen"] > 5
+    assert stats["prefetched"] > 5
     assert stats["missed"] == stats["late"] == 0
     store.fault = Unavailable("gone")
     store.healthy = False
-    drafter.foresee([request(text)], [DraftTree.empty()])
+    drafter.prefetch([request(text)], [DraftTree.empty()])
     assert len(drafter.propose([request([*text, 1])])[0]) == 0
     assert drafter.stats()["missed Unavailable"] == 1
     assert "late" not in waiting.stats()
@@ -215,36 +185,36 @@ def test_a_service_that_misses_its_deadline_is_waited_for_no_more_but_used_once_
     store.prompt = False
     for _ in range(10):
         assert not len(drafter.propose([step])[0])
-        drafter.foresee([step], [DraftTree.empty()])
+        drafter.prefetch([step], [DraftTree.empty()])
     assert 1 <= waits <= 3
     store.draft_batch = answered  # type: ignore[method-assign]
     store.answer()
-    drafter.foresee([step], [DraftTree.empty()])
+    drafter.prefetch([step], [DraftTree.empty()])
     store.answer()
     assert len(drafter.propose([request([0, 1, 2, 3], token_seconds=0.01)])[0])
 
 
 def test_a_service_that_refuses_at_once_is_not_taken_for_a_near_one() -> None:
     store = LaterBruteForce([DOCUMENT], VOCAB)
-    inquiry = InflightCall(store, LIMITS)
+    call = InflightCall(store, LIMITS)
     context = [np.array([1, 2], np.int32)]
     for fault, times in ((Unavailable("gone"), 0), (DeadlineExceeded("late"), 1), (None, 1)):
         store.fault = fault
-        inquiry.ask(context, 4)
-        assert len(inquiry.taken()) == times
+        call.send(context, 4)
+        assert len(call.durations()) == times
         with suppress(SuffolkError):
-            inquiry.take()
+            call.receive()
     for _ in range(20):
-        inquiry.ask(context, 4)
-    assert len(inquiry.taken()) == 8  # however long nobody asked
+        call.send(context, 4)
+    assert len(call.durations()) == 8  # however long nobody asked
 
 
 def test_a_call_holds_as_many_contexts_as_the_service_takes() -> None:
     store = LaterBruteForce([DOCUMENT], VOCAB)
-    early = ahead(store)
+    early = prefetcher(store)
     rng = np.random.default_rng(1)
     many = [request(rng.integers(0, VOCAB, 40).tolist(), number) for number in range(300)]
-    early.foresee(many, [DraftTree.empty()] * len(many), (16, 8, 4, 2))
+    early.prefetch(many, [DraftTree.empty()] * len(many), (16, 8, 4, 2))
     assert len(store.later[0]) == 256
 
 
@@ -257,7 +227,8 @@ class Fewer(LaterBruteForce):
 
 @pytest.mark.parametrize("early", [False, True])
 def test_a_wrong_number_of_trees_is_a_fault_of_the_service(early: bool) -> None:
-    drafter = DatastoreDrafter(Fewer([DOCUMENT], VOCAB), VOCAB, LIMITS, ahead=early)
+    drafter = DatastoreDrafter(Fewer([DOCUMENT], VOCAB), VOCAB, LIMITS, prefetch=early)
+    drafter.prefetch([request([0, 1])], [DraftTree.empty()])
     assert [len(each) for each in drafter.propose([request([0, 1, 2])])] == [0]
     assert drafter.stats()["missed Internal"] == drafter.stats()["missed"] == 1
 
@@ -272,10 +243,10 @@ def test_drafts_deeper_than_a_service_takes_are_refused_at_the_start() -> None:
     DatastoreDrafter(BruteForceRetriever([DOCUMENT], VOCAB), VOCAB, Limits(max_depth=100))
 
 
-def test_a_drafter_that_nobody_foresees_for_waits_for_every_answer() -> None:
+def test_a_drafter_without_prefetching_waits_for_every_answer() -> None:
     """In a hierarchy and in a replay a slow service was taken for far, and nothing was drafted from then on."""
     store = LaterBruteForce([DOCUMENT], VOCAB)
-    [level] = Stacks(Target.wrap(tiny_model()), retrievers=[store]).sources("datastore")
+    [level] = StackLoader(Target.wrap(tiny_model()), retrievers=[store]).sources("datastore")
     answered = store.draft_batch
 
     def slow(*asked: Any, **options: Any) -> list[DraftTree]:

@@ -1,4 +1,4 @@
-"""Recurrent heads on disk: every layout drafts as before, what is refused and with which words, and the canary."""
+"""Recurrent heads on disk: every layout drafts as before, what is refused and with which words, and the head check."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from suffolk.datastore.errors import Corruption, NotFound, SuffolkError, Unsupported
-from suffolk.serving.drafters.neural.head_check import own_text
+from suffolk.serving.drafters.neural.head_check import generated_text
 from suffolk.serving.drafters.neural.redrafter.config import LossConfig
 from suffolk.serving.drafters.neural.redrafter.drafter import RedrafterDrafter
 from suffolk.serving.drafters.neural.redrafter.load import load_head, load_redrafter
@@ -179,11 +179,11 @@ def test_a_head_is_not_saved_into_a_folder_that_is_not_there(target: Target, tmp
 @pytest.mark.parametrize(
     ("shift", "words"), [(0, ""), (1, "tokens look one step too early"), (-1, "tokens look one step too late")]
 )
-def test_the_canary_finds_hidden_states_of_another_token(
+def test_the_head_check_finds_hidden_states_of_another_token(
     target: Target, tmp_path: Path, shift: int, words: str
 ) -> None:
-    """By a head that knows the canary's text by heart, from the hidden states of the token before or behind."""
-    tokens, _ = own_text(target)
+    """By a head that knows the check's text by heart, from the hidden states of the token before or behind."""
+    tokens, _ = generated_text(target)
     texts = torch.from_numpy(tokens)[None]
     shifted = last_states(texts).roll(shift, 1)
     batch = Batch(texts, torch.ones_like(texts, dtype=torch.bool), shifted)
@@ -194,4 +194,4 @@ def test_the_canary_finds_hidden_states_of_another_token(
         return
     with pytest.raises(Unsupported, match=rf"{words} against features: acceptance \d+% instead of \d+%"):
         load_redrafter(tmp_path, target, costs=FREE)
-    assert load_redrafter(tmp_path, target, costs=FREE, canary=False).name == "redrafter"
+    assert load_redrafter(tmp_path, target, costs=FREE, check=False).name == "redrafter"

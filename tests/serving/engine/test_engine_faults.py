@@ -97,7 +97,7 @@ def test_a_drafter_that_prepares_is_told_what_is_verified_and_may_fail(target: T
     class Preparing(MadeUpDrafter):
         told: ClassVar[list[tuple[int, list[int]]]] = []
 
-        def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+        def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
             self.told += [
                 (len(request.tokens), tree.tokens.tolist()) for request, tree in zip(requests, trees, strict=True)
             ]
@@ -115,7 +115,7 @@ def test_a_drafter_that_prepares_is_told_what_is_verified_and_may_fail(target: T
     assert all(bool(tokens) == bool(size % 2) for size, tokens in drafter.told if size < len(PROMPT) + 18)
 
 
-@pytest.mark.parametrize("call", ["propose", "foresee", "learn_logits", "observe"])
+@pytest.mark.parametrize("call", ["propose", "prefetch", "learn_logits", "observe"])
 def test_a_drafter_that_writes_to_the_text_is_at_fault(target: Target, call: str) -> None:
     """Drafters were lent the request's own tokens: one that changed them changed the answer."""
 
@@ -126,8 +126,8 @@ def test_a_drafter_that_writes_to_the_text_is_at_fault(target: Target, call: str
             self.write("propose", requests[0].tokens)
             return super().propose(requests)
 
-        def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
-            self.write("foresee", requests[0].tokens)
+        def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+            self.write("prefetch", requests[0].tokens)
 
         def learn_logits(self, said: Sequence[Said]) -> None:
             self.write("learn_logits", said[0].tokens)
@@ -172,7 +172,7 @@ def test_a_tree_that_is_written_to_while_it_is_verified_does_no_harm(target: Tar
     had not read."""
 
     class Hasty(MadeUpDrafter):
-        def foresee(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
+        def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
             done = len(requests[0].tokens) - len(PROMPT)
             tokens = last.tokens if own else trees[0].tokens
             tokens[:2] = plain[done : done + len(tokens)][:2]

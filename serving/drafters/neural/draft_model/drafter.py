@@ -1,4 +1,4 @@
-"""Drafts by a smaller language model."""
+"""The draft-model drafter: trees from a smaller language model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from suffolk.datastore.draft_tree import DraftTree, Source
 from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
-from suffolk.serving.drafters.neural.draft_state import Text
+from suffolk.serving.drafters.neural.draft_state import DraftState
 from suffolk.serving.drafters.neural.pay import Pay
 from suffolk.serving.drafters.neural.prospect import Prospect
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
@@ -22,13 +22,13 @@ from suffolk.serving.engine.policy.cost_measurement import measure
 from suffolk.serving.engine.policy.cost_model import CostModel
 
 BOUNDS = TreeBounds(max_depth=16)
-"""Of trees, where nothing else is said: a model that is right often is right far ahead."""
+"""Default bounds: a model that is accepted often is accepted far ahead."""
 _SHARE = 0.8
 """Of a draft model's best candidates, how many the target takes, until more is known: models of one family agree about so often."""
 
 
 class DraftModelDrafter:
-    """Trees from a smaller model with a cache of its own (``tree_model.py``), in which accepted nodes stay. Not thread-safe.
+    """Grows trees with a smaller model (``tree_model.py``) and a cache of its own, which keeps accepted nodes. Not thread-safe.
 
     Attributes:
         model: the draft model.
@@ -48,7 +48,7 @@ class DraftModelDrafter:
         bounds: TreeBounds | None = None,
         costs: CostModel | None = None,
     ) -> None:
-        """Allocates the draft model's cache.
+        """Allocate the draft model's cache.
 
         Args:
             model: the draft model; its token ids must mean what the target's do (``require_same_tokens``).
@@ -69,13 +69,13 @@ class DraftModelDrafter:
         self._prospect = Prospect(pay, self._bounds.max_depth)
         self._cache = cache
         self._free = list(range(slots))
-        self._texts: dict[int, Text] = {}
+        self._drafts: dict[int, DraftState] = {}
         self._calls = 0
         self.missed = DraftFailures(f"draft model {model.name}")
 
     @property
     def cache_bytes(self) -> int:
-        """Memory of its cache."""
+        """Bytes of its cache."""
         return self._cache.nbytes
 
     def calibrate(self, confidence: ByClass[Confidence]) -> None:
@@ -84,33 +84,33 @@ class DraftModelDrafter:
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         self._calls += 1
-        texts = [self._open(request) for request in requests]
+        drafts = [self._open(request) for request in requests]
         self._trees.grow(
             [
-                text
-                for text in texts
-                if text is not None
-                and self._fits(text)
-                and self._prospect.repays(text.request, text.pending, len(requests))
+                draft
+                for draft in drafts
+                if draft is not None
+                and self._fits(draft)
+                and self._prospect.repays(draft.request, draft.pending, len(requests))
             ]
         )
         return [
-            DraftTree.empty() if text is None else text.tree.best(request.most_named, Source.DRAFT_MODEL)
-            for request, text in zip(requests, texts, strict=True)
+            DraftTree.empty() if draft is None else draft.tree.best(request.most_named, Source.DRAFT_MODEL)
+            for request, draft in zip(requests, drafts, strict=True)
         ]
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        text = self._texts.get(request_id)
-        if text is not None and len(text.tree):
-            self._trees.learn(text, tokens)
-            self._cache.keep([text.slot], [text.kept_rows(tokens)])
+        draft = self._drafts.get(request_id)
+        if draft is not None and len(draft.tree):
+            self._trees.learn(draft, tokens)
+            self._cache.keep([draft.slot], [draft.kept_rows(tokens)])
 
     def release(self, request_id: int) -> None:
-        text = self._texts.pop(request_id, None)
-        if text is not None:
-            self._prospect.learn(request_id, len(text.request.tokens) - text.request.prompt_tokens)
-            self._cache.clear(text.slot)
-            self._free.append(text.slot)
+        draft = self._drafts.pop(request_id, None)
+        if draft is not None:
+            self._prospect.learn(request_id, len(draft.request.tokens) - draft.request.prompt_tokens)
+            self._cache.clear(draft.slot)
+            self._free.append(draft.slot)
 
     def stats(self) -> dict[str, float]:
         counters: dict[str, float] = {
@@ -122,26 +122,26 @@ class DraftModelDrafter:
         return counters | self.missed.stats()
 
     def close(self) -> None:
-        for request_id in list(self._texts):
+        for request_id in list(self._drafts):
             self.release(request_id)
 
-    def _open(self, request: DraftRequest) -> Text | None:
-        """The request's text, its last tree forgotten; None if there is no slot for it."""
-        text = self._texts.get(request.request_id)
-        if text is None:
+    def _open(self, request: DraftRequest) -> DraftState | None:
+        """The request's state at the begin of a step; None if there is no slot for it."""
+        draft = self._drafts.get(request.request_id)
+        if draft is None:
             if not self._free:
                 self.missed.add("ResourceExhausted", f"all {self._cache.slots} slots are taken")
                 return None
-            text = Text(request, self._free[-1], self._vocab_size, self.model.device)
-            self._free.pop()  # only now: a text that cannot be made takes no slot
-            self._texts[request.request_id] = text
-        cached = min(int(self._cache.lengths[text.slot]), len(request.tokens) - 1)
-        self._cache.lengths[text.slot] = cached
-        text.begin(request, cached)
-        return text
+            draft = DraftState(request, self._free[-1], self._vocab_size, self.model.device)
+            self._free.pop()  # only now: a failed construction takes no slot
+            self._drafts[request.request_id] = draft
+        cached = min(int(self._cache.lengths[draft.slot]), len(request.tokens) - 1)
+        self._cache.lengths[draft.slot] = cached
+        draft.begin(request, cached)
+        return draft
 
-    def _fits(self, text: Text) -> bool:
-        tokens = text.request.tokens
+    def _fits(self, draft: DraftState) -> bool:
+        tokens = draft.request.tokens
         deep = self._bounds.max_depth
         limit = self._cache.capacity - deep * self._bounds.width
         if self.model.context_length is not None:
@@ -149,7 +149,7 @@ class DraftModelDrafter:
         if len(tokens) > limit:
             self.missed.add("ResourceExhausted", f"a text has {len(tokens)} tokens, and {limit} fit with a tree")
             return False
-        highest = int(tokens[-text.pending :].max())
+        highest = int(tokens[-draft.pending :].max())
         if highest >= self.model.vocab_size:
             self.missed.add("Unsupported", f"a text has token {highest}, which {self.model.name} does not know")
             return False

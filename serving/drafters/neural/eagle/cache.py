@@ -16,9 +16,10 @@ from suffolk.serving.engine.model.tree_layout import TreeLayout
 
 
 class HeadCache:
-    """Row i of slot s is row s * capacity + i. What a pass has put behind a slot's kept rows is dropped unless ``keep`` follows:
-    keys of drafted nodes were made of predicted hidden states, so accepted tokens are read again with the true ones. Not
-    thread-safe.
+    """Row i of slot s is row s * capacity + i. Not thread-safe.
+
+    Rows of a pass are dropped unless ``keep`` follows: keys of drafted nodes come from predicted hidden states, and accepted tokens
+    are read again with the true ones.
 
     Attributes:
         lengths: int64[slots], rows kept per slot.
@@ -39,11 +40,11 @@ class HeadCache:
 
     @property
     def nbytes(self) -> int:
-        """Memory of keys and values."""
+        """Bytes of keys and values."""
         return self._keys.nbytes + self._values.nbytes
 
     def place(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> tuple[torch.Tensor, Attend]:
-        """Where the rows of the next pass stand, int64[rows], and how they attend."""
+        """The positions int64[rows] of the next pass's rows, and their attention."""
         found = find_places(self.lengths, self.capacity, slots, layouts)
         both = to_device(np.stack([found.positions, found.rows]), self._device)
         packed = PackedRows(found.spans)
@@ -60,5 +61,5 @@ class HeadCache:
         self.lengths[slot] += rows
 
     def clear(self, slot: int) -> None:
-        """Forget a slot's rows; the memory stays."""
+        """Drop a slot's rows; the memory stays."""
         self.lengths[slot] = 0

@@ -1,4 +1,4 @@
-"""EAGLE heads on disk: our own folders and the layouts in which they are published, as one form and names of ours."""
+"""Reads EAGLE heads from disk: our own folders and published layouts, converted to our names."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ _UNREADABLE = (
     LookupError,
     AttributeError,
 )
-"""What torch raises for files that hold no weights."""
+"""Errors of torch for files that hold no weights."""
 _COPIES = ("rotary_emb.inv_freq", "verifier_lm_head.weight", "verifier_norm.weight")
-"""What some folders hold beside the head's own weights."""
+"""Copies of the target's weights in some folders."""
 _UNKNOWN_PARTS = ("norm_before_fc", "fc_norm", "norm_output", "layernorms")
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A head's form, and its tensors under the names that ``EagleHead.state_dict`` has, those of its target left out."""
+    """A head's shape, and its tensors named as in ``EagleHead.state_dict``, without the target's."""
 
     config: EagleConfig
     tensors: Tensors
 
 
 def read_checkpoint(folder: Path, target: Target) -> Checkpoint:
-    """A head folder: our own, original EAGLE (1, 2 and 3), or speculators'.
+    """Read a head folder: our own, original EAGLE (1, 2 and 3), or speculators'.
 
     Raises:
         NotFound: the folder, its config.json or its weights are missing.
         Corruption: a file cannot be read.
         InvalidArgument: a value of its config is out of its range.
-        Unsupported: a part that heads of ours have not.
+        Unsupported: the head has a part that ours lack.
     """
     values = _read_config(folder)
     tensors = _read_tensors(folder)
@@ -121,7 +121,7 @@ def _our_name(name: str) -> str | None:
 
 
 def _foreign_config(values: Mapping[str, Any], tensors: Tensors, target: Target) -> EagleConfig:
-    """The form of a published head, from its config and from which tensors it has."""
+    """The shape of a published head, from its config and the names of its tensors."""
     kind = values.get("speculators_model_type")
     if kind not in (None, "eagle", "eagle3"):
         raise Unsupported(f"speculators_model_type is {kind!r}; eagle and eagle3 can be read")
@@ -185,8 +185,10 @@ def _rope_scaling(rotary: Mapping[str, Any]) -> RopeScaling | None:
 
 
 def _layers(values: Mapping[str, Any], target: Target) -> tuple[int, ...]:
-    """Whose hidden states an EAGLE-3 head reads. Two ways to count are in use: by what goes into a layer, as here, whose usual
-    choice begins with 2, and by what comes out of it, whose usual choice, the same, begins with 1."""
+    """The layers whose hidden states an EAGLE-3 head reads.
+
+    Two ways to count are in use: by a layer's input, as here (the usual choice begins with 2), or by its output (1).
+    """
     own = _table(values, "eagle_config")
     ids = values.get("eagle_aux_hidden_state_layer_ids") or own.get("eagle_aux_hidden_state_layer_ids")
     if ids is None:
@@ -197,8 +199,8 @@ def _layers(values: Mapping[str, Any], target: Target) -> tuple[int, ...]:
 
 
 def _without_target(tensors: Tensors, config: EagleConfig, target: Target) -> Tensors:
-    """``tensors`` without copies of the target's own and without what is used for checks alone."""
-    left_out = {"t2d"}  # says again what d2t does
+    """``tensors`` without copies of the target's, and without those used for checks alone."""
+    left_out = {"t2d"}  # repeats d2t
     if config.version == 1:
         left_out.add("lm_head.weight")
     embedding, own = target.model.get_input_embeddings().weight, tensors.get("embed_tokens")
@@ -215,7 +217,7 @@ def _is_copy(own: torch.Tensor, embedding: torch.Tensor) -> bool:
 
 
 def _check_vocabulary(tensors: Tensors, config: EagleConfig) -> None:
-    """Raises InvalidArgument unless ``d2t`` leads to tokens of the target, each once, and to those that ``t2d`` names."""
+    """Raise InvalidArgument unless ``d2t`` maps to different tokens of the target, and to those that ``t2d`` names."""
     offsets, drafted = tensors.get("d2t"), tensors.get("t2d")
     if offsets is not None:
         ids = torch.arange(len(offsets)) + offsets.long()

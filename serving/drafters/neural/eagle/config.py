@@ -1,4 +1,4 @@
-"""What an EAGLE head is made of, and how large a tree it grows."""
+"""The shape of an EAGLE head, and the bounds of its trees."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.engine.loop.checks import listed, number, whole_number, whole_within
 
 FORMAT = "eagle"
-"""What our own config.json says under "suffolk"."""
+"""The value of "suffolk" in our own config.json."""
 _SIZES = {
     "hidden_size": 1 << 16,
     "heads": 1 << 10,
@@ -24,8 +24,9 @@ _TREE_BOUNDS = {"top_k": 64, "depth": 64, "nodes": 1024}
 
 @dataclass(frozen=True, slots=True)
 class RopeScaling:
-    """Slower rotations for longer texts, as Llama 3.1 has them: those that need more than ``original / low`` tokens for a turn are
-    ``factor`` times slower, those that need less than ``original / high`` are as they were, with a slope between.
+    """Rotary scaling of Llama 3.1: wavelengths above ``original / low`` tokens are ``factor`` times longer.
+
+    Those below ``original / high`` are unchanged; between them the scaling is interpolated.
 
     Raises:
         InvalidArgument: a value is no number or out of its range.
@@ -48,14 +49,14 @@ class RopeScaling:
 
 @dataclass(frozen=True, slots=True)
 class EagleConfig:
-    """The form of a head.
+    """The shape of a head.
 
     Attributes:
         version: 1 for EAGLE and EAGLE-2, whose heads are the same; 3 for EAGLE-3.
         hidden_size: width of the head and of the target's hidden states; ``intermediate_size``: of its feed-forward part.
         heads, key_value_heads: of attention; the second divides the first. ``head_width``: of each; even.
         vocab_size: the target's.
-        layers: whose hidden states of the target it reads, as ``FeatureDrafter.layers``; one for version 1.
+        layers: of the target whose hidden states it reads, as ``FeatureDrafter.layers``; one for version 1.
         draft_vocab_size: tokens that it can draft, 1..vocab_size for version 3; 0 for version 1, which uses the target's output
             layer.
         rms_eps: of its norms. rope_theta, rope_scaling: of its rotary positions.
@@ -135,12 +136,12 @@ class EagleConfig:
 
 @dataclass(frozen=True, slots=True)
 class EagleTreeConfig:
-    """Bounds of a tree (EAGLE-2, Li et al. 2024, section 4); within them it ends where a pass promises less than it costs.
+    """Bounds of a tree (EAGLE-2, Li et al. 2024, section 4); it ends earlier where a pass is not worth its cost.
 
     Attributes:
-        top_k: candidates behind a node, and nodes of a level whose candidates a pass asks for; 1..64. With 1 it is a chain.
-        depth: tokens a draft goes ahead, and passes that it takes at most; 1..64.
-        nodes: the best so many of all candidates are proposed; 1..1024.
+        top_k: candidates behind a node, and nodes of a level that a pass expands; 1..64. With 1 it is a chain.
+        depth: depth of the tree, and the most passes for it; 1..64.
+        nodes: the most nodes proposed, the best of all candidates; 1..1024.
 
     Raises:
         InvalidArgument: a value is no whole number or out of its range.

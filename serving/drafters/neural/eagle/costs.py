@@ -1,4 +1,4 @@
-"""Times passes of an EAGLE head: a quick look before drafting."""
+"""Times the passes of an EAGLE head before it drafts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ _WARM_UPS = 2
 
 
 def measure_head(head: EagleHead, slots: int = 1, budget: float = 1.0) -> CostModel:
-    """The fastest of some passes over made-up rows at each of a few points, output layer included; over and over for ``budget``
-    seconds, and twice at least."""
+    """Fit a cost model to the fastest of some passes at each of a few points, output layer included.
+
+    Repeats for ``budget`` seconds, and at least twice.
+    """
     points = [*_POINTS, *([(1, min(slots, _MAX_SLOTS), 128)] if slots > 1 else [])]
     weight = head.fc.weight
     best = dict.fromkeys(points, np.inf)
@@ -43,7 +45,7 @@ def measure_head(head: EagleHead, slots: int = 1, budget: float = 1.0) -> CostMo
 @torch.inference_mode()
 def _time_pass(head: EagleHead, cache: HeadCache, point: tuple[int, int, int]) -> float:
     rows, batch, context = point
-    cache.slots, cache.capacity = batch, rows + context  # one allocation, cut anew for every point
+    cache.slots, cache.capacity = batch, rows + context  # one allocation for all points
     cache.lengths = np.full(batch, context)
     weight = head.fc.weight
     tokens = torch.zeros((1, rows * batch), dtype=torch.int64, device=weight.device)

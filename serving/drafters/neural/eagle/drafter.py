@@ -1,4 +1,4 @@
-"""Drafts by an EAGLE head: dynamic trees of EAGLE-2 (Li et al. 2024), for all requests of a step at once."""
+"""The EAGLE drafter: dynamic trees of EAGLE-2 (Li et al. 2024), for all requests of a step at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from suffolk.datastore.draft_tree import DraftTree, Source
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
-from suffolk.serving.drafters.neural.draft_state import LEFT_OVER, Text, add_children
+from suffolk.serving.drafters.neural.draft_state import LEFT_OVER, DraftState, add_children
 from suffolk.serving.drafters.neural.eagle.cache import HeadCache
 from suffolk.serving.drafters.neural.eagle.config import EagleTreeConfig
 from suffolk.serving.drafters.neural.eagle.costs import measure_head
@@ -27,17 +27,18 @@ from suffolk.serving.engine.model.tree_layout import TreeLayout
 from suffolk.serving.engine.policy.cost_model import CostModel
 from suffolk.serving.engine.policy.prefill_budget import PrefillBudget
 
-Part = tuple[FeatureBuffer, Text]
-"""A request that is able to draft in this step."""
+Part = tuple[FeatureBuffer, DraftState]
+"""A request that can draft in this step."""
 
 
 class EagleDrafter:
-    """A tree per request: the best nodes of each level are expanded, and of all candidates the best are proposed; each pass must
-    promise more tokens' worth of time than it takes. At a temperature above 0 the candidates are the best of the head's scores
-    with the target's own noise (``keyed_noise.py``). Not thread-safe.
+    """Grows a tree per request: expands the best nodes of each level, and proposes the best of all nodes. Not thread-safe.
+
+    A pass is made only if it is worth its time. At a temperature above 0 candidates are scored with the target's noise
+    (``coupled_sampling.py``).
 
     Attributes:
-        layers: whose hidden states of the target it is to be given.
+        layers: of the target whose hidden states it reads.
     """
 
     name = "eagle"
@@ -50,7 +51,7 @@ class EagleDrafter:
         tree: EagleTreeConfig | None = None,
         costs: CostModel | None = None,
     ) -> None:
-        """Allocates the head's cache.
+        """Allocate the head's cache.
 
         Args:
             head: on the target's device.
@@ -76,7 +77,7 @@ class EagleDrafter:
         self._cache = HeadCache(head.config, slots, capacity, weight.dtype, weight.device)
         self._pay = Pay(costs or measure_head(head, slots))
         self._free = list(range(slots))
-        self._followers: dict[int, FeatureBuffer] = {}
+        self._buffers: dict[int, FeatureBuffer] = {}
         self._confidence: ByClass[Confidence] = ByClass(Confidence)
         self._calls = self._passes = 0
         self._reading_seconds = 0.0
@@ -84,7 +85,7 @@ class EagleDrafter:
 
     @property
     def cache_bytes(self) -> int:
-        """Memory of its cache."""
+        """Bytes of its cache."""
         return self._cache.nbytes
 
     def calibrate(self, confidence: ByClass[Confidence]) -> None:
@@ -92,19 +93,19 @@ class EagleDrafter:
         self._confidence = confidence
 
     def follow(self, request_id: int, features: torch.Tensor) -> None:
-        follower = self._followers.get(request_id)
-        if follower is None:
+        buffer = self._buffers.get(request_id)
+        if buffer is None:
             slot = self._free.pop() if self._free else -1
-            follower = self._followers[request_id] = FeatureBuffer(slot)
-            follower.lost = slot < 0
-        follower.add(features, self._most)
+            buffer = self._buffers[request_id] = FeatureBuffer(slot)
+            buffer.lost = slot < 0
+        buffer.add(features, self._most)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         self._calls += 1
         parts = {request.request_id: part for request in requests if (part := self._begin(request)) is not None}
-        worth = mean_worth(text.request for _, text in parts.values()) if parts else 0.0
+        worth = mean_worth(draft.request for _, draft in parts.values()) if parts else 0.0
         if parts and self._pay.begins(worth, len(parts), self._contexts([*parts.values()])):
-            left = sum(text.request.most_seconds for _, text in parts.values())
+            left = sum(draft.request.most_seconds for _, draft in parts.values())
             left -= self._seconds(len(parts), [*parts.values()])
             growing = self._read([*parts.values()])
             while growing:
@@ -117,16 +118,16 @@ class EagleDrafter:
         ]
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        follower = self._followers.get(request_id)
-        if follower is None or follower.text is None or not len(follower.text.tree):
+        buffer = self._buffers.get(request_id)
+        if buffer is None or buffer.draft is None or not len(buffer.draft.tree):
             return
-        follower.text.learn(tokens, self._confidence, self._pay)
+        buffer.draft.learn(tokens, self._confidence, self._pay)
 
     def release(self, request_id: int) -> None:
-        follower = self._followers.pop(request_id, None)
-        if follower is not None and follower.slot >= 0:
-            self._cache.clear(follower.slot)
-            self._free.append(follower.slot)
+        buffer = self._buffers.pop(request_id, None)
+        if buffer is not None and buffer.slot >= 0:
+            self._cache.clear(buffer.slot)
+            self._free.append(buffer.slot)
 
     def stats(self) -> dict[str, float]:
         counters: dict[str, float] = {"calls": self._calls, "passes": self._passes}
@@ -134,81 +135,83 @@ class EagleDrafter:
         return counters | self.missed.stats()
 
     def close(self) -> None:
-        for request_id in list(self._followers):
+        for request_id in list(self._buffers):
             self.release(request_id)
 
     def _begin(self, request: DraftRequest) -> Part | None:
-        """The request with its last tree forgotten; None if it cannot have a draft."""
-        follower, size = self._followers.get(request.request_id), len(request.tokens)
-        if follower is not None and follower.text is not None:
-            follower.text.forget()
-        if follower is None or size < 2 or (follower.followed < size - 1 and follower.slot >= 0):
-            come = 0 if follower is None else follower.followed
-            self.missed.add("Unavailable", f"hidden states of {come} tokens have come, of {size - 1} are needed")
+        """The request at the begin of a step; None if it cannot have a draft."""
+        buffer, size = self._buffers.get(request.request_id), len(request.tokens)
+        if buffer is not None and buffer.draft is not None:
+            buffer.draft.forget()
+        if buffer is None or size < 2 or (buffer.received < size - 1 and buffer.slot >= 0):
+            received = 0 if buffer is None else buffer.received
+            self.missed.add("Unavailable", f"hidden states of {received} tokens have come, {size - 1} are needed")
             return None
-        if follower.slot < 0:
+        if buffer.slot < 0:
             self.missed.add("ResourceExhausted", f"all {self._cache.slots} slots are taken")
             return None
-        if follower.lost or size > self._most:
+        if buffer.lost or size > self._most:
             self.missed.add("ResourceExhausted", f"a text has {size} tokens, and {self._most} fit with a tree")
             return None
-        read = int(self._cache.lengths[follower.slot])
-        if follower.text is None:
-            follower.text = Text(request, follower.slot, self._head.config.vocab_size, self._device)
-        follower.text.begin(request, read + 1)  # n tokens make n - 1 pairs
-        follower.states = follower.states[:1]
-        return follower, follower.text
+        read = int(self._cache.lengths[buffer.slot])
+        if buffer.draft is None:
+            buffer.draft = DraftState(request, buffer.slot, self._head.config.vocab_size, self._device)
+        buffer.draft.begin(request, read + 1)  # n tokens make n - 1 pairs
+        buffer.states = buffer.states[:1]
+        return buffer, buffer.draft
 
     def _read(self, parts: Sequence[Part]) -> list[Part]:
-        """Bring texts up to date, a budget's pairs in all; those that are get their first nodes."""
+        """Read pending pairs within one budget, and give requests without pending pairs their first nodes."""
         budget = PrefillBudget()
         chosen = [(part, rows) for part in parts if len(rows := part[1].read(budget))]
         reading, layouts = [part for part, _ in chosen], [rows for _, rows in chosen]
         contexts, begin = self._contexts(reading), time.perf_counter()
         if reading:
-            features = [follower.take(len(layout)) for (follower, _), layout in zip(reading, layouts, strict=True)]
+            features = [buffer.take(len(layout)) for (buffer, _), layout in zip(reading, layouts, strict=True)]
             try:
                 states = self._forward(reading, layouts, self._fuse(torch.cat(features)))
             except BaseException:
-                for (follower, _), part in zip(reading, features, strict=True):
-                    follower.give_back(part)
+                for (buffer, _), part in zip(reading, features, strict=True):
+                    buffer.put_back(part)
                 raise
-            for (follower, _), layout, own in zip(reading, layouts, states, strict=True):
-                self._cache.keep(follower.slot, len(layout))
-                follower.states = own[-1:]
+            for (buffer, _), layout, rows_states in zip(reading, layouts, states, strict=True):
+                self._cache.keep(buffer.slot, len(layout))
+                buffer.states = rows_states[-1:]
         ready = [part for part in parts if not part[1].pending]
-        logits = self._logits([follower.states for follower, _ in ready])
+        logits = self._logits([buffer.states for buffer, _ in ready])
         seconds = time.perf_counter() - begin
-        if max(map(len, layouts), default=0) > LEFT_OVER:  # of a prompt few rows give logits: it says nothing of trees
+        if max(map(len, layouts), default=0) > LEFT_OVER:  # most rows of a prompt give no logits: not a cost of trees
             self._reading_seconds += seconds
         elif reading:
             self._learn_cost(layouts, contexts, seconds)
-        self._expand(ready, [text.root() for _, text in ready], logits)
+        self._expand(ready, [draft.root() for _, draft in ready], logits)
         return ready
 
     def _grow(self, parts: Sequence[Part], left: float) -> tuple[list[Part], float]:
-        """One pass for the best nodes of all trees' last levels; the requests whose trees have grown, none where a pass does not
-        pay or takes more than the ``left`` seconds, and what is left then."""
+        """Make one pass for the best nodes of all trees' last levels, if it is worth its time and within ``left`` seconds.
+
+        Returns the requests whose trees have grown, and the seconds left then.
+        """
         chosen = [(part, self._best_leaves(part[1])) for part in parts]
         chosen = [(part, nodes) for part, nodes in chosen if len(nodes)]
         growing, contexts = [part for part, _ in chosen], self._contexts([part for part, _ in chosen])
-        value = sum(float(text.tree.values[nodes].sum()) for (_, text), nodes in chosen)
+        value = sum(float(draft.tree.values[nodes].sum()) for (_, draft), nodes in chosen)
         rows = sum(len(nodes) for _, nodes in chosen)
-        if not growing or not self._pay.pays(value, mean_worth(text.request for _, text in growing), rows, contexts):
+        if not growing or not self._pay.pays(value, mean_worth(draft.request for _, draft in growing), rows, contexts):
             return [], left
         left -= self._seconds(rows, growing)
         if left < 0:
             return [], left
         begin_time = time.perf_counter()
         hidden = [
-            follower.states[to_device(text.rows_of(text.tree.parents[nodes]) + 1, self._device)]
-            for (follower, text), nodes in chosen
+            buffer.states[to_device(draft.rows_of(draft.tree.parents[nodes]) + 1, self._device)]
+            for (buffer, draft), nodes in chosen
         ]
-        layouts = [text.lay_out(nodes) for (_, text), nodes in chosen]
+        layouts = [draft.lay_out(nodes) for (_, draft), nodes in chosen]
         states = self._forward(growing, layouts, torch.cat(hidden))
-        for ((follower, text), nodes), own in zip(chosen, states, strict=True):
-            follower.states = torch.cat([follower.states, own])
-            text.have_read(nodes)
+        for ((buffer, draft), nodes), new in zip(chosen, states, strict=True):
+            buffer.states = torch.cat([buffer.states, new])
+            draft.have_read(nodes)
         logits = self._logits(states)
         self._learn_cost(layouts, contexts, time.perf_counter() - begin_time)
         self._expand(growing, [nodes for _, nodes in chosen], logits)
@@ -222,8 +225,8 @@ class EagleDrafter:
     def _forward(
         self, parts: Sequence[Part], layouts: Sequence[TreeLayout], hidden: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        """The states of each request's rows; ``hidden``: of all rows, one behind the other."""
-        positions, attend = self._cache.place([follower.slot for follower, _ in parts], layouts)
+        """The states of each request's rows; ``hidden``: of all rows, concatenated."""
+        positions, attend = self._cache.place([buffer.slot for buffer, _ in parts], layouts)
         tokens = to_device(np.concatenate([layout.tokens for layout in layouts]), self._device)
         self._passes += 1
         states = self._head.step(tokens[None], hidden[None], positions, attend)[0]
@@ -240,22 +243,22 @@ class EagleDrafter:
         return logits
 
     def _expand(self, parts: Sequence[Part], nodes: Sequence[npt.NDArray[np.int64]], logits: torch.Tensor) -> None:
-        add_children([text for _, text in parts], nodes, logits, self._tree.top_k, self._confidence)
+        add_children([draft for _, draft in parts], nodes, logits, self._tree.top_k, self._confidence)
 
     def _learn_cost(self, layouts: Sequence[TreeLayout], contexts: npt.NDArray[np.int64], seconds: float) -> None:
         self._pay.learn_cost(sum(len(layout) for layout in layouts), contexts, seconds)
 
-    def _best_leaves(self, text: Text) -> npt.NDArray[np.int64]:
-        """Which nodes of its tree's last level a pass should read."""
-        deepest = min(self._tree.depth, text.deepest)
-        return text.tree.best_leaves(self._tree.top_k, deepest, True, self._most_nodes(text.request))
+    def _best_leaves(self, draft: DraftState) -> npt.NDArray[np.int64]:
+        """The nodes of the tree's last level that a pass should read."""
+        deepest = min(self._tree.depth, draft.deepest)
+        return draft.tree.best_leaves(self._tree.top_k, deepest, True, self._most_nodes(draft.request))
 
     def _most_nodes(self, request: DraftRequest) -> int:
         return min(self._tree.nodes, request.max_nodes)
 
     def _seconds(self, rows: int, parts: Sequence[Part]) -> float:
-        """What a pass of ``rows`` rows for ``parts`` should take."""
+        """The expected seconds of a pass of ``rows`` rows for ``parts``."""
         return self._pay.costs.time(rows, len(parts), float(self._contexts(parts).mean()))
 
     def _contexts(self, parts: Sequence[Part]) -> npt.NDArray[np.int64]:
-        return self._cache.lengths[[follower.slot for follower, _ in parts]]
+        return self._cache.lengths[[buffer.slot for buffer, _ in parts]]

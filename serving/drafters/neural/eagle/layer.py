@@ -1,4 +1,4 @@
-"""The one decoder layer of an EAGLE head, as Llama has it, and its rotary positions."""
+"""The decoder layer of an EAGLE head, as in Llama, with rotary positions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,20 @@ import torch.nn.functional as F
 from suffolk.serving.drafters.neural.eagle.config import EagleConfig, RopeScaling
 
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-"""Of the rows' queries [b, heads, q, width], keys and values [b, key-value heads, q, width]: what they attend to, shaped as the
-queries. Who sees whom, and what is kept of earlier rows, is the caller's business."""
+"""Attention over queries [b, heads, q, width], keys and values [b, key-value heads, q, width]; the result has the queries' shape.
+The caller chooses the mask, and what is cached of earlier rows."""
+
+
+def causal(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """An ``Attend`` in which every row sees itself and the rows before it."""
+    return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
 
 
 class EagleLayer(torch.nn.Module):
-    """Attention and a gated feed-forward part. In version 3 attention reads the embedding beside the hidden state, each behind its
-    norm; in version 1 there is no norm in front of it (Li et al. 2024)."""
+    """Attention and a gated feed-forward part (Li et al. 2024).
+
+    In version 3 attention reads the normalized embedding and hidden state, concatenated; in version 1 it has no norm before it.
+    """
 
     def __init__(self, config: EagleConfig) -> None:
         super().__init__()

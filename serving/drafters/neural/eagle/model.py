@@ -1,4 +1,4 @@
-"""The EAGLE head: from a hidden state of the target and the token behind it to the next hidden state (Li et al. 2024)."""
+"""The EAGLE head: predicts the next hidden state from a hidden state of the target and the next token (Li et al. 2024)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from safetensors.torch import save_file
 
 from suffolk.datastore.errors import Unsupported
@@ -20,35 +19,34 @@ from suffolk.serving.engine.model.int8_linear import compress, compressed
 class EagleHead(torch.nn.Module):
     """One decoder layer over pairs of a hidden state and the token one step ahead of it.
 
-    Pair i is the hidden state of token i, which has read tokens 0..i, and token i + 1. It stands at position i, the hidden state's
-    and not the token's, and its outcome, a state, tells of token i + 2. Where token i + 1 was drafted itself, the hidden state is
-    the outcome of the pair before. In version 1 a state is the target's predicted hidden state, read by the target's own output
-    layer; in version 3 it is the head's own, behind a norm and an output layer over a part of the vocabulary.
+    Pair i is the hidden state of token i, which has read tokens 0..i, and token i + 1. Its position is i, and its output, a state,
+    predicts token i + 2. Where token i + 1 was drafted, the hidden state is the output of the pair before. In version 1 a state is
+    the target's predicted hidden state, and the target's output layer reads it. In version 3 it is the head's own, with a norm and
+    an output layer over a part of the vocabulary.
 
     Attributes:
-        config, layers: its form, and whose hidden states of the target it reads.
-        d2t: version 3: int64[draft_vocab_size], what is added to a draft id to make it the target's (an offset, not an id).
-        embed_tokens: version 3: float[vocab, hidden] if it has an embedding of its own; else None, and the target's is used.
+        config, layers: its shape, and the target's layers whose hidden states it reads.
+        d2t: version 3: int64[draft_vocab_size], the target's id minus the draft id (an offset, not an id).
+        embed_tokens: version 3: float[vocab, hidden], its own embedding; None: the target's is used.
     """
 
-    ahead = 2
     d2t: torch.Tensor
     embed_tokens: torch.Tensor | None
 
-    def __init__(self, config: EagleConfig, ends: SharedEmbeddings) -> None:
+    def __init__(self, config: EagleConfig, shared: SharedEmbeddings) -> None:
         """Random weights, in fp32 on the CPU.
 
         Raises:
             Unsupported: ``config`` is for a target of another width or vocabulary.
         """
         super().__init__()
-        if (config.hidden_size, config.vocab_size) != (ends.hidden_size, ends.vocab_size):
+        if (config.hidden_size, config.vocab_size) != (shared.hidden_size, shared.vocab_size):
             raise Unsupported(
                 f"it has hidden states of {config.hidden_size} and {config.vocab_size} tokens, the target has "
-                f"{ends.hidden_size} and {ends.vocab_size}; use a head that was trained for this target"
+                f"{shared.hidden_size} and {shared.vocab_size}; use a head that was trained for this target"
             )
         self.config, self.layers = config, config.layers
-        self._ends = ends
+        self._shared = shared
         size = config.hidden_size
         self.layer = EagleLayer(config)
         self.register_buffer("embed_tokens", None)
@@ -61,7 +59,7 @@ class EagleHead(torch.nn.Module):
             self.register_buffer("d2t", torch.zeros(config.draft_vocab_size, dtype=torch.int64))
 
     def fuse(self, features: torch.Tensor) -> torch.Tensor:
-        """float[..., hidden], what ``step`` takes, of the target's hidden states float[..., layers, hidden]."""
+        """float[..., hidden], the input of ``step``, from the target's hidden states float[..., layers, hidden]."""
         features = features.to(self.fc.weight.dtype)
         if self.config.version == 1:
             return features[..., 0, :]
@@ -69,15 +67,15 @@ class EagleHead(torch.nn.Module):
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
         """float[..., hidden], by the head's own embedding or the target's."""
-        return self._ends.embed(tokens) if self.embed_tokens is None else self.embed_tokens[tokens]
+        return self._shared.embed(tokens) if self.embed_tokens is None else self.embed_tokens[tokens]
 
     def step(self, tokens: torch.Tensor, hidden: torch.Tensor, positions: torch.Tensor, attend: Attend) -> torch.Tensor:
         """The states float[b, q, hidden] of pairs.
 
         Args:
             tokens: int64[b, q]; ``positions``: int64[q].
-            hidden: float[b, q, hidden], what ``fuse`` gave, or states of pairs before.
-            attend: tells the rows what they see.
+            hidden: float[b, q, hidden], from ``fuse``, or states of earlier pairs.
+            attend: attention of the rows, mask included.
         """
         embedded = self.embed(tokens).to(hidden.dtype)
         if self.config.version == 1:
@@ -86,9 +84,9 @@ class EagleHead(torch.nn.Module):
         return self.layer(hidden, embedded, positions, attend)  # type: ignore[no-any-return]
 
     def logits(self, states: torch.Tensor) -> torch.Tensor:
-        """float[..., vocab_size] over the target's vocabulary; -inf for what the head cannot draft."""
+        """float[..., vocab_size] over the target's vocabulary; -inf for tokens that the head cannot draft."""
         if self.config.version == 1:
-            return self._ends.logits(states)
+            return self._shared.logits(states)
         drafted = self.draft_logits(states)
         spread = drafted.new_full((*drafted.shape[:-1], self.config.vocab_size), -torch.inf)
         return spread.index_copy(-1, self.target_ids(), drafted)
@@ -102,18 +100,13 @@ class EagleHead(torch.nn.Module):
         return torch.arange(len(self.d2t), device=self.d2t.device) + self.d2t
 
     def compress(self) -> None:
-        """Round what only drafts read, on a CPU where that is faster; for a head that is not trained any more."""
+        """Quantize weights that only drafts read, on a CPU where that is faster; not for a head that is trained further."""
         compress(self)
         if self.config.version == 1:
-            self._ends = replace(self._ends, output=compressed(self._ends.output))
+            self._shared = replace(self._shared, output=compressed(self._shared.output))
 
     def save(self, folder: Path) -> None:
         """Write config.json and model.safetensors into an existing folder."""
         (folder / "config.json").write_text(json.dumps(self.config.to_dict(), indent=2) + "\n")
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
         save_file(tensors, folder / "model.safetensors")
-
-
-def causal(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """Attention in which every row sees the rows before it and itself."""
-    return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)

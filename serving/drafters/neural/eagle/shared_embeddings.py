@@ -1,4 +1,4 @@
-"""What an EAGLE head borrows of its target: embedding and output layer."""
+"""The target's embedding and output layer, shared with an EAGLE head."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SharedEmbeddings:
     """References, not parameters: no gradient reaches them, and a head's state_dict leaves them out.
 
     Attributes:
-        embedding, output: the target's modules; ``vocab_size``: of ids that can be drawn and fed back.
+        embedding, output: the target's modules; ``vocab_size``: of the ids that can be sampled.
     """
 
     embedding: Any

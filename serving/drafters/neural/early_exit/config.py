@@ -1,4 +1,4 @@
-"""What a trained exit is: for which model, behind which layer, and how wide."""
+"""The configuration of an early-exit head: its target's shape, its layer and its width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drafts by the first layers of the target, on the target's own cache."""
+"""The early-exit drafter: the target's first layers, on the target's own cache."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from suffolk.datastore.draft_tree import DraftTree, Source
 from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
-from suffolk.serving.drafters.neural.draft_state import Text
+from suffolk.serving.drafters.neural.draft_state import DraftState
 from suffolk.serving.drafters.neural.pay import Pay
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.drafters.neural.tree_model import TreeModel
@@ -23,8 +23,9 @@ from suffolk.serving.engine.policy.cost_model import CostModel
 
 
 class EarlyExitDrafter:
-    """Trees from the target's first layers (``tree_model.py``). It reads the keys and values that the target has cached for them,
-    and puts its own behind, where the target's next pass overwrites them. Not thread-safe; for the loop that owns the cache.
+    """Grows trees with the target's first layers (``tree_model.py``). Not thread-safe; for the loop that owns the cache.
+
+    It reads the target's cached keys and values, and writes its own behind them, where the target's next pass overwrites them.
     """
 
     name = "early-exit"
@@ -37,7 +38,7 @@ class EarlyExitDrafter:
         self._pay = Pay(costs or measure(model))
         self._confidence: ByClass[Confidence] = ByClass(Confidence)
         self._trees: TreeModel | None = None
-        self._texts: dict[int, Text] = {}
+        self._drafts: dict[int, DraftState] = {}
         self._calls = 0
         self.missed = DraftFailures("early exit")
 
@@ -53,24 +54,25 @@ class EarlyExitDrafter:
         self._calls += 1
         trees = self._trees
         assert trees is not None, "attach comes first"
-        texts = [self._open(request, trees.cache) for request in requests]
-        slots = [text.slot for text in texts]
+        drafts = [self._open(request, trees.cache) for request in requests]
+        slots = [draft.slot for draft in drafts]
         lengths = trees.cache.lengths[slots]
         try:
-            trees.grow([text for text in texts if self._fits(text, trees.cache)])
+            trees.grow([draft for draft in drafts if self._fits(draft, trees.cache)])
         finally:
-            trees.cache.lengths[slots] = lengths  # what was put behind is the target's to overwrite
+            trees.cache.lengths[slots] = lengths  # the target overwrites the rows behind
         return [
-            text.tree.best(request.most_named, Source.EARLY_EXIT) for request, text in zip(requests, texts, strict=True)
+            draft.tree.best(request.most_named, Source.EARLY_EXIT)
+            for request, draft in zip(requests, drafts, strict=True)
         ]
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        text = self._texts.get(request_id)
-        if text is not None and len(text.tree) and self._trees is not None:
-            self._trees.learn(text, tokens)
+        draft = self._drafts.get(request_id)
+        if draft is not None and len(draft.tree) and self._trees is not None:
+            self._trees.learn(draft, tokens)
 
     def release(self, request_id: int) -> None:
-        self._texts.pop(request_id, None)
+        self._drafts.pop(request_id, None)
 
     def stats(self) -> dict[str, float]:
         passes = 0 if self._trees is None else self._trees.passes
@@ -78,20 +80,20 @@ class EarlyExitDrafter:
         return counters | self.missed.stats()
 
     def close(self) -> None:
-        self._texts.clear()
+        self._drafts.clear()
 
-    def _open(self, request: DraftRequest, cache: KVCache) -> Text:
-        text = self._texts.get(request.request_id)
-        if text is None:
-            text = Text(request, request.slot, self._model.vocab_size, self._model.device)
-            self._texts[request.request_id] = text
-        text.begin(request, int(cache.lengths[request.slot]))
-        return text
+    def _open(self, request: DraftRequest, cache: KVCache) -> DraftState:
+        draft = self._drafts.get(request.request_id)
+        if draft is None:
+            draft = DraftState(request, request.slot, self._model.vocab_size, self._model.device)
+            self._drafts[request.request_id] = draft
+        draft.begin(request, int(cache.lengths[request.slot]))
+        return draft
 
-    def _fits(self, text: Text, cache: KVCache) -> bool:
+    def _fits(self, draft: DraftState, cache: KVCache) -> bool:
         if self._model.context_length is not None:
-            text.deepest = min(text.deepest, self._model.context_length - len(text.request.tokens))
-        needed = len(text.request.tokens) + self._bounds.max_depth * self._bounds.width
+            draft.deepest = min(draft.deepest, self._model.context_length - len(draft.request.tokens))
+        needed = len(draft.request.tokens) + self._bounds.max_depth * self._bounds.width
         if needed > cache.capacity:
             self.missed.add(
                 "ResourceExhausted", f"a request needs {needed} cache rows with a tree, and has {cache.capacity}"

@@ -1,4 +1,4 @@
-"""A trained exit from its folder."""
+"""Loads trained exits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trained exit: one residual block between a layer of the target and its final norm and output layer."""
+"""The early-exit head: one residual block between a layer of the target and its final norm and output layer."""
 
 from __future__ import annotations
 
@@ -19,13 +19,10 @@ _NORMS = ("norm", "ln_f", "final_layer_norm", "final_layernorm")
 
 
 class ExitHead(nn.Module):
-    """x + W2 SiLU(W1 norm(x)) of the hidden states behind some layer; begins as the identity."""
-
-    ahead = 1
+    """x + W2 SiLU(W1 norm(x)) of the hidden states x behind some layer; the identity before training."""
 
     def __init__(self, target: Target, config: ExitConfig) -> None:
-        """Raises Unsupported if the target has other layers, another hidden size or vocabulary, or if more than a norm and a
-        linear layer follows its layers."""
+        """Raises Unsupported if ``config`` is for another target, or more than a norm and a linear layer follows its layers."""
         super().__init__()
         _require_fit(config, target)
         self.config = config
@@ -34,17 +31,14 @@ class ExitHead(nn.Module):
         self.inner = nn.Linear(config.hidden_size, config.width, bias=False)
         self.outer = nn.Linear(config.width, config.hidden_size, bias=False)
         nn.init.zeros_(self.outer.weight)
-        self.behind = (
-            _final_norm(target),
-            target.model.get_output_embeddings(),
-        )  # a tuple, so that torch does not take them for parts of this module
+        self._behind = (_final_norm(target), target.model.get_output_embeddings())  # in a tuple: no submodules
         self.to(target.device, torch.float64 if target.dtype == torch.float64 else torch.float32)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Of the shape and dtype of ``hidden``, float[..., hidden size]."""
-        own = hidden.to(self.inner.weight.dtype)
-        block: torch.Tensor = self.outer(F.silu(self.inner(self.norm(own))))
-        return (own + block).to(hidden.dtype)
+        """Map ``hidden`` float[..., hidden size] to the same shape and dtype."""
+        x = hidden.to(self.inner.weight.dtype)
+        block: torch.Tensor = self.outer(F.silu(self.inner(self.norm(x))))
+        return (x + block).to(hidden.dtype)
 
     def save(self, folder: Path) -> None:
         """Write config.json and model.safetensors."""
@@ -55,7 +49,7 @@ class ExitHead(nn.Module):
 
 
 class ExitLayer(nn.Module):
-    """A layer of the target with an exit behind it; for all else it is that layer."""
+    """A layer of the target with an exit behind it; other attributes are the layer's."""
 
     def __init__(self, layer: nn.Module, head: ExitHead) -> None:
         super().__init__()

@@ -14,15 +14,16 @@ from suffolk.serving.engine.model.target import Target
 
 
 def shallow(target: Target, layers: int, wrap: Callable[[nn.Module], nn.Module] | None = None) -> Target:
-    """``target`` without the layers behind the first ``layers``: its final norm and output layer read what leaves the last of them.
+    """``target`` with its first ``layers`` alone: its final norm and output layer read the output of the last of them.
 
-    ``layers``: some of the target's or all (``require_exit``). ``wrap``: makes the last of them another module, with the same
-    arguments.
+    Weights, configuration and attention are shared with the target, and the target's cache serves both.
 
-    Weights, configuration and attention are the target's own; its cache serves both: what the first layers cache is the same. A
-    cache made for it holds those layers alone.
+    Args:
+        layers: 1 up to all of the target's.
+        wrap: replaces the last of them by another module with the same arguments.
 
-    Raises Unsupported: the model does not keep its layers in one list.
+    Raises:
+        Unsupported: the model does not keep its layers in one list.
     """
     model = parent = _copy(target.model)
     *names, last = find_layers(target).split(".")

@@ -1,4 +1,4 @@
-"""Training of an exit: the cross-entropy behind the target's final norm and output layer."""
+"""Trains an early-exit head on the token behind each hidden state."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from suffolk.serving.engine.model.target import Target
 
 
 class TrainableExitHead(ExitHead):
-    """An exit as a ``TrainableHead``."""
+    """An early-exit head as a ``TrainableHead``."""
 
-    def start(self, batches: Iterator[Batch]) -> None:
-        """Leave the head as the identity."""
+    ahead = 1
+
+    def initialize(self, batches: Iterator[Batch]) -> None:
+        """Do nothing: the head begins as the identity."""
 
     def losses(self, batch: Batch) -> HeadLoss:
-        """As ``TrainableHead.losses``: cross-entropy of the next token, for depth 1."""
+        """The cross-entropy of the token behind each hidden state."""
         wanted = batch.counted[:, 1:] & batch.starts[:, :-1]
         hidden, tokens = batch.features[:, :-1, 0][wanted], batch.tokens[:, 1:][wanted]
         logits = self(hidden)
-        for module in self.behind:
-            logits = functional_call(
-                module, {name: each.detach() for name, each in module.named_parameters()}, (logits,)
-            )
+        for module in self._behind:
+            frozen = {name: each.detach() for name, each in module.named_parameters()}
+            logits = functional_call(module, frozen, (logits,))
         logits = logits.float()
         loss = F.cross_entropy(logits, tokens)
         hits = (logits.argmax(-1) == tokens).double().sum()
@@ -36,10 +37,5 @@ class TrainableExitHead(ExitHead):
 
 
 def new_head(target: Target, layers: int, width: int) -> TrainableExitHead:
-    """An exit behind the first ``layers`` of the target's, with a layer of ``width``.
-
-    Raises:
-        InvalidArgument: ``layers`` are none or all of the target's.
-        Unsupported: as ``ExitHead``.
-    """
+    """A head behind the target's first ``layers``, with a block of ``width``. Raises InvalidArgument for no or all layers."""
     return TrainableExitHead(target, ExitConfig(layers, width, target.layers, target.hidden_size, target.vocab_size))

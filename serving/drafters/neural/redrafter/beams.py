@@ -1,4 +1,4 @@
-"""Beam search over several requests at once, and its beams as trees; tensor operations alone (ReDrafter, section 2, listing 1)."""
+"""Beam search over several requests, and beams packed as trees, in tensor operations (ReDrafter, section 2, listing 1)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from suffolk.datastore.draft_tree import DraftTree, Source
 
 PAD = -1
-"""Stands behind a beam's end."""
+"""Fills beams behind their end."""
 
 
 class BeamSearch:
-    """The likeliest continuations of each request, grown by a token at a time. Not thread-safe.
+    """The most likely continuations of each request, grown token by token. Not thread-safe.
 
     A beam that has ended keeps its place among the best.
 
@@ -42,8 +42,10 @@ class BeamSearch:
         self._dropped: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def explored(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """``tokens`` and ``log_probs`` of the beams and, behind them, of those of earlier steps as shorter ones, latest first: what
-        was among the best once costs no further step of the head. Beginnings occur again and again."""
+        """``tokens`` and ``log_probs`` of the beams, and behind them those of earlier steps, latest first.
+
+        Earlier beams cost no further step of the head. Prefixes are repeated.
+        """
         length = self.tokens.shape[2]
         parts = [(self.tokens, self.log_probs), *reversed(self._dropped)]
         return (
@@ -54,9 +56,9 @@ class BeamSearch:
     def grow(self, log_probs: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """Choose the best among all beams' candidates and the beams that have ended.
 
-        ``log_probs`` float64[requests, beams, k] of the candidates int64 ``tokens``; those of closed beams are not
-        looked at. With k the vocabulary's size, or at least ``width``, the search is exact. Returns int64[requests, new beams]:
-        which beam each continues.
+        ``log_probs`` float64[requests, beams, k] are of the candidates int64 ``tokens``; those of closed beams are ignored. With k
+        the vocabulary's size, or at least ``width``, the search is exact. Returns int64[requests, new beams], the beam that each
+        continues.
         """
         requests, beams, count = tokens.shape
         if self.tokens.shape[2]:
@@ -65,7 +67,7 @@ class BeamSearch:
         ended = self._totals.masked_fill(self.open, -torch.inf)
         choices = torch.cat([grown.flatten(1), ended], 1)
         self._totals, chosen = choices.topk(min(self._width, choices.shape[1]))
-        stays = (chosen >= beams * count) | (self._totals == -torch.inf)  # without enough candidates some are none
+        stays = (chosen >= beams * count) | (self._totals == -torch.inf)  # with too few candidates some are invalid
         origins = torch.where(chosen >= beams * count, chosen - beams * count, chosen // count)
         candidates = chosen.clamp(max=beams * count - 1)
         newest = tokens.flatten(1).gather(1, candidates).masked_fill(stays, PAD)
@@ -91,22 +93,22 @@ class Packed:
 
 
 def take(values: torch.Tensor, beams: torch.Tensor) -> torch.Tensor:
-    """[requests, chosen, ...], of ``values`` [requests, beams, ...] the ``beams`` int64[requests, chosen]."""
+    """Select from ``values`` [requests, beams, ...] the ``beams`` int64[requests, chosen]."""
     return values[torch.arange(len(values), device=values.device)[:, None], beams]
 
 
 def pack(beams: torch.Tensor, chances: torch.Tensor, source: Source) -> list[Packed]:
-    """A tree for each request, in which equal beginnings of beams are one node.
+    """Make a tree of each request's beams; equal prefixes become one node.
 
-    ``beams`` int64[requests, width, length], ``PAD`` behind the ends of beams. ``chances`` float64 of the same shape, in 0..1: that
-    each token is accepted if the one before it is; equal where beginnings are. Those of siblings are brought down to a sum of
-    1; a node's score is the product along its path. Two copies to the host, and one of the trees' sizes.
+    ``beams`` int64[requests, width, length], ``PAD`` behind the ends of beams. ``chances`` float64 of the same shape, in 0..1: the
+    conditional acceptance probability of each token, equal for equal prefixes. Those of siblings are scaled down to a sum of 1 at
+    most; a node's score is the product along its path. Makes three copies to the host.
     """
     requests, width, length = beams.shape
     if not length:
         return [Packed(DraftTree.empty(), np.empty(0, np.int64))] * requests
     same = _same_prefix(beams)
-    match = same.int().argmax(2)  # the first beam that shares each beginning: of equals argmax is the first
+    match = same.int().argmax(2)  # the first beam with each prefix: argmax takes the first of equals
     numbers = torch.arange(width, device=beams.device)[:, None]
     nodes = (match == numbers) & (beams != PAD)
     above = torch.cat([torch.ones_like(same[..., :1]), same[..., :-1]], 3)
@@ -131,10 +133,10 @@ def _packed(columns: npt.NDArray[np.int64], scores: npt.NDArray[np.float32], sou
 
 
 def _same_prefix(beams: torch.Tensor) -> torch.Tensor:
-    """bool[requests, beams, beams, length]: whether two beams share all tokens up to each place."""
+    """bool[requests, beams, beams, length]: whether two beams have equal prefixes up to each place."""
     return (beams[:, :, None] == beams[:, None]).int().cumprod(3).bool()
 
 
 def _by_depth(values: torch.Tensor) -> torch.Tensor:
-    """[requests, length * beams], of ``values`` [requests, beams, length]: all of the first tokens, then all of the second, ..."""
+    """Flatten ``values`` [requests, beams, length] to [requests, length * beams], by depth."""
     return values.transpose(1, 2).flatten(1)

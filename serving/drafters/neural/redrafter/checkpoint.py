@@ -1,4 +1,4 @@
-"""A head on disk: config.json and model.safetensors, ours or Apple's.
+"""Reads and writes recurrent heads: config.json and model.safetensors, ours or Apple's.
 
 Ours: the keys of ``RedrafterConfig`` and ``"suffolk": "redrafter"``; tensors as ``RedrafterHead.state_dict`` names them. Apple's
 (ml-recurrent-drafter): a transformers config of ``model_type`` recurrent_drafting_drafter with vocab_size, hidden_size, exit_dim,
@@ -35,7 +35,7 @@ _APPLE_NAMES = {"token_to_state": "rnn_w", "state_to_state": "rnn_u", "projectio
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a folder holds.
+    """The content of a head's folder.
 
     Attributes:
         config: the head's shape.
@@ -61,7 +61,7 @@ def write_checkpoint(folder: Path, config: RedrafterConfig, tensors: Mapping[str
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """What ``folder`` holds.
+    """Read the head in ``folder``.
 
     Raises:
         NotFound: no such folder or file.

@@ -1,4 +1,4 @@
-"""What a recurrent draft head is made of, what it is trained for, and how far its beams go."""
+"""The shape of a recurrent draft head, its training objective, and the bounds of its beams."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.loop.checks import whole_within
 
 FORMAT = "redrafter"
-"""What the key ``suffolk`` says in the config.json of a head."""
+"""The value of ``suffolk`` in the config.json of a head."""
 APPLE_TYPE = "recurrent_drafting_drafter"
-"""What ``model_type`` says in that of one that Apple published."""
+"""The value of ``model_type`` in the config.json of Apple's heads."""
 
 INITIAL_STATES = ("embedding", "zero")
 OUTPUTS = ("own", "target")
@@ -36,8 +36,7 @@ class RedrafterConfig:
         blocks: residual blocks; 0..64.
         initial_state: ``embedding`` (the paper's s_0 = e_0) or ``zero``.
         output: ``own`` (an output layer of the head's) or ``target`` (the target's).
-        recurrent: False for a head whose state is the sum of the embeddings, without weights (the paper's section 3.1 compares
-            it: U = W = I, b = 0, f(x) = x).
+        recurrent: False: the state is the sum of the embeddings (U = W = I, b = 0, f(x) = x; section 3.1 of the paper).
 
     Raises:
         InvalidArgument: a value is of another type or out of its range.
@@ -84,12 +83,11 @@ class RedrafterConfig:
 
 @dataclass(frozen=True, slots=True)
 class BeamConfig:
-    """Bounds of the beams; within them they end where a step of the head promises less than it costs.
+    """Bounds of the beams; they end earlier where a step of the head is not worth its cost.
 
     Attributes:
         width: beams a request; 1..64.
-        length: tokens a beam goes ahead, and steps of the head that it takes at most; 1..64. A head is best up to the length that
-            it was trained for.
+        length: tokens of a beam, and steps of the head, at most; 1..64. Best is the length that the head was trained for.
 
     Raises:
         InvalidArgument: a value is no whole number or out of its range.

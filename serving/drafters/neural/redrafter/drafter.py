@@ -1,4 +1,4 @@
-"""Drafts by a recurrent head: the likeliest beams as a tree, or a chain drawn from the head's own law."""
+"""The ReDrafter drafter: the best beams of a recurrent head as a tree, or a chain sampled from its distribution."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
+from suffolk.serving.drafters.neural.redrafter.beam_state import BeamState, ReadPrefix
 from suffolk.serving.drafters.neural.redrafter.config import BeamConfig
-from suffolk.serving.drafters.neural.redrafter.draft_state import Read, Text
 from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.drafters.neural.redrafter.steps import Steps, measure_steps
 from suffolk.serving.engine.loop.draft_failures import DraftFailures
@@ -22,12 +22,11 @@ from suffolk.serving.engine.policy.cost_model import CostModel
 
 
 class RedrafterDrafter:
-    """Drafts behind the target's last hidden state, all that it keeps of a request (``FeatureDrafter``).
+    """Drafts from the target's last hidden state, the only state that it keeps of a request (``FeatureDrafter``). Not thread-safe.
 
-    Beams are searched and not drawn, so they are verified by ``match``, for which any tree is exact; at a temperature above 0 they
-    are searched by the head's scores with the target's own noise. Under verification ``rejection`` at a temperature above 0 the
-    draft is one chain, drawn from the head's law: the test min(1, p / q) on the best of several beams would change the text's
-    law. Not thread-safe.
+    Beam search gives trees, which verification ``match`` accepts exactly; at a temperature above 0 beams are scored with the
+    target's noise. Under ``rejection`` at a temperature above 0 the draft is one chain sampled from the head's distribution: the
+    test min(1, p / q) on the best of several beams would change the distribution of the text.
     """
 
     name = "redrafter"
@@ -40,14 +39,14 @@ class RedrafterDrafter:
         config: BeamConfig | None = None,
         costs: CostModel | None = None,
     ) -> None:
-        """``slots``: requests at once, for the measurement of the head's steps; ``costs``: theirs, None to measure them now."""
+        """``slots``: requests at once; ``costs``: of the head's steps, None to measure them now."""
         self._config = config or BeamConfig()
         self.layers = head.layers
         self._vocab_size = target.vocab_size
         costs = costs or measure_steps(head, slots * self._config.width)
         self._steps = Steps(head, target.eos_ids, self._config, costs)
-        self._read: dict[int, Read] = {}
-        self._texts: dict[int, Text] = {}
+        self._read: dict[int, ReadPrefix] = {}
+        self._drafts: dict[int, BeamState] = {}
         self._calls = 0
         self.missed = DraftFailures("redrafter")
 
@@ -60,22 +59,22 @@ class RedrafterDrafter:
             return
         read = self._read.get(request_id)
         tokens = len(features) + (0 if read is None else read.tokens)
-        self._read[request_id] = Read(tokens, features[-1, 0].clone())  # a view would keep them all
+        self._read[request_id] = ReadPrefix(tokens, features[-1, 0].clone())  # a view would keep them all
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Proposal]:
         self._calls += 1
-        texts = [self._begin(request) for request in requests]
-        self._steps.draft([text for text in texts if text is not None and text.room])
-        return [DraftTree.empty() if text is None else text.proposal for text in texts]
+        drafts = [self._begin(request) for request in requests]
+        self._steps.draft([draft for draft in drafts if draft is not None and draft.room])
+        return [DraftTree.empty() if draft is None else draft.proposal for draft in drafts]
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        text = self._texts.get(request_id)
-        if text is not None and len(text.tree):
-            self._steps.learn(text, tokens)
+        draft = self._drafts.get(request_id)
+        if draft is not None and len(draft.tree):
+            self._steps.learn(draft, tokens)
 
     def release(self, request_id: int) -> None:
         self._read.pop(request_id, None)
-        self._texts.pop(request_id, None)
+        self._drafts.pop(request_id, None)
 
     def stats(self) -> dict[str, float]:
         counters: dict[str, float] = {"calls": self._calls, "passes": self._steps.count}
@@ -83,18 +82,18 @@ class RedrafterDrafter:
 
     def close(self) -> None:
         self._read.clear()
-        self._texts.clear()
+        self._drafts.clear()
 
-    def _begin(self, request: DraftRequest) -> Text | None:
-        """The request's text, its last draft forgotten; None if the features of all its tokens but the last have not come."""
-        read, text = self._read.get(request.request_id), self._texts.get(request.request_id)
+    def _begin(self, request: DraftRequest) -> BeamState | None:
+        """The request's state at the begin of a step; None if hidden states of all its tokens but the last have not come."""
+        read, draft = self._read.get(request.request_id), self._drafts.get(request.request_id)
         if read is None or read.tokens != len(request.tokens) - 1:
-            come, size = 0 if read is None else read.tokens, len(request.tokens) - 1
-            self.missed.add("Unavailable", f"hidden states of {come} tokens have come, of {size} are needed")
-            if text is not None:
-                text.forget()
+            received, size = 0 if read is None else read.tokens, len(request.tokens) - 1
+            self.missed.add("Unavailable", f"hidden states of {received} tokens have come, {size} are needed")
+            if draft is not None:
+                draft.forget()
             return None
-        if text is None:
-            text = self._texts[request.request_id] = Text(request, self._vocab_size, read.feature.device)
-        text.begin(request, read.feature, self._config.length)
-        return text
+        if draft is None:
+            draft = self._drafts[request.request_id] = BeamState(request, self._vocab_size, read.feature.device)
+        draft.begin(request, read.feature, self._config.length)
+        return draft

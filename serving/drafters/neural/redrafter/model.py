@@ -1,4 +1,4 @@
-"""The recurrent draft head: what the target last felt, and a state that reads the drafted tokens (ReDrafter, section 2)."""
+"""The recurrent draft head: the target's last hidden state, and a state that reads the drafted tokens (ReDrafter, section 2)."""
 
 from __future__ import annotations
 
@@ -23,21 +23,19 @@ class RedrafterHead(torch.nn.Module):
         x_k = x_{k-1} + SiLU(V_k x_{k-1} + c_k), block by block
         logits = output layer of the last x
 
-    h belongs to the last token that the target has read; token 1 is the one behind it, which the target has drawn but not read;
-    with the initial state ``embedding``, s_0 is the embedding of the last token read. The embedding is the target's. An ``own``
-    output layer has weights of [vocab, exit_dim] and no bias; the ``target``'s reads a linear projection of x from ``exit_dim``
-    to the hidden size (none where they are equal) and keeps its bias, but what a model does to its logits behind the layer (caps,
-    scales) is left out. Embedding and output layer of the target are references: no parameters, not in ``state_dict``.
+    h is of the last token that the target has read; token 1 is the next one, which the target has sampled but not read. With the
+    initial state ``embedding``, s_0 is the embedding of the last token read. The embedding is the target's. An ``own`` output layer
+    has weights [vocab, exit_dim] and no bias. The ``target``'s reads a linear projection of x from ``exit_dim`` to the hidden size
+    (none where they are equal) and keeps its bias; logit caps and scales behind it are left out. Embedding and output layer of the
+    target are references: no parameters, not in ``state_dict``.
 
     Attributes:
         config: its shape.
-        layers: whose hidden states of the target it reads: the last.
+        layers: of the target whose hidden states it reads: the last.
         vocab_size: the target's; logits behind it are cut off.
 
-    Any number of threads may use it in evaluation mode.
+    Thread-safe in evaluation.
     """
-
-    ahead = 2
 
     def __init__(
         self,
@@ -98,7 +96,7 @@ class RedrafterHead(torch.nn.Module):
         return F.silu(self.token_to_state(embedded) + self.state_to_state(states))
 
     def logits(self, features: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
-        """float[..., vocab], of the token behind those that ``states`` have read."""
+        """float[..., vocab], the logits of the token behind those that ``states`` have read."""
         x = self.projection(torch.cat([features.to(states.dtype), states], -1))
         for block in self.blocks:
             x = x + F.silu(block(x))
@@ -106,7 +104,7 @@ class RedrafterHead(torch.nn.Module):
         return x[..., : self.vocab_size] if self.config.output == "own" else self.target_logits(x)
 
     def target_logits(self, features: torch.Tensor) -> torch.Tensor:
-        """float[..., vocab], what the target's output layer makes of ``features`` [..., hidden]; its weights get no gradient."""
+        """float[..., vocab], the target's output layer on ``features`` [..., hidden]; its weights get no gradient."""
         layer = self._target[1]
         features = features.to(layer.weight.dtype)
         if not torch.is_grad_enabled():
@@ -115,7 +113,7 @@ class RedrafterHead(torch.nn.Module):
         return F.linear(features, layer.weight.detach(), bias)[..., : self.vocab_size]
 
     def compress(self) -> None:
-        """Round what only drafts read, on a CPU where that is faster; for a head that is not trained any more."""
+        """Quantize weights that only drafts read, on a CPU where that is faster; not for a head that is trained further."""
         compress(self)
         if self.config.output != "own":
             embedding, output = self._target

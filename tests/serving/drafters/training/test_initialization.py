@@ -38,7 +38,7 @@ def test_the_least_squares_of_parts_are_those_of_all_rows() -> None:
 def test_a_started_eagle_head_is_the_best_linear_map_of_a_pair() -> None:
     head = eagle_heads.random_head().train()
     batch = eagle_heads.batch_of(own_texts()[:60], head.layers)
-    head.start(iter([batch]))
+    head.initialize(iter([batch]))
     target = tiny_target()
     embedded = target.model.get_input_embeddings()(batch.tokens[:, 1:-1])
     pairs = torch.cat([embedded, batch.features[:, :-2, 0]], -1).flatten(0, 1)
@@ -62,7 +62,7 @@ def test_a_started_recurrent_head_knows_more_than_a_random_one(output: str, recu
     for started in (False, True):
         head = heads.random_head(target, loss=LossConfig(3), output=output, recurrent=recurrent)
         if started:
-            head.start(_counting(batch, taken))
+            head.initialize(_counting(batch, taken))
         losses.append(float(head.losses(batch).loss.detach()))
     assert losses[1] < losses[0]
     assert len(taken) == 1  # there are rows enough in the first
@@ -72,7 +72,7 @@ def test_blocks_of_another_width_stay_as_they_are() -> None:
     target = Target.wrap(tiny_model())
     head = heads.random_head(target, exit_dim=48, output="target")
     before = {name: tensor.clone() for name, tensor in head.state_dict().items()}
-    head.start(iter(()))
+    head.initialize(iter(()))
     assert all(torch.equal(tensor, before[name]) for name, tensor in head.state_dict().items())
 
 

@@ -67,7 +67,7 @@ def test_an_interrupt_before_the_first_checkpoint_says_that_nothing_was_saved(
     def interrupted(self: LinearHead, batches: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(LinearHead, "start", interrupted)
+    monkeypatch.setattr(LinearHead, "initialize", interrupted)
     listening = Listening()
     with pytest.raises(KeyboardInterrupt):
         train(options(model, corpus, tmp_path / "head"), listening)
