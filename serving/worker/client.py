@@ -1,4 +1,4 @@
-"""A client of the worker: streams the replies to a request. Loads no torch."""
+"""A client of the worker: streams the steps of a generation. Loads no torch."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from suffolk.datastore.errors import Internal, InvalidArgument, Unavailable
 from suffolk.serving.engine.loop.checks import number, text, whole_within
 from suffolk.serving.engine.loop.prompt import Prompt
 from suffolk.serving.engine.loop.stats import GenerationStats
+from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.sampling.log_probabilities import LogProbability
 from suffolk.serving.engine.sampling.settings import SamplingSettings, settings_or_default
 from suffolk.serving.proto import decode_pb2, decode_pb2_grpc
@@ -21,7 +22,7 @@ from suffolk.serving.transport.server_info import parse_server_info
 from suffolk.serving.transport.url import WORKER_PORT, describe_url, parse_url
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.settings import pack_settings
-from suffolk.serving.worker.wire import Reply, pack_prompt, unpack_reply
+from suffolk.serving.worker.wire import pack_prompt, unpack_step
 
 INFO_DEADLINE = 5.0
 """Seconds for ``info``."""
@@ -77,7 +78,7 @@ class WorkerClient:
             request_class: workload label; see ``Engine.generate``.
 
         Raises:
-            InvalidArgument, Unsupported: an argument cannot be sent. The first reply raises the worker's errors.
+            InvalidArgument, Unsupported: an argument cannot be sent. The first step raises the worker's errors.
         """
         request = pack_prompt(prompt)
         request.sampling.CopyFrom(pack_settings(settings_or_default(settings)))
@@ -123,8 +124,8 @@ class WorkerClient:
         self.close()
 
 
-class RemoteGeneration(Iterator[Reply]):
-    """Iterates over the replies as they arrive. One reader; ``cancel`` is thread-safe.
+class RemoteGeneration(Iterator[Step]):
+    """Iterates over the steps as they arrive. One reader; ``cancel`` is thread-safe.
 
     ``next`` raises the worker's errors: InvalidArgument, Unsupported, ResourceExhausted, DeadlineExceeded, Unavailable, Internal.
     A cancelled generation just ends.
@@ -143,9 +144,9 @@ class RemoteGeneration(Iterator[Reply]):
         self._call = call
         self._cancelled = False
 
-    def __next__(self) -> Reply:
+    def __next__(self) -> Step:
         try:
-            reply = unpack_reply(next(self._call))
+            step, stats = unpack_step(next(self._call))
         except grpc.RpcError as error:
             if self._cancelled and error.code() is grpc.StatusCode.CANCELLED:
                 raise StopIteration from None
@@ -153,10 +154,10 @@ class RemoteGeneration(Iterator[Reply]):
             raise call_error(error, describe_url(self._url, WORKER_PORT), "worker", late) from None
         except InvalidArgument as error:
             raise Internal(f"{self._url}: the worker sent a malformed reply: {error}") from None
-        self.tokens += reply.tokens
-        self.log_probabilities += reply.log_probabilities
-        self.stats = reply.stats or self.stats
-        return reply
+        self.tokens += step.tokens
+        self.log_probabilities += step.log_probabilities
+        self.stats = stats or self.stats
+        return step
 
     def cancel(self) -> None:
         """Cancel the generation; its slot is free within one step. No effect after its end."""

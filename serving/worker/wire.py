@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,37 +11,10 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.loop.draft_counts import STAGES
 from suffolk.serving.engine.loop.prompt import Prompt, read_prompt
 from suffolk.serving.engine.loop.stats import PARTS, GenerationStats
+from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.sampling.log_probabilities import LogProbability
 from suffolk.serving.proto import decode_pb2
 from suffolk.serving.transport.tokens import pack_tokens, to_tokens, unpack_tokens
-
-if TYPE_CHECKING:
-    from suffolk.serving.engine.loop.request import Step
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One step of a generation, as the client receives it.
-
-    Attributes:
-        tokens: token ids, one or more.
-        sources: per token, the ``Source`` bits of the drafters that proposed it; 0 if the target sampled it.
-        pieces: (text, source bits) pairs: decoded text that cannot change any more.
-        finish: finish reason (eos, stop, length, context) of the last reply, else empty.
-        log_probabilities: per token, if the request asks for them, else empty.
-        stats: only of the last reply.
-    """
-
-    tokens: tuple[int, ...]
-    sources: tuple[int, ...]
-    pieces: tuple[tuple[str, int], ...]
-    finish: str = ""
-    log_probabilities: tuple[LogProbability, ...] = ()
-    stats: GenerationStats | None = None
-
-    @property
-    def text(self) -> str:
-        return "".join(text for text, _ in self.pieces)
 
 
 def pack_prompt(prompt: Prompt) -> decode_pb2.GenerateRequest:
@@ -69,8 +40,8 @@ def pack_step(step: Step, stats: GenerationStats | None) -> decode_pb2.GenerateR
     )
 
 
-def unpack_reply(message: decode_pb2.GenerateReply) -> Reply:
-    """Raises InvalidArgument if the message is malformed."""
+def unpack_step(message: decode_pb2.GenerateReply) -> tuple[Step, GenerationStats | None]:
+    """The inverse of ``pack_step``. Raises InvalidArgument if the message is malformed."""
     tokens = tuple(unpack_tokens(message.tokens, "tokens").tolist())
     if len(tokens) != len(message.sources):
         raise InvalidArgument(f"sources has {len(message.sources)} entries for {len(tokens)} tokens")
@@ -80,14 +51,14 @@ def unpack_reply(message: decode_pb2.GenerateReply) -> Reply:
         )
     if bool(message.finish) != message.HasField("stats"):
         raise InvalidArgument("stats: they must come with the last reply and no other")
-    return Reply(
+    step = Step(
         tokens=tokens,
         sources=tuple(message.sources),
         pieces=tuple((piece.text, piece.source) for piece in message.pieces),
         finish=message.finish,
         log_probabilities=tuple(map(_unpack_log_probability, tokens, message.log_probabilities)),
-        stats=_unpack_stats(message.stats, message.finish) if message.finish else None,
     )
+    return step, _unpack_stats(message.stats, message.finish) if message.finish else None
 
 
 def _pack_log_probability(each: LogProbability) -> decode_pb2.LogProbability:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +10,7 @@ import numpy.typing as npt
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.loop.prompt import Prompt, encode
 from suffolk.serving.engine.loop.stats import GenerationStats
+from suffolk.serving.engine.loop.step import Step as Step
 from suffolk.serving.engine.loop.text_stream import TextStream
 from suffolk.serving.engine.model.memory import memory_guard
 from suffolk.serving.engine.model.target import Target
@@ -19,29 +19,6 @@ from suffolk.serving.engine.sampling.log_probabilities import LogProbability
 from suffolk.serving.engine.sampling.sampler import Sampler
 from suffolk.serving.engine.sampling.seeded_noise import SeededUniforms
 from suffolk.serving.engine.sampling.settings import SamplingSettings
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What one target pass gave for a request.
-
-    Attributes:
-        tokens: one or more token ids, in order.
-        sources: for each, the ``Source`` bits of the accepted draft node; 0 for the target's own draw.
-        pieces: (text, source bits) that became safe to show; empty without a tokenizer.
-        finish: why the text ends with this step (eos, stop, length, context), else empty.
-        log_probabilities: of each token, if the request asked for them; else empty.
-    """
-
-    tokens: tuple[int, ...]
-    sources: tuple[int, ...]
-    pieces: tuple[tuple[str, int], ...]
-    finish: str
-    log_probabilities: tuple[LogProbability, ...] = ()
-
-    @property
-    def text(self) -> str:
-        return "".join(text for text, _ in self.pieces)
 
 
 class Request:
