@@ -167,14 +167,18 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def open(path_or_url: str | Path, residency: str = "mmap") -> Datastore | RemoteDatastore:
+def open(
+    path_or_url: str | Path, residency: str = "mmap", deadline: float | None = None
+) -> Datastore | RemoteDatastore:
     """Open a datastore on disk, or connect to one behind a draft service (``grpc://host:port/name``).
 
-    Both have the methods of ``suffolk.Retriever``. Close them after use, or use the local one as a context manager.
+    Both have the methods of ``suffolk.Retriever``. Close them after use, or use them as context managers.
 
     Args:
         path_or_url: a folder, or a URL (``suffolk.serving.transport.url``).
         residency: how files on disk are kept in memory (``suffolk.datastore.open_datastore``). A server decides its own.
+        deadline: seconds for a lookup or draft of a service; None: that of the URL (``?deadline_ms=``), else 0.02, which is
+            about one decoding step.
 
     Raises:
         NotFound, Corruption, Unsupported, ResourceExhausted: see ``suffolk.datastore.open_datastore``.
@@ -185,5 +189,7 @@ def open(path_or_url: str | Path, residency: str = "mmap") -> Datastore | Remote
 
         if residency != "mmap":
             raise InvalidArgument(f"residency is {residency!r} for {path_or_url}; give it to 'suffolk serve' there")
-        return connect(path_or_url)
+        return connect(path_or_url, deadline)
+    if deadline is not None:
+        raise InvalidArgument(f"deadline is {deadline!r} for {path_or_url}; only a service has one, leave it out")
     return open_datastore(path_or_url, residency)

@@ -259,6 +259,8 @@ class RemoteDatastore(Retriever):
             return call()
         except grpc.RpcError as error:
             late = f"no answer within {deadline * 1000:g} ms, the deadline"
+            if deadline == self.deadline:
+                late += "; if that is too short, add ?deadline_ms= to the URL"
             raise call_error(error, describe_url(self.url), "draft service", late) from None
         except (grpc.FutureCancelledError, ValueError) as error:  # another thread closes the channel
             raise Unavailable(f"{self.url}: {error}; open it again") from None

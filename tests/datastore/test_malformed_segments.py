@@ -17,7 +17,7 @@ import pytest
 from suffolk.datastore import _native, open_datastore
 from suffolk.datastore.documents import DocumentTable
 from suffolk.datastore.errors import Corruption, InvalidArgument, SuffolkError, Unsupported
-from tests.support.forging import ENTRY, HEADER_BYTES, TRAILER_BYTES, checksum, mend, sections
+from tests.support.forging import ENTRY, HEADER_BYTES, TRAILER_BYTES, checksum, mend, rewrite, sections
 from tests.support.stores import make_store
 
 VOCABULARY = 40
@@ -52,13 +52,6 @@ def store(tmp_path: Path) -> Path:
 @pytest.fixture
 def segment(store: Path) -> Path:
     return store / "segments/000000.seg"
-
-
-def rewrite(path: Path, content: bytes) -> None:
-    """Replace a file under its name; the old one may still be mapped."""
-    temporary = path.with_suffix(".new")
-    temporary.write_bytes(content)
-    temporary.replace(path)
 
 
 def refuse(path: Path, content: bytes, *kinds: type[SuffolkError]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from suffolk.datastore import _native, open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument, PermissionDenied
 from suffolk.datastore.segment import separated, write_segment
-from tests.support.forging import HEADER_BYTES, crc32c, mend, sections
+from tests.support.forging import HEADER_BYTES, crc32c, mend, rewrite, sections
 from tests.support.stores import make_store
 
 
@@ -27,13 +27,6 @@ def store_path(tmp_path: Path) -> Path:
 @pytest.fixture
 def segment_path(store_path: Path) -> Path:
     return store_path / "segments/000000.seg"
-
-
-def rewrite(path: Path, content: bytes) -> None:
-    """Replace a file under its name, as a broken copy would; the old one may still be mapped."""
-    temporary = path.with_suffix(".new")
-    temporary.write_bytes(content)
-    temporary.replace(path)
 
 
 def test_missing_and_unreadable_files_are_named(store_path, segment_path):

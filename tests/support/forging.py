@@ -1,9 +1,10 @@
-"""Segment files that are damaged on purpose, with the checksums that their bytes should have."""
+"""Damages segment files, and gives them valid checksums again."""
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 
 HEADER_BYTES = 256
 TRAILER_BYTES = 32
@@ -70,3 +71,10 @@ def mend(segment: bytearray) -> bytes:
 def checksum(segment: bytes) -> str:
     """The file's own, as a manifest repeats it."""
     return f"{struct.unpack_from('<I', segment, len(segment) - 12)[0]:08x}"
+
+
+def rewrite(path: Path, content: bytes) -> None:
+    """Replace a file under its name; the old one may still be mapped."""
+    temporary = path.with_suffix(".new")
+    temporary.write_bytes(content)
+    temporary.replace(path)

@@ -10,7 +10,7 @@ import zstandard
 
 import suffolk
 from suffolk.datastore import Datastore, open_datastore
-from suffolk.datastore.errors import Internal, InvalidArgument, NotFound, ResourceExhausted
+from suffolk.datastore.errors import Internal, InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from suffolk.datastore.tokenizer import load_tokenizer
 from suffolk.serving.draft_service import limits
 from suffolk.serving.draft_service.client import RemoteDatastore
@@ -134,3 +134,14 @@ def test_a_tokenizer_too_large_to_send_is_refused_by_the_server(
         ResourceExhausted, match="the limits are 100 and .*; load it from its own file and pass token ids"
     ):
         remote.encode(TEXT)
+
+
+def test_opening_takes_a_deadline_and_a_context(server: DraftServer, tmp_path: Path) -> None:
+    url = f"grpc://{server.listening[0]}/words"
+    with suffolk.open(url, deadline=30) as store:
+        assert isinstance(store, suffolk.RemoteDatastore)
+        assert (store.deadline, store.lookup(TEXT)) == (30, (3, 2))
+    with pytest.raises(Unavailable, match="this datastore was closed; open it again"):
+        store.lookup(IDS)
+    with pytest.raises(InvalidArgument, match="deadline is 30 for .*words; only a service has one, leave it out"):
+        suffolk.open(tmp_path / "words", deadline=30)
