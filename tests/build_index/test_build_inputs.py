@@ -1,4 +1,4 @@
-"""What is read of files, folders and patterns, and what is left out."""
+"""Files, folders and patterns: which files are read, and which are skipped."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "locked").mkdir()
     scan = os.scandir
 
-    def refuse(path: str) -> Any:  # who runs as root may read everything
+    def refuse(path: str) -> Any:  # root may read everything
         if str(path).endswith("locked"):
             raise PermissionError(13, "Permission denied", path)
         return scan(path)

@@ -19,7 +19,7 @@ from suffolk.cli.main import main
 from suffolk.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable
 from suffolk.datastore.manifest import WriterLock, read_manifest
-from tests.support.interrupts import heeded_interrupts
+from tests.support.interrupts import default_interrupts
 from tests.support.waiting import until
 
 VOCAB_SIZE = 60
@@ -163,7 +163,7 @@ def test_a_stopped_process_leaves_the_old_generation_or_the_new_one(tmp_path, en
         "import sys, time\nfrom suffolk.build_index.compact import compact\n"
         "compact(sys.argv[1], 1, 1, lambda *_: time.sleep(0.3))"
     )
-    with heeded_interrupts():
+    with default_interrupts():
         process = subprocess.Popen([sys.executable, "-c", slow, str(store)], stderr=subprocess.PIPE)
     until(lambda: (store / "build/segments").is_dir() or process.poll() is not None)
     process.send_signal(end)

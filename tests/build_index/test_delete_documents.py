@@ -179,7 +179,7 @@ def test_what_cannot_be_deleted_says_why(tmp_path: Path) -> None:
 
 
 def test_nothing_is_deleted_from_damaged_files(tmp_path: Path) -> None:
-    """Deleting read tokens through damaged document starts, subtracted others, and said that all was well."""
+    """Damaged document starts would make searches subtract the tokens of other documents."""
     make_store(tmp_path / "store", [[[1, 2, 3], [4, 5]]], vocab_size=9).close()
     segment = tmp_path / "store/segments/000000.seg"
     content = bytearray(segment.read_bytes())

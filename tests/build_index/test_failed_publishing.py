@@ -1,4 +1,4 @@
-"""Generations whose publishing fails or is stopped half way: what readers can open stays whole, and finished work is kept."""
+"""Publishing that fails or is interrupted: readers can still open the datastore, and finished work is kept."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_ctrl_c_while_publishing_keeps_the_finished_segments(
 def test_a_build_stopped_while_publishing_is_waited_for(
     folder: Path, monkeypatch: pytest.MonkeyPatch, change: Change
 ) -> None:
-    """A deletion or compaction took the generation that such a build was to have, and removed its segments."""
+    """Otherwise a deletion or compaction would take the generation of the build and remove its segments."""
 
     def die(*_: object) -> NoReturn:
         raise KeyboardInterrupt

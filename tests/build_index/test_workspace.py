@@ -36,7 +36,7 @@ def fail(store: Path) -> None:
 
 @pytest.mark.parametrize("there", [False, True])
 def test_a_build_that_fails_at_once_leaves_what_it_found(tmp_path: Path, there: bool) -> None:
-    """An empty folder kept its ``segments``, which without the lock are nobody's, and no build would have begun there again."""
+    """Without the lock, a leftover ``segments`` would count as foreign, and later builds would refuse the folder."""
     store = tmp_path / "new" / "store"
     if there:
         store.mkdir(parents=True)

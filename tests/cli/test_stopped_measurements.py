@@ -21,7 +21,7 @@ from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.policy.cost_model import CostModel
 from suffolk.serving.engine.policy.cost_store import CostKey, save_costs
 from suffolk.serving.replay.replayer import Replayer
-from tests.support.interrupts import heeded_interrupts
+from tests.support.interrupts import default_interrupts
 from tests.support.processes import ENVIRONMENT, ROOT, SUFFOLK, WAIT
 from tests.support.tiny_models import save_tiny
 
@@ -62,7 +62,7 @@ def recording(words: list[str], tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(autouse=True)
 def _heeded() -> Iterator[None]:
-    with heeded_interrupts():
+    with default_interrupts():
         yield
 
 

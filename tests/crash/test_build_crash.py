@@ -27,7 +27,7 @@ from tests.support.building import (
     write_jsonl,
     write_tokenizer,
 )
-from tests.support.interrupts import heeded_interrupts
+from tests.support.interrupts import default_interrupts
 
 TEXTS = 3000
 SEGMENT_TOKENS = 60_000
@@ -154,7 +154,7 @@ def test_ctrl_c_leaves_the_old_generation_and_the_work(corpus: Path, tmp_path: P
     store = tmp_path / "store"
     small = write_jsonl(tmp_path / "old.jsonl", make_texts(3, seed=99))
     build(BuildOptions(corpora=(str(small),), output=store, tokenizer=str(corpus / "tokenizer")))
-    with heeded_interrupts():
+    with default_interrupts():
         process = start(corpus, store, "--replace", failpoint="journal.appended@2:SIGINT")
     _, errors = process.communicate(timeout=WAIT)
     assert process.returncode == 130

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.support.fork_server import ForkServer
-from tests.support.interrupts import heeded_interrupts
+from tests.support.interrupts import default_interrupts
 from tests.support.linear_head import weights, write_corpus
 from tests.support.tiny_models import save_tiny
 
@@ -40,7 +40,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("train")
     save_tiny(folder / "model")
     write_corpus(folder / "corpus.jsonl")
-    with heeded_interrupts(), ForkServer("tests.support.linear_head") as server:
+    with default_interrupts(), ForkServer("tests.support.linear_head") as server:
         first = Place(server, folder, {})
         ending = server.run(first.command(folder / "reference"), failpoint="none")
         assert ending.code == 0, ending.errors

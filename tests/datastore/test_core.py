@@ -25,10 +25,10 @@ def test_the_core_and_what_fuzzing_found() -> None:
     kinds = (*fast_to_build, "-DSUFFOLK_PYTHON=OFF", "-DSUFFOLK_DEVELOPER=ON")
     run(cmake, "-S", str(HOME), "-B", str(build), *kinds)
     run(cmake, "--build", str(build), "--parallel", str(os.cpu_count()))
-    said = run(ctest, "--test-dir", str(build), "--output-on-failure")
+    report = run(ctest, "--test-dir", str(build), "--output-on-failure")
     for name in ("core_test", "fuzz_reader", "fuzz_queries"):
-        assert name in said
-    assert "100% tests passed" in said
+        assert name in report
+    assert "100% tests passed" in report
 
 
 def run(*command: str) -> str:

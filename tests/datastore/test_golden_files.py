@@ -1,4 +1,4 @@
-"""Datastores that an earlier version wrote, as they lie in tests/golden: read by this one and every later one."""
+"""Datastores of earlier versions (tests/golden) can be read by this one."""
 
 from __future__ import annotations
 

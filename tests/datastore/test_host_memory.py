@@ -38,7 +38,7 @@ def test_the_limits_of_our_cgroup_and_of_those_around_it_hold(
 
 @pytest.mark.parametrize("content", ["0::/\n", "4:memory:/other\n", "0::/not/mounted/here\n"])
 def test_a_container_is_the_root_of_its_cgroups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
-    """What is mounted is its own cgroup, whatever name that has outside."""
+    """The mounted root is the container's own cgroup, whatever its name outside."""
     make_group(tmp_path / "cgroup", f"{8 * MIB}")
     (tmp_path / "self").write_text(content)
     monkeypatch.setattr(host_memory, "_GROUPS", tmp_path / "cgroup")

@@ -1,4 +1,4 @@
-"""The manifest: which are refused, and who may write one."""
+"""The manifest: damaged ones are refused, and one writer at a time may publish one."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_publish_refuses_a_manifest_of_missing_segments(tmp_path):
 
 
 def test_publish_refuses_a_manifest_that_no_reader_would_take(tmp_path):
-    """It was published, and then called damaged by all who wanted to open it."""
+    """Otherwise readers would refuse the published datastore."""
     make_store(tmp_path / "store", [[[1, 2]]], vocab_size=10).close()
     manifest = read_manifest(tmp_path / "store")
     room = MAX_MANIFEST_BYTES - len((tmp_path / "store/MANIFEST").read_bytes())

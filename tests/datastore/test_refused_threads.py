@@ -51,7 +51,7 @@ expect_no_thread(lambda: _native.merge_segments(sys.argv[1], [segment], [], b"",
 """
 
 
-def said_by(program: str, *arguments: str) -> str:
+def output_of(program: str, *arguments: str) -> str:
     few_arenas = {**os.environ, "MALLOC_ARENA_MAX": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", LIMIT + program, *arguments], env=few_arenas, capture_output=True, text=True, timeout=60
@@ -63,13 +63,13 @@ def said_by(program: str, *arguments: str) -> str:
 @pytest.mark.parametrize("part", [1, 2, 3, 4, 5])
 def test_a_sort_without_threads_ends_in_any_of_its_parts(tmp_path: Path, part: int) -> None:
     """Threads of a part that wait for each other would wait for ever for one that could not be started."""
-    said = said_by(SORT, str(tmp_path / "a.segment"), str(part))
-    assert "no further thread can be started: " in said
-    assert "give fewer --threads" in said
+    output = output_of(SORT, str(tmp_path / "a.segment"), str(part))
+    assert "no further thread can be started: " in output
+    assert "give fewer --threads" in output
     assert not list(tmp_path.iterdir())
 
 
 def test_a_merge_without_threads_says_so(tmp_path: Path) -> None:
     """The thread of a slice is refused, and what the standard library throws then stays inside."""
     write_segment(tmp_path / "one.segment", separated([[1, 2, 3]], 10), vocab_size=10)
-    assert "give fewer --threads" in said_by(MERGE, str(tmp_path / "a.segment"), str(tmp_path / "one.segment"))
+    assert "give fewer --threads" in output_of(MERGE, str(tmp_path / "a.segment"), str(tmp_path / "one.segment"))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.interrupts import heeded_interrupts
+from tests.support.interrupts import default_interrupts
 from tests.support.processes import ENVIRONMENT, ROOT, SUFFOLK, WAIT
 from tests.support.stores import make_store
 from tests.support.tiny_models import save_tiny
@@ -67,7 +67,7 @@ def test_the_draft_service_is_killed_and_the_text_is_the_same(
 
 def interrupted(model: Path, times: int) -> tuple[int, bytes]:
     """Exit code and stderr of a command that is interrupted ``times`` times while it generates."""
-    with heeded_interrupts():
+    with default_interrupts():
         process = start("generate", "--model", str(model), "--max-new-tokens", TOKENS, PROMPT)
     assert process.stdout is not None
     process.stdout.read(1)

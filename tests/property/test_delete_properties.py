@@ -73,8 +73,8 @@ def make(path: Path, segments: Segments) -> Datastore:
 
 def answers(store: Datastore, contexts: list[list[int]]) -> list[Any]:
     """All that a datastore says, in a form that does not depend on how it is cut."""
-    said: list[Any] = [(found.source, found.metadata, found.tokens.tolist()) for found in store.documents()]
-    said += [store.info()["tokens"], store.info()["documents"]]
+    observed: list[Any] = [(found.source, found.metadata, found.tokens.tolist()) for found in store.documents()]
+    observed += [store.info()["tokens"], store.info()["documents"]]
     for context in contexts:
         tree = store.draft(context, max_match=8, max_depth=6, max_nodes=32)
         assert tree.counts is not None
@@ -85,14 +85,14 @@ def answers(store: Datastore, contexts: list[list[int]]) -> list[Any]:
             tree.match_length,
             tree.match_count,
         )
-        said.append((store.lookup(context, max_match=8), columns))
+        observed.append((store.lookup(context, max_match=8), columns))
         found = store.occurrences(context, limit=1000, context=3)
-        said.append(
+        observed.append(
             sorted(
                 (place.source, place.offset, place.tokens.tolist(), sorted(place.metadata.items())) for place in found
             )
         )
-    return said
+    return observed
 
 
 @settings(max_examples=60)
@@ -122,9 +122,9 @@ def test_deleting_is_building_without(segments: Segments, deletions: list[Deleti
             with open_datastore(Path(folder) / "store") as store:
                 store.verify("full")
                 assert len(store.manifest.deletions) <= 1
-                said = answers(store, contexts)
+                observed = answers(store, contexts)
             if left := [segment for segment in live if segment]:
                 with make(Path(folder) / f"fresh-{number}", left) as fresh:
-                    assert said == answers(fresh, contexts)
+                    assert observed == answers(fresh, contexts)
             else:
-                assert said == [0, 0] + [((0, 0), ([], [], [], 0, 0)), []] * len(contexts)
+                assert observed == [0, 0] + [((0, 0), ([], [], [], 0, 0)), []] * len(contexts)

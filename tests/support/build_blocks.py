@@ -1,4 +1,4 @@
-"""What builds read, without a build."""
+"""The blocks of a corpus, read without a build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of building share: a small real tokenizer, documents, and a way to run the command."""
+"""Shared by the tests of builds: a small real tokenizer, documents, and a way to run the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that heed an interrupt, however the tests were started."""
+"""Gives started processes the default handling of SIGINT."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def heeded_interrupts() -> Iterator[None]:
-    """Processes that are started inside take SIGINT as from a terminal.
+def default_interrupts() -> Iterator[None]:
+    """Processes that are started inside receive SIGINT as from a terminal. For the main thread only.
 
-    A shell without job control starts ``pytest &`` with SIGINT ignored, and what is ignored stays so in all processes below.
-    ``suffolk`` rightly keeps to that, so the tests that interrupt it failed there, build and text whole and exit code 0. It looked
-    like a loaded machine's fault because that is how the suite is run beside other work. Main thread only.
+    A shell without job control starts ``pytest &`` with SIGINT ignored, and child processes inherit that. ``suffolk`` respects
+    an ignored SIGINT, so tests that interrupt it would fail there.
     """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

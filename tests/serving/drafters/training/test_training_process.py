@@ -15,7 +15,7 @@ from suffolk.serving.drafters.training.checkpoint import RandomState, load_check
 from suffolk.serving.drafters.training.interrupts import Interrupts
 from suffolk.serving.drafters.training.progress import PlainProgress, show_progress
 from suffolk.serving.drafters.training.workspace import open_workspace
-from tests.support.interrupts import heeded_interrupts
+from tests.support.interrupts import default_interrupts
 
 CPU = torch.device("cpu")
 
@@ -50,7 +50,7 @@ def test_a_terminal_gets_a_bar() -> None:
 
 
 def test_the_first_interrupt_is_noted_and_the_second_heeded() -> None:
-    with heeded_interrupts():
+    with default_interrupts():
         with Interrupts() as interrupts:
             assert not interrupts.wanted
             signal.raise_signal(signal.SIGINT)

@@ -14,7 +14,7 @@ from suffolk.datastore.errors import Corruption, InvalidArgument
 from suffolk.serving.drafters.training.features import FeatureSource
 from suffolk.serving.drafters.training.options import Regeneration
 from suffolk.serving.engine.loop.engine import Engine
-from tests.support.interrupts import heeded_interrupts
+from tests.support.interrupts import default_interrupts
 from tests.support.linear_head import LinearHead, weights, write_corpus
 from tests.support.tiny_models import save_tiny
 from tests.support.training_runs import Listening, equal, options, train
@@ -43,7 +43,7 @@ def test_an_interrupted_run_ends_with_the_same_head(
     )
     expected = train(whole)
     listening = Listening(lambda: signal.raise_signal(signal.SIGINT), step=5)
-    with heeded_interrupts(), pytest.raises(KeyboardInterrupt):
+    with default_interrupts(), pytest.raises(KeyboardInterrupt):
         train(parts, listening)
     assert not parts.output.exists()
     assert listening.notes[-2:] == [
@@ -92,7 +92,7 @@ def test_an_interrupt_between_the_batches_of_a_step_drops_that_step(
         return losses(self, batch)
 
     listening = Listening()
-    with heeded_interrupts(), monkeypatch.context() as patch:
+    with default_interrupts(), monkeypatch.context() as patch:
         patch.setattr(LinearHead, "losses", interrupting)
         with pytest.raises(KeyboardInterrupt):
             train(options(model, corpus, tmp_path / "parts", **more), listening)
