@@ -108,8 +108,8 @@ class DraftTree:
         """This tree, if it is one.
 
         Raises:
-            InvalidArgument: an array is not as described above, lengths differ, a parent does not precede its child, a score is
-                not within 0..1, or a token id is not in 0..vocab_size-1. ``counts`` are not looked at.
+            InvalidArgument: an array has another type, lengths differ, a parent does not precede its child, a score is outside
+                0..1, or a token id outside 0..vocab_size-1. ``counts`` are not checked.
         """
         _native.check_tree(self.tokens, self.parents, self.scores, self.sources, vocab_size)
         return self

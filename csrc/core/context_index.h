@@ -11,8 +11,8 @@ namespace suffolk {
 
 // Tokens that grow at the end and can be cut back. Not thread-safe; owned by one request.
 //
-// A context is short and changes with every step, so it keeps no sorted suffixes: a draft finds the occurrences of the
-// context's end in one pass over the tokens, sorts only what follows them, and goes on as for any segment.
+// A context is short and changes with every step, so it keeps no sorted suffixes. A draft finds the occurrences of the context's end
+// in one pass over the tokens, and sorts only their continuations. The rest is as for any segment.
 class ContextIndex {
  public:
   // REQUIRES: 1 <= vocab_size < 2^32 - 1

@@ -9,8 +9,8 @@
 
 namespace suffolk {
 
-// The range of the suffixes that begin with a pattern, as far as the directory shows: the first of them has a rank in
-// `first`, the first rank behind them is in `last` (one more than the last rank of each range is a possible answer, too).
+// The range of the suffixes that begin with a pattern, as far as the directory shows. The rank of the first is in `first`; the first
+// rank behind them is in `last`. Both may also be the rank that ends the range.
 struct Narrowed {
   Interval first;
   Interval last;
@@ -35,8 +35,8 @@ inline std::uint32_t directory_token(const Suffixes& suffixes, std::uint64_t ent
   return token < suffixes.vocab_size ? token : kEnd;
 }
 
-// Narrows [lo, hi) to the ranks between two entries, where `before`, true for the tokens at `depth` up to some rank and
-// false from there on, changes. REQUIRES: lo <= hi <= suffixes.count.
+// Narrows [lo, hi) to the ranks between two entries. `before` is true for the tokens at `depth` up to some rank and false behind it;
+// that rank stays inside. REQUIRES: lo <= hi <= suffixes.count.
 template <typename Predicate>
 Interval narrow_by_token(const Suffixes& suffixes, std::uint32_t depth, Interval range, Predicate before) noexcept {
   const std::uint64_t first = range.lo / kDirectoryStride + 1;  // entries first..last stand inside the range

@@ -24,10 +24,10 @@ struct DraftTree {
 // The `max_nodes` best nodes of the trie of what follows `match`, up to max_depth tokens and never past a document's end.
 // Exact whatever the number of occurrences, and the same for any cut of a corpus into segments and deletions.
 //
-// A node is an interval per segment and per deletion. The best open node is taken next; its children come heaviest first, found by
-// looking at the sorted interval in steps that no heavy child can hide between, and not at all once max_nodes heavier nodes are
-// known. So the cost follows the nodes that are returned: for each about as many token reads as its count is a multiple of the
-// smallest count returned. O(occurrences) only when nearly all continuations differ, or when nearly all occurrences are deleted.
+// A node is an interval per segment and per deletion. The best open node is expanded next, its heaviest children first. They are
+// found by sampling the sorted interval in steps shorter than a heavy child. Lighter children are never searched for once max_nodes
+// heavier nodes are known. So the cost follows the returned nodes: each takes about as many token reads as its count is a multiple of
+// the smallest count returned. O(occurrences) only when nearly all continuations differ, or nearly all occurrences are deleted.
 //
 // REQUIRES: match came from longest_match on the same corpus. Thread-safe.
 DraftTree draft(const Corpus& corpus, const Match& match, const QueryBounds& bounds);

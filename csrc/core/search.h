@@ -48,8 +48,8 @@ void check(const QueryBounds& bounds, std::uint32_t order_depth);
 // REQUIRES: pattern is not empty. Complexity: O(|pattern| log n) token reads. Thread-safe.
 Interval find(const Suffixes& suffixes, std::span<const std::uint32_t> pattern) noexcept;
 
-// The largest n in min_match..max_match for which the last n tokens of `context` occur in any live segment more often
-// than in the deletions, and where. Bisects over n, for "occurs" is monotone in n. Thread-safe.
+// The longest suffix of `context`, of min_match to max_match tokens, that occurs in the live segments more often than in the
+// deletions. Bisects over the length, because a suffix of a pattern that occurs occurs too. Thread-safe.
 Match longest_match(const Corpus& corpus, std::span<const std::uint32_t> context, const QueryBounds& bounds);
 
 // First rank in [lo, hi) whose token at `depth` is at least `token`; hi if none is.

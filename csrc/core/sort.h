@@ -19,10 +19,10 @@ inline constexpr std::uint64_t kMaxSortedTokens = 0x80000000;
 //   first_ranks   [0..vocab_size]    out: rank of the first suffix with each first token; the last entry is `suffixes`
 //   threads       1 or more
 //
-// How: token ids are cut into groups. A suffix whose second token lies in a lower group than its first is not sorted at all: once
-// all suffixes of the lower group stand in order, reading them in that order tells the order of those one token longer (the
-// induced copying of Itoh and Tanaka, "An efficient method for in memory construction of suffix arrays", SPIRE 1999, made
-// parallel by groups). The other half are sorted directly, many tokens at a time as one number (sort_run.h).
+// Token ids are cut into groups. A suffix whose second token lies in a lower group than its first is not sorted at all. Once the
+// suffixes of the lower group are in order, reading them in that order gives the order of those one token longer: the induced
+// copying of Itoh and Tanaka ("An efficient method for in memory construction of suffix arrays", SPIRE 1999), made parallel by
+// groups. The other half are sorted directly, many tokens at a time as one number (sort_run.h).
 //
 // Memory beside the arguments: at most 1 byte per token (all threads together) and 4 MiB, 16 bytes per id and 4 more for each
 // thread.

@@ -37,9 +37,9 @@ struct Tokens {
   }
 };
 
-// The first tokens of a suffix, as many as 16 bytes hold (8, 5 or 4 for a token width of 2, 3 or 4), packed as one 128-bit
-// number: the first token in the highest bits, left-over low bits zero, all bits set for every token behind the document's end.
-// Keys are in the order of the suffixes by those tokens.
+// The first tokens of a suffix as one 128-bit number: 8, 5 or 4 tokens of 2, 3 or 4 bytes. The first token is in the highest bits,
+// unused low bits are zero, and all bits are set for every token behind the document's end. Keys have the order of the suffixes by
+// those tokens.
 struct SuffixKey {
   std::uint64_t high = 0;
   std::uint64_t low = 0;

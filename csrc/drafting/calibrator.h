@@ -1,7 +1,7 @@
 // Estimates the acceptance probability of retrieved tokens, and learns it while decoding.
 //
-// A count ratio of 1 at a match of two tokens is no probability of 1, and one ratio means different things in a corpus and in the
-// request's own text. So each source has its own tables: per kind of node, how often a node with an accepted parent was accepted.
+// A count ratio of 1 at a match of two tokens is no probability of 1. The same ratio means different things in a corpus and in the
+// text of the request. So each source has its own tables: per kind of node, how often a node with an accepted parent was accepted.
 #pragma once
 
 #include <cstdint>

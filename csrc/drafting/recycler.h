@@ -37,8 +37,8 @@ class Recycler {
 
   // Stores the distributions from which the last entries of `tokens` were sampled. Row j holds the kWidth likeliest `candidates`
   // (ids, likeliest first) with their `log_probabilities`, and stands behind all of `tokens` but the last rows - j. O(rows)
-  // A log probability that is NaN or above 0 counts as the smallest. Throws kInvalidArgument, and stores nothing, if both do not have
-  // the same whole number of rows, there are as many rows as tokens, or a candidate is below 0.
+  // A log probability that is NaN or above 0 counts as the smallest. Throws kInvalidArgument, and stores nothing, unless
+  // both have the same whole number of rows, there are fewer rows than tokens, and no candidate is below 0.
   void learn(std::span<const std::int32_t> tokens, std::span<const std::int32_t> candidates, std::span<const float> log_probabilities);
 
   // The best `max_nodes` continuations of `tokens`, down to `max_depth`; only its last kOrder entries are read. `position`: of the

@@ -26,8 +26,8 @@ class MemoryFile {
   int descriptor_;
 };
 
-// Gives a segment file the checksums its bytes should have, as far as there is room for them, so that what lies behind the
-// checksums is reached. Leaves all sizes and offsets as they are.
+// Gives a segment file valid checksums where there is room for them, so that readers go on behind them. Leaves all sizes and offsets
+// unchanged.
 void mend_checksums(Bytes& file);
 
 // Reads numbers off the front of the input; zeros when it is used up.
