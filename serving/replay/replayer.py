@@ -189,7 +189,6 @@ class Replayer:
             token_seconds,
             token_seconds * self._planner.draft_stake(text.ledger),
             -1 if self._states is None else SLOT,
-            text.recording.request_class,
             text.ledger.rate,
             self._planner.row_seconds(1, context),
         )

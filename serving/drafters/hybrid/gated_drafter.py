@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.calibration.rescale import learn_tree, normalize_siblings, rescale
 from suffolk.serving.drafters.hybrid.accepted_length import reach
@@ -63,7 +62,7 @@ class GatedDrafter:
         seconds: that its drafts and faults have taken so far, without what reading texts took.
     """
 
-    def __init__(self, drafter: Drafter, trust: ByClass[Confidence], vocab_size: int = ANY_TOKEN) -> None:
+    def __init__(self, drafter: Drafter, trust: Confidence, vocab_size: int = ANY_TOKEN) -> None:
         """Takes over ``drafter``: ``close`` closes it. ``trust``: what its scores have been worth beside other sources.
         ``vocab_size``: the target's; a tree with other ids is a missed draft."""
         self.drafter = drafter

@@ -37,7 +37,6 @@ class DraftRequest:
         most_seconds: what the draft may take of a drafter's own passes: it grows with what the request's drafts have earned; 0 for
             a draft without any (``MixedDrafter``).
         slot: the request's place in the target's cache.
-        request_class: what kind of request it is; empty if nobody said.
         rate: tokens that came of late, with drafts, in the time of one in plain decoding, 1 or more.
         already: tokens that drafts of others, beside which the drafter's own would be, brought step by step: in the request's last
             steps, and while these are few in those of other requests.
@@ -54,7 +53,6 @@ class DraftRequest:
     token_seconds: float = 0.0
     most_seconds: float = math.inf
     slot: int = -1
-    request_class: str = ""
     rate: float = 1.0
     row_seconds: float = 0.0
     already: tuple[int, ...] = ()

@@ -286,7 +286,6 @@ def _asked(request: Request, token_seconds: float, most_seconds: float, row_seco
         token_seconds,
         most_seconds,
         request.slot,
-        request.request_class,
         1.0 if request.ledger is None else request.ledger.rate,
         row_seconds,
     )

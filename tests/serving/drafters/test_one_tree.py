@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from suffolk.datastore.draft_tree import DraftTree, Source
-from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.hybrid.accepted_length import reach
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
@@ -105,7 +104,7 @@ def test_what_retrieval_brought_the_last_requests_is_known_when_one_begins() -> 
     """Steps without a draft model were once lost in each answer, a second in ten of a 1.5B model's."""
     asked: list[DraftRequest] = []
     flat = tree([1, 2, 3], [-1, 0, 1], [0.9, 0.8, 0.7])
-    network = GatedDrafter(MadeUpDrafter(lambda request: (asked.append(request), flat)[1]), ByClass(Confidence))
+    network = GatedDrafter(MadeUpDrafter(lambda request: (asked.append(request), flat)[1]), Confidence())
 
     def step(number: int, retrieved: DraftTree, said: list[int]) -> int:
         """How many drafts the network has made so far."""
@@ -127,7 +126,7 @@ def test_one_lucky_burst_of_retrieval_is_not_taken_for_a_habit() -> None:
     """(1, 10, 0) kept a draft model out of a whole answer in which retrieval brought little more."""
     asked: list[DraftRequest] = []
     flat = tree([1], [-1], [0.9])
-    network = GatedDrafter(MadeUpDrafter(lambda request: (asked.append(request), flat)[1]), ByClass(Confidence))
+    network = GatedDrafter(MadeUpDrafter(lambda request: (asked.append(request), flat)[1]), Confidence())
     retrieved = tree(list(range(1, 11)), list(range(-1, 9)), [0.9] * 10)
     for said in ([9], [*range(1, 11), 0], *[[9]] * 4):
         network.add(
@@ -144,7 +143,7 @@ def test_requests_that_go_otherwise_do_not_tell_what_retrieval_brings() -> None:
     """Ten tokens a step in one answer kept a draft model out of the next, in which retrieval brought none: half of the speed."""
     asked: list[DraftRequest] = []
     flat = tree([1], [-1], [0.9])
-    network = GatedDrafter(MadeUpDrafter(lambda request: (asked.append(request), flat)[1]), ByClass(Confidence))
+    network = GatedDrafter(MadeUpDrafter(lambda request: (asked.append(request), flat)[1]), Confidence())
     retrieved = tree(list(range(1, 11)), list(range(-1, 9)), [0.9] * 10)
 
     def step(number: int, said: list[int]) -> None:
@@ -170,7 +169,7 @@ def test_requests_with_prompts_alike_tell_what_retrieval_brings() -> None:
     """Functions were completed by copying the prompt, and each prompt was read by a draft model in vain."""
     asked: list[DraftRequest] = []
     flat = tree([1], [-1], [0.9])
-    network = GatedDrafter(MadeUpDrafter(lambda request: (asked.append(request), flat)[1]), ByClass(Confidence))
+    network = GatedDrafter(MadeUpDrafter(lambda request: (asked.append(request), flat)[1]), Confidence())
     retrieved = tree(list(range(1, 11)), list(range(-1, 9)), [0.9] * 10)
     prompts = {"complete": np.arange(30, dtype=np.int32), "explain": np.arange(100, 130, dtype=np.int32)}
 
@@ -221,7 +220,7 @@ def test_what_retrieval_names_and_nobody_would_verify_is_no_reason_to_leave_a_ne
     asked = {}
     for row_seconds in (0.0, 0.01):
         network = GatedDrafter(
-            MadeUpDrafter(lambda request: tree([1, 2, 3], [-1, 0, 1], [0.9, 0.8, 0.7])), ByClass(Confidence)
+            MadeUpDrafter(lambda request: tree([1, 2, 3], [-1, 0, 1], [0.9, 0.8, 0.7])), Confidence()
         )
         request = DraftRequest(
             1, np.arange(9, dtype=np.int32), 8, token_seconds=0.1, most_seconds=1.0, row_seconds=row_seconds
@@ -252,7 +251,7 @@ def test_what_networks_are_thanked_for_is_told_by_what_would_have_been_verified(
 def test_a_network_that_may_take_no_time_is_not_run() -> None:
     calls: list[DraftRequest] = []
     network = GatedDrafter(
-        MadeUpDrafter(lambda request: (calls.append(request), tree([1], [-1], [1.0]))[1]), ByClass(Confidence)
+        MadeUpDrafter(lambda request: (calls.append(request), tree([1], [-1], [1.0]))[1]), Confidence()
     )
     request = DraftRequest(1, np.arange(9, dtype=np.int32), 8, token_seconds=1.0, most_seconds=0.0)
     for _ in range(300):
@@ -264,7 +263,7 @@ def test_a_network_that_may_take_no_time_is_not_run() -> None:
 
 def test_a_network_that_adds_nothing_to_what_is_retrieved_is_left_out() -> None:
     retrieved = tree([1, 2, 3], [-1, 0, 1], [1.0, 0.9, 0.8])
-    network = GatedDrafter(MadeUpDrafter(lambda request: retrieved), ByClass(Confidence))
+    network = GatedDrafter(MadeUpDrafter(lambda request: retrieved), Confidence())
     request = DraftRequest(1, np.arange(9, dtype=np.int32), 8, token_seconds=1e-12, most_seconds=1.0)
     asked = []
     for _ in range(40):
@@ -279,7 +278,7 @@ def test_a_network_that_adds_nothing_to_what_is_retrieved_is_left_out() -> None:
 def test_large_promises_that_one_text_broke_are_believed_less_in_the_next() -> None:
     """Where retrieval promised two tokens or more a draft model was not asked, and most steps brought one."""
     burst = tree([1, 2, 3], [-1, 0, 1], [1.0, 0.9, 0.8])
-    network = GatedDrafter(MadeUpDrafter(lambda request: tree([7], [-1], [0.5])), ByClass(Confidence))
+    network = GatedDrafter(MadeUpDrafter(lambda request: tree([7], [-1], [0.5])), Confidence())
 
     def promised(number: int) -> float:
         request = DraftRequest(number, np.arange(9, dtype=np.int32), 8, token_seconds=1.0, most_seconds=1.0)
