@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.draft_tree import NETWORKS, DraftTree
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.hybrid.accepted_length import owed
 from suffolk.serving.drafters.hybrid.explanation import Explanation
@@ -16,6 +16,7 @@ from suffolk.serving.drafters.hybrid.gated_drafter import ANY_TOKEN, GatedDrafte
 from suffolk.serving.drafters.hybrid.leaf_retrieval import LeafRetrieval
 from suffolk.serving.drafters.hybrid.merge import merge
 from suffolk.serving.drafters.hybrid.worth import Verdict
+from suffolk.serving.drafters.registry import network_bits
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
 from suffolk.serving.engine.loop.drafter import (
     CacheDrafter,
@@ -137,9 +138,9 @@ class HybridDrafter:
 
     def owed(self, request_id: int, tree: DraftTree) -> npt.NDArray[np.bool_]:
         """See ``MixedDrafter``: of what networks propose all that would not have been verified without them."""
-        if not (tree.sources & int(NETWORKS)).any():
+        if not (tree.sources & network_bits()).any():
             return np.zeros(len(tree), np.bool_)
-        return owed(tree, self._retrieved[request_id], int(NETWORKS))
+        return owed(tree, self._retrieved[request_id], network_bits())
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """See ``PrefetchingDrafter``."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.draft_tree import DraftTree, source_name
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.hybrid.accepted_length import reach
 from suffolk.serving.drafters.hybrid.worth import Verdict
+from suffolk.serving.drafters.registry import source_name
 
 MOST_STEPS = 100_000
 """Further ones are not kept."""

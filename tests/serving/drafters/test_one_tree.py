@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.hybrid.accepted_length import reach
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
@@ -18,6 +18,7 @@ from suffolk.serving.drafters.hybrid.gated_drafter import GatedDrafter
 from suffolk.serving.drafters.hybrid.merge import merge as merge_trees
 from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
+from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.engine.loop.drafter import DraftRequest
@@ -49,7 +50,7 @@ def test_a_node_that_both_propose_carries_both_marks() -> None:
     drafter = HybridDrafter([store_of([[*PROMPT, *answer]])], [draft_model(target)])
     [found] = drafter.propose([DraftRequest(1, np.asarray(PROMPT, np.int32), 16, len(PROMPT))])
     assert found.tokens[:4].tolist() == answer[:4]
-    assert set(found.sources[:4].tolist()) == {Source.DATASTORE | Source.DRAFT_MODEL}
+    assert set(found.sources[:4].tolist()) == {source_bits("datastore+draft-model")}
     assert found.validate(VOCAB)
     stats = drafter.stats()
     assert stats["draft-model: asked"] == stats["draft-model: calls"] == stats["datastore: calls"] == 1
@@ -79,12 +80,12 @@ def test_opinions_are_pooled_before_trees_are_cut() -> None:
     """What a source thinks of a token that is not among its own best still counts, and is no more work for it."""
     asked: list[DraftRequest] = []
 
-    def network(source: Source, scores: list[float]) -> MadeUpDrafter:
+    def network(source: int, scores: list[float]) -> MadeUpDrafter:
         flat = tree(list(range(len(scores))), [-1] * len(scores), scores)
-        made = replace(flat, sources=np.full(len(scores), source, np.uint8))
+        made = replace(flat, sources=np.full(len(scores), source, np.uint32))
         return MadeUpDrafter(lambda request: (asked.append(request), made)[1])
 
-    trees = [(Source.EAGLE, [0.1, 0.2, 0.25, 0.3]), (Source.DRAFT_MODEL, [0.4, 0.1, 0.15, 0.2, 0.05])]
+    trees = [(source_bits("eagle"), [0.1, 0.2, 0.25, 0.3]), (source_bits("draft-model"), [0.4, 0.1, 0.15, 0.2, 0.05])]
     networks = [network(source, scores) for source, scores in trees]
     request = DraftRequest(1, np.asarray(PROMPT, np.int32), 2)
     [found] = HybridDrafter([], networks).propose([request])
@@ -205,7 +206,7 @@ def test_what_networks_take_and_bring_is_booked_apart() -> None:
     assert all(offer.seconds > 0 for offer in planner.offers)
     owed, accepted = (sum(getattr(offer, what) for offer in planner.offers) for what in ("owed", "accepted"))
     known = request.stats.to_dict()["earned_by_source"]
-    of_network = sum(tokens for bits, tokens in known.items() if int(bits) == Source.DRAFT_MODEL)
+    of_network = sum(tokens for bits, tokens in known.items() if int(bits) == source_bits("draft-model"))
     assert 0 < of_network <= owed < accepted
     drafter.close()
 
@@ -239,7 +240,7 @@ def test_what_networks_are_thanked_for_is_told_by_what_would_have_been_verified(
     drafter = HybridDrafter([store_of([[*PROMPT, *answer]])], [draft_model(target)])
     request = DraftRequest(1, np.asarray(PROMPT, np.int32), 16, len(PROMPT))
     [found] = drafter.propose([request])
-    both = (found.sources == Source.DATASTORE | Source.DRAFT_MODEL) | (found.sources == Source.DATASTORE)
+    both = (found.sources == source_bits("datastore+draft-model")) | (found.sources == source_bits("datastore"))
     assert both.any()
     assert not drafter.owed(1, found)[both].any()
     [found] = drafter.propose([replace(request, token_seconds=1.0, row_seconds=1.0)])

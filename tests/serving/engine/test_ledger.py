@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from suffolk.datastore.draft_tree import NETWORKS, DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.hybrid.accepted_length import owed
+from suffolk.serving.drafters.registry import network_bits, source_bits
 from suffolk.serving.engine.policy.account import Purse
 from suffolk.serving.engine.policy.cost_model import CostModel
 from suffolk.serving.engine.policy.ledger import Ledger
@@ -167,15 +168,17 @@ def test_the_rate_is_that_of_late_and_never_below_that_of_plain_decoding() -> No
 
 def test_tokens_are_owed_to_networks_from_the_first_that_is_not_there_without_them() -> None:
     """Where retrieval had named a token too, among many that nobody would have verified, the network had no thanks for it."""
-    both = Source.DATASTORE | Source.EAGLE
+    both = source_bits("datastore+eagle")
     found = replace(
         tree([1, 2, 3, 4, 2], [-1, 0, 1, -1, 3]),
-        sources=np.array([both, both, Source.PROMPT_LOOKUP, Source.DATASTORE, both], np.uint8),
+        sources=np.array([both, both, source_bits("prompt-lookup"), source_bits("datastore"), both], np.uint32),
     )
     without = tree([4, 2, 1], [-1, 0, -1])
-    offer = DraftCandidate("hybrid", Ledger(Purse().open()), found.scores, of_networks=owed(found, without, NETWORKS))
-    assert owed(found, found, NETWORKS).tolist() == [False] * 5
-    assert owed(found, DraftTree.empty(), NETWORKS).tolist() == [True, True, True, False, True]
+    offer = DraftCandidate(
+        "hybrid", Ledger(Purse().open()), found.scores, of_networks=owed(found, without, network_bits())
+    )
+    assert owed(found, found, network_bits()).tolist() == [False] * 5
+    assert owed(found, DraftTree.empty(), network_bits()).tolist() == [True, True, True, False, True]
     for path, accepted, to_networks in (
         ([0, 1, 2], 3, 2),
         ([0, 1, 2], 1, 0),

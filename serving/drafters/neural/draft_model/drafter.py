@@ -7,18 +7,21 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.draft_state import DraftState
 from suffolk.serving.drafters.neural.pay import Pay
 from suffolk.serving.drafters.neural.prospect import Prospect
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.drafters.neural.tree_model import TreeModel
+from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.engine.loop.draft_failures import DraftFailures
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.policy.cost_measurement import measure
 from suffolk.serving.engine.policy.cost_model import CostModel
+
+SOURCE = source_bits("draft-model")
 
 BOUNDS = TreeBounds(max_depth=16)
 """Default bounds: a model that is accepted often is accepted far ahead."""
@@ -94,7 +97,7 @@ class DraftModelDrafter:
             ]
         )
         return [
-            DraftTree.empty() if draft is None else draft.tree.best(request.most_named, Source.DRAFT_MODEL)
+            DraftTree.empty() if draft is None else draft.tree.best(request.most_named, SOURCE)
             for request, draft in zip(requests, drafts, strict=True)
         ]
 

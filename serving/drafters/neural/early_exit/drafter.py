@@ -7,18 +7,21 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.draft_state import DraftState
 from suffolk.serving.drafters.neural.pay import Pay
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.drafters.neural.tree_model import TreeModel
+from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.engine.loop.draft_failures import DraftFailures
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.policy.cost_measurement import measure
 from suffolk.serving.engine.policy.cost_model import CostModel
+
+SOURCE = source_bits("early-exit")
 
 
 class EarlyExitDrafter:
@@ -60,10 +63,7 @@ class EarlyExitDrafter:
             trees.grow([draft for draft in drafts if self._fits(draft, trees.cache)])
         finally:
             trees.cache.lengths[slots] = lengths  # the target overwrites the rows behind
-        return [
-            draft.tree.best(request.most_named, Source.EARLY_EXIT)
-            for request, draft in zip(requests, drafts, strict=True)
-        ]
+        return [draft.tree.best(request.most_named, SOURCE) for request, draft in zip(requests, drafts, strict=True)]
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         draft = self._drafts.get(request_id)
