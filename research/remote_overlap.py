@@ -23,9 +23,9 @@ from suffolk.benchmarks.table import format_table
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.draft_service.client import connect
 from suffolk.serving.drafters.load import make_drafter
+from suffolk.serving.engine.costs.cost_store import find_costs
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_store import find_costs
 from suffolk.serving.engine.sampling.near_tie import first_difference
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 

@@ -30,11 +30,11 @@ from suffolk.benchmarks.prompts import STYLES, Prompt, load_prompts
 from suffolk.benchmarks.stopping import exit_code, keep, stop_lines
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.costs.cost_store import find_costs
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_model import CostModel
-from suffolk.serving.engine.policy.cost_store import find_costs
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.replay.recording import Recording
 from suffolk.serving.replay.replayer import Replayed, Replayer

@@ -50,6 +50,7 @@ from suffolk.datastore import (
     Match,
     Occurrence,
     Retriever,
+    Source,
     __version__,
     open_datastore,
 )
@@ -74,15 +75,14 @@ if TYPE_CHECKING:
     from suffolk.serving.drafters.drafter_config import DrafterConfig
     from suffolk.serving.drafters.drafter_entry import DrafterEntry, DrafterOption, LoadContext
     from suffolk.serving.drafters.load import load_drafters, make_drafter
-    from suffolk.serving.drafters.registry import source_bits, source_name
     from suffolk.serving.drafters.retrieval.limits import Limits
+    from suffolk.serving.engine.costs.cost_model import CostModel
+    from suffolk.serving.engine.costs.cost_store import find_costs
     from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, FeatureDrafter, SampledChain
     from suffolk.serving.engine.loop.engine import Engine
     from suffolk.serving.engine.loop.generation import Generation
     from suffolk.serving.engine.loop.request import Step
     from suffolk.serving.engine.model.target import Target
-    from suffolk.serving.engine.policy.cost_model import CostModel
-    from suffolk.serving.engine.policy.cost_store import find_costs
     from suffolk.serving.engine.sampling.settings import SamplingSettings
     from suffolk.serving.worker.client import connect_worker
 
@@ -115,6 +115,7 @@ __all__ = [
     "Retriever",
     "SampledChain",
     "SamplingSettings",
+    "Source",
     "Step",
     "SuffolkError",
     "Target",
@@ -127,13 +128,11 @@ __all__ = [
     "load_drafters",
     "make_drafter",
     "open",
-    "source_bits",
-    "source_name",
 ]
 
 _LAZY = {
     "BuildOptions": "suffolk.build_index.options",
-    "CostModel": "suffolk.serving.engine.policy.cost_model",
+    "CostModel": "suffolk.serving.engine.costs.cost_model",
     "DraftRequest": "suffolk.serving.engine.loop.drafter",
     "Drafter": "suffolk.serving.engine.loop.drafter",
     "DrafterConfig": "suffolk.serving.drafters.drafter_config",
@@ -151,11 +150,9 @@ _LAZY = {
     "Target": "suffolk.serving.engine.model.target",
     "build": "suffolk.build_index.builder",
     "connect_worker": "suffolk.serving.worker.client",
-    "find_costs": "suffolk.serving.engine.policy.cost_store",
+    "find_costs": "suffolk.serving.engine.costs.cost_store",
     "load_drafters": "suffolk.serving.drafters.load",
     "make_drafter": "suffolk.serving.drafters.load",
-    "source_bits": "suffolk.serving.drafters.registry",
-    "source_name": "suffolk.serving.drafters.registry",
 }
 """Name -> module of what imports torch, gRPC or multiprocessing: imported by its first use."""
 

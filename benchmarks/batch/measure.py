@@ -22,10 +22,10 @@ from suffolk.benchmarks.prompts import load_prompts
 from suffolk.benchmarks.stopping import keep
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.neural.tree_bounds import rows_behind
+from suffolk.serving.engine.costs.cost_store import find_costs
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.loop.generation import Generation
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_store import find_costs
 from suffolk.serving.engine.sampling.near_tie import first_difference
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 

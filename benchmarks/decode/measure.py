@@ -23,9 +23,9 @@ from suffolk.benchmarks.prompts import Prompt, load_prompts
 from suffolk.benchmarks.stopping import keep
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.drafters.neural.tree_bounds import rows_behind
+from suffolk.serving.engine.costs.cost_store import find_costs
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_store import find_costs
 from suffolk.serving.engine.sampling.near_tie import first_difference
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.replay.recorder import Recorder, opened_recorder

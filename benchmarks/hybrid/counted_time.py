@@ -14,13 +14,13 @@ from unittest.mock import patch
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
 from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
+from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.costs.cost_store import CostKey, CostStore
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.pass_result import PassResult
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import TreeLayout
-from suffolk.serving.engine.policy.cost_model import CostModel
-from suffolk.serving.engine.policy.cost_store import CostKey, CostStore
 
 COUNTED = (DraftModelDrafter.name, TokenRecyclingDrafter.name)
 """Networks with countable time: draft models, and token recycling, which takes next to none."""

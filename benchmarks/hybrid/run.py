@@ -23,10 +23,10 @@ from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.drafters.load import load_drafters
+from suffolk.serving.engine.costs.cost_store import find_costs
 from suffolk.serving.engine.loop.drafter import CacheDrafter, Drafter
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_store import find_costs
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.replay.recorded_states import SPARE
 

@@ -11,6 +11,7 @@ from suffolk.datastore.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from suffolk.datastore.retriever import Retriever
+    from suffolk.serving.drafters.calibration.by_class import ByClass
     from suffolk.serving.drafters.calibration.calibration import Calibration
     from suffolk.serving.drafters.calibration.confidence import Confidence
     from suffolk.serving.drafters.retrieval.limits import Limits
@@ -52,8 +53,8 @@ class DrafterOption:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolWeight:
-    """How much a source's probabilities count beside others' when trees are merged (``csrc/drafting/merge.h``).
+class Opinion:
+    """How much a source's probabilities count where several sources are merged (``csrc/drafting/merge.h``).
 
     Attributes:
         weight: beside other sources.
@@ -71,7 +72,7 @@ class CalibratedDrafter(Protocol):
 
     name: str
 
-    def calibrate(self, confidence: Confidence) -> None:
+    def calibrate(self, confidence: ByClass[Confidence]) -> None:
         """Take ``confidence``, in which it goes on learning; called before anything is proposed."""
         ...
 
@@ -132,7 +133,7 @@ class DrafterEntry:
         is_network: whether it runs a model: its drafts cost passes, and hybrid drafts decide in each step whether to ask for them.
         reads_states: whether it reads the target's hidden states, which compiled passes do not give.
         reads_datastores: whether it drafts from datastores.
-        pool_weight: how much its probabilities count beside other sources'.
+        opinion: what its probabilities count beside other sources'.
         takes_head: for drafters of trained heads: whether a folder with this config.json, which another program wrote, holds one.
             Heads of our own say ``"suffolk": name``. None for other drafters.
         take: "module:function", called with this entry and all options: gives those that are this drafter's, None for none. It
@@ -149,7 +150,7 @@ class DrafterEntry:
     is_network: bool = False
     reads_states: bool = False
     reads_datastores: bool = False
-    pool_weight: PoolWeight = PoolWeight()
+    opinion: Opinion = Opinion()
     takes_head: Callable[[Mapping[str, Any]], bool] | None = None
     take: str = ""
     package: str = ""

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.serving.engine.loop.drafter import CacheDrafter, Drafter, FeatureDrafter, LogitsDrafter, Said
+from suffolk.serving.engine.loop.prefill_budget import PREFILL_CHUNK
 from suffolk.serving.engine.model.pass_result import PassResult
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import chain
-from suffolk.serving.engine.policy.prefill_budget import PREFILL_CHUNK
 
 SPARE = 100
 """Cache rows beyond a text and its largest tree, for drafters that share the cache."""

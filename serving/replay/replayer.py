@@ -13,18 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_counts import places
-from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, mixed, tree_of
-from suffolk.serving.engine.loop.drafter_pool import Spent, checked_tree
+from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, model_sources, only_from, tree_of
+from suffolk.serving.engine.loop.drafter_pool import DraftSeconds, checked_tree
 from suffolk.serving.engine.loop.stats import GenerationStats
 from suffolk.serving.engine.model.tree_layout import cut
-from suffolk.serving.engine.policy.cost_model import CostModel
-from suffolk.serving.engine.policy.ledger import Ledger
 from suffolk.serving.engine.policy.planner import DraftCandidate, Planner
-from suffolk.serving.engine.policy.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.engine.sampling.verification import accept
 from suffolk.serving.replay.recorded_states import SLOT, RecordedStates
 from suffolk.serving.replay.recording import Recording
+from suffolk.serving.replay.verify_all_planner import VerifyAllPlanner
 
 _NO_TOKEN = 1 << 40
 """The target's token after the end of the text; it equals no node."""
@@ -55,7 +54,6 @@ class _Text:
 
     number: int
     recording: Recording
-    ledger: Ledger
     found: Replayed
     tokens: npt.NDArray[np.int32] = field(init=False)
     length: int = field(init=False)
@@ -101,7 +99,7 @@ class Replayer:
         self._by_costs = _by(costs)
         self._pass_seconds = pass_seconds or self._by_costs
         self._draft_seconds = draft_seconds
-        self._mixed = mixed(drafter)
+        self._model_sources = model_sources(drafter)
         self._numbers = itertools.count(1)
 
     def replay(self, recording: Recording) -> Replayed:
@@ -109,8 +107,8 @@ class Replayer:
         stats = GenerationStats(prompt_tokens=len(recording.prompt))
         stats.add_tokens((0,))
         found = Replayed(recording, stats)
-        ledger = self._planner.open(self.drafter.name, self._mixed is not None)
-        text = _Text(next(self._numbers), recording, ledger, found)
+        text = _Text(next(self._numbers), recording, found)
+        self._planner.open(text.number, self.drafter.name, self._model_sources != 0)
         missed = self._missed()
         if self._states is not None:
             self._states.begin(text.tokens, len(recording.prompt))
@@ -120,13 +118,13 @@ class Replayer:
                 self._step(text)
         finally:
             self.drafter.release(text.number)
-            text.ledger.close()
+            self._planner.close(text.number)
         stats.missed["drafts"] = self._missed() - missed
         return found
 
     def _step(self, text: _Text) -> None:
         stats, context = text.found.stats, text.length - 1
-        offers, tree = self._draft(text, context)
+        candidates, tree = self._draft(text, context)
         path = accepted(tree, text.tokens[text.length :])
         new = min(len(path) + 1, len(text.tokens) - text.length)
         stats.add_tokens(tuple([*tree.sources[path].tolist(), 0][:new]))
@@ -136,61 +134,55 @@ class Replayer:
         spent = self._pass_seconds(rows, context)
         begin, text.length = text.length, text.length + new
         learned = self._advance(text)
-        for offer in offers:
-            offer.accept(path, new - 1)
+        for candidate in candidates:
+            candidate.accept(path, new - 1)
             learning = time.perf_counter()
             self.drafter.observe(text.number, text.tokens[begin : text.length])
             if self._draft_seconds is None:
-                offer.seconds += time.perf_counter() - learning + learned
-            text.found.seconds += offer.seconds + offer.network_seconds + offer.reading
-        self._planner.record(offers, 1, rows, context, spent)
+                candidate.seconds += time.perf_counter() - learning + learned
+            text.found.seconds += candidate.seconds + candidate.model_seconds + candidate.prefill_seconds
+        self._planner.record(candidates, 1, rows, context, spent)
         text.found.seconds += spent
         text.found.plain_seconds += sum(self._by_costs(1, context + ahead) for ahead in range(new))
 
     def _advance(self, text: _Text) -> float:
         """Let the drafter have what the target made of the text so far; the seconds in which it learned from that."""
-        return 0.0 if self._states is None else self._states.advance(text.number, text.length, not text.ledger.rests)
+        return (
+            0.0
+            if self._states is None
+            else self._states.advance(text.number, text.length, not self._planner.is_paused(text.number))
+        )
 
     def _draft(self, text: _Text, context: int) -> tuple[list[DraftCandidate], DraftTree]:
-        """The step's offer, if it has one, and what of it is verified."""
+        """The step's candidate, if it has one, and what of it is verified."""
         room = text.most - text.length - 1
-        if room <= 0 or not text.ledger.should_propose():
+        if room <= 0 or not self._planner.may_draft(text.number):
             return [], DraftTree.empty()
-        spent, begin = Spent.so_far(self.drafter), time.perf_counter()
+        before, begin = DraftSeconds.so_far(self.drafter), time.perf_counter()
         proposal = tree_of(self.drafter.propose([self._request(text, context)])[0])
         seconds = time.perf_counter() - begin
-        own, networks, reading = (Spent.so_far(self.drafter) - spent).of(seconds)
+        own, models, prefill = DraftSeconds.so_far(self.drafter).split(before, seconds)
         if self._draft_seconds is not None:
-            own, networks, reading = self._draft_seconds, 0.0, 0.0
+            own, models, prefill = self._draft_seconds, 0.0, 0.0
         proposal = checked_tree(proposal, text.recording.vocab_size, self._max_nodes)
         text.found.stats.proposals += 1
         text.found.stats.drafted.proposed.update(places(proposal))
         tree = cut(proposal, room)
-        offer = DraftCandidate(
-            self.drafter.name,
-            text.ledger,
-            tree.scores,
-            own,
-            network_seconds=networks,
-            reading=reading,
-            of_networks=None if self._mixed is None else self._mixed.owed(text.number, tree),
-        )
-        self._planner.choose([offer], 1, 1, context)
-        return [offer], tree.head(offer.verified)
+        of_models = only_from(tree, self._model_sources)
+        candidate = DraftCandidate(text.number, tree.scores, of_models, own, models, prefill)
+        self._planner.choose([candidate], 1, 1, context)
+        return [candidate], tree.head(candidate.verified)
 
     def _request(self, text: _Text, context: int) -> DraftRequest:
-        token_seconds = self._planner.costs.time(1, 1, context)
         return DraftRequest(
             text.number,
             text.tokens[: text.length],
             self._max_nodes,
             len(text.recording.prompt),
             text.recording.settings,
-            token_seconds,
-            token_seconds * self._planner.draft_stake(text.ledger),
             -1 if self._states is None else SLOT,
-            text.ledger.rate,
-            self._planner.row_seconds(1, context),
+            text.recording.request_class,
+            self._planner.draft_budget(text.number, 1, context),
         )
 
     def _missed(self) -> int:

@@ -34,11 +34,11 @@ from suffolk.serving.engine.loop.prompt import read_prompt
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:
+    from suffolk.serving.engine.costs.cost_model import CostModel
     from suffolk.serving.engine.loop.drafter import Drafter
     from suffolk.serving.engine.loop.engine import Engine
     from suffolk.serving.engine.loop.generation import Generation
     from suffolk.serving.engine.model.target import Target
-    from suffolk.serving.engine.policy.cost_model import CostModel
 
 _HYBRID = "add --datastore, --draft-model, --head or --exit-layers, or leave --explain out"
 
@@ -143,8 +143,8 @@ def _generate(
     target: Target,
     ids: list[int],
 ) -> int:
+    from suffolk.serving.engine.costs.cost_store import find_costs
     from suffolk.serving.engine.loop.request import Request
-    from suffolk.serving.engine.policy.cost_store import find_costs
     from suffolk.serving.replay.recorder import opened_recorder
 
     Request(0, target, ids, settings)  # refuse what cannot run before costs are measured
@@ -158,10 +158,10 @@ def _generate(
         opened_recorder(args.record, target, args.model) as recorder,
         _engine(target, drafters, len(ids), settings, max_nodes, costs) as engine,
     ):
-        request = engine.generate(ids, settings, name, max_nodes)
+        request = engine.generate(ids, settings, name, max_nodes, args.request_class or "")
         generation = show(request, choose_colours(args.colour))
         if recorder is not None:
-            recorder.add(generation, "chat" if _is_chat(target, args) else "text")
+            recorder.add(generation, args.request_class or ("chat" if _is_chat(target, args) else "text"))
     if args.explain:
         lines = [*(step.line() for step in explanation.steps), *summary(explanation.steps)]
         print("\n".join(lines), file=sys.stderr)

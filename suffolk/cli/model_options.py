@@ -83,7 +83,7 @@ def require_threads(args: argparse.Namespace) -> None:
 def require_costs(file: Path | None) -> None:
     """Nothing, if ``file`` is None or holds costs, of whatever model. Raises as ``read_costs``."""
     if file is not None:
-        from suffolk.serving.engine.policy.cost_store import read_costs
+        from suffolk.serving.engine.costs.cost_store import read_costs
 
         read_costs(file)
 

@@ -25,10 +25,10 @@ from suffolk.cli.filled import filled, filled_path
 from suffolk.cli.model_options import add_device_options, load_target, require_models, require_threads
 from suffolk.cli.output_file import require_folder
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.policy.cost_grid import SIZES, grid
+from suffolk.serving.engine.costs.cost_grid import SIZES, grid
 
 if TYPE_CHECKING:
-    from suffolk.serving.engine.policy.cost_model import CostModel, Sample
+    from suffolk.serving.engine.costs.cost_model import CostModel, Sample
 
 CONTEXTS = [128, 1024]
 NODES = (4, 8, 16, 32, 64)
@@ -72,10 +72,10 @@ def run(args: argparse.Namespace) -> int:
     largest = grid(contexts, args.slots, None)
     require_models(args)
 
+    from suffolk.serving.engine.costs.cost_measurement import time_points
+    from suffolk.serving.engine.costs.cost_model import CostModel
+    from suffolk.serving.engine.costs.cost_store import CostKey, CostStore, save_costs
     from suffolk.serving.engine.model.int8_linear import compress
-    from suffolk.serving.engine.policy.cost_measurement import time_points
-    from suffolk.serving.engine.policy.cost_model import CostModel
-    from suffolk.serving.engine.policy.cost_store import CostKey, CostStore, save_costs
 
     target = load_target(args, max(batch * (size + context) for size, batch, context in largest))
     if args.as_draft_model:

@@ -42,8 +42,8 @@ from suffolk.serving.transport.limits import MAX_NODES, check_range
 
 if TYPE_CHECKING:
     from suffolk.serving.drafters.retrieval.limits import Limits
+    from suffolk.serving.engine.costs.cost_model import CostModel
     from suffolk.serving.engine.model.target import Target
-    from suffolk.serving.engine.policy.cost_model import CostModel
     from suffolk.serving.replay.recording import Recording
 
 EPILOG = """examples:
@@ -252,7 +252,7 @@ def _costs(wanted: str, target: Target | None) -> tuple[CostModel | None, str]:
     """The costs that are asked for, and where they are from in words."""
     if wanted == NO_COSTS:
         return None, ""
-    from suffolk.serving.engine.policy.cost_store import CostKey, CostStore, read_costs
+    from suffolk.serving.engine.costs.cost_store import CostKey, CostStore, read_costs
 
     path = Path(wanted)
     if wanted == STORED:

@@ -21,9 +21,9 @@ from suffolk.serving.replay.replayer import Replayed, Replayer
 if TYPE_CHECKING:
     from suffolk.serving.drafters.drafter_config import DrafterConfig
     from suffolk.serving.drafters.retrieval.limits import Limits
+    from suffolk.serving.engine.costs.cost_model import CostModel
     from suffolk.serving.engine.loop.drafter import Drafter
     from suffolk.serving.engine.model.target import Target
-    from suffolk.serving.engine.policy.cost_model import CostModel
     from suffolk.serving.replay.recording import Recording
 
 PROGRESS_SECONDS = 10.0

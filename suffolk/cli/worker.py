@@ -131,8 +131,8 @@ def run(args: argparse.Namespace) -> int:
         _require_room(target, args.slots, capacity)
 
         from suffolk.serving.drafters.load import load_drafters, make_drafter
+        from suffolk.serving.engine.costs.cost_store import find_costs
         from suffolk.serving.engine.loop.engine import Engine
-        from suffolk.serving.engine.policy.cost_store import find_costs
         from suffolk.serving.replay.recorder import opened_recorder
         from suffolk.serving.worker.server import WorkerServer
         from suffolk.serving.worker.service import DecodeService

@@ -12,12 +12,12 @@ import pytest
 
 from suffolk.cli.main import main
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied, SuffolkError, Unsupported
+from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.costs.cost_store import CostKey, CostStore, find_costs, load_costs, save_costs
 from suffolk.serving.engine.model import int8_linear as byte_linear
 from suffolk.serving.engine.model import skinny_gemm as row_linear
 from suffolk.serving.engine.model.int8_linear import compress
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_model import CostModel
-from suffolk.serving.engine.policy.cost_store import CostKey, CostStore, find_costs, load_costs, save_costs
 from tests.support.tiny_models import save_tiny, tiny_model
 
 KEY = CostKey("abc", "float32", 1000, "a processor", 2, "2.9", 1)

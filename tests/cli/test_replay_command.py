@@ -12,9 +12,9 @@ import pytest
 from suffolk.cli.main import main
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.costs.cost_store import CostKey, CostStore, save_costs
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_model import CostModel
-from suffolk.serving.engine.policy.cost_store import CostKey, CostStore, save_costs
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.replay.read import read_recordings
 from suffolk.serving.replay.recorder import Recorder

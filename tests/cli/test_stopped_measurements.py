@@ -17,9 +17,9 @@ from suffolk.benchmarks.batch import measure as batches
 from suffolk.benchmarks.decode import measure as decoding
 from suffolk.cli.bench import outcome
 from suffolk.cli.main import main
+from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.costs.cost_store import CostKey, save_costs
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_model import CostModel
-from suffolk.serving.engine.policy.cost_store import CostKey, save_costs
 from suffolk.serving.replay.replayer import Replayer
 from tests.support.interrupts import default_interrupts
 from tests.support.processes import ENVIRONMENT, ROOT, SUFFOLK, WAIT

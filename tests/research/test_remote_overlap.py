@@ -10,8 +10,8 @@ import pytest
 from research import remote_overlap
 from research.remote_overlap import AskedAheadOptions, measure_asked_ahead
 from suffolk.benchmarks.decode.options import DecodingOptions
-from suffolk.serving.engine.policy.cost_model import CostModel
-from suffolk.serving.engine.policy.cost_store import FoundCosts
+from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.costs.cost_store import FoundCosts
 from tests.support.building import suffolk, write_jsonl
 from tests.support.tiny_models import save_tiny
 

@@ -9,8 +9,8 @@ from research.replay import replay
 from suffolk.benchmarks.decode.useless_drafter import UselessDrafter
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import DraftRequest
-from suffolk.serving.engine.policy.cost_model import CostModel
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.replay.recording import Recording
 from tests.support.drafters import MadeUpDrafter, tree

@@ -9,14 +9,14 @@ import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Unavailable
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest
 from suffolk.serving.engine.loop.request import Request, Step
 from suffolk.serving.engine.loop.step_loop import StepLoop, rows_needed
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_model import CostModel
 from suffolk.serving.engine.policy.planner import DraftCandidate
-from suffolk.serving.engine.policy.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.replay.verify_all_planner import VerifyAllPlanner
 
 
 class MadeUpDrafter:
@@ -63,16 +63,16 @@ def eager_loop(
 
 
 class Booked(VerifyAllPlanner):
-    """Keeps the offers of all steps."""
+    """Keeps the candidates of all steps."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.offers: list[DraftCandidate] = []
+        self.candidates: list[DraftCandidate] = []
 
     def record(
-        self, offers: Sequence[DraftCandidate], requests: int, rows: int, context: float, seconds: float | None
+        self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float, seconds: float | None
     ) -> None:
-        self.offers += offers
+        self.candidates += candidates
 
 
 class EagerDecoder:
@@ -128,7 +128,7 @@ def tree(tokens: Sequence[int], parents: Sequence[int], scores: Sequence[float] 
     size = len(tokens)
     values = np.ones(size) if scores is None else np.asarray(scores)
     return DraftTree(
-        np.asarray(tokens, np.int32), np.asarray(parents, np.int32), values.astype(np.float32), np.ones(size, np.uint32)
+        np.asarray(tokens, np.int32), np.asarray(parents, np.int32), values.astype(np.float32), np.ones(size, np.uint8)
     )
 
 

@@ -19,10 +19,10 @@ from suffolk.serving.drafters.neural.eagle.model import EagleHead
 from suffolk.serving.drafters.neural.eagle.shared_embeddings import SharedEmbeddings
 from suffolk.serving.drafters.neural.eagle.training import TrainableEagleHead
 from suffolk.serving.drafters.training.head import Batch
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import chain
-from suffolk.serving.engine.policy.cost_model import CostModel
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.tiny_models import VOCAB, tiny_model
 

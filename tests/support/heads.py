@@ -13,9 +13,9 @@ from suffolk.serving.drafters.neural.redrafter.drafter import RedrafterDrafter
 from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.drafters.neural.redrafter.training import TrainableRedrafterHead
 from suffolk.serving.drafters.training.head import Batch
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import DraftRequest, tree_of
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_model import CostModel
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import alone
 from tests.support.tiny_models import VOCAB, tiny_model

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_model import CostModel
 from suffolk.serving.replay.recorder import Recorder
 from suffolk.serving.transport.config import ServerConfig
 from suffolk.serving.worker.client import WorkerClient, connect_worker

@@ -9,22 +9,19 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.draft_tree import DraftTree, Source
 from suffolk.serving.drafters.hierarchy.level_batcher import LevelBatcher
 from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
 from suffolk.serving.drafters.hierarchy.recursion import Recursion, StackedLevel
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from suffolk.serving.drafters.hierarchy.segment_calibrator import SegmentCalibrator
 from suffolk.serving.drafters.hierarchy.stack_state import StackState
-from suffolk.serving.drafters.hierarchy.thrift import Thrift
 from suffolk.serving.drafters.neural.draft_state import LEFT_OVER
-from suffolk.serving.drafters.neural.prospect import Prospect
-from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.engine.loop.draft_failures import DraftFailures, missed_by_reason, missed_stats
-from suffolk.serving.engine.loop.drafter import DraftRequest, Proposal, mean_worth
-from suffolk.serving.engine.policy.prefill_budget import PrefillBudget
-
-SOURCE = source_bits("hierarchy")
+from suffolk.serving.engine.loop.drafter import DraftRequest, Proposal
+from suffolk.serving.engine.loop.prefill_budget import PrefillBudget
+from suffolk.serving.engine.policy.prefill_policy import PrefillPolicy
+from suffolk.serving.engine.policy.round_policy import RoundPolicy
 
 
 class HierarchyDrafter:
@@ -61,13 +58,13 @@ class HierarchyDrafter:
         self._batcher = LevelBatcher(self._levels, self._recursion, self.missed)
         self._calibrator = SegmentCalibrator(retrieval=isinstance(levels[-1], RetrievalLevel))
         self._thrifty = thrifty
-        self._thrift = Thrift([level.costs for level in self._models])
-        self._prospect = Prospect(self._thrift, levels[-1].tokens)
+        self._rounds = RoundPolicy([level.costs for level in self._models])
+        self._prefill = PrefillPolicy(self._rounds, levels[-1].tokens)
         self._free = list(range(slots))
         self._slots = slots
         self._states: dict[int, StackState] = {}
         self._calls = 0
-        self._reading_seconds = 0.0
+        self._prefill_seconds = 0.0
 
     @property
     def cache_bytes(self) -> int:
@@ -85,7 +82,7 @@ class HierarchyDrafter:
         return [
             DraftTree.empty()
             if state is None
-            else self._calibrator.proposal(state.segment, state.request.settings, SOURCE)
+            else self._calibrator.proposal(state.segment, state.request.settings, Source.HIERARCHY)
             for state in states
         ]
 
@@ -95,7 +92,7 @@ class HierarchyDrafter:
             return
         if len(state.segment):
             accepted = self._calibrator.learn(state.segment, state.request.settings, tokens)
-            self._thrift.learn(accepted, min(len(state.segment), len(tokens)))
+            self._rounds.learn(accepted, min(len(state.segment), len(tokens)))
         for source in self._sources:
             source.observe(request_id, tokens)
 
@@ -103,7 +100,7 @@ class HierarchyDrafter:
         state = self._states.pop(request_id, None)
         if state is None:
             return
-        self._prospect.learn(request_id, len(state.request.tokens) - state.request.prompt_tokens)
+        self._prefill.release(request_id, len(state.request.tokens) - state.request.prompt_tokens)
         for source in self._sources:
             source.release(request_id)
         for level in self._models:
@@ -116,8 +113,8 @@ class HierarchyDrafter:
         counters: dict[str, float] = {
             "calls": self._calls,
             "passes": self._passes_made(),
-            "reading_seconds": self._reading_seconds,
-            "unread": self._prospect.refused,
+            "prefill_seconds": self._prefill_seconds,
+            "unread": self._prefill.refused,
         }
         for level in self._models:
             counters |= {f"{level.name}: passes": level.passes, f"{level.name}: rows": level.rows}
@@ -138,7 +135,7 @@ class HierarchyDrafter:
                 return None
             state = self._states[request.request_id] = self._recursion.new_state(self._free.pop())
         state.begin(
-            request, min(request.max_nodes, request.room), self._calibrator, self._thrift if self._thrifty else None
+            request, min(request.max_nodes, request.room), self._calibrator, self._rounds if self._thrifty else None
         )
         return state
 
@@ -158,9 +155,11 @@ class HierarchyDrafter:
 
     def _reads(self, state: StackState, requests: int) -> bool:
         """Whether its levels should read the text."""
-        return not (self._thrifty and self._models) or self._prospect.repays(
-            state.request, len(state.request.tokens), requests
-        )
+        if not (self._thrifty and self._models):
+            return True
+        request, size = state.request, len(state.request.tokens)
+        room = request.settings.max_new_tokens - (size - request.prompt_tokens)
+        return self._prefill.reads(request.request_id, size, size, room, request.budget, requests)
 
     def _is_up_to_date(self, state: StackState, budgets: Sequence[PrefillBudget]) -> bool:
         """Whether all levels have read the text but for its last tokens; each reads more of it now, within its budget."""
@@ -172,7 +171,7 @@ class HierarchyDrafter:
             if size := budget.take(pending - 1):
                 begin = time.perf_counter()
                 level.read(state.slot, tokens, size)
-                self._reading_seconds += time.perf_counter() - begin
+                self._prefill_seconds += time.perf_counter() - begin
             is_up_to_date &= size == pending - 1
         return is_up_to_date
 
@@ -181,17 +180,14 @@ class HierarchyDrafter:
         if not states:
             return
         requests = [state.request for state in states]
-        worth = mean_worth(requests)
-        if self._thrifty and not self._thrift.begins(worth):
-            return
         begin = time.perf_counter()
-        most = sum(request.most_seconds for request in requests) if self._thrifty else float("inf")
+        most = sum(request.budget.model_seconds for request in requests) if self._thrifty else float("inf")
         passes = self._passes_made()
         self._batcher.draft(states, most)
         seconds = time.perf_counter() - begin
         rounds = sum(state.rounds for state in states) if self._models else len(states)
         if rounds or self._passes_made() > passes:  # lower levels may have made passes without a round of the top one
-            self._thrift.learn_rounds(max(1, rounds), sum(len(state.segment) for state in states), seconds)
+            self._rounds.learn_rounds(max(1, rounds), sum(len(state.segment) for state in states), seconds)
 
     def _passes_made(self) -> int:
         return sum(level.passes for level in self._models)

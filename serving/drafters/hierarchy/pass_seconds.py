@@ -19,8 +19,8 @@ from suffolk.serving.drafters.hierarchy.level_sampling import (
 from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from suffolk.serving.drafters.neural.coupled_sampling import needs_distributions
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import DraftRequest
-from suffolk.serving.engine.policy.cost_model import CostModel
 
 SIZES = (0, 1, 2, 3, 4, 6, 8, 12, 15, 16)
 """Drafted tokens of the timed passes; costs between them are interpolated. A pass reads one token more: with tiles of 16 rows a

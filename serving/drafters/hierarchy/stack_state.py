@@ -5,8 +5,8 @@ from __future__ import annotations
 from suffolk.serving.drafters.hierarchy.draft_segment import EMPTY_SEGMENT, DraftSegment
 from suffolk.serving.drafters.hierarchy.level_sampling import FreshUniforms, SamplerCache
 from suffolk.serving.drafters.hierarchy.segment_calibrator import SegmentCalibrator
-from suffolk.serving.drafters.hierarchy.thrift import Thrift
 from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.engine.policy.round_policy import RoundPolicy
 
 
 class StackState:
@@ -31,16 +31,18 @@ class StackState:
         self.segment = EMPTY_SEGMENT
         self.is_cut = False
         self._calibrator: SegmentCalibrator | None = None
-        self._thrift: Thrift | None = None
+        self._policy: RoundPolicy | None = None
 
-    def begin(self, request: DraftRequest, room: int, calibrator: SegmentCalibrator, thrift: Thrift | None) -> None:
-        """Begin a step. ``thrift`` decides whether a further round is worth its time; None: all rounds are made."""
+    def begin(
+        self, request: DraftRequest, room: int, calibrator: SegmentCalibrator, policy: RoundPolicy | None
+    ) -> None:
+        """Begin a step. ``policy`` decides whether a further round is worth its time; None: all rounds are made."""
         self.request, self.room, self.rounds, self.segment, self.is_cut = request, room, 0, EMPTY_SEGMENT, False
-        self._calibrator, self._thrift = calibrator, thrift
+        self._calibrator, self._policy = calibrator, policy
 
     def goes_on(self, segment: DraftSegment) -> bool:
         """Whether the top level should draft more behind ``segment``."""
-        if self._thrift is None or self._calibrator is None:
+        if self._policy is None or self._calibrator is None:
             return True
         value = float(self._calibrator.scores(segment, self.request.settings)[-1])
-        return self._thrift.pays(value, self.request.worth_seconds)
+        return self._policy.pays(value, self.request.budget.value_seconds)

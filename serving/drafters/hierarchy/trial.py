@@ -13,8 +13,8 @@ from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.step_loop import StepLoop
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.replay.verify_all_planner import VerifyAllPlanner
 
 PLAIN = ""
 _MOST_NODES = 256
@@ -111,4 +111,4 @@ class Trial:
         return found
 
     def _reading(self, way: str) -> float:
-        return self._drafters[way].stats().get("reading_seconds", 0.0) if way else 0.0
+        return self._drafters[way].stats().get("prefill_seconds", 0.0) if way else 0.0

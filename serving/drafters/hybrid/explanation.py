@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.draft_tree import DraftTree, source_name
 from suffolk.serving.drafters.hybrid.accepted_length import reach
-from suffolk.serving.drafters.hybrid.worth import Verdict
-from suffolk.serving.drafters.registry import source_name
+from suffolk.serving.engine.policy.draft_gate import GateDecision
 
 MOST_STEPS = 100_000
 """Further ones are not kept."""
@@ -23,14 +22,14 @@ class ExplainedStep:
 
     Attributes:
         position: tokens before it.
-        retrieved: nodes of the sources of text; verdicts: of each addition by its name.
+        retrieved: nodes of the sources of text; decisions: of each addition by its name.
         tree: what was proposed; said: how many tokens the target said behind it; drafted: how many of them the tree had, whether
             they were verified or not.
     """
 
     position: int
     retrieved: int
-    verdicts: Mapping[str, Verdict]
+    decisions: Mapping[str, GateDecision]
     tree: DraftTree
     said: int = 0
     drafted: int = 0
@@ -38,7 +37,7 @@ class ExplainedStep:
     def line(self) -> str:
         """For people."""
         parts = [f"at {self.position}: {self.retrieved} nodes retrieved"]
-        parts += [f"{name} {_reason(verdict)}" for name, verdict in self.verdicts.items()]
+        parts += [f"{name} {_reason(decision)}" for name, decision in self.decisions.items()]
         marks = [source_name(int(bits)) for bits in np.unique(self.tree.sources)]
         parts.append(
             f"{len(self.tree)} proposed ({', '.join(marks) or 'none'}), {self.tree.scores.sum():.2f} tokens expected"
@@ -54,10 +53,10 @@ class Explanation:
         self._open: dict[int, ExplainedStep] = {}
 
     def propose(
-        self, request_id: int, position: int, retrieved: int, verdicts: Mapping[str, Verdict], tree: DraftTree
+        self, request_id: int, position: int, retrieved: int, decisions: Mapping[str, GateDecision], tree: DraftTree
     ) -> None:
         """A request's draft."""
-        step = self._open[request_id] = ExplainedStep(position, retrieved, verdicts, tree)
+        step = self._open[request_id] = ExplainedStep(position, retrieved, decisions, tree)
         if len(self.steps) < MOST_STEPS:
             self.steps.append(step)
 
@@ -75,21 +74,21 @@ class Explanation:
 def summary(steps: Sequence[ExplainedStep]) -> list[str]:
     """For each addition in how many steps it was drafted and left out, with the means of what was expected of it."""
     lines = []
-    for name in dict.fromkeys(name for step in steps for name in step.verdicts):
-        verdicts = [step.verdicts[name] for step in steps if name in step.verdicts]
+    for name in dict.fromkeys(name for step in steps for name in step.decisions):
+        decisions = [step.decisions[name] for step in steps if name in step.decisions]
         for words, chosen in (("drafted", True), ("left out", False)):
-            some = [verdict for verdict in verdicts if (verdict.pays and not verdict.declined) == chosen]
+            some = [decision for decision in decisions if (decision.run and not decision.declined) == chosen]
             if some:
                 gain, cost = (float(np.mean([getattr(each, what) for each in some])) for what in ("gain", "cost"))
                 lines.append(
-                    f"{name} {words} in {len(some)} of {len(verdicts)} steps: "
+                    f"{name} {words} in {len(some)} of {len(decisions)} steps: "
                     f"expected to add {gain:.2f} tokens for the time of {cost:.2f}"
                 )
     return lines
 
 
-def _reason(verdict: Verdict) -> str:
-    why = f"should add {verdict.gain:.2f} tokens to {verdict.promised:.2f} for the time of {verdict.cost:.2f}"
-    if verdict.declined:
+def _reason(decision: GateDecision) -> str:
+    why = f"should add {decision.gain:.2f} tokens to {decision.expected:.2f} for the time of {decision.cost:.2f}"
+    if decision.declined:
         return "asked, and had none"
-    return f"{'tried again' if verdict.retried else 'drafted' if verdict.pays else 'left out'} ({why})"
+    return f"{'tried again' if decision.explored else 'drafted' if decision.run else 'left out'} ({why})"

@@ -8,14 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.calibration.evidence import evidence, learn_evidence
 from suffolk.serving.drafters.neural.coupled_sampling import drafter_sampler, noisy_scores
 from suffolk.serving.drafters.neural.growing_tree import ROOT, Floats, GrowingTree, Ints
-from suffolk.serving.drafters.neural.pay import Pay
 from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.engine.model.tree_layout import TreeLayout, chain
-from suffolk.serving.engine.policy.prefill_budget import PrefillBudget
+from suffolk.serving.engine.policy.expansion_policy import ExpansionPolicy
 
 LEFT_OVER = 16
 """Tokens that steps without drafts leave unread and that the next pass reads too; more at once are a prompt."""
@@ -98,12 +99,12 @@ class DraftState:
         paths = [self.tree.tokens[path[::-1]] for path in self.tree.ancestors(nodes)]
         return noisy_scores(self._sampler, self.request, paths, logits)
 
-    def learn(self, tokens: npt.NDArray[np.int32], confidence: Confidence, pay: Pay) -> None:
-        """Update ``confidence`` and ``pay`` from the target's ``tokens`` behind the last tree."""
+    def learn(self, tokens: npt.NDArray[np.int32], confidence: ByClass[Confidence], expansion: ExpansionPolicy) -> None:
+        """Update ``confidence`` and ``expansion`` from the target's ``tokens`` behind the last tree."""
         found = list(evidence(self.tree.tokens, self.tree.parents, self._draft_probs, tokens))  # best candidate first
-        learn_evidence(confidence, self.sampled, found)
+        learn_evidence(confidence, self.request.request_class, self.sampled, found)
         for _, _, taken in found:
-            pay.learn(bool(taken[0]))
+            expansion.learn(bool(taken[0]))
 
     def kept_rows(self, tokens: npt.NDArray[np.int32]) -> Ints:
         """The rows behind the text's rows that the target's ``tokens`` make part of the text."""
@@ -121,7 +122,7 @@ def add_children(
     nodes: Sequence[Ints],
     logits: torch.Tensor,
     children: int,
-    confidence: Confidence,
+    confidence: ByClass[Confidence],
 ) -> None:
     """Add the best ``children`` candidates behind each of ``nodes``; ``logits`` float[nodes of all drafts, vocab]."""
     if not drafts:
@@ -135,5 +136,5 @@ def add_children(
         part = slice(begin, begin + len(each))
         begin += len(each)
         depths = draft.depths_below(each)[:, None]
-        chances = confidence.chances(draft_probs[part], depths, draft.sampled)
+        chances = confidence[draft.request.request_class].chances(draft_probs[part], depths, draft.sampled)
         draft.expand(each, tokens[part], draft_probs[part], chances)

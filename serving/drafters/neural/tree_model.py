@@ -13,15 +13,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.draft_state import LEFT_OVER, DraftState, add_children
-from suffolk.serving.drafters.neural.pay import Pay
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
-from suffolk.serving.engine.loop.drafter import mean_worth
+from suffolk.serving.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import TreeLayout
-from suffolk.serving.engine.policy.prefill_budget import PrefillBudget
+from suffolk.serving.engine.policy.draft_budget import mean_value
+from suffolk.serving.engine.policy.expansion_policy import ExpansionPolicy
 
 
 class TreeModel:
@@ -33,7 +34,7 @@ class TreeModel:
     Attributes:
         cache: keys and values of the texts; ``lengths`` are advanced by what is read.
         confidence: what its probabilities have been worth.
-        passes: made so far; ``reading_seconds``: of those that read prompts.
+        passes: made so far; ``prefill_seconds``: of those that read prompts.
     """
 
     def __init__(
@@ -42,33 +43,32 @@ class TreeModel:
         cache: KVCache,
         vocab_size: int,
         bounds: TreeBounds,
-        pay: Pay,
-        confidence: Confidence | None = None,
+        expansion: ExpansionPolicy,
+        confidence: ByClass[Confidence] | None = None,
     ) -> None:
         """``vocab_size``: of the ids that may be drafted."""
         self.cache = cache
         self.passes = 0
-        self.reading_seconds = 0.0
+        self.prefill_seconds = 0.0
         self._model = model
         self._vocab_size = min(vocab_size, model.vocab_size)
         self._bounds = bounds
-        self._pay = pay
-        self.confidence = confidence or Confidence()
+        self._expansion = expansion
+        self.confidence = confidence or ByClass(Confidence)
 
     def grow(self, texts: Sequence[DraftState]) -> None:
-        """Grow the tree of each of ``texts`` that can be read to its end now, if that pays."""
+        """Grow the tree of each of ``texts`` that can be read to its end now, pass by pass while that pays."""
         if not texts:
             return
-        if self._pay.begins(mean_worth(text.request for text in texts), len(texts), self._contexts(texts)):
-            most = sum(text.request.most_seconds for text in texts) - self._seconds(len(texts), texts)
-            growing = self._read(texts)
-            for _ in range(self._bounds.max_depth - 1):
-                growing, rows = self._extend(growing, most)
-                most -= self._seconds(rows, growing)
+        most = sum(text.request.budget.model_seconds for text in texts) - self._seconds(len(texts), texts)
+        growing = self._read(texts)
+        for _ in range(self._bounds.max_depth - 1):
+            growing, rows = self._extend(growing, most)
+            most -= self._seconds(rows, growing)
 
     def learn(self, text: DraftState, tokens: npt.NDArray[np.int32]) -> None:
         """The target's ``tokens`` followed: which candidates were right."""
-        text.learn(tokens, self.confidence, self._pay)
+        text.learn(tokens, self.confidence, self._expansion)
 
     def _read(self, texts: Sequence[DraftState]) -> list[DraftState]:
         """Bring texts up to date, a budget's tokens in all; those that are get their first nodes."""
@@ -80,7 +80,7 @@ class TreeModel:
         logits = self._forward(slots, layouts, [int(not text.pending) for text in reading])
         seconds = time.perf_counter() - begin
         if max(map(len, layouts)) > LEFT_OVER:  # of a prompt few rows give logits: it says nothing of trees
-            self.reading_seconds += seconds
+            self.prefill_seconds += seconds
         else:
             self._learn_cost(slots, layouts, seconds)
         self.cache.keep(slots, [np.arange(len(rows)) for rows in layouts])
@@ -101,8 +101,8 @@ class TreeModel:
         values = np.concatenate([text.tree.values[nodes] for text, nodes in zip(texts, leaves, strict=True)])
         if not len(values):
             return [], 0
-        saved = mean_worth(text.request for text in texts)
-        worth = self._pay.choose(values, saved, self._contexts(texts), most_seconds)
+        value_seconds = mean_value(text.request.budget for text in texts)
+        worth = self._expansion.choose(values, value_seconds, self._contexts(texts), most_seconds)
         parts = np.split(worth, np.cumsum([len(nodes) for nodes in leaves])[:-1])
         kept = [(text, nodes[part]) for text, nodes, part in zip(texts, leaves, parts, strict=True) if part.any()]
         growing, chosen = [text for text, _ in kept], [nodes for _, nodes in kept]
@@ -124,11 +124,11 @@ class TreeModel:
         return logits
 
     def _learn_cost(self, slots: list[int], layouts: list[TreeLayout], seconds: float) -> None:
-        self._pay.learn_cost(sum(map(len, layouts)), self.cache.lengths[slots], seconds)
+        self._expansion.learn_cost(sum(map(len, layouts)), self.cache.lengths[slots], seconds)
 
     def _seconds(self, rows: int, texts: Sequence[DraftState]) -> float:
         """What a pass of ``rows`` rows for ``texts`` should take."""
-        return self._pay.costs.time(rows, len(texts), float(self._contexts(texts).mean())) if rows else 0.0
+        return self._expansion.costs.time(rows, len(texts), float(self._contexts(texts).mean())) if rows else 0.0
 
     def _contexts(self, texts: Sequence[DraftState]) -> npt.NDArray[np.int64]:
         return self.cache.lengths[[text.slot for text in texts]]

@@ -92,7 +92,7 @@ class DatastoreDrafter:
         """See ``RetrievalSource``: of the longest match, and of those of ``SHORT_MATCHES`` that are shorter."""
         self._calls += 1
         self._waits = self._prefetcher is None or (
-            not self._always_prefetches and self._wait_policy.waits(sum(each.token_seconds for each in requests))
+            not self._always_prefetches and self._wait_policy.waits(sum(each.budget.token_seconds for each in requests))
         )
         lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # one call if possible
         ends = [self._end(request, NO_TOKENS) for request in requests]

@@ -22,14 +22,14 @@ class BatchEntry:
 
     Attributes:
         layout: its rows; ``wanted``: of how many of the last it wants the logits, 0 while it reads its prompt.
-        proposal: the drafts among the rows; ``offer``: what the planner chose them from, None if nobody was asked.
+        proposal: the drafts among the rows; ``candidate``: what the planner chose them from, None without a draft.
     """
 
     request: Request
     layout: TreeLayout
     wanted: int
     proposal: Proposal
-    offer: DraftCandidate | None
+    candidate: DraftCandidate | None
 
     @property
     def reading(self) -> bool:
@@ -45,9 +45,9 @@ class BatchEntry:
         if not self.has_draft:
             return self
         plain = DraftTree.empty()
-        if self.offer is not None:
-            self.offer.verified, self.offer.promised = 0, 0.0
-        return BatchEntry(self.request, lay_out(int(self.layout.tokens[0]), plain), 1, plain, self.offer)
+        if self.candidate is not None:
+            self.candidate.verified = 0
+        return BatchEntry(self.request, lay_out(int(self.layout.tokens[0]), plain), 1, plain, self.candidate)
 
     def kept(self, outcome: Outcome | SuffolkError | None) -> npt.NDArray[np.int64]:
         """The rows to keep: a prompt's, or the last token's and the accepted nodes'."""

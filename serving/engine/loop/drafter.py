@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,6 +11,7 @@ import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.policy.draft_budget import UNLIMITED, DraftBudget
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:
@@ -33,16 +32,9 @@ class DraftRequest:
         max_nodes: the largest tree that may be returned, 0 or more.
         prompt_tokens: how many of ``tokens`` are the prompt's.
         settings: how the target draws.
-        token_seconds: what a token costs now in plain decoding, on all requests' time; 0 if that is not known.
-        most_seconds: what the draft may take of a drafter's own passes: it grows with what the request's drafts have earned; 0 for
-            a draft without any (``MixedDrafter``).
         slot: the request's place in the target's cache.
-        rate: tokens that came of late, with drafts, in the time of one in plain decoding, 1 or more.
-        already: tokens that drafts of others, beside which the drafter's own would be, brought step by step: in the request's last
-            steps, and while these are few in those of other requests.
-        row_seconds: what a further row costs in a pass of the target; 0 if that is not known.
-        named_nodes: nodes that may be returned if that is more than ``max_nodes``: what the drafter thinks of them is of use, but
-            it should do no more work for them.
+        request_class: what kind of request it is; empty if not given.
+        budget: what the draft may cost, and what an accepted token is worth.
     """
 
     request_id: int
@@ -50,40 +42,14 @@ class DraftRequest:
     max_nodes: int
     prompt_tokens: int = 0
     settings: SamplingSettings = GREEDY
-    token_seconds: float = 0.0
-    most_seconds: float = math.inf
     slot: int = -1
-    rate: float = 1.0
-    row_seconds: float = 0.0
-    already: tuple[int, ...] = ()
-    named_nodes: int = 0
-
-    @property
-    def worth_seconds(self) -> float:
-        """What a drafted token saves, which is less the faster tokens come anyway: a pass of the drafter's own must promise as much
-        as it costs. 0 if that is not known."""
-        return self.token_seconds / self.rate
-
-    @property
-    def least_score(self) -> float:
-        """Nodes of lower scores do not repay their rows; 0 if that is not known."""
-        return min(1.0, self.row_seconds / self.worth_seconds) if self.worth_seconds else 0.0
+    request_class: str = ""
+    budget: DraftBudget = UNLIMITED
 
     @property
     def room(self) -> int:
         """How many drafted tokens in a row may still be accepted, 0 or more: the last of ``max_new_tokens`` is the target's."""
         return max(0, self.settings.max_new_tokens - (len(self.tokens) - self.prompt_tokens) - 1)
-
-    @property
-    def most_named(self) -> int:
-        """The most nodes that may be returned."""
-        return max(self.max_nodes, self.named_nodes)
-
-
-def mean_worth(requests: Iterable[DraftRequest]) -> float:
-    """The mean of what a drafted token saves ``requests``, one or more (``DraftRequest.worth_seconds``): a pass that they share
-    pays for all of them or for none."""
-    return fmean(request.worth_seconds for request in requests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,23 +197,25 @@ class CacheDrafter(Drafter, Protocol):
 
 @runtime_checkable
 class MixedDrafter(Drafter, Protocol):
-    """A drafter that drafts with networks and without, and whose networks keep an account of their own: they draft nothing where a
-    request's ``most_seconds`` is 0, and their time is in ``stats`` as "network_seconds", without what reading texts took.
+    """A drafter with models and without: its models draft nothing where ``DraftBudget.model_seconds`` is 0, and their time is in
+    ``stats`` as "model_seconds", without prefill.
 
     Attributes:
-        has_networks: whether it has some.
+        model_sources: ``Source`` bits of its models; 0 if it has none.
     """
 
-    has_networks: bool
-
-    def owed(self, request_id: int, tree: DraftTree) -> npt.NDArray[np.bool_]:
-        """bool[n], which nodes of ``tree``, a first part of what it proposed last for the request, are owed to its networks."""
-        ...
+    model_sources: int
 
 
-def mixed(drafter: Drafter) -> MixedDrafter | None:
-    """The drafter, if it is a ``MixedDrafter`` that has networks."""
-    return drafter if isinstance(drafter, MixedDrafter) and drafter.has_networks else None
+def only_from(tree: DraftTree, sources: int) -> npt.NDArray[np.bool_]:
+    """bool[n], the nodes of ``tree`` that ``sources`` (``Source`` bits) proposed and no other source did."""
+    bits = tree.sources.astype(np.uint32)
+    return np.asarray((bits & np.uint32(sources) != 0) & (bits & ~np.uint32(sources) == 0), np.bool_)
+
+
+def model_sources(drafter: Drafter) -> int:
+    """``Source`` bits of the models that ``drafter`` may leave out; 0 if there are none."""
+    return drafter.model_sources if isinstance(drafter, MixedDrafter) else 0
 
 
 @runtime_checkable

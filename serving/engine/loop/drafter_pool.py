@@ -4,7 +4,6 @@ never raised."""
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -28,56 +27,56 @@ from suffolk.serving.engine.loop.drafter import (
     Proposal,
     Said,
     SampledChain,
-    mixed,
+    model_sources,
     tree_of,
 )
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.user_code_errors import USER_CODE_ERRORS, first_line
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.draft_budget import UNLIMITED, DraftBudget
 
 log = logging.getLogger(__name__)
 _Value = TypeVar("_Value", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Draft:
     """What a request's drafter proposes.
 
     Attributes:
-        proposal: a sound one, empty if there is none.
-        seconds: the request's share of the time that drafting took; ``network_seconds``: of the time that networks took besides
-            which keep an account of their own; ``reading``: of the time that reading texts took besides, which later drafts profit
-            from too.
+        proposal: a valid one, empty if there is none.
+        seconds: the request's share of the time of drafting; model_seconds: of passes of such models besides; prefill_seconds: of
+            prefill besides, from which later drafts gain too.
     """
 
     proposal: Proposal
     seconds: float = 0.0
-    network_seconds: float = 0.0
-    reading: float = 0.0
+    model_seconds: float = 0.0
+    prefill_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """Seconds that a drafter says it has taken: for reading texts, and for networks that keep an account of their own."""
+class DraftSeconds:
+    """Seconds that a drafter has taken, by its own ``stats``: for prefill, and for models that it may leave out."""
 
-    reading: float = 0.0
-    networks: float = 0.0
+    prefill: float = 0.0
+    models: float = 0.0
 
     @staticmethod
-    def so_far(drafter: Drafter) -> Spent:
+    def so_far(drafter: Drafter) -> DraftSeconds:
         """Raises what the drafter's ``stats`` raises."""
         stats = drafter.stats()
-        return Spent(float(stats.get("reading_seconds", 0.0)), float(stats.get("network_seconds", 0.0)))
+        return DraftSeconds(float(stats.get("prefill_seconds", 0.0)), float(stats.get("model_seconds", 0.0)))
 
-    def __sub__(self, before: Spent) -> Spent:
-        return Spent(self.reading - before.reading, self.networks - before.networks)
+    def split(self, before: DraftSeconds, seconds: float) -> tuple[float, float, float]:
+        """``seconds`` since ``before`` in three parts: text, models, prefill."""
+        prefill = min(seconds, max(0.0, self.prefill - before.prefill))
+        models = min(seconds - prefill, max(0.0, self.models - before.models))
+        return seconds - prefill - models, models, prefill
 
-    def of(self, seconds: float) -> tuple[float, float, float]:
-        """What is left of ``seconds``, what networks took of them, and reading."""
-        reading = min(seconds, max(0.0, self.reading))
-        networks = min(seconds - reading, max(0.0, self.networks))
-        return seconds - reading - networks, networks, reading
+
+NO_DRAFT = Draft(DraftTree.empty())
 
 
 class DrafterPool:
@@ -85,7 +84,7 @@ class DrafterPool:
 
     Attributes:
         layers: whose hidden states its drafters want, rising; empty if none does.
-        mixed: by name, its drafters that have networks with an account of their own.
+        model_sources: by name of drafter, ``Source`` bits of models that it may leave out; 0 for none.
         faults: faults that were caught here, by kind; those that drafters caught themselves are in their ``stats``.
     """
 
@@ -110,52 +109,26 @@ class DrafterPool:
         self._learners = {
             name: each for name, each in drafters.items() if isinstance(each, LogitsDrafter) and each.reads_logits
         }
-        self.mixed = {name: found for name, each in drafters.items() if (found := mixed(each)) is not None}
+        self.model_sources = {name: model_sources(each) for name, each in drafters.items()}
         self.faults: Counter[str] = Counter()
 
-    def ask(
-        self,
-        requests: Sequence[Request],
-        token_seconds: float = 0.0,
-        stakes: Sequence[float] = (),
-        row_seconds: float = 0.0,
-    ) -> list[Answer]:
-        """An answer for each of ``requests``, one call per drafter.
+    def draft(self, requests: Sequence[Request], budgets: Sequence[DraftBudget]) -> list[Draft]:
+        """A draft for each of ``requests`` within its budget, one call per drafter.
 
-        ``token_seconds``: what a token costs in plain decoding, for drafters that weigh their own passes against it. ``stakes``:
-        how many of them each request's draft may take; none if that is not limited. ``row_seconds``: see ``DraftRequest``.
         A sampled chain comes with its law only where the request verifies by it; elsewhere it is a tree like any other.
         """
-        answers: list[Answer] = [Answer(DraftTree.empty())] * len(requests)
+        drafts = [NO_DRAFT] * len(requests)
         for name, members in _by_drafter(requests).items():
-            spent, begin = self._spent(name), time.perf_counter()
-            most = [token_seconds * stakes[at] if len(stakes) else math.inf for at in members]
-            asked = [
-                _asked(requests[at], token_seconds, allowed, row_seconds)
-                for at, allowed in zip(members, most, strict=True)
-            ]
+            before, begin = self._seconds(name), time.perf_counter()
+            asked = [_asked(requests[at], budgets[at]) for at in members]
             found = self._propose(name, [requests[at] for at in members], asked)
             seconds = time.perf_counter() - begin
-            own, networks, reading = (self._spent(name) - spent).of(seconds)
-            for at, proposal, allowed in zip(members, found, most, strict=True):
-                passes = 1 / sum(each > 0 for each in most) if allowed else 0.0
-                answers[at] = Answer(proposal, own / len(members), networks * passes, reading * passes)
-        return answers
-
-    def owed(self, request: Request, tree: DraftTree) -> npt.NDArray[np.bool_] | None:
-        """bool[n], which nodes of ``tree``, a part of the request's last proposal, are owed to networks with an account of their
-        own; None if there are no such networks, or at a fault."""
-        drafter = self.mixed.get(request.drafter)
-        if drafter is None or not len(tree):
-            return None
-        try:
-            found = np.asarray(drafter.owed(request.number, _lent_tree(tree)), np.bool_)
-            if found.shape != (len(tree),):
-                raise InvalidArgument(f"owed nodes come with shape {found.shape} for {len(tree)} nodes")
-            return found
-        except USER_CODE_ERRORS as error:
-            self._miss(request.drafter, [request], error)
-            return None
+            own, models, prefill = self._seconds(name).split(before, seconds)
+            using = max(1, sum(each.budget.model_seconds > 0 for each in asked))
+            for at, proposal, each in zip(members, found, asked, strict=True):
+                share = 1 / using if each.budget.model_seconds > 0 else 0.0
+                drafts[at] = Draft(proposal, own / len(members), models * share, prefill * share)
+        return drafts
 
     def prefetch(self, requests: Sequence[Request], trees: Sequence[DraftTree]) -> None:
         """Tell drafters that want it which trees are verified for ``requests`` now."""
@@ -164,7 +137,7 @@ class DrafterPool:
             if not isinstance(drafter, PrefetchingDrafter):
                 continue
             try:
-                asked = [_asked(requests[at], 0.0, math.inf) for at in members]
+                asked = [_asked(requests[at], UNLIMITED) for at in members]
                 drafter.prefetch(asked, [_lent_tree(trees[at]) for at in members])
             except USER_CODE_ERRORS as error:
                 self._miss(name, [requests[at] for at in members], error)
@@ -228,11 +201,11 @@ class DrafterPool:
                 request.stats.missed.update(missed.keys())
         return checked
 
-    def _spent(self, name: str) -> Spent:
+    def _seconds(self, name: str) -> DraftSeconds:
         try:
-            return Spent.so_far(self._drafters[name])
+            return DraftSeconds.so_far(self._drafters[name])
         except USER_CODE_ERRORS:
-            return Spent()  # counted where it is asked for drafts
+            return DraftSeconds()  # counted where it is asked for drafts
 
     def _check(self, name: str, request: Request, proposal: Proposal) -> Proposal:
         try:
@@ -276,18 +249,16 @@ def _lent_tree(tree: DraftTree) -> DraftTree:
     return DraftTree(_lent(tree.tokens), _lent(tree.parents), _lent(tree.scores), _lent(tree.sources))
 
 
-def _asked(request: Request, token_seconds: float, most_seconds: float, row_seconds: float = 0.0) -> DraftRequest:
+def _asked(request: Request, budget: DraftBudget) -> DraftRequest:
     return DraftRequest(
         request.number,
         _text(request),
         request.max_nodes,
         request.stats.prompt_tokens,
         request.settings,
-        token_seconds,
-        most_seconds,
         request.slot,
-        1.0 if request.ledger is None else request.ledger.rate,
-        row_seconds,
+        request.request_class,
+        budget,
     )
 
 

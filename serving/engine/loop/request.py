@@ -14,7 +14,6 @@ from suffolk.serving.engine.loop.step import Step as Step
 from suffolk.serving.engine.loop.text_stream import TextStream
 from suffolk.serving.engine.model.memory import memory_guard
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.ledger import Ledger
 from suffolk.serving.engine.sampling.log_probabilities import LogProbability
 from suffolk.serving.engine.sampling.sampler import Sampler
 from suffolk.serving.engine.sampling.seeded_noise import SeededUniforms
@@ -28,9 +27,9 @@ class Request:
         number: the same for the request's whole life, and no other's.
         drafter: name of its drafter; empty for none.
         max_nodes: its largest tree.
+        request_class: what kind of request it is.
         length: tokens so far, prompt and generated: ``tokens[:length]``.
         slot: its place in the cache while it runs.
-        ledger: what drafting has earned; None without a drafter.
         sampler, uniforms: what its tokens are drawn with.
         stats: its numbers.
         log_probabilities: of the generated tokens, if ``settings`` ask for them.
@@ -44,6 +43,7 @@ class Request:
         settings: SamplingSettings,
         drafter: str = "",
         max_nodes: int = 64,
+        request_class: str = "",
     ) -> None:
         """Raises InvalidArgument: the prompt is none or empty, has ids outside the vocabulary or fills the model's context, or
         text or stop strings are given to a target without a tokenizer."""
@@ -56,13 +56,13 @@ class Request:
         self.number = number
         self.drafter = drafter
         self.max_nodes = max_nodes
+        self.request_class = request_class
         self.settings = settings
         with memory_guard(f"{room} new tokens"):
             self.tokens = np.empty(len(ids) + room, np.int32)
         self.tokens[: len(ids)] = ids
         self.length = len(ids)
         self.slot = -1
-        self.ledger: Ledger | None = None
         self.sampler = Sampler(settings, target.vocab_size, target.device)
         self.uniforms = SeededUniforms(settings.seed, target.device)
         self.stats = GenerationStats(prompt_tokens=len(ids))

@@ -11,27 +11,27 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.engine.loop.batch_entry import BatchEntry
 from suffolk.serving.engine.loop.clock import Clock
 from suffolk.serving.engine.loop.draft_counts import places
-from suffolk.serving.engine.loop.drafter import Proposal, SampledChain, tree_of
-from suffolk.serving.engine.loop.drafter_pool import Answer, DrafterPool
+from suffolk.serving.engine.loop.drafter import Proposal, SampledChain, only_from, tree_of
+from suffolk.serving.engine.loop.drafter_pool import Draft, DrafterPool
+from suffolk.serving.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.stats import LoopStats
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.tree_layout import chain, cut, lay_out
 from suffolk.serving.engine.policy.planner import DraftCandidate, Planner
-from suffolk.serving.engine.policy.prefill_budget import PrefillBudget
 
 
 class StepBatch:
-    """Makes the turns of steps. Not thread-safe."""
+    """Makes the batch of each step. Not thread-safe."""
 
-    def __init__(self, cache: KVCache, proposals: DrafterPool, planner: Planner | None, stats: LoopStats) -> None:
-        """``planner``: None if nobody drafts."""
-        self._cache, self._proposals, self._planner, self._stats = cache, proposals, planner, stats
+    def __init__(self, cache: KVCache, pool: DrafterPool, planner: Planner | None, stats: LoopStats) -> None:
+        """``planner``: None without drafters."""
+        self._cache, self._pool, self._planner, self._stats = cache, pool, planner, stats
 
     def take(self, requests: Sequence[Request], clock: Clock) -> list[BatchEntry]:
         """What each of ``requests`` brings to this pass; drafters are asked, and ``clock`` is told what that takes. A pass reads a
         chunk of prompts: those for whose prompts it has no room bring nothing."""
-        turns: list[BatchEntry] = []
+        entries: list[BatchEntry] = []
         decoding: list[Request] = []
         budget = PrefillBudget()
         for request in requests:
@@ -41,94 +41,87 @@ class StepBatch:
                 decoding.append(request)
             elif size := budget.take(pending):
                 rows = request.tokens[cached : cached + size].astype(np.int64)
-                turns.append(BatchEntry(request, chain(rows), int(size == pending), DraftTree.empty(), None))
+                entries.append(BatchEntry(request, chain(rows), int(size == pending), DraftTree.empty(), None))
                 self._stats.prompt_tokens += size
-        reading_rows = sum(len(turn.layout) for turn in turns)
-        return [*self._proposed(decoding, reading_rows, clock), *turns]
+        reading_rows = sum(len(entry.layout) for entry in entries)
+        return [*self._drafted(decoding, reading_rows, clock), *entries]
 
     def context(self, requests: Sequence[Request]) -> float:
         """Cached tokens of ``requests`` in the mean."""
         return float(np.mean(self._cache.lengths[[request.slot for request in requests]])) if requests else 0.0
 
-    def _proposed(self, decoding: list[Request], reading_rows: int, clock: Clock) -> list[BatchEntry]:
+    def _drafted(self, decoding: list[Request], reading_rows: int, clock: Clock) -> list[BatchEntry]:
         """Drafts for those that decode, sized for a pass with so many rows of prompts. What is done with drafts is part of what
         they cost."""
-        asking, answers = self._ask(decoding, clock)
+        asking, drafts = self._draft(decoding, clock)
         begin = time.perf_counter()
-        drafts, offers = self._offers(asking, answers)
+        proposals, candidates = self._candidates(asking, drafts)
         if self._planner is not None:
-            rows = len(decoding) + reading_rows + sum(offer.verified for offer in offers.values())
-            self._planner.choose(list(offers.values()), len(decoding), rows, self.context(decoding))
-        turns = [self._turn(request, drafts.get(request.number), offers.get(request.number)) for request in decoding]
-        proposed = [turn for turn in turns if turn.offer is not None]
-        self._proposals.prefetch([turn.request for turn in proposed], [tree_of(turn.proposal) for turn in proposed])
+            rows = len(decoding) + reading_rows + sum(each.verified for each in candidates.values())
+            self._planner.choose(list(candidates.values()), len(decoding), rows, self.context(decoding))
+        entries = [self._entry(each, proposals.get(each.number), candidates.get(each.number)) for each in decoding]
+        drafted = [entry for entry in entries if entry.candidate is not None]
+        self._pool.prefetch([entry.request for entry in drafted], [tree_of(entry.proposal) for entry in drafted])
         seconds = time.perf_counter() - begin
-        for offer in offers.values():
-            offer.seconds += seconds / len(offers)
-        return turns
+        for candidate in candidates.values():
+            candidate.seconds += seconds / len(candidates)
+        return entries
 
-    def _ask(self, decoding: list[Request], clock: Clock) -> tuple[list[Request], list[Answer]]:
-        """Those requests that may have a draft, and what their drafters say."""
-        asking = [
-            request for request in decoding if request.ledger is not None and request.room > 0
-            and request.ledger.should_propose()
-        ]  # fmt: skip
+    def _draft(self, decoding: list[Request], clock: Clock) -> tuple[list[Request], list[Draft]]:
+        """Those requests that may have a draft, and their drafts."""
+        planner = self._planner
+        if planner is None:
+            return [], []
+        asking = [each for each in decoding if each.drafter and each.room > 0 and planner.may_draft(each.number)]
         clock.lap("draft")
-        stakes = [self._planner.draft_stake(each.ledger) for each in asking if each.ledger and self._planner]
-        row = self._planner.row_seconds(len(decoding), self.context(decoding)) if self._planner and asking else 0.0
-        answers = self._proposals.ask(asking, self._token_seconds(decoding), stakes, row)
+        context = self.context(decoding)
+        budgets = [planner.draft_budget(each.number, len(decoding), context) for each in asking]
+        drafts = self._pool.draft(asking, budgets)
         clock.lap("wait")
-        return asking, answers
+        return asking, drafts
 
-    def _offers(
-        self, asking: Sequence[Request], answers: Sequence[Answer]
+    def _candidates(
+        self, asking: Sequence[Request], drafts: Sequence[Draft]
     ) -> tuple[dict[int, Proposal], dict[int, DraftCandidate]]:
         """The drafts, no deeper than is of use, and what the planner is to know of them, by the requests' numbers."""
-        drafts: dict[int, Proposal] = {}
-        offers: dict[int, DraftCandidate] = {}
-        for request, answer in zip(asking, answers, strict=True):
-            drafts[request.number] = _cut(answer.proposal, request.room)
-            offers[request.number] = self._offer(request, drafts[request.number], answer)
-            nodes = places(tree_of(answer.proposal))
+        proposals: dict[int, Proposal] = {}
+        candidates: dict[int, DraftCandidate] = {}
+        for request, draft in zip(asking, drafts, strict=True):
+            proposal = proposals[request.number] = _cut(draft.proposal, request.room)
+            candidates[request.number] = candidate_of(
+                request.number, draft, proposal, self._pool.model_sources[request.drafter]
+            )
+            nodes = places(tree_of(draft.proposal))
             for stats in (request.stats, self._stats):
                 stats.proposals += 1
                 stats.drafted.proposed.update(nodes)
-        return drafts, offers
+        return proposals, candidates
 
-    def _turn(self, request: Request, draft: Proposal | None, offer: DraftCandidate | None) -> BatchEntry:
+    def _entry(self, request: Request, draft: Proposal | None, candidate: DraftCandidate | None) -> BatchEntry:
         """The last token of ``request``, and behind it as much of its draft as was chosen."""
         proposal: Proposal = DraftTree.empty()
-        if draft is not None and offer is not None:
-            proposal = draft.head(offer.verified) if isinstance(draft, DraftTree) else draft
+        if draft is not None and candidate is not None:
+            proposal = draft.head(candidate.verified) if isinstance(draft, DraftTree) else draft
             nodes = places(tree_of(proposal))
             for stats in (request.stats, self._stats):
                 stats.drafted.verified.update(nodes)
         layout = lay_out(int(request.tokens[request.length - 1]), tree_of(proposal))
-        return BatchEntry(request, layout, len(layout), proposal, offer)
+        return BatchEntry(request, layout, len(layout), proposal, candidate)
 
-    def _offer(self, request: Request, draft: Proposal, answer: Answer) -> DraftCandidate:
-        """What the planner may choose from: of a sampled chain nothing, because choosing by its tokens would change the law."""
-        assert request.ledger is not None
-        offer = DraftCandidate(
-            request.drafter,
-            request.ledger,
-            np.empty(0, np.float32),
-            answer.seconds,
-            network_seconds=answer.network_seconds,
-            reading=answer.reading,
-            of_networks=self._proposals.owed(request, tree_of(draft)),
-        )
-        if isinstance(draft, DraftTree):
-            offer.scores = draft.scores
-        else:
-            offer.verified = len(draft.tree)
-        return offer
 
-    def _token_seconds(self, requests: Sequence[Request]) -> float:
-        """What a token costs in a plain pass for ``requests``."""
-        if self._planner is None or not requests:
-            return 0.0
-        return self._planner.costs.time(len(requests), len(requests), self.context(requests)) / len(requests)
+def candidate_of(request_id: int, draft: Draft, proposal: Proposal, model_sources: int) -> DraftCandidate:
+    """What the planner may choose from. Nothing of a sampled chain: a choice by its tokens would change the distribution."""
+    tree = tree_of(proposal)
+    is_tree = isinstance(proposal, DraftTree)
+    return DraftCandidate(
+        request_id,
+        tree.scores if is_tree else np.empty(0, np.float32),
+        only_from(tree, model_sources),
+        draft.seconds,
+        draft.model_seconds,
+        draft.prefill_seconds,
+        verified=0 if is_tree else len(tree),
+    )
 
 
 def _cut(proposal: Proposal, depth: int) -> Proposal:

@@ -14,6 +14,8 @@ import torch
 
 from suffolk.datastore.errors import Internal, InvalidArgument, ResourceExhausted, SuffolkError
 from suffolk.datastore.retriever import MAX_NODES
+from suffolk.serving.engine.costs.cost_measurement import measure
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.batch_entry import BatchEntry
 from suffolk.serving.engine.loop.clock import Clock
 from suffolk.serving.engine.loop.drafter import Drafter, tree_of
@@ -27,8 +29,6 @@ from suffolk.serving.engine.model.memory import memory_guard
 from suffolk.serving.engine.model.pass_result import PassResult
 from suffolk.serving.engine.model.passes import Passes, require_states
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_measurement import measure
-from suffolk.serving.engine.policy.cost_model import CostModel
 from suffolk.serving.engine.policy.planner import Planner
 
 log = logging.getLogger(__name__)
@@ -68,13 +68,13 @@ class StepLoop:
         self.target = target
         self.cache = target.new_cache(slots, capacity)
         self.stats = LoopStats()
-        self._proposals = DrafterPool(drafters or {}, target, self.cache)
-        require_states(target, passes, self._proposals.layers)
+        self._pool = DrafterPool(drafters or {}, target, self.cache)
+        require_states(target, passes, self._pool.layers)
         if drafters and costs is None:
             costs = measure(target, slots, passes=passes)
         self._planner = Planner(costs.copy()) if isinstance(costs, CostModel) else costs  # it corrects its own
-        self._turns = StepBatch(self.cache, self._proposals, self._planner, self.stats)
-        self._passes = Passes(target, self.cache, passes, self._proposals.layers)
+        self._batch = StepBatch(self.cache, self._pool, self._planner, self.stats)
+        self._passes = Passes(target, self.cache, passes, self._pool.layers)
         self._names = frozenset(drafters or {})
         self._running: list[Request] = []
         self._recording = 0.0  # seconds of the planner's last record, which its drafts cost too
@@ -116,7 +116,7 @@ class StepLoop:
         request.slot = heapq.heappop(self._free)
         self.cache.clear(request.slot)
         if request.drafter and self._planner is not None:
-            request.ledger = self._planner.open(request.drafter, request.drafter in self._proposals.mixed)
+            self._planner.open(request.number, request.drafter, self._pool.model_sources[request.drafter] != 0)
         self._running.append(request)
 
     def leave(self, request: Request, finish: str = "cancelled") -> None:
@@ -126,9 +126,9 @@ class StepLoop:
         self._running.remove(request)
         heapq.heappush(self._free, request.slot)
         request.stats.finish = request.stats.finish or finish
-        if request.ledger is not None:
-            self._proposals.release(request)
-            request.ledger.close()
+        if request.drafter and self._planner is not None:
+            self._pool.release(request)
+            self._planner.close(request.number)
         self.stats.add_request(request.stats)
 
     def totals(self) -> dict[str, Any]:
@@ -149,28 +149,28 @@ class StepLoop:
 
     def _step(self) -> list[tuple[Request, Step | SuffolkError]]:
         clock = Clock()
-        turns = self._turns.take(self._running, clock)
+        entries = self._batch.take(self._running, clock)
         clock.lap("draft")
         try:
-            read, rows, outcomes = self._read(turns, clock)
+            read, rows, outcomes = self._read(entries, clock)
         except ResourceExhausted as error:  # by the drafts, perhaps, and these must fail nobody
-            turns = self._without_drafts(turns, error)
-            read, rows, outcomes = self._read(turns, clock)
-        slots = [turn.request.slot for turn in turns]
-        kept = [turn.kept(outcomes.get(turn.request.number)) for turn in turns]
+            entries = self._without_drafts(entries, error)
+            read, rows, outcomes = self._read(entries, clock)
+        slots = [entry.request.slot for entry in entries]
+        kept = [entry.kept(outcomes.get(entry.request.number)) for entry in entries]
         self.cache.keep(slots, kept)
         clock.lap("compact")
         if read.features is not None:
-            self._hand_over(turns, kept, read.features)
+            self._hand_over(entries, kept, read.features)
         answers: list[tuple[Request, Step | SuffolkError]] = []
-        for turn in turns:
-            outcome = outcomes.get(turn.request.number)
+        for entry in entries:
+            outcome = outcomes.get(entry.request.number)
             if outcome is not None:
-                answers.append((turn.request, self._answer(turn, outcome)))
-        self._tell(turns, outcomes, rows)
-        self._learn(turns, clock)
+                answers.append((entry.request, self._answer(entry, outcome)))
+        self._tell(entries, outcomes, rows)
+        self._learn(entries, clock)
         clock.lap("other")
-        self._book(turns, clock)
+        self._book(entries, clock)
         for request, answer in answers:
             if isinstance(answer, SuffolkError):
                 self.leave(request, "error")
@@ -179,61 +179,61 @@ class StepLoop:
         return answers
 
     def _read(
-        self, turns: Sequence[BatchEntry], clock: Clock
+        self, entries: Sequence[BatchEntry], clock: Clock
     ) -> tuple[PassResult, dict[int, torch.Tensor], dict[int, Outcome | SuffolkError]]:
         """The pass, the logits of each request that wants some, by its number, and its outcome. Until the cache keeps its rows it
         can be made again. Raises ResourceExhausted."""
-        slots = [turn.request.slot for turn in turns]
-        layouts, wanted = [turn.layout for turn in turns], [turn.wanted for turn in turns]
-        with memory_guard(f"model {self.target.name}, {len(turns)} requests"):
+        slots = [entry.request.slot for entry in entries]
+        layouts, wanted = [entry.layout for entry in entries], [entry.wanted for entry in entries]
+        with memory_guard(f"model {self.target.name}, {len(entries)} requests"):
             self._passes.prepare(slots, layouts, wanted)
             clock.lap("other")
             read = self._passes.forward(slots, layouts, wanted)
             self.target.synchronize()
             clock.lap("forward")
-            rows = self._split(turns, read.logits)
-            outcomes = self._verify(turns, rows)
+            rows = self._split(entries, read.logits)
+            outcomes = self._verify(entries, rows)
             clock.lap("verify")
         return read, rows, outcomes
 
     @staticmethod
-    def _without_drafts(turns: Sequence[BatchEntry], error: ResourceExhausted) -> list[BatchEntry]:
+    def _without_drafts(entries: Sequence[BatchEntry], error: ResourceExhausted) -> list[BatchEntry]:
         """The same step of plain decoding; its drafts are missed. Raises ``error`` if it has none."""
-        if not any(turn.has_draft for turn in turns):
+        if not any(entry.has_draft for entry in entries):
             raise error
         log.warning("%s; going on without the drafts of this step", error)
-        for turn in turns:
-            if turn.has_draft:
-                turn.request.stats.missed[type(error).__name__] += 1
-        return [turn.without_draft() for turn in turns]
+        for entry in entries:
+            if entry.has_draft:
+                entry.request.stats.missed[type(error).__name__] += 1
+        return [entry.without_draft() for entry in entries]
 
     @staticmethod
-    def _split(turns: Sequence[BatchEntry], logits: torch.Tensor) -> dict[int, torch.Tensor]:
+    def _split(entries: Sequence[BatchEntry], logits: torch.Tensor) -> dict[int, torch.Tensor]:
         """The rows of each request that got logits, by its number."""
-        drawing = [turn for turn in turns if not turn.reading]
-        rows = torch.split(logits, [turn.wanted for turn in drawing]) if drawing else ()
-        return {turn.request.number: each for turn, each in zip(drawing, rows, strict=True)}
+        drawing = [entry for entry in entries if not entry.reading]
+        rows = torch.split(logits, [entry.wanted for entry in drawing]) if drawing else ()
+        return {entry.request.number: each for entry, each in zip(drawing, rows, strict=True)}
 
     @staticmethod
-    def _verify(turns: Sequence[BatchEntry], rows: Mapping[int, torch.Tensor]) -> dict[int, Outcome | SuffolkError]:
+    def _verify(entries: Sequence[BatchEntry], rows: Mapping[int, torch.Tensor]) -> dict[int, Outcome | SuffolkError]:
         """The outcome of each request that got logits, by its number."""
-        drawing = [turn for turn in turns if turn.request.number in rows]
-        requests, proposals = [turn.request for turn in drawing], [turn.proposal for turn in drawing]
+        drawing = [entry for entry in entries if entry.request.number in rows]
+        requests, proposals = [entry.request for entry in drawing], [entry.proposal for entry in drawing]
         return dict(zip(rows, verify(requests, proposals, list(rows.values())), strict=True))
 
-    def _answer(self, turn: BatchEntry, outcome: Outcome | SuffolkError) -> Step | SuffolkError:
+    def _answer(self, entry: BatchEntry, outcome: Outcome | SuffolkError) -> Step | SuffolkError:
         """What the request gets. A tokenizer that cannot write its tokens fails it alone."""
         if isinstance(outcome, SuffolkError):
             return outcome
         try:
-            return self._commit(turn, outcome)
+            return self._commit(entry, outcome)
         except USER_CODE_ERRORS as error:
-            log.exception("request %d: what was drawn cannot be written", turn.request.number)
-            turn.request.stats.finish = ""
+            log.exception("request %d: what was drawn cannot be written", entry.request.number)
+            entry.request.stats.finish = ""
             return Internal(f"what was drawn cannot be written: {first_line(error)}")
 
-    def _commit(self, turn: BatchEntry, outcome: Outcome) -> Step:
-        request, tree = turn.request, tree_of(turn.proposal)
+    def _commit(self, entry: BatchEntry, outcome: Outcome) -> Step:
+        request, tree = entry.request, tree_of(entry.proposal)
         before = request.length
         tokens = [*tree.tokens[outcome.path].tolist(), outcome.token]
         step = request.commit(tokens, [*tree.sources[outcome.path].tolist(), 0], outcome.log_probabilities)
@@ -241,16 +241,16 @@ class StepLoop:
         if before > request.stats.prompt_tokens:
             request.stats.steps += 1
             self.stats.steps += 1
-        if turn.offer is not None:
-            turn.offer.accept(outcome.path, len(step.tokens) - 1)
+        if entry.candidate is not None:
+            entry.candidate.accept(outcome.path, len(step.tokens) - 1)
             begin = time.perf_counter()
-            self._proposals.observe(request, request.tokens[before : request.length])
-            turn.offer.seconds += time.perf_counter() - begin  # to learn is part of what drafts cost
+            self._pool.observe(request, request.tokens[before : request.length])
+            entry.candidate.seconds += time.perf_counter() - begin  # to learn is part of what drafts cost
         return step
 
     def _tell(
         self,
-        turns: Sequence[BatchEntry],
+        entries: Sequence[BatchEntry],
         outcomes: Mapping[int, Outcome | SuffolkError],
         rows: Mapping[int, torch.Tensor],
     ) -> None:
@@ -258,53 +258,56 @@ class StepLoop:
         may not draft do not learn either."""
         begin = time.perf_counter()
         requests, said = [], []
-        for turn in turns:
-            outcome = outcomes.get(turn.request.number)
-            ledger = turn.request.ledger
-            if isinstance(outcome, Outcome) and ledger and not ledger.rests and self._proposals.learns(turn.request):
-                new = turn.offer.accepted + 1 if turn.offer is not None else 1
+        for entry in entries:
+            outcome = outcomes.get(entry.request.number)
+            if isinstance(outcome, Outcome) and self._learns(entry.request):
+                new = entry.candidate.accepted + 1 if entry.candidate is not None else 1
                 kept = torch.from_numpy(np.append(0, outcome.path + 1)[:new])
-                requests.append(turn.request)
-                said.append(rows[turn.request.number][kept.to(rows[turn.request.number].device)])
+                requests.append(entry.request)
+                said.append(rows[entry.request.number][kept.to(rows[entry.request.number].device)])
         if not requests:
             return
-        self._proposals.learn_logits(requests, said)
+        self._pool.learn_logits(requests, said)
         seconds = (time.perf_counter() - begin) / len(requests)
-        for turn in turns:
-            if turn.offer is not None and self._proposals.learns(turn.request):
-                turn.offer.seconds += seconds
+        for entry in entries:
+            if entry.candidate is not None and self._pool.learns(entry.request):
+                entry.candidate.seconds += seconds
+
+    def _learns(self, request: Request) -> bool:
+        drafts = request.drafter and self._planner is not None and not self._planner.is_paused(request.number)
+        return bool(drafts) and self._pool.learns(request)
 
     def _hand_over(
-        self, turns: Sequence[BatchEntry], kept: Sequence[npt.NDArray[np.int64]], features: torch.Tensor
+        self, entries: Sequence[BatchEntry], kept: Sequence[npt.NDArray[np.int64]], features: torch.Tensor
     ) -> None:
         """Give the hidden states of the rows that the cache has kept to the requests' drafters."""
         begin = 0
-        for turn, rows in zip(turns, kept, strict=True):
-            if turn.request.drafter:
-                self._proposals.follow(turn.request, features, begin + rows)
-            begin += len(turn.layout)
+        for entry, rows in zip(entries, kept, strict=True):
+            if entry.request.drafter:
+                self._pool.follow(entry.request, features, begin + rows)
+            begin += len(entry.layout)
 
-    def _learn(self, turns: Sequence[BatchEntry], clock: Clock) -> None:
-        decoding = [turn.request for turn in turns if turn.request.stats.steps]
+    def _learn(self, entries: Sequence[BatchEntry], clock: Clock) -> None:
+        decoding = [entry.request for entry in entries if entry.request.stats.steps]
         if self._planner is None or not decoding:
             return
-        offers = [turn.offer for turn in turns if turn.offer is not None]
-        rows = sum(len(turn.layout) for turn in turns)
+        candidates = [entry.candidate for entry in entries if entry.candidate is not None]
+        rows = sum(len(entry.layout) for entry in entries)
         seconds = sum(clock.seconds[part] for part in ("forward", "verify", "compact"))
-        alone = len(decoding) == len(turns)
-        for offer in offers:
-            offer.seconds += self._recording / len(offers)
+        alone = len(decoding) == len(entries)
+        for candidate in candidates:
+            candidate.seconds += self._recording / len(candidates)
         begin = time.perf_counter()
-        self._planner.record(offers, len(decoding), rows, self._turns.context(decoding), seconds if alone else None)
-        self._recording = time.perf_counter() - begin if offers else 0.0
+        self._planner.record(candidates, len(decoding), rows, self._batch.context(decoding), seconds if alone else None)
+        self._recording = time.perf_counter() - begin if candidates else 0.0
 
-    def _book(self, turns: Sequence[BatchEntry], clock: Clock) -> None:
-        self.stats.add_step(len(turns), sum(len(turn.layout) for turn in turns), clock.seconds)
-        for turn in turns:
-            if turn.request.stats.steps:
-                turn.request.stats.add_seconds(clock.seconds)
+    def _book(self, entries: Sequence[BatchEntry], clock: Clock) -> None:
+        self.stats.add_step(len(entries), sum(len(entry.layout) for entry in entries), clock.seconds)
+        for entry in entries:
+            if entry.request.stats.steps:
+                entry.request.stats.add_seconds(clock.seconds)
             else:
-                turn.request.stats.seconds["prefill"] += sum(clock.seconds.values())
+                entry.request.stats.seconds["prefill"] += sum(clock.seconds.values())
 
 
 def rows_needed(request: Request) -> int:

@@ -11,10 +11,10 @@ import pytest
 from suffolk.benchmarks.hybrid.counted_time import CountedTime, require_counted
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
+from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.costs.cost_store import CostKey, CostStore, save_costs
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import chain
-from suffolk.serving.engine.policy.cost_model import CostModel
-from suffolk.serving.engine.policy.cost_store import CostKey, CostStore, save_costs
 from tests.support.tiny_models import VOCAB, tiny_model
 
 COSTS = CostModel([1, 8], [3.0, 5.0])

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.serving.engine.costs.cost_measurement import measure
+from suffolk.serving.engine.costs.cost_store import CostKey, CostStore, save_costs
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_measurement import measure
-from suffolk.serving.engine.policy.cost_store import CostKey, CostStore, save_costs
 from tests.support.generate_command import store_of
 from tests.support.tiny_models import save_tiny
 

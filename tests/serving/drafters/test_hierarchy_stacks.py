@@ -17,9 +17,9 @@ from suffolk.serving.drafters.load import load_drafters
 from suffolk.serving.drafters.neural.early_exit.model import ExitLayer
 from suffolk.serving.drafters.neural.early_exit.shallow import shallow
 from suffolk.serving.drafters.neural.early_exit.training import new_head
+from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.costs.cost_store import FoundCosts
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_model import CostModel
-from suffolk.serving.engine.policy.cost_store import FoundCosts
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import alone, eager_decoder
 from tests.support.hierarchies import PROMPT, request

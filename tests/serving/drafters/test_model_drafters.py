@@ -25,9 +25,9 @@ from suffolk.serving.drafters.neural.redrafter.drafter import RedrafterDrafter
 from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.drafters.registry import BUILT_IN
 from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
+from suffolk.serving.engine.costs.cost_measurement import measure
+from suffolk.serving.engine.costs.cost_store import CostKey, CostStore, save_costs
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_measurement import measure
-from suffolk.serving.engine.policy.cost_store import CostKey, CostStore, save_costs
 from tests.support.tiny_models import save_tiny, tiny_model
 
 PROMPT = "abcabcabcabc"

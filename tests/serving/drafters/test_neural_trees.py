@@ -7,14 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
+from suffolk.datastore.draft_tree import Source
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.draft_model.drafter import BOUNDS
 from suffolk.serving.drafters.neural.eagle.config import EagleTreeConfig
 from suffolk.serving.drafters.neural.growing_tree import ROOT, GrowingTree
-from suffolk.serving.drafters.neural.pay import Pay
 from suffolk.serving.drafters.neural.tree_bounds import OWN_ROWS, TreeBounds, rows_behind
-from suffolk.serving.drafters.registry import source_bits
-from suffolk.serving.engine.policy.cost_model import CostModel
 
 
 def grown(seed: int, passes: int = 5, width: int = 3, children: int = 3) -> GrowingTree:
@@ -37,7 +35,7 @@ def path(tree: GrowingTree, node: int) -> tuple[int, ...]:
 def test_the_best_nodes_hang_together_and_are_the_best(seed: int) -> None:
     tree = grown(seed)
     for size in (0, 1, 7, 20, 1000):
-        best = tree.best(size, source_bits("eagle"))
+        best = tree.best(size, Source.EAGLE)
         best.validate(50)
         assert len(best) == min(size, len(tree))
         assert np.all(np.diff(best.scores) <= 0)
@@ -45,7 +43,7 @@ def test_the_best_nodes_hang_together_and_are_the_best(seed: int) -> None:
         paths = [tuple(best.tokens[[*_up(best.parents, node)][::-1]].tolist()) for node in range(len(best))]
         kept = {path(tree, node): tree.values[node] for node in range(len(tree))}
         assert [kept[each] for each in paths] == pytest.approx(best.scores.tolist())
-        assert set(best.sources.tolist()) <= {source_bits("eagle")}
+        assert set(best.sources.tolist()) <= {int(Source.EAGLE)}
 
 
 def _up(parents: np.ndarray, node: int) -> itertools.chain:
@@ -116,38 +114,6 @@ def test_who_keeps_its_promises_is_believed_where_nothing_was_seen() -> None:
     assert confidence.chances(np.full(1, 0.5), depth, False)[0] == pytest.approx(0.5, abs=0.02)
 
 
-def test_a_pass_pays_while_it_promises_more_than_it_takes() -> None:
-    pay, contexts = Pay(CostModel([1, 8], [1.0, 2.0])), np.array([10])
-    assert pay.pays(0.5, 10.0, 1, contexts)
-    assert not pay.pays(0.5, 3.0, 1, contexts)  # 0.6 of its best candidates are taken, they say at first
-    assert pay.pays(0.01, 0.0, 1, contexts)  # nobody knows
-    for _ in range(300):
-        pay.learn(True)
-    assert pay.pays(0.5, 3.0, 1, contexts)
-    assert not pay.pays(0.5, 3.0, 8, contexts)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_pass_asks_behind_the_nodes_that_bring_most_above_its_time(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    pay, contexts, values = Pay(CostModel([1, 4, 8], [1.0, 1.2, 3.0])), np.array([10, 20]), rng.random(8)
-    chosen = pay.choose(values, 2.0, contexts)
-    gain = {
-        each: pay.share * 2.0 * values[list(each)].sum() - pay.costs.time(len(each), 2, 15.0)
-        for size in range(1, 9)
-        for each in itertools.combinations(range(8), size)
-    }
-    assert tuple(np.flatnonzero(chosen).tolist()) == max(gain, key=lambda each: gain[each])
-    assert not pay.choose(values, 0.1, contexts).any()
-    assert pay.choose(values, 0.0, contexts).all()
-
-
-def test_a_draft_that_never_pays_is_tried_now_and_then() -> None:
-    pay, contexts = Pay(CostModel([1], [1.0])), np.array([10])
-    begun = [pay.begins(0.5, 1, contexts) for _ in range(303)]
-    assert [number for number, each in enumerate(begun) if each] == [100, 201, 302]
-
-
 def test_the_example_of_eagle_2_is_grown_as_its_figure_7_shows() -> None:
     """Expand the best 2 of each level, rerank, keep the best 8, of which the context's last word is one."""
     words = ["is", "has", "a", "the", "to", "good", "nice", "be", "do"]
@@ -170,7 +136,7 @@ def test_the_example_of_eagle_2_is_grown_as_its_figure_7_shows() -> None:
         nodes = tree.best_leaves(2, 20, deepest=True)
     assert expanded == [["It"], ["is", "has"], ["a", "to"]]
     assert tree.values.round(2).tolist() == [0.6, 0.2, 0.48, 0.06, 0.14, 0.02, 0.34, 0.05, 0.08, 0.03]
-    best = tree.best(7, source_bits("eagle"))
+    best = tree.best(7, Source.EAGLE)
     drafted = [
         (words[token], -1 if at < 0 else words[best.tokens[at]])
         for token, at in zip(best.tokens, best.parents, strict=True)
@@ -195,7 +161,7 @@ def test_what_cannot_be_kept_is_not_expanded(seed: int) -> None:
             nodes = tree.best_leaves(4, 20, deepest=True, kept=kept)
             if not len(nodes):
                 break
-        trees.append(tree.best(12, source_bits("eagle")))
+        trees.append(tree.best(12, Source.EAGLE))
         rows.append(read)
     assert np.array_equal(trees[0].tokens, trees[1].tokens)
     assert np.array_equal(trees[0].parents, trees[1].parents)

@@ -20,6 +20,7 @@ from suffolk.serving.drafters.neural.eagle.config import EagleTreeConfig
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, FeatureDrafter, SampledChain, tree_of
 from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.draft_budget import DraftBudget
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support import eagle_heads, heads
 from tests.support.drafters import Free
@@ -78,7 +79,14 @@ def drafts(make: Callable[[], Drafter], texts: Sequence[list[int]], settings: Sa
     return list(
         drafter.propose(
             [
-                DraftRequest(number, np.asarray(tokens, np.int32), 20, len(tokens), settings, token_seconds=1.0)
+                DraftRequest(
+                    number,
+                    np.asarray(tokens, np.int32),
+                    20,
+                    len(tokens),
+                    settings,
+                    budget=DraftBudget(token_seconds=1.0),
+                )
                 for number, tokens in enumerate(texts)
             ]
         )

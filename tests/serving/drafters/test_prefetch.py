@@ -20,6 +20,7 @@ from suffolk.serving.drafters.retrieval.prefetch import DraftPrefetcher
 from suffolk.serving.drafters.retrieval.require_match import require_match
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.draft_budget import UNLIMITED, DraftBudget
 from tests.support.brute_force import BruteForceRetriever, assert_same_tree
 from tests.support.drafters import tree
 from tests.support.later import LaterBruteForce
@@ -31,8 +32,8 @@ LENGTHS = (4, 2)
 DOCUMENT = [1, 2, 3, 4, 5, 1, 2, 3, 5, 0]
 
 
-def request(tokens: list[int], number: int = 1, token_seconds: float = 0.0) -> DraftRequest:
-    return DraftRequest(number, np.asarray(tokens, np.int32), 64, token_seconds=token_seconds)
+def request(tokens: list[int], number: int = 1, budget: DraftBudget = UNLIMITED) -> DraftRequest:
+    return DraftRequest(number, np.asarray(tokens, np.int32), 64, budget=budget)
 
 
 def endings(tokens: list[int]) -> list[np.ndarray]:
@@ -180,7 +181,7 @@ def test_a_service_that_misses_its_deadline_is_waited_for_no_more_but_used_once_
         time.sleep(0.004)
         raise DeadlineExceeded("no answer within 4 ms")
 
-    step = request([0, 1, 2], token_seconds=0.01)
+    step = request([0, 1, 2], budget=DraftBudget(token_seconds=0.01))
     store.draft_batch = misses  # type: ignore[method-assign, assignment]
     store.prompt = False
     for _ in range(10):
@@ -191,7 +192,7 @@ def test_a_service_that_misses_its_deadline_is_waited_for_no_more_but_used_once_
     store.answer()
     drafter.prefetch([step], [DraftTree.empty()])
     store.answer()
-    assert len(drafter.propose([request([0, 1, 2, 3], token_seconds=0.01)])[0])
+    assert len(drafter.propose([request([0, 1, 2, 3], budget=DraftBudget(token_seconds=0.01))])[0])
 
 
 def test_a_service_that_refuses_at_once_is_not_taken_for_a_near_one() -> None:
@@ -254,6 +255,6 @@ def test_a_drafter_without_prefetching_waits_for_every_answer() -> None:
         return answered(*asked, **options)
 
     store.draft_batch = slow  # type: ignore[method-assign]
-    step = request([0, 1, 2], token_seconds=0.001)
+    step = request([0, 1, 2], budget=DraftBudget(token_seconds=0.001))
     assert all(map(len, [level.propose([step])[0] for _ in range(20)]))
     assert store.later == []

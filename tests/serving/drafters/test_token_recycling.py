@@ -12,13 +12,12 @@ import pytest
 import torch
 
 from suffolk.cli.main import main
-from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.draft_tree import DraftTree, Source
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.drafter_config import DrafterConfig
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.drafters.load import load_drafters, make_drafter
-from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
 from suffolk.serving.engine.loop.drafter import DraftRequest, Said
@@ -31,6 +30,7 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.replay.recorded_states import RecordedStates
 from suffolk.serving.replay.recording import Recording
 from suffolk.serving.replay.replayer import Replayer
+from suffolk.serving.replay.verify_all_planner import VerifyAllPlanner
 from tests.support.drafters import Booked, MadeUpDrafter, alone, eager_decoder, eager_loop, tree
 from tests.support.tiny_models import VOCAB, tiny_model
 
@@ -77,17 +77,29 @@ def test_every_token_of_an_answer_is_told_with_what_it_was_drawn_from(limit: int
     assert limit == 1 or len(learner.told) < limit, "some steps told of several tokens"
 
 
+class Pausing(VerifyAllPlanner):
+    """Drafts in every step until it is ``paused``."""
+
+    paused = False
+
+    def may_draft(self, request_id: int) -> bool:
+        return not self.paused
+
+    def is_paused(self, request_id: int) -> bool:
+        return self.paused
+
+
 def test_one_that_may_not_draft_does_not_learn() -> None:
-    """What it learned in steps without drafts was booked to nobody, so that nothing ended it."""
+    """Learning is part of the cost of drafts."""
     target, settings = Target.wrap(tiny_model()), SamplingSettings(30, ignore_eos=True)
     learner = Learner(lambda request: DraftTree.empty())
-    loop = eager_loop(target, {"learner": learner})
+    planner = Pausing()
+    loop = StepLoop(target, {"learner": learner}, planner, 1, 700)
     request = Request(1, target, PROMPT, settings, "learner")
     loop.join(request)
     for _ in range(10):
         loop.step()
-    assert request.ledger is not None
-    request.ledger.book(-100.0)
+    planner.paused = True
     while loop.running:
         loop.step()
     assert len(learner.told) == 10
@@ -202,9 +214,7 @@ def test_in_one_tree_it_is_a_source_like_the_others() -> None:
         run = decoder.generate(PROMPT, settings)
         list(run)
         assert run.tokens == alone(target, PROMPT, settings)
-    assert any(
-        int(bits) & source_bits("token-recycling") for bits in run.stats.drafted.by_source()["accepted_by_source"]
-    )
+    assert any(int(bits) & Source.TOKEN_RECYCLING for bits in run.stats.drafted.by_source()["accepted_by_source"])
     assert hybrid.stats()[f"{NAME}: calls"] > 0
     assert NAME in {each.source for each in calibration.learned()}
 
@@ -238,7 +248,7 @@ def test_behind_a_path_it_drafts_as_behind_the_text() -> None:
         [[found]] = drafter.draft_after([part], [[text[-3:-1]]])
         assert len(expected)
         assert found.tokens.tolist() == expected.tokens.tolist()
-        assert np.all(found.sources == source_bits("token-recycling"))
+        assert np.all(found.sources == Source.TOKEN_RECYCLING)
         assert np.array_equal(expected.scores, found.scores)
 
 
@@ -274,16 +284,16 @@ def test_what_learning_takes_is_a_part_of_what_drafts_cost() -> None:
     loop.join(Request(1, target, [1, 2, 3], SamplingSettings(6, ignore_eos=True), "slow"))
     while loop.running:
         loop.step()
-    assert len(planner.offers) == 4  # of six tokens the first needs no draft, and the last none
-    assert min(offer.seconds for offer in planner.offers) >= 0.005
+    assert len(planner.candidates) == 4  # of six tokens the first needs no draft, and the last none
+    assert min(offer.seconds for offer in planner.candidates) >= 0.005
 
 
 def test_what_keeping_accounts_takes_is_a_part_of_what_drafts_cost() -> None:
     """With the step that follows, as a record is kept when all else is known."""
 
     class Slow(Booked):
-        def record(self, offers: Sequence[DraftCandidate], *facts: Any) -> None:
-            super().record(offers, *facts)
+        def record(self, candidates: Sequence[DraftCandidate], *facts: Any) -> None:
+            super().record(candidates, *facts)
             time.sleep(0.005)
 
     target, planner = Target.wrap(tiny_model()), Slow()
@@ -291,5 +301,5 @@ def test_what_keeping_accounts_takes_is_a_part_of_what_drafts_cost() -> None:
     loop.join(Request(1, target, [1, 2, 3], SamplingSettings(6, ignore_eos=True), "none"))
     while loop.running:
         loop.step()
-    assert len(planner.offers) == 4
-    assert min(offer.seconds for offer in planner.offers[1:]) >= 0.005
+    assert len(planner.candidates) == 4
+    assert min(offer.seconds for offer in planner.candidates[1:]) >= 0.005

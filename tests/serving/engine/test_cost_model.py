@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.costs.cost_grid import grid
+from suffolk.serving.engine.costs.cost_measurement import measure, time_points
+from suffolk.serving.engine.costs.cost_model import DRIFT_STEPS, CostModel, Sample
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_grid import grid
-from suffolk.serving.engine.policy.cost_measurement import measure, time_points
-from suffolk.serving.engine.policy.cost_model import DRIFT_STEPS, CostModel, Sample
 from tests.support.tiny_models import tiny_model
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)

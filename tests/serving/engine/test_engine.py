@@ -13,11 +13,11 @@ import pytest
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted, Unavailable
 from suffolk.serving.drafters.load import make_drafter
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.costs.cost_store import FoundCosts
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.loop.generation import Generation
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_model import CostModel
-from suffolk.serving.engine.policy.cost_store import FoundCosts
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import alone
 from tests.support.gates import Gate

@@ -8,21 +8,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Internal, InvalidArgument, Unavailable
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import DraftRequest, Said
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_model import CostModel
 from suffolk.serving.engine.sampling.settings import SamplingSettings
-from tests.support.drafters import Free, MadeUpDrafter, alone, eager_decoder, eager_loop, tree
+from tests.support.drafters import MadeUpDrafter, alone, eager_decoder, eager_loop, tree
 from tests.support.tiny_models import VOCAB, tiny_model
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
@@ -72,25 +70,6 @@ def test_a_drafter_that_fails_in_every_way_costs_drafts_only(target: Target) -> 
             assert generation.tokens == alone(target, PROMPT, SamplingSettings(max_new_tokens=30))
     assert generations["failing"].stats.missed["RuntimeError"] > 0
     assert generations["forgetful"].stats.missed["KeyError"] > 0
-
-
-@pytest.mark.parametrize("size", [None, 0])
-def test_a_drafter_that_cannot_say_what_its_networks_are_owed_costs_nothing_else(
-    target: Target, size: int | None
-) -> None:
-    class Mixed(MadeUpDrafter):
-        has_networks = True
-
-        def owed(self, request_id: int, tree: DraftTree) -> npt.NDArray[np.bool_]:
-            if size is None:
-                raise KeyError(request_id)
-            return np.zeros(size, np.bool_)
-
-    settings = SamplingSettings(max_new_tokens=30)
-    with Engine(target, {"mixed": Mixed(lambda request: tree([1], [-1]))}, Free(), slots=1, capacity=500) as engine:
-        generation = engine.generate(PROMPT, settings, "mixed")
-        assert [token for step in generation for token in step.tokens] == alone(target, PROMPT, settings)
-    assert generation.stats.missed["KeyError" if size is None else "InvalidArgument"] > 0
 
 
 def test_a_drafter_that_prepares_is_told_what_is_verified_and_may_fail(target: Target) -> None:

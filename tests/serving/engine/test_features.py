@@ -10,12 +10,12 @@ import torch
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.step_loop import StepLoop
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_model import CostModel
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import MadeUpDrafter, alone, eager_loop, random_tree
 from tests.support.tiny_models import VOCAB, tiny_model

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.costs.cost_store import CostKey
 from suffolk.serving.engine.model import int8_linear as layers
 from suffolk.serving.engine.model import skinny_gemm as kernel
 from suffolk.serving.engine.model.int8_linear import ByteLinear, compress, compressed, is_compressed, round_weights
 from suffolk.serving.engine.model.skinny_gemm import MOST_ROWS, RowLinear, accelerate, row_linear
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_store import CostKey
 from tests.support.tiny_models import tiny_model
 
 DTYPES = [dtype for dtype, element in kernel._ELEMENTS.items() if kernel._native.skinny_gemm_supports(element)]

@@ -11,11 +11,11 @@ from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafte
 from suffolk.serving.drafters.neural.early_exit.drafter import EarlyExitDrafter
 from suffolk.serving.drafters.neural.early_exit.shallow import shallow
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.step_loop import StepLoop
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_model import CostModel
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support import eagle_heads, heads
 from tests.support.drafters import Free, alone

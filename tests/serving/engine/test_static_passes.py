@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.serving.engine.costs.cost_measurement import time_points
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.model.grid_attention import Bucket, Grid
@@ -17,7 +18,6 @@ from suffolk.serving.engine.model.kv_cache import KVCache, SlabLayer
 from suffolk.serving.engine.model.passes import Passes, bucket_for
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import TreeLayout, chain, lay_out
-from suffolk.serving.engine.policy.cost_measurement import time_points
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import MadeUpDrafter, eager_loop, random_tree
 from tests.support.tiny_models import FAMILIES, VOCAB, tiny_model

@@ -20,13 +20,13 @@ from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.loop.generation import Generation
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.stats import GenerationStats
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_model import CostModel
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.replay.read import read_recordings
 from suffolk.serving.replay.recorded_states import RecordedStates
@@ -40,6 +40,7 @@ from tests.support.tiny_models import VOCAB, tiny_model
 
 NODES = 24
 CAPACITY = 400
+CLASSES = ("code", "chat")
 PROMPTS = [[(3 * at + at // 7 * start) % VOCAB for at in range(12 + 5 * start)] for start in range(1, 4)]
 Make = Callable[[Target], Drafter]
 
@@ -53,7 +54,9 @@ def live(target: Target, drafter: Drafter, temperature: float) -> list[Recording
     loop = eager_loop(target, {drafter.name: drafter}, capacity=CAPACITY)
     found = []
     for number, prompt in enumerate(PROMPTS, 1):
-        request = Request(number, target, prompt, settings_of(number, temperature), drafter.name, NODES)
+        request = Request(
+            number, target, prompt, settings_of(number, temperature), drafter.name, NODES, CLASSES[number % 2]
+        )
         loop.join(request)
         while loop.running:
             loop.step()

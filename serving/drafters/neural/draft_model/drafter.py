@@ -7,21 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.draft_state import DraftState
-from suffolk.serving.drafters.neural.pay import Pay
-from suffolk.serving.drafters.neural.prospect import Prospect
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.drafters.neural.tree_model import TreeModel
-from suffolk.serving.drafters.registry import source_bits
+from suffolk.serving.engine.costs.cost_measurement import measure
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_failures import DraftFailures
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_measurement import measure
-from suffolk.serving.engine.policy.cost_model import CostModel
-
-SOURCE = source_bits("draft-model")
+from suffolk.serving.engine.policy.expansion_policy import ExpansionPolicy
+from suffolk.serving.engine.policy.prefill_policy import PrefillPolicy
 
 BOUNDS = TreeBounds(max_depth=16)
 """Default bounds: a model that is accepted often is accepted far ahead."""
@@ -38,8 +36,8 @@ class DraftModelDrafter:
     """
 
     name = "draft-model"
-    added = 3.0
-    """Tokens that it adds where nothing is retrieved, until more is known."""
+    prior_gain = 3.0
+    """Tokens that it brings where nothing is retrieved, until more is known."""
 
     def __init__(
         self,
@@ -66,9 +64,9 @@ class DraftModelDrafter:
         self._vocab_size = min(vocab_size, model.vocab_size)
         self._bounds = bounds or BOUNDS
         cache = model.new_cache(slots, capacity)
-        pay = Pay(costs or measure(model, slots), _SHARE)
-        self._trees = TreeModel(model, cache, self._vocab_size, self._bounds, pay)
-        self._prospect = Prospect(pay, self._bounds.max_depth)
+        expansion = ExpansionPolicy(costs or measure(model, slots), _SHARE)
+        self._trees = TreeModel(model, cache, self._vocab_size, self._bounds, expansion)
+        self._prefill = PrefillPolicy(expansion, self._bounds.max_depth)
         self._cache = cache
         self._free = list(range(slots))
         self._drafts: dict[int, DraftState] = {}
@@ -80,7 +78,7 @@ class DraftModelDrafter:
         """Bytes of its cache."""
         return self._cache.nbytes
 
-    def calibrate(self, confidence: Confidence) -> None:
+    def calibrate(self, confidence: ByClass[Confidence]) -> None:
         """See ``CalibratedDrafter``."""
         self._trees.confidence = confidence
 
@@ -88,16 +86,10 @@ class DraftModelDrafter:
         self._calls += 1
         drafts = [self._open(request) for request in requests]
         self._trees.grow(
-            [
-                draft
-                for draft in drafts
-                if draft is not None
-                and self._fits(draft)
-                and self._prospect.repays(draft.request, draft.pending, len(requests))
-            ]
+            [draft for draft in drafts if draft is not None and self._fits(draft) and self._reads(draft, len(requests))]
         )
         return [
-            DraftTree.empty() if draft is None else draft.tree.best(request.most_named, SOURCE)
+            DraftTree.empty() if draft is None else draft.tree.best(request.max_nodes, Source.DRAFT_MODEL)
             for request, draft in zip(requests, drafts, strict=True)
         ]
 
@@ -110,7 +102,7 @@ class DraftModelDrafter:
     def release(self, request_id: int) -> None:
         draft = self._drafts.pop(request_id, None)
         if draft is not None:
-            self._prospect.learn(request_id, len(draft.request.tokens) - draft.request.prompt_tokens)
+            self._prefill.release(request_id, len(draft.request.tokens) - draft.request.prompt_tokens)
             self._cache.clear(draft.slot)
             self._free.append(draft.slot)
 
@@ -118,8 +110,8 @@ class DraftModelDrafter:
         counters: dict[str, float] = {
             "calls": self._calls,
             "passes": self._trees.passes,
-            "reading_seconds": self._trees.reading_seconds,
-            "unread": self._prospect.refused,
+            "prefill_seconds": self._trees.prefill_seconds,
+            "unread": self._prefill.refused,
         }
         return counters | self.missed.stats()
 
@@ -141,6 +133,12 @@ class DraftModelDrafter:
         self._cache.lengths[draft.slot] = cached
         draft.begin(request, cached)
         return draft
+
+    def _reads(self, draft: DraftState, requests: int) -> bool:
+        """Whether prefill of the request pays; once yes, always yes."""
+        request, size = draft.request, len(draft.request.tokens)
+        room = request.settings.max_new_tokens - (size - request.prompt_tokens)
+        return self._prefill.reads(request.request_id, draft.pending, size, room, request.budget, requests)
 
     def _fits(self, draft: DraftState) -> bool:
         tokens = draft.request.tokens

@@ -7,9 +7,9 @@ from pathlib import Path
 from suffolk.datastore.errors import Unsupported
 from suffolk.serving.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
+from suffolk.serving.engine.costs.cost_store import find_costs
 from suffolk.serving.engine.model.int8_linear import compress
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_store import find_costs
 
 
 def load(context: LoadContext, options: Options) -> DraftModelDrafter:

@@ -9,8 +9,8 @@ import torch
 
 from suffolk.serving.drafters.neural.eagle.cache import HeadCache
 from suffolk.serving.drafters.neural.eagle.model import EagleHead
+from suffolk.serving.engine.costs.cost_model import CostModel, Sample
 from suffolk.serving.engine.model.tree_layout import chain
-from suffolk.serving.engine.policy.cost_model import CostModel, Sample
 
 _POINTS = ((1, 1, 128), (10, 1, 128), (1, 1, 1024), (10, 1, 1024), (4, 1, 128), (30, 1, 128), (64, 1, 128))
 """Rows a request, requests, context."""

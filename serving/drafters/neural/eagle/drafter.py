@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.draft_tree import DraftTree, Source
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.draft_state import LEFT_OVER, DraftState, add_children
 from suffolk.serving.drafters.neural.eagle.cache import HeadCache
@@ -18,19 +19,17 @@ from suffolk.serving.drafters.neural.eagle.config import EagleTreeConfig
 from suffolk.serving.drafters.neural.eagle.costs import measure_head
 from suffolk.serving.drafters.neural.eagle.feature_buffer import FeatureBuffer
 from suffolk.serving.drafters.neural.eagle.model import EagleHead
-from suffolk.serving.drafters.neural.pay import Pay
-from suffolk.serving.drafters.registry import source_bits
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_failures import DraftFailures
-from suffolk.serving.engine.loop.drafter import DraftRequest, mean_worth
+from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.engine.model.transfer import to_device
 from suffolk.serving.engine.model.tree_layout import TreeLayout
-from suffolk.serving.engine.policy.cost_model import CostModel
-from suffolk.serving.engine.policy.prefill_budget import PrefillBudget
+from suffolk.serving.engine.policy.draft_budget import mean_value
+from suffolk.serving.engine.policy.expansion_policy import ExpansionPolicy
 
 Part = tuple[FeatureBuffer, DraftState]
 """A request that can draft in this step."""
-
-SOURCE = source_bits("eagle")
 
 
 class EagleDrafter:
@@ -77,12 +76,12 @@ class EagleDrafter:
         weight = head.fc.weight
         self._device = weight.device
         self._cache = HeadCache(head.config, slots, capacity, weight.dtype, weight.device)
-        self._pay = Pay(costs or measure_head(head, slots))
+        self._expansion = ExpansionPolicy(costs or measure_head(head, slots))
         self._free = list(range(slots))
         self._buffers: dict[int, FeatureBuffer] = {}
-        self._confidence = Confidence()
+        self._confidence: ByClass[Confidence] = ByClass(Confidence)
         self._calls = self._passes = 0
-        self._reading_seconds = 0.0
+        self._prefill_seconds = 0.0
         self.missed = DraftFailures("EAGLE head")
 
     @property
@@ -90,7 +89,7 @@ class EagleDrafter:
         """Bytes of its cache."""
         return self._cache.nbytes
 
-    def calibrate(self, confidence: Confidence) -> None:
+    def calibrate(self, confidence: ByClass[Confidence]) -> None:
         """See ``CalibratedDrafter``."""
         self._confidence = confidence
 
@@ -105,15 +104,14 @@ class EagleDrafter:
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         self._calls += 1
         parts = {request.request_id: part for request in requests if (part := self._begin(request)) is not None}
-        worth = mean_worth(draft.request for _, draft in parts.values()) if parts else 0.0
-        if parts and self._pay.begins(worth, len(parts), self._contexts([*parts.values()])):
-            left = sum(draft.request.most_seconds for _, draft in parts.values())
+        if parts:
+            left = sum(draft.request.budget.model_seconds for _, draft in parts.values())
             left -= self._seconds(len(parts), [*parts.values()])
             growing = self._read([*parts.values()])
             while growing:
                 growing, left = self._grow(growing, left)
         return [
-            parts[request.request_id][1].tree.best(min(self._tree.nodes, request.most_named), SOURCE)
+            parts[request.request_id][1].tree.best(self._most_nodes(request), Source.EAGLE)
             if request.request_id in parts
             else DraftTree.empty()
             for request in requests
@@ -123,7 +121,7 @@ class EagleDrafter:
         buffer = self._buffers.get(request_id)
         if buffer is None or buffer.draft is None or not len(buffer.draft.tree):
             return
-        buffer.draft.learn(tokens, self._confidence, self._pay)
+        buffer.draft.learn(tokens, self._confidence, self._expansion)
 
     def release(self, request_id: int) -> None:
         buffer = self._buffers.pop(request_id, None)
@@ -133,7 +131,7 @@ class EagleDrafter:
 
     def stats(self) -> dict[str, float]:
         counters: dict[str, float] = {"calls": self._calls, "passes": self._passes}
-        counters["reading_seconds"] = self._reading_seconds
+        counters["prefill_seconds"] = self._prefill_seconds
         return counters | self.missed.stats()
 
     def close(self) -> None:
@@ -183,7 +181,7 @@ class EagleDrafter:
         logits = self._logits([buffer.states for buffer, _ in ready])
         seconds = time.perf_counter() - begin
         if max(map(len, layouts), default=0) > LEFT_OVER:  # most rows of a prompt give no logits: not a cost of trees
-            self._reading_seconds += seconds
+            self._prefill_seconds += seconds
         elif reading:
             self._learn_cost(layouts, contexts, seconds)
         self._expand(ready, [draft.root() for _, draft in ready], logits)
@@ -199,7 +197,10 @@ class EagleDrafter:
         growing, contexts = [part for part, _ in chosen], self._contexts([part for part, _ in chosen])
         value = sum(float(draft.tree.values[nodes].sum()) for (_, draft), nodes in chosen)
         rows = sum(len(nodes) for _, nodes in chosen)
-        if not growing or not self._pay.pays(value, mean_worth(draft.request for _, draft in growing), rows, contexts):
+        if not growing:
+            return [], left
+        value_seconds = mean_value(draft.request.budget for _, draft in growing)
+        if not self._expansion.pays(value, value_seconds, rows, contexts):
             return [], left
         left -= self._seconds(rows, growing)
         if left < 0:
@@ -248,7 +249,7 @@ class EagleDrafter:
         add_children([draft for _, draft in parts], nodes, logits, self._tree.top_k, self._confidence)
 
     def _learn_cost(self, layouts: Sequence[TreeLayout], contexts: npt.NDArray[np.int64], seconds: float) -> None:
-        self._pay.learn_cost(sum(len(layout) for layout in layouts), contexts, seconds)
+        self._expansion.learn_cost(sum(len(layout) for layout in layouts), contexts, seconds)
 
     def _best_leaves(self, draft: DraftState) -> npt.NDArray[np.int64]:
         """The nodes of the tree's last level that a pass should read."""
@@ -260,7 +261,7 @@ class EagleDrafter:
 
     def _seconds(self, rows: int, parts: Sequence[Part]) -> float:
         """The expected seconds of a pass of ``rows`` rows for ``parts``."""
-        return self._pay.costs.time(rows, len(parts), float(self._contexts(parts).mean()))
+        return self._expansion.costs.time(rows, len(parts), float(self._contexts(parts).mean()))
 
     def _contexts(self, parts: Sequence[Part]) -> npt.NDArray[np.int64]:
         return self._cache.lengths[[buffer.slot for buffer, _ in parts]]

@@ -17,9 +17,9 @@ from suffolk.serving.drafters.neural.eagle.model import EagleHead
 from suffolk.serving.drafters.neural.eagle.shared_embeddings import SharedEmbeddings
 from suffolk.serving.drafters.neural.head_check import check_fit
 from suffolk.serving.drafters.neural.weights import fit
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.model.skinny_gemm import accelerate
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_model import CostModel
 
 
 def load(context: LoadContext, options: Options) -> EagleDrafter:

@@ -7,21 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.draft_state import DraftState
-from suffolk.serving.drafters.neural.pay import Pay
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.drafters.neural.tree_model import TreeModel
-from suffolk.serving.drafters.registry import source_bits
+from suffolk.serving.engine.costs.cost_measurement import measure
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_failures import DraftFailures
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_measurement import measure
-from suffolk.serving.engine.policy.cost_model import CostModel
-
-SOURCE = source_bits("early-exit")
+from suffolk.serving.engine.policy.expansion_policy import ExpansionPolicy
 
 
 class EarlyExitDrafter:
@@ -37,8 +35,8 @@ class EarlyExitDrafter:
         which takes seconds."""
         self._model = model
         self._bounds = bounds or TreeBounds()
-        self._pay = Pay(costs or measure(model))
-        self._confidence = Confidence()
+        self._expansion = ExpansionPolicy(costs or measure(model))
+        self._confidence: ByClass[Confidence] = ByClass(Confidence)
         self._trees: TreeModel | None = None
         self._drafts: dict[int, DraftState] = {}
         self._calls = 0
@@ -46,9 +44,11 @@ class EarlyExitDrafter:
 
     def attach(self, cache: KVCache) -> None:
         """See ``CacheDrafter``."""
-        self._trees = TreeModel(self._model, cache, self._model.vocab_size, self._bounds, self._pay, self._confidence)
+        self._trees = TreeModel(
+            self._model, cache, self._model.vocab_size, self._bounds, self._expansion, self._confidence
+        )
 
-    def calibrate(self, confidence: Confidence) -> None:
+    def calibrate(self, confidence: ByClass[Confidence]) -> None:
         """See ``CalibratedDrafter``; before ``attach``."""
         self._confidence = confidence
 
@@ -63,7 +63,10 @@ class EarlyExitDrafter:
             trees.grow([draft for draft in drafts if self._fits(draft, trees.cache)])
         finally:
             trees.cache.lengths[slots] = lengths  # the target overwrites the rows behind
-        return [draft.tree.best(request.most_named, SOURCE) for request, draft in zip(requests, drafts, strict=True)]
+        return [
+            draft.tree.best(request.max_nodes, Source.EARLY_EXIT)
+            for request, draft in zip(requests, drafts, strict=True)
+        ]
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         draft = self._drafts.get(request_id)

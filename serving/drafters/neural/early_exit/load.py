@@ -11,8 +11,8 @@ from suffolk.serving.drafters.neural.early_exit.model import ExitHead, ExitLayer
 from suffolk.serving.drafters.neural.early_exit.shallow import shallow
 from suffolk.serving.drafters.neural.head_folder import naming
 from suffolk.serving.drafters.neural.weights import FILE, fit, read_tensors
+from suffolk.serving.engine.costs.cost_store import find_costs
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_store import find_costs
 
 
 def load(context: LoadContext, options: Options) -> EarlyExitDrafter:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.draft_tree import DraftTree, Source
 from suffolk.serving.drafters.neural.coupled_sampling import (
     distributions,
     drafter_sampler,
@@ -16,13 +16,10 @@ from suffolk.serving.drafters.neural.coupled_sampling import (
     noisy_scores,
 )
 from suffolk.serving.drafters.neural.redrafter.beams import Packed
-from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.engine.loop.drafter import DraftRequest, Proposal, SampledChain
 from suffolk.serving.engine.sampling.verification.rejection import inverse_cdf_sample
 
 Floats = npt.NDArray[np.float64]
-
-SOURCE = source_bits("redrafter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +81,7 @@ class BeamState:
     def take(self, packed: Packed, draft_probs: Floats) -> None:
         """Propose the best nodes of a tree; ``draft_probs`` float64[beams * length]: the head's probabilities, by place."""
         self.tree, self.draft_probs = packed.tree, draft_probs[packed.places]
-        self.proposal = packed.tree.head(self.request.most_named)
+        self.proposal = packed.tree.head(self.request.max_nodes)
 
     def sample(self, logits: torch.Tensor) -> int | None:
         """Sample the chain's next token from ``logits`` float[1, vocab]; None where no token is allowed.
@@ -110,6 +107,6 @@ class BeamState:
             np.array(self.chain, np.int32),
             np.arange(-1, size - 1, dtype=np.int32),
             np.cumprod(chances[:size]).astype(np.float32),
-            np.full(size, SOURCE, np.uint32),
+            np.full(size, Source.REDRAFTER, np.uint8),
         )
         self.proposal = SampledChain(self.tree, torch.stack(self._distributions))

@@ -9,15 +9,16 @@ import numpy.typing as npt
 import torch
 
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.redrafter.beam_state import BeamState, ReadPrefix
 from suffolk.serving.drafters.neural.redrafter.config import BeamConfig
 from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.drafters.neural.redrafter.steps import Steps, measure_steps
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_failures import DraftFailures
 from suffolk.serving.engine.loop.drafter import DraftRequest, Proposal
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_model import CostModel
 
 
 class RedrafterDrafter:
@@ -49,7 +50,7 @@ class RedrafterDrafter:
         self._calls = 0
         self.missed = DraftFailures("redrafter")
 
-    def calibrate(self, confidence: Confidence) -> None:
+    def calibrate(self, confidence: ByClass[Confidence]) -> None:
         """See ``CalibratedDrafter``."""
         self._steps.confidence = confidence
 

@@ -14,10 +14,10 @@ from suffolk.serving.drafters.neural.redrafter.checkpoint import read_checkpoint
 from suffolk.serving.drafters.neural.redrafter.config import BeamConfig
 from suffolk.serving.drafters.neural.redrafter.drafter import RedrafterDrafter
 from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.model.memory import memory_guard
 from suffolk.serving.engine.model.skinny_gemm import accelerate
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_model import CostModel
 
 
 def load(context: LoadContext, options: Options) -> RedrafterDrafter:

@@ -9,15 +9,17 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from suffolk.datastore.draft_tree import Source
+from suffolk.serving.drafters.calibration.by_class import COMMON, ByClass
 from suffolk.serving.drafters.calibration.confidence import CHAIN_PRIOR, Confidence
 from suffolk.serving.drafters.calibration.evidence import evidence, learn_evidence
-from suffolk.serving.drafters.neural.pay import Pay
-from suffolk.serving.drafters.neural.redrafter.beam_state import SOURCE, BeamState, Floats
+from suffolk.serving.drafters.neural.redrafter.beam_state import BeamState, Floats
 from suffolk.serving.drafters.neural.redrafter.beams import PAD, BeamSearch, pack, take
 from suffolk.serving.drafters.neural.redrafter.config import BeamConfig
 from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
-from suffolk.serving.engine.loop.drafter import mean_worth
-from suffolk.serving.engine.policy.cost_model import CostModel
+from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.policy.draft_budget import mean_value
+from suffolk.serving.engine.policy.expansion_policy import ExpansionPolicy
 
 _ROUNDS = 5
 
@@ -35,16 +37,14 @@ class Steps:
         self._head = head
         self._config = config
         self._eos_ids = sorted(eos_ids)
-        self._pay = Pay(costs)
-        self.confidence = Confidence()
-        self._chains = Confidence()
+        self._expansion = ExpansionPolicy(costs)
+        self.confidence: ByClass[Confidence] = ByClass(Confidence)
+        self._chains: ByClass[Confidence] = ByClass(Confidence)
 
     @torch.inference_mode()
     def draft(self, drafts: Sequence[BeamState]) -> None:
-        """Draft a tree, or a chain where verification needs one, for each of ``drafts`` if that is worth its time."""
+        """Draft a tree, or a chain where verification needs one, for each of ``drafts``."""
         if not drafts:
-            return
-        if not self._pay.begins(mean_worth(draft.request for draft in drafts), len(drafts), _contexts(len(drafts))):
             return
         searched = [draft for draft in drafts if not draft.needs_chain]
         sampled = [draft for draft in drafts if draft.needs_chain]
@@ -58,9 +58,9 @@ class Steps:
         draft_probs = np.full(len(draft.tree), CHAIN_PRIOR) if draft.needs_chain else draft.draft_probs
         found = list(evidence(draft.tree.tokens, draft.tree.parents, draft_probs, tokens))
         for _, _, taken in found:
-            self._pay.learn(bool(taken[0]))
+            self._expansion.learn(bool(taken[0]))
         learners = self._chains if draft.needs_chain else self.confidence
-        learn_evidence(learners, draft.sampled, found)
+        learn_evidence(learners, draft.request.request_class, draft.sampled, found)
 
     def _search(self, drafts: Sequence[BeamState]) -> None:
         features, states, tokens = self._begin(drafts)
@@ -81,7 +81,7 @@ class Steps:
             going = bool(live.any()) and left >= 0 and self._pays(drafts, value, live.size)
         tokens, log_probs = search.explored()
         probs = log_probs.exp().cpu().numpy()
-        trees = pack(tokens.cpu(), torch.from_numpy(self._chances(drafts, probs)), SOURCE)
+        trees = pack(tokens.cpu(), torch.from_numpy(self._chances(drafts, probs)), Source.REDRAFTER)
         for draft, packed, each in zip(drafts, trees, probs, strict=True):
             draft.take(packed, each.ravel())
 
@@ -122,14 +122,15 @@ class Steps:
         """Calibrate the head's probabilities ``probs`` [requests, beams, length]; float64 of the same shape."""
         depths = np.arange(1, probs.shape[2] + 1)
         chances = [
-            self.confidence.chances(each, depths, draft.sampled) for draft, each in zip(drafts, probs, strict=True)
+            self.confidence[draft.request.request_class].chances(each, depths, draft.sampled)
+            for draft, each in zip(drafts, probs, strict=True)
         ]
         return np.minimum(np.stack(chances), 1.0)
 
     def _chain_chances(self) -> Floats:
         """float64[length], the conditional acceptance probability by depth alone."""
         prior = np.full(self._config.length, CHAIN_PRIOR)
-        return np.minimum(self._chains.chances(prior, np.arange(1, len(prior) + 1), True), 1.0)
+        return np.minimum(self._chains[COMMON].chances(prior, np.arange(1, len(prior) + 1), True), 1.0)
 
     def _ended(self, draft: BeamState, token: int) -> bool:
         return len(draft.chain) >= draft.room or (token in self._eos_ids and not draft.request.settings.ignore_eos)
@@ -141,18 +142,19 @@ class Steps:
 
     def _seconds_left(self, drafts: Sequence[BeamState]) -> float:
         """The seconds left behind the first step, which is always made."""
-        return sum(draft.request.most_seconds for draft in drafts) - self._seconds(len(drafts))
+        return sum(draft.request.budget.model_seconds for draft in drafts) - self._seconds(len(drafts))
 
     def _seconds(self, rows: int) -> float:
         """The expected seconds of a step of ``rows`` rows."""
-        return self._pay.costs.time(rows, rows, 0.0)
+        return self._expansion.costs.time(rows, rows, 0.0)
 
     def _pays(self, drafts: Sequence[BeamState], value: float, rows: int) -> bool:
-        return self._pay.pays(value, mean_worth(draft.request for draft in drafts), rows, _contexts(len(drafts)))
+        value_seconds = mean_value(draft.request.budget for draft in drafts)
+        return self._expansion.pays(value, value_seconds, rows, _contexts(len(drafts)))
 
     def _learn_cost(self, rows: int, begin: float) -> None:
         self.count += 1
-        self._pay.learn_cost(rows, _contexts(rows), time.perf_counter() - begin)
+        self._expansion.learn_cost(rows, _contexts(rows), time.perf_counter() - begin)
 
     def _tensor(self, values: Sequence[object]) -> torch.Tensor:
         device = next(self._head.parameters()).device

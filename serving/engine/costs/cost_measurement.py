@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from suffolk.serving.engine.costs.cost_grid import SIZES, Point
+from suffolk.serving.engine.costs.cost_model import CostModel, Sample
 from suffolk.serving.engine.model.kv_cache import KVCache, SlabLayer
 from suffolk.serving.engine.model.passes import Passes
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import chain
-from suffolk.serving.engine.policy.cost_grid import SIZES, Point
-from suffolk.serving.engine.policy.cost_model import CostModel, Sample
 
 _CONTEXT = 128
 _LONG_CONTEXT = 1024

@@ -17,10 +17,10 @@ import torch
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied, SuffolkError, Unsupported
 from suffolk.datastore.paths import expand
+from suffolk.serving.engine.costs.cost_measurement import measure
+from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.model.int8_linear import is_compressed
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.cost_measurement import measure
-from suffolk.serving.engine.policy.cost_model import CostModel
 
 log = logging.getLogger(__name__)
 FORMAT = 1

@@ -1,0 +1,52 @@
+"""Decides how many rounds the top level of a hierarchy drafts."""
+
+from __future__ import annotations
+
+from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.policy.acceptance_model import CandidateAcceptance
+from suffolk.serving.engine.policy.constants import MEMORY
+from suffolk.serving.engine.policy.draft_budget import DraftBudget
+from suffolk.serving.engine.policy.expansion_policy import saved_share
+
+
+class RoundPolicy:
+    """Compares the tokens that a further round can bring with its time, both learned while decoding. Not thread-safe.
+
+    A round behind tokens that are all accepted with probability v brings v times the accepted tokens of a round.
+    """
+
+    def __init__(self, costs: list[CostModel]) -> None:
+        """``costs``: of the passes of all levels that are models."""
+        self._costs = costs
+        self._acceptance = CandidateAcceptance()
+        self._seconds = self._tokens = self._rounds = 0.0
+
+    def pays(self, value: float, value_seconds: float) -> bool:
+        """Whether one more round is worth its time behind tokens that are all accepted with probability ``value``."""
+        if not value_seconds or not self._rounds:
+            return True
+        share, length = self._acceptance.share, self._tokens / self._rounds
+        gain = share * (1 - share**length) / (1 - share) if share < 1 else length
+        return value * gain * value_seconds >= self._seconds / self._rounds
+
+    def learn_rounds(self, rounds: int, tokens: int, seconds: float) -> None:
+        """So many rounds of the top level, of all requests together, took ``seconds`` and gave ``tokens``."""
+        self._rounds = MEMORY * self._rounds + rounds
+        self._tokens = MEMORY * self._tokens + tokens
+        self._seconds = MEMORY * self._seconds + seconds
+
+    def learn(self, accepted: int, drafted: int) -> None:
+        """The target accepted so many of the drafted tokens; the last that it looks at is the first it refuses."""
+        for place in range(min(drafted, accepted + 1)):
+            self._acceptance.learn(place < accepted)
+
+    def saving(self, depth: int, budget: DraftBudget, requests: int, context: int) -> float:
+        """See ``Saving``. Until rounds were made, a round is taken to cost a pass of every level."""
+        taken = self._seconds / self._rounds if self._rounds else 0.0
+        taken = taken or sum(each.time(requests, requests, float(context)) for each in self._costs) / requests
+        seconds = taken + depth * budget.row_seconds
+        return saved_share(self._acceptance.chain(depth)[-1:], seconds / budget.token_seconds, budget)
+
+    def prefill_seconds(self, tokens: int) -> float:
+        """What prefill of so many tokens should take all levels together."""
+        return sum(each.time(tokens, 1, tokens / 2) for each in self._costs)

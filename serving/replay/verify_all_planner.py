@@ -1,0 +1,31 @@
+"""A planner for measurements: what drafts bring, whatever they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.policy.draft_budget import UNLIMITED, DraftBudget
+from suffolk.serving.engine.policy.planner import DraftCandidate, Planner
+
+
+class VerifyAllPlanner(Planner):
+    """Drafts in every step and verifies all nodes; drafters may take any time. Not thread-safe."""
+
+    def __init__(self) -> None:
+        super().__init__(CostModel([1], [1.0]))
+
+    def may_draft(self, request_id: int) -> bool:
+        return True
+
+    def draft_budget(self, request_id: int, requests: int, context: float) -> DraftBudget:
+        return UNLIMITED
+
+    def choose(self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float) -> None:
+        for each in candidates:
+            each.verified += len(each.scores)
+
+    def record(
+        self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float, seconds: float | None
+    ) -> None:
+        """Nothing is learned from costs."""

@@ -1,0 +1,96 @@
+"""How far neural drafts are extended, and whether prompts are read for them."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.policy.draft_budget import DraftBudget
+from suffolk.serving.engine.policy.expansion_policy import ExpansionPolicy, saved_share
+from suffolk.serving.engine.policy.prefill_policy import PrefillPolicy
+
+CONTEXT = np.array([10])
+
+
+def test_a_pass_pays_while_its_tokens_are_worth_more_than_its_time() -> None:
+    policy = ExpansionPolicy(CostModel([1, 8], [1.0, 2.0]))
+    assert policy.pays(0.5, 10.0, 1, CONTEXT)
+    assert not policy.pays(0.5, 3.0, 1, CONTEXT)  # 0.6 of its best candidates are accepted at first
+    assert policy.pays(0.01, 0.0, 1, CONTEXT)  # the value is not known
+    for _ in range(300):
+        policy.learn(True)
+    assert policy.pays(0.5, 3.0, 1, CONTEXT)
+    assert not policy.pays(0.5, 3.0, 8, CONTEXT)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_pass_expands_the_nodes_that_gain_most_above_its_time(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    contexts, values = np.array([10, 20]), rng.random(8)
+    policy = ExpansionPolicy(CostModel([1, 4, 8], [1.0, 1.2, 3.0]), share=0.6)
+    chosen = policy.choose(values, 2.0, contexts)
+    gain = {
+        each: 0.6 * 2.0 * values[list(each)].sum() - policy.costs.time(len(each), 2, 15.0)
+        for size in range(1, 9)
+        for each in itertools.combinations(range(8), size)
+    }
+    assert tuple(np.flatnonzero(chosen).tolist()) == max(gain, key=lambda each: gain[each])
+    assert not policy.choose(values, 0.1, contexts).any()
+    assert policy.choose(values, 0.0, contexts).all()
+
+
+@pytest.mark.parametrize(
+    ("accepted", "costs", "idle", "others", "expected"),
+    [
+        ([1.0], [0.5], 1.0, 0.0, 0.25),  # two tokens in the time of 1.5
+        ([1.0, 1.5], [0.5, 2.0], 1.0, 0.0, 0.25),  # the best of both
+        ([1.0], [2.0], 1.0, 0.0, 0.0),  # none pays
+        ([1.0], [0.5], 0.5, 1.0, 0.1),  # beside others that bring two tokens in every second step
+        ([1.0], [0.5], 0.0, 3.0, 0.0),
+    ],
+)
+def test_drafts_save_time_in_steps_in_which_others_bring_nothing(
+    accepted: list[float], costs: list[float], idle: float, others: float, expected: float
+) -> None:
+    assert saved_share(accepted, costs, DraftBudget(others=others, idle=idle)) == pytest.approx(expected)
+
+
+class Drafts:
+    """Saves a tenth of an answer's time, beside others as far as they are idle; prefill takes a tenth of a second a token."""
+
+    def saving(self, depth: int, budget: DraftBudget, requests: int, context: int) -> float:
+        return 0.1 * budget.idle
+
+    def prefill_seconds(self, tokens: int) -> float:
+        return 0.1 * tokens
+
+
+def test_a_prompt_is_read_if_drafts_save_more_in_the_rest_of_the_answer() -> None:
+    policy, budget = PrefillPolicy(Drafts(), 4), DraftBudget(token_seconds=1.0)
+    assert policy.reads(1, unread=50, length=50, room=200, budget=budget, requests=1)  # 12.8 for 5, with a margin
+    assert not policy.reads(2, unread=100, length=100, room=200, budget=budget, requests=1)
+    assert not policy.reads(3, unread=50, length=50, room=20, budget=budget, requests=1)  # the answer must end
+    assert policy.refused == 2
+    assert policy.reads(1, unread=500, length=500, room=1, budget=budget, requests=1)  # once yes, always yes
+    for number in range(100):
+        policy.release(number, 10)
+    assert not policy.reads(4, unread=50, length=50, room=200, budget=budget, requests=1)  # answers are short here
+
+
+def test_beside_others_some_steps_are_watched_before_a_prompt_is_read() -> None:
+    policy, budget = PrefillPolicy(Drafts(), 4), DraftBudget(token_seconds=1.0, idle=0.9)
+    read = [policy.reads(1, unread=10, length=10, room=200, budget=budget, requests=1) for _ in range(6)]
+    assert read == [False] * 4 + [True] * 2
+
+
+def test_what_is_always_refused_is_tried_ever_more_rarely() -> None:
+    policy, budget = PrefillPolicy(Drafts(), 4), DraftBudget(token_seconds=1.0)
+    read = [
+        number
+        for number in range(1, 120)
+        if policy.reads(number, unread=1000, length=1000, room=200, budget=budget, requests=1)
+    ]
+    assert read == [16, 48, 112]
