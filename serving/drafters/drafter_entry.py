@@ -11,7 +11,6 @@ from suffolk.datastore.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from suffolk.datastore.retriever import Retriever
-    from suffolk.serving.drafters.calibration.by_class import ByClass
     from suffolk.serving.drafters.calibration.calibration import Calibration
     from suffolk.serving.drafters.calibration.confidence import Confidence
     from suffolk.serving.drafters.retrieval.limits import Limits
@@ -72,7 +71,7 @@ class CalibratedDrafter(Protocol):
 
     name: str
 
-    def calibrate(self, confidence: ByClass[Confidence]) -> None:
+    def calibrate(self, confidence: Confidence) -> None:
         """Take ``confidence``, in which it goes on learning; called before anything is proposed."""
         ...
 

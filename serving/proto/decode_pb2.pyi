@@ -7,22 +7,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("text", "chat", "token_ids", "sampling", "drafter", "max_nodes", "request_class")
+    __slots__ = ("text", "chat", "token_ids", "sampling", "drafter", "max_nodes")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     DRAFTER_FIELD_NUMBER: _ClassVar[int]
     MAX_NODES_FIELD_NUMBER: _ClassVar[int]
-    REQUEST_CLASS_FIELD_NUMBER: _ClassVar[int]
     text: str
     chat: Chat
     token_ids: bytes
     sampling: SamplingSettings
     drafter: str
     max_nodes: int
-    request_class: str
-    def __init__(self, text: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., token_ids: _Optional[bytes] = ..., sampling: _Optional[_Union[SamplingSettings, _Mapping]] = ..., drafter: _Optional[str] = ..., max_nodes: _Optional[int] = ..., request_class: _Optional[str] = ...) -> None: ...
+    def __init__(self, text: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., token_ids: _Optional[bytes] = ..., sampling: _Optional[_Union[SamplingSettings, _Mapping]] = ..., drafter: _Optional[str] = ..., max_nodes: _Optional[int] = ...) -> None: ...
 
 class Chat(_message.Message):
     __slots__ = ("messages",)

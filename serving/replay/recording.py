@@ -26,7 +26,7 @@ _MOST_IDS = 1 << 31
 _MOST_TOKENS = 1 << 24
 _SETTINGS = tuple(name for name in SamplingSettings.__dataclass_fields__ if name not in ("processors", "token_mask"))
 """All but functions."""
-_TEXTS = ("model", "group", "request_class", "drafter", "finish")
+_TEXTS = ("model", "group", "drafter", "finish")
 _FIELDS = (*_TEXTS, "tokenizer", "vocab_size", "max_nodes", "settings", "counts", "prompt", "generated")
 
 
@@ -42,7 +42,6 @@ class Recording:
         model: name of the model.
         tokenizer: fingerprint of its tokenizer, or None.
         group: group of the text in reports.
-        request_class: workload label of the request.
         finish: finish reason, one of ``FINISHED``.
         drafter: name of the drafter; "none" for plain decoding.
         max_nodes: largest draft tree.
@@ -56,7 +55,6 @@ class Recording:
     model: str = ""
     tokenizer: str | None = None
     group: str = ""
-    request_class: str = ""
     finish: str = "length"
     drafter: str = "none"
     max_nodes: int = 64
@@ -82,8 +80,7 @@ class Recording:
             vocab_size=vocab_size,
             model=model,
             tokenizer=tokenizer,
-            group=group or request.request_class,
-            request_class=request.request_class,
+            group=group,
             finish=stats.finish,
             drafter=request.drafter or "none",
             max_nodes=request.max_nodes,

@@ -181,7 +181,6 @@ class Replayer:
             len(text.recording.prompt),
             text.recording.settings,
             -1 if self._states is None else SLOT,
-            text.recording.request_class,
             self._planner.draft_budget(text.number, 1, context),
         )
 

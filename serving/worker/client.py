@@ -65,7 +65,6 @@ class WorkerClient:
         drafter: str = "",
         max_nodes: int | None = None,
         deadline: float | None = None,
-        request_class: str = "",
     ) -> RemoteGeneration:
         """Start a generation.
 
@@ -75,7 +74,6 @@ class WorkerClient:
             drafter: empty for the worker's default, "none" for plain decoding.
             max_nodes: largest draft tree; None for the worker's.
             deadline: seconds until the worker cancels it, at most MAX_DEADLINE; None for no deadline.
-            request_class: workload label; see ``Engine.generate``.
 
         Raises:
             InvalidArgument, Unsupported: an argument cannot be sent. The first step raises the worker's errors.
@@ -83,7 +81,6 @@ class WorkerClient:
         request = pack_prompt(prompt)
         request.sampling.CopyFrom(pack_settings(settings_or_default(settings)))
         request.drafter = text("drafter", drafter)
-        request.request_class = text("request_class", request_class)
         if max_nodes is not None:
             request.max_nodes = whole_within("max_nodes", max_nodes, 1, MAX_NODES)
         if deadline is not None:

@@ -121,19 +121,18 @@ class DecodeService:
     def _start(self, request: decode_pb2.GenerateRequest) -> Generation:
         require_known(request, "request")
         check_size("drafter", len(request.drafter), MAX_NAME, "characters")
-        check_size("request_class", len(request.request_class), MAX_NAME, "characters")
         max_nodes = request.max_nodes if request.HasField("max_nodes") else self.max_nodes
         check_range("max_nodes", max_nodes, 1, self.max_nodes)
         settings = unpack_settings(request.sampling)
         drafter = request.drafter or self.default_drafter
-        return self.engine.generate(self._prompt(request), settings, drafter, max_nodes, request.request_class)
+        return self.engine.generate(self._prompt(request), settings, drafter, max_nodes)
 
     def _record(self, generation: Generation, request: decode_pb2.GenerateRequest) -> None:
-        """Record a text, grouped by its class or the kind of its prompt. The client does not see failures."""
+        """Record a text, grouped by the kind of its prompt. The client does not see failures."""
         if self._recorder is None:
             return
         try:
-            self._recorder.add(generation, request.request_class or request.WhichOneof("prompt") or "")
+            self._recorder.add(generation, request.WhichOneof("prompt") or "")
         except SuffolkError as error:
             self.metrics.recording_failures.inc()
             if not self._warned:

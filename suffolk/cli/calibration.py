@@ -1,9 +1,9 @@
 """Show what drafts have been worth: how often what a source expected of its drafts came true.
 
-FILE is what --calibration of 'suffolk generate', 'worker' or 'replay' wrote. For each source, and each class of requests, the
+FILE is what --calibration of 'suffolk generate', 'worker' or 'replay' wrote. For each source the
 reliability diagram has a line for each tenth of 0..1: what was predicted there in the mean, how often it came true, and how many
 predictions there were, old ones counting less. Every prediction was made before its outcome was known. The error is the mean
-distance between the two. "drawn": of requests with a temperature above 0; "in hybrid": of a network beside other sources;
+distance between the two. "sampled": of requests with a temperature above 0; "in hybrid": of a network beside other sources;
 "in hierarchy": of text searched for a level of models."""
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 
 from suffolk.cli.filled import filled_path
 from suffolk.cli.printable import printable
-from suffolk.serving.drafters.calibration.by_class import COMMON
 from suffolk.serving.drafters.calibration.calibration import Learned
 from suffolk.serving.drafters.calibration.calibration_file import read_calibration
 from suffolk.serving.drafters.calibration.reliability import Reliability
@@ -48,7 +47,6 @@ def _facts(learned: Learned) -> dict[str, Any]:
     reliability.restore(learned.reliability)
     return {
         "source": learned.source,
-        "class": learned.request_class,
         "predictions": reliability.weight,
         "error": reliability.error(),
         "error_of_likely": reliability.error(LIKELY),
@@ -63,9 +61,8 @@ def _lines(found: list[dict[str, Any]]) -> list[str]:
         return ["nothing was learned yet"]
     lines: list[str] = []
     for each in found:
-        name = f"class {each['class']}" if each["class"] != COMMON else "all requests"
         lines += [
-            f"{printable(each['source'] + ', ' + name)}: error {each['error']:.3f} over {each['predictions']:.0f} predictions, "
+            f"{printable(each['source'])}: error {each['error']:.3f} over {each['predictions']:.0f} predictions, "
             f"{each['error_of_likely']:.3f} over those of {LIKELY} and more",
             "  predicted  measured   weight  (bar: measured)",
         ]

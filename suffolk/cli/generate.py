@@ -158,10 +158,10 @@ def _generate(
         opened_recorder(args.record, target, args.model) as recorder,
         _engine(target, drafters, len(ids), settings, max_nodes, costs) as engine,
     ):
-        request = engine.generate(ids, settings, name, max_nodes, args.request_class or "")
+        request = engine.generate(ids, settings, name, max_nodes)
         generation = show(request, choose_colours(args.colour))
         if recorder is not None:
-            recorder.add(generation, args.request_class or ("chat" if _is_chat(target, args) else "text"))
+            recorder.add(generation, "chat" if _is_chat(target, args) else "text")
     if args.explain:
         lines = [*(step.line() for step in explanation.steps), *summary(explanation.steps)]
         print("\n".join(lines), file=sys.stderr)

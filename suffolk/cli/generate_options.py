@@ -75,14 +75,6 @@ def _add_drafting(group: argparse._ArgumentGroup) -> None:
         help="who proposes (default: hybrid, all sources in one tree; prompt-lookup where there is but that)",
     )
     add_draft_options(group)
-    group.add_argument(
-        "--class",
-        dest="request_class",
-        type=filled,
-        metavar="NAME",
-        help="what kind of request this is, in any words: what drafts are worth is learned class by class; of use with "
-        "--calibration",
-    )
     add_calibration_option(group)
 
 

@@ -48,7 +48,6 @@ def generate_remotely(args: argparse.Namespace, settings: SamplingSettings, prom
             settings,
             drafter,
             args.max_nodes,
-            request_class=args.request_class or "",
         )
         show(generation, choose_colours(args.colour))
     report = {"worker": args.worker, "model": facts["model"], "drafter": drafter, **generation.stats.to_dict()}

@@ -255,7 +255,6 @@ def test_files_that_are_not_there_are_refused_before_the_model_is_loaded(capsys,
         ["build", "--output", "S", "--tokenizer", "", "corpus"],
         ["client", "", "info"],
         ["generate", "--worker", ""],
-        ["generate", "--model", "M", "--class", ""],
         ["generate", "--model", "M", "--stats-json", ""],
     ],
 )

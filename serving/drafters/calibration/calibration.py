@@ -1,88 +1,93 @@
-"""All that drafters have learned of what their drafts are worth, by source and class of requests."""
+"""The learned calibrators of all sources of an engine's drafters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.serving.drafters.calibration.by_class import COMMON, ByClass, T
 from suffolk.serving.drafters.calibration.calibrator import Calibrator, Prior
 from suffolk.serving.drafters.calibration.confidence import Confidence
+from suffolk.serving.drafters.calibration.reliability import Reliability
 
 TEXT, NETWORK = "text", "network"
 """Kinds of sources: their learners are a ``Calibrator`` and a ``Confidence``."""
 
 
+class Learner(Protocol):
+    """A calibrator whose state can be saved."""
+
+    @property
+    def reliability(self) -> Reliability: ...
+    def state(self) -> npt.NDArray[np.float64]: ...
+    def restore(self, state: npt.NDArray[np.float64]) -> None: ...
+
+
+T = TypeVar("T", bound=Learner)
+
+
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What a learner knows.
+    """The state of one learner.
 
     Attributes:
-        source, request_class: whose it is; kind: TEXT or NETWORK.
-        state: float64[n] of the learner; reliability: float64[m] of its diagram.
+        source: name of its source; ``kind``: TEXT or NETWORK.
+        state: float64[n] of the learner; ``reliability``: float64[m] of its diagram.
     """
 
     source: str
-    request_class: str
     kind: str
     state: npt.NDArray[np.float64]
     reliability: npt.NDArray[np.float64]
 
 
 class Calibration:
-    """The learners of an engine's drafters, which share it: a source of the same name is the same source. Not thread-safe."""
+    """The learners of an engine's drafters, which share them by the names of sources. Not thread-safe."""
 
     def __init__(self, known: list[Learned] | None = None) -> None:
-        """``known``: from an earlier run; what no drafter asks for is kept for the next one."""
-        self._unused = list(known or [])
-        self._texts: dict[str, ByClass[Calibrator]] = {}
-        self._networks: dict[str, ByClass[Confidence]] = {}
+        """``known``: from an earlier run; states of sources that no drafter asks for are kept."""
+        self._unused = {(each.kind, each.source): each for each in known or []}
+        self._texts: dict[str, Calibrator] = {}
+        self._networks: dict[str, Confidence] = {}
 
-    def text(self, source: str, prior: Prior) -> ByClass[Calibrator]:
-        """The learners of a source of text, which begin at ``prior`` where nothing is known. Raises InvalidArgument if what is
-        known is no such state."""
+    def text(self, source: str, prior: Prior) -> Calibrator:
+        """The calibrator of a retrieval source; it begins at ``prior``. Raises InvalidArgument for a malformed known state."""
         if source not in self._texts:
-            self._texts[source] = self._open(source, TEXT, ByClass(partial(Calibrator, prior)))
+            self._texts[source] = self._restore(TEXT, source, Calibrator(prior))
         return self._texts[source]
 
-    def network(self, source: str) -> ByClass[Confidence]:
-        """The learners of a drafting network. Raises as ``text``."""
+    def network(self, source: str) -> Confidence:
+        """The calibrator of a neural drafter. Raises as ``text``."""
         if source not in self._networks:
-            self._networks[source] = self._open(source, NETWORK, ByClass(Confidence))
+            self._networks[source] = self._restore(NETWORK, source, Confidence())
         return self._networks[source]
 
     def learned(self) -> list[Learned]:
-        """What is known now, source by source."""
-        return [*self._of(TEXT, self._texts), *self._of(NETWORK, self._networks), *self._unused]
+        """The states of all learners."""
+        learners: list[tuple[str, str, Learner]] = [(TEXT, *each) for each in self._texts.items()]
+        learners += [(NETWORK, *each) for each in self._networks.items()]
+        states = [Learned(name, kind, each.state(), each.reliability.state()) for kind, name, each in learners]
+        return [*states, *self._unused.values()]
 
-    def _open(self, source: str, kind: str, learners: ByClass[T]) -> ByClass[T]:
-        own = [each for each in self._unused if (each.source, each.kind) == (source, kind)]
-        for each in own:
-            learner = learners.open(each.state)
-            learner.reliability.restore(each.reliability)
-            learners.known[each.request_class] = learner
-        self._unused = [each for each in self._unused if (each.source, each.kind) != (source, kind)]
-        return learners
-
-    @staticmethod
-    def _of(kind: str, sources: dict[str, ByClass[T]]) -> Iterator[Learned]:
-        for source, learners in sources.items():
-            for name, learner in learners.known.items():
-                if name == COMMON or learner.reliability.weight:
-                    yield Learned(source, name, kind, learner.state(), learner.reliability.state())
+    def _restore(self, kind: str, source: str, learner: T) -> T:
+        known = self._unused.pop((kind, source), None)
+        if known is not None:
+            learner.restore(known.state)
+            learner.reliability.restore(known.reliability)
+        return learner
 
 
 class Part:
-    """``whole`` for sources of text that are part of a drafter called ``owner``: what they learn there is kept apart from what the
-    same sources learn beside it, which drafts along the same text. Not thread-safe."""
+    """``whole`` for the retrieval sources inside a drafter called ``owner``. Not thread-safe.
+
+    Their learners are separate from those of the same sources beside it, which draft along the same text.
+    """
 
     def __init__(self, whole: Calibration, owner: str) -> None:
         self._whole, self._owner = whole, owner
 
-    def text(self, source: str, prior: Prior) -> ByClass[Calibrator]:
+    def text(self, source: str, prior: Prior) -> Calibrator:
         """See ``Calibration.text``."""
         return self._whole.text(f"{source} in {self._owner}", prior)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,13 +13,12 @@ import numpy.typing as npt
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
 from suffolk.datastore.manifest import write_atomically
-from suffolk.serving.drafters.calibration.by_class import MOST_CLASSES, Learner
-from suffolk.serving.drafters.calibration.calibration import NETWORK, TEXT, Calibration, Learned
+from suffolk.serving.drafters.calibration.calibration import NETWORK, TEXT, Calibration, Learned, Learner
 from suffolk.serving.drafters.calibration.calibrator import Calibrator, Prior
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.engine.loop.checks import listed, number, text, whole_within
 
-VERSION = 1
+VERSION = 2
 _LEARNERS: dict[str, Callable[[], Learner]] = {  # to hold states against: the prior is no part of one
     TEXT: partial(Calibrator, Prior(0.0, 0.0, 0.0, 0.0, 0.0)),
     NETWORK: Confidence,
@@ -32,7 +30,6 @@ def write_calibration(path: Path, calibration: Calibration) -> None:
     learned = [
         {
             "source": each.source,
-            "class": each.request_class,
             "kind": each.kind,
             "state": _sparse(each.state),
             "reliability": each.reliability.tolist(),
@@ -73,16 +70,16 @@ def read_calibration(path: Path) -> Calibration:
 
 def _learned(entries: object) -> list[Learned]:
     learned = [_read(each) for each in listed("learned", entries, "objects")]
-    classes = Counter((each.source, each.kind) for each in learned)
-    if classes and max(classes.values()) > MOST_CLASSES:
-        raise InvalidArgument(f"a source has {max(classes.values())} classes; there may be {MOST_CLASSES}")
+    names = [(each.kind, each.source) for each in learned]
+    if twice := [source for kind, source in names if names.count((kind, source)) > 1]:
+        raise InvalidArgument(f"source {twice[0]} occurs twice")
     return learned
 
 
 def _read(entry: object) -> Learned:
     if not isinstance(entry, dict):
         raise InvalidArgument(f"learned has {entry!r:.40}, which is no object")
-    source, request_class, kind = (text(key, entry.get(key)) for key in ("source", "class", "kind"))
+    source, kind = (text(key, entry.get(key)) for key in ("source", "kind"))
     if kind not in _LEARNERS:
         raise InvalidArgument(f"kind of {source} is {kind}; it must be one of {', '.join(_LEARNERS)}")
     learner = _LEARNERS[kind]()
@@ -92,7 +89,7 @@ def _read(entry: object) -> Learned:
         [number("reliability", each) for each in listed("reliability", entry.get("reliability"), "numbers")]
     )
     learner.reliability.restore(diagram)
-    return Learned(source, request_class, kind, state, diagram)
+    return Learned(source, kind, state, diagram)
 
 
 def _sparse(state: npt.NDArray[np.float64]) -> dict[str, Any]:

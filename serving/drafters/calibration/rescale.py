@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.calibration.evidence import evidence, learn_evidence
 from suffolk.serving.engine.loop.drafter import DraftRequest
@@ -18,20 +17,18 @@ _ROUNDING = 1e-3
 """Scores come in single precision."""
 
 
-def rescale(confidence: ByClass[Confidence], request: DraftRequest, tree: DraftTree) -> DraftTree:
+def rescale(confidence: Confidence, request: DraftRequest, tree: DraftTree) -> DraftTree:
     """Replace a tree's draft probabilities by the calibrated acceptance probabilities of ``confidence``."""
     draft_probs, depths = conditional_probs(tree), tree.depths().astype(np.int64)
-    calibrated = confidence[request.request_class].chances(draft_probs, depths, request.settings.temperature > 0)
+    calibrated = confidence.chances(draft_probs, depths, request.settings.temperature > 0)
     return with_conditional_probs(tree, np.minimum(calibrated, 1.0))
 
 
-def learn_tree(
-    confidence: ByClass[Confidence], request: DraftRequest, tree: DraftTree, tokens: npt.NDArray[np.int32]
-) -> None:
+def learn_tree(confidence: Confidence, request: DraftRequest, tree: DraftTree, tokens: npt.NDArray[np.int32]) -> None:
     """Update ``confidence`` from the target's ``tokens`` behind ``tree``, whose scores are draft probabilities."""
     draft_probs, sampled = conditional_probs(tree), request.settings.temperature > 0
     found = list(evidence(tree.tokens, tree.parents, draft_probs, tokens))
-    learn_evidence(confidence, request.request_class, sampled, found)
+    learn_evidence(confidence, sampled, found)
 
 
 def conditional_probs(tree: DraftTree) -> Floats:

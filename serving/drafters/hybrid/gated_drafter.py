@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.calibration.rescale import learn_tree, normalize_siblings, rescale
 from suffolk.serving.drafters.hybrid.accepted_length import reach
@@ -50,7 +49,7 @@ class GatedDrafter:
         seconds: that its drafts and faults have taken, without prefill.
     """
 
-    def __init__(self, drafter: Drafter, confidence: ByClass[Confidence], vocab_size: int = ANY_TOKEN) -> None:
+    def __init__(self, drafter: Drafter, confidence: Confidence, vocab_size: int = ANY_TOKEN) -> None:
         """Takes over ``drafter``: ``close`` closes it. ``confidence``: calibrates its scores beside other sources.
         ``vocab_size``: the target's; a tree with other ids is a failed draft."""
         self.drafter = drafter

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.calibration.evidence import evidence, learn_evidence
 from suffolk.serving.drafters.neural.coupled_sampling import drafter_sampler, noisy_scores
@@ -99,10 +98,10 @@ class DraftState:
         paths = [self.tree.tokens[path[::-1]] for path in self.tree.ancestors(nodes)]
         return noisy_scores(self._sampler, self.request, paths, logits)
 
-    def learn(self, tokens: npt.NDArray[np.int32], confidence: ByClass[Confidence], expansion: ExpansionPolicy) -> None:
+    def learn(self, tokens: npt.NDArray[np.int32], confidence: Confidence, expansion: ExpansionPolicy) -> None:
         """Update ``confidence`` and ``expansion`` from the target's ``tokens`` behind the last tree."""
         found = list(evidence(self.tree.tokens, self.tree.parents, self._draft_probs, tokens))  # best candidate first
-        learn_evidence(confidence, self.request.request_class, self.sampled, found)
+        learn_evidence(confidence, self.sampled, found)
         for _, _, taken in found:
             expansion.learn(bool(taken[0]))
 
@@ -122,7 +121,7 @@ def add_children(
     nodes: Sequence[Ints],
     logits: torch.Tensor,
     children: int,
-    confidence: ByClass[Confidence],
+    confidence: Confidence,
 ) -> None:
     """Add the best ``children`` candidates behind each of ``nodes``; ``logits`` float[nodes of all drafts, vocab]."""
     if not drafts:
@@ -136,5 +135,5 @@ def add_children(
         part = slice(begin, begin + len(each))
         begin += len(each)
         depths = draft.depths_below(each)[:, None]
-        chances = confidence[draft.request.request_class].chances(draft_probs[part], depths, draft.sampled)
+        chances = confidence.chances(draft_probs[part], depths, draft.sampled)
         draft.expand(each, tokens[part], draft_probs[part], chances)

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.draft_state import LEFT_OVER, DraftState, add_children
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
@@ -44,7 +43,7 @@ class TreeModel:
         vocab_size: int,
         bounds: TreeBounds,
         expansion: ExpansionPolicy,
-        confidence: ByClass[Confidence] | None = None,
+        confidence: Confidence | None = None,
     ) -> None:
         """``vocab_size``: of the ids that may be drafted."""
         self.cache = cache
@@ -54,7 +53,7 @@ class TreeModel:
         self._vocab_size = min(vocab_size, model.vocab_size)
         self._bounds = bounds
         self._expansion = expansion
-        self.confidence = confidence or ByClass(Confidence)
+        self.confidence = confidence or Confidence()
 
     def grow(self, texts: Sequence[DraftState]) -> None:
         """Grow the tree of each of ``texts`` that can be read to its end now, pass by pass while that pays."""

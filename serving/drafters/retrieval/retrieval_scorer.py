@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.calibration import Calibration, Part
 from suffolk.serving.drafters.calibration.calibrator import Calibrator, Prior
 from suffolk.serving.drafters.calibration.noise_reweighting import BREADTH, ENOUGH, knows_noise, with_noise
@@ -58,14 +57,14 @@ class RetrievalScorer:
 
     def expected_tokens(self, request: DraftRequest, tree: DraftTree) -> float:
         """The expected number of accepted tokens of ``tree``. Raises InvalidArgument if it is malformed."""
-        return float(self._learners(request)[request.request_class].score(tree).scores.sum())
+        return float(self._calibrator(request).score(tree).scores.sum())
 
     def score(self, request: DraftRequest, found: Sequence[RetrievedTree]) -> list[DraftTree]:
         """Return the trees of ``found`` with calibrated scores, reweighted by the target's noise where it is known.
 
         They are remembered until ``observe``. Raises InvalidArgument for a malformed tree, and then remembers none.
         """
-        calibrator = self._learners(request)[request.request_class]
+        calibrator = self._calibrator(request)
         scored = [calibrator.score(each.tree) for each in found]
         self._found[request.request_id] += found
         if not knows_noise(request.settings):
@@ -80,10 +79,9 @@ class RetrievalScorer:
             if len(tokens) > len(each.path) and np.array_equal(tokens[: len(each.path)], each.path)
         ]
         if found:
-            request = self._requests[request_id]
-            for calibrator in self._learners(request).taught(request.request_class):
-                for tree, followed in found:
-                    calibrator.learn(tree, followed)
+            calibrator = self._calibrator(self._requests[request_id])
+            for tree, followed in found:
+                calibrator.learn(tree, followed)
 
     def release(self, request_id: int) -> None:
         """Forget a request that has ended."""
@@ -95,5 +93,5 @@ class RetrievalScorer:
         self._found.clear()
         self._requests.clear()
 
-    def _learners(self, request: DraftRequest) -> ByClass[Calibrator]:
+    def _calibrator(self, request: DraftRequest) -> Calibrator:
         return self._sampled if request.settings.temperature > 0 else self._greedy

@@ -15,7 +15,6 @@ import torch
 
 from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree, Source
-from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.calibration.noise_reweighting import knows_noise
@@ -55,7 +54,7 @@ class TokenRecyclingDrafter:
         """
         self._max_depth = (limits or Limits()).max_depth
         self._recycler = _native.Recycler(ends)
-        self._confidence: ByClass[Confidence] = (calibration or Calibration()).network(self.name)
+        self._confidence: Confidence = (calibration or Calibration()).network(self.name)
         self._drafts: dict[int, tuple[DraftRequest, DraftTree]] = {}
         self._calls = 0
 

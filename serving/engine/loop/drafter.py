@@ -33,7 +33,6 @@ class DraftRequest:
         prompt_tokens: how many of ``tokens`` are the prompt's.
         settings: how the target draws.
         slot: the request's place in the target's cache.
-        request_class: what kind of request it is; empty if not given.
         budget: what the draft may cost, and what an accepted token is worth.
     """
 
@@ -43,7 +42,6 @@ class DraftRequest:
     prompt_tokens: int = 0
     settings: SamplingSettings = GREEDY
     slot: int = -1
-    request_class: str = ""
     budget: DraftBudget = UNLIMITED
 
     @property

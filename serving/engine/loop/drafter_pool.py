@@ -257,7 +257,6 @@ def _asked(request: Request, budget: DraftBudget) -> DraftRequest:
         request.stats.prompt_tokens,
         request.settings,
         request.slot,
-        request.request_class,
         budget,
     )
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from suffolk.datastore.errors import Internal, InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
 from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.loop.checks import text, whole_number
+from suffolk.serving.engine.loop.checks import whole_number
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.loop.generation import Generation
 from suffolk.serving.engine.loop.prompt import Prompt
@@ -26,7 +26,6 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings, settings_
 
 log = logging.getLogger(__name__)
 
-MAX_CLASS = 128
 """Characters of the name of a class of requests."""
 
 _STATS_AGE = 0.05
@@ -143,7 +142,6 @@ class Engine:
         settings: SamplingSettings | None = None,
         drafter: str = "",
         max_nodes: int = 64,
-        request_class: str = "",
     ) -> Generation:
         """Start a generation; it runs whether or not anybody reads its steps.
 
@@ -152,8 +150,6 @@ class Engine:
             settings: None for greedy decoding of up to 256 tokens.
             drafter: the name of one of the engine's; empty or "none" for plain decoding.
             max_nodes: largest tree, 1..1024.
-            request_class: what kind of request it is, in any words of up to 128 characters: what drafts are worth is learned
-                class by class.
 
         Raises:
             InvalidArgument: the prompt or a value cannot be used.
@@ -163,8 +159,8 @@ class Engine:
         settings, max_nodes = settings_or_default(settings), whole_number("max_nodes", max_nodes)
         if not isinstance(drafter, str):
             raise InvalidArgument(f"drafter is of type {type(drafter).__name__}; give the name of one of the engine's")
-        name, kind = "" if drafter == "none" else drafter, text("request_class", request_class, MAX_CLASS)
-        request = Request(next(self._numbers), self.target, prompt, settings, name, max_nodes, kind)
+        name = "" if drafter == "none" else drafter
+        request = Request(next(self._numbers), self.target, prompt, settings, name, max_nodes)
         self._loop.require_room(request)
         generation = Generation(request, self._cancel)
         with self._changed:

@@ -27,7 +27,6 @@ class Request:
         number: the same for the request's whole life, and no other's.
         drafter: name of its drafter; empty for none.
         max_nodes: its largest tree.
-        request_class: what kind of request it is.
         length: tokens so far, prompt and generated: ``tokens[:length]``.
         slot: its place in the cache while it runs.
         sampler, uniforms: what its tokens are drawn with.
@@ -43,7 +42,6 @@ class Request:
         settings: SamplingSettings,
         drafter: str = "",
         max_nodes: int = 64,
-        request_class: str = "",
     ) -> None:
         """Raises InvalidArgument: the prompt is none or empty, has ids outside the vocabulary or fills the model's context, or
         text or stop strings are given to a target without a tokenizer."""
@@ -56,7 +54,6 @@ class Request:
         self.number = number
         self.drafter = drafter
         self.max_nodes = max_nodes
-        self.request_class = request_class
         self.settings = settings
         with memory_guard(f"{room} new tokens"):
             self.tokens = np.empty(len(ids) + room, np.int32)

@@ -1,4 +1,4 @@
-"""Calibrations by class, their reliability, and their files."""
+"""Calibrations, their reliability, and their files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError, Unsupported
-from suffolk.serving.drafters.calibration.by_class import MOST_CLASSES, ByClass
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.calibration.calibration_file import read_calibration, write_calibration
 from suffolk.serving.drafters.calibration.confidence import Confidence
@@ -24,50 +23,29 @@ TREE = DraftTree(
 RIGHT, WRONG = np.array([5], np.int32), np.array([6], np.int32)
 
 
-def taught(calibration: Calibration, request_class: str, tokens: np.ndarray, times: int) -> None:
+def learn(calibration: Calibration, tokens: np.ndarray, times: int) -> None:
     for _ in range(times):
-        for learner in calibration.text("store", PRIOR).taught(request_class):
-            learner.learn(TREE, tokens)
+        calibration.text("store", PRIOR).learn(TREE, tokens)
 
 
-def chance(calibration: Calibration, request_class: str) -> float:
-    return float(calibration.text("store", PRIOR)[request_class].score(TREE).scores[0])
-
-
-def test_classes_learn_apart_and_begin_with_what_is_known_of_all() -> None:
-    calibration = Calibration()
-    taught(calibration, "code", RIGHT, 200)
-    assert chance(calibration, "code") > 0.9
-    assert chance(calibration, "chat") == chance(calibration, "") > 0.9
-    taught(calibration, "chat", WRONG, 200)
-    assert chance(calibration, "chat") < 0.6
-    assert chance(calibration, "code") > 0.9
-
-
-def test_callers_cannot_make_classes_without_end() -> None:
-    calibration = Calibration()
-    for number in range(MOST_CLASSES + 10):
-        taught(calibration, f"class {number}", RIGHT, 1)
-    assert len(calibration.text("store", PRIOR).known) == MOST_CLASSES
+def chance(calibration: Calibration) -> float:
+    return float(calibration.text("store", PRIOR).score(TREE).scores[0])
 
 
 def test_what_was_learned_is_kept_with_what_nobody_asked_for(tmp_path: Path) -> None:
     path, calibration = tmp_path / "calibration.json", Calibration()
-    taught(calibration, "code", RIGHT, 50)
+    learn(calibration, RIGHT, 50)
     network = calibration.network("a network")
-    for learner in network.taught(""):
-        learner.learn(np.array([0.9, 0.1]), np.asarray(1), False, np.array([False, True]))
+    network.learn(np.array([0.9, 0.1]), np.asarray(1), False, np.array([False, True]))
     write_calibration(path, calibration)
     again = read_calibration(path)
-    assert chance(again, "code") == chance(calibration, "code")
-    assert (
-        again.text("store", PRIOR)["code"].reliability.error()
-        == calibration.text("store", PRIOR)["code"].reliability.error()
-    )
+    assert chance(again) == chance(calibration)
+    errors = [each.text("store", PRIOR).reliability.error() for each in (again, calibration)]
+    assert errors[0] == errors[1]
     write_calibration(path, again)  # the network was not asked for
     own = np.array([0.9])
     chances = [
-        each.network("a network")[""].chances(own, np.asarray(1), False)[0]
+        each.network("a network").chances(own, np.asarray(1), False)[0]
         for each in (calibration, read_calibration(path))
     ]
     assert chances[0] == chances[1] < 0.9
@@ -80,8 +58,8 @@ def test_what_was_learned_is_kept_with_what_nobody_asked_for(tmp_path: Path) -> 
         ("{", Corruption, "is no calibration; name a file that --calibration wrote"),
         ("[" * 100_000, Corruption, "is no calibration"),
         ("[]", Corruption, "is no calibration"),
-        ('{"suffolk": "calibration", "version": 9}', Unsupported, "has version 9, this program reads 1"),
-        ('{"suffolk": "calibration", "version": 1}', Corruption, "is damaged"),
+        ('{"suffolk": "calibration", "version": 9}', Unsupported, "has version 9, this program reads 2"),
+        ('{"suffolk": "calibration", "version": 2}', Corruption, "is damaged"),
     ],
 )
 def test_what_is_no_calibration_is_refused(
@@ -106,7 +84,6 @@ def test_what_is_no_calibration_is_refused(
         {"state": {"cells": [1], "values": ["1"]}},
         {"state": 7},
         {"source": {}},
-        {"class": None},
         {"reliability": [0.0] * 10 + [9.0] * 10 + [1.0] * 10},
         {"reliability": [0.0]},
         {"reliability": [float("nan")] * 30},
@@ -114,7 +91,7 @@ def test_what_is_no_calibration_is_refused(
 )
 def test_a_damaged_calibration_is_refused(tmp_path: Path, damage: dict[str, object]) -> None:
     path, calibration = tmp_path / "calibration.json", Calibration()
-    taught(calibration, "", RIGHT, 1)
+    learn(calibration, RIGHT, 1)
     write_calibration(path, calibration)
     content = json.loads(path.read_text())
     content["learned"][0].update(damage)
@@ -124,7 +101,7 @@ def test_a_damaged_calibration_is_refused(tmp_path: Path, damage: dict[str, obje
 
 
 def test_impossible_tallies_are_refused() -> None:
-    for learner in (Calibration().text("store", PRIOR)[""], Confidence()):
+    for learner in (Calibration().text("store", PRIOR), Confidence()):
         for value in (-1.0, float("nan"), float("inf")):
             state = learner.state()
             state[0] = value
@@ -155,10 +132,10 @@ def test_more_outcomes_than_predictions_are_refused_however_few() -> None:
 
 
 def test_what_is_no_probability_teaches_nothing() -> None:
-    learners = ByClass(Confidence)
-    learners[""].learn(np.array([float("nan")]), np.asarray(1), False, np.array([True]))
-    assert learners[""].reliability.weight == 0
-    assert np.all(np.isfinite(learners[""].state()))
+    learner = Confidence()
+    learner.learn(np.array([float("nan")]), np.asarray(1), False, np.array([True]))
+    assert learner.reliability.weight == 0
+    assert np.all(np.isfinite(learner.state()))
 
 
 def test_a_learner_takes_as_many_depths_as_candidates() -> None:
@@ -167,12 +144,12 @@ def test_a_learner_takes_as_many_depths_as_candidates() -> None:
     assert one.reliability.weight == 2
 
 
-def test_classes_without_end_in_a_file_are_refused(tmp_path: Path) -> None:
+def test_a_source_that_occurs_twice_in_a_file_is_refused(tmp_path: Path) -> None:
     path, calibration = tmp_path / "calibration.json", Calibration()
-    taught(calibration, "", RIGHT, 1)
+    learn(calibration, RIGHT, 1)
     write_calibration(path, calibration)
     content = json.loads(path.read_text())
-    content["learned"] = [content["learned"][0] | {"class": f"{number}"} for number in range(MOST_CLASSES + 1)]
+    content["learned"] *= 2
     path.write_text(json.dumps(content))
-    with pytest.raises(Corruption, match="has 65 classes; there may be 64"):
+    with pytest.raises(Corruption, match="source store occurs twice"):
         read_calibration(path)

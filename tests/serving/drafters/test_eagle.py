@@ -10,7 +10,6 @@ import torch
 
 from suffolk.datastore.draft_tree import Source
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.calibration.by_class import COMMON, ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.eagle.config import EagleTreeConfig
 from suffolk.serving.drafters.neural.eagle.costs import measure_head
@@ -193,15 +192,15 @@ def test_requests_beyond_its_slots_or_its_capacity_go_without_drafts() -> None:
         loop.step()
     assert third.generated == alone(target, long, settings)
     assert third.stats.missed["ResourceExhausted"] > 0
-    known: ByClass[Confidence] = ByClass(Confidence)
+    known = Confidence()
     drafter.calibrate(known)
     fourth = Request(4, target, long[:75], settings, "eagle", 8)  # outgrows the slot while it is decoded
     loop.join(fourth)
     while loop.running:
-        missed, learned = drafter.stats()["missed"], known[COMMON].state()
+        missed, learned = drafter.stats()["missed"], known.state()
         loop.step()
         if drafter.stats()["missed"] > missed:
-            assert np.array_equal(known[COMMON].state(), learned)
+            assert np.array_equal(known.state(), learned)
     assert fourth.generated == alone(target, long[:75], settings)
     assert fourth.stats.missed["ResourceExhausted"] > 1
     assert learned.any()

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from suffolk.datastore.draft_tree import DraftTree, Source
-from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.hybrid.accepted_length import reach
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
@@ -99,7 +98,7 @@ def test_what_networks_take_and_bring_is_booked_apart() -> None:
 def test_a_network_that_may_take_no_time_is_not_run() -> None:
     calls: list[DraftRequest] = []
     network = GatedDrafter(
-        MadeUpDrafter(lambda request: (calls.append(request), tree([1], [-1], [1.0]))[1]), ByClass(Confidence)
+        MadeUpDrafter(lambda request: (calls.append(request), tree([1], [-1], [1.0]))[1]), Confidence()
     )
     request = DraftRequest(1, np.arange(9, dtype=np.int32), 8, budget=DraftBudget(token_seconds=1.0, model_seconds=0.0))
     for _ in range(300):
@@ -157,7 +156,7 @@ def asked_beside(expected: float, right: int, steps: int, seconds: float, monkey
     ticks = itertools.count()
     monkeypatch.setattr(time, "perf_counter", lambda: seconds * next(ticks))
     own = tree([1, 2, 3], [-1, 0, 1], [0.9, 0.8, 0.7])
-    network = GatedDrafter(MadeUpDrafter(lambda request: own), ByClass(Confidence))
+    network = GatedDrafter(MadeUpDrafter(lambda request: own), Confidence())
     retrieved = tree([1, 2, 3][:right], [-1, 0, 1][:right], [expected / max(right, 1)] * right)
     budget = DraftBudget(token_seconds=1.0, model_seconds=10.0, expected=expected)
     for _ in range(steps):

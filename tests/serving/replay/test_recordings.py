@@ -42,7 +42,7 @@ SETTINGS = SamplingSettings(
 def recording(**changes: Any) -> Recording:
     own: dict[str, Any] = {
         "prompt": np.array([1, 2, 3], np.int32), "generated": np.array([4, 96], np.int32), "settings": SETTINGS,
-        "vocab_size": VOCAB, "model": "tiny", "tokenizer": "ab" * 32, "group": "chat", "request_class": "code",
+        "vocab_size": VOCAB, "model": "tiny", "tokenizer": "ab" * 32, "group": "chat",
         "finish": "eos", "drafter": "hybrid",
         "max_nodes": 12, "counts": dict.fromkeys(COUNTS, 1.5),
     }  # fmt: skip

@@ -40,7 +40,6 @@ from tests.support.tiny_models import VOCAB, tiny_model
 
 NODES = 24
 CAPACITY = 400
-CLASSES = ("code", "chat")
 PROMPTS = [[(3 * at + at // 7 * start) % VOCAB for at in range(12 + 5 * start)] for start in range(1, 4)]
 Make = Callable[[Target], Drafter]
 
@@ -54,9 +53,7 @@ def live(target: Target, drafter: Drafter, temperature: float) -> list[Recording
     loop = eager_loop(target, {drafter.name: drafter}, capacity=CAPACITY)
     found = []
     for number, prompt in enumerate(PROMPTS, 1):
-        request = Request(
-            number, target, prompt, settings_of(number, temperature), drafter.name, NODES, CLASSES[number % 2]
-        )
+        request = Request(number, target, prompt, settings_of(number, temperature), drafter.name, NODES)
         loop.join(request)
         while loop.running:
             loop.step()

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree, Source
-from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.draft_state import DraftState
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
@@ -78,7 +77,7 @@ class DraftModelDrafter:
         """Bytes of its cache."""
         return self._cache.nbytes
 
-    def calibrate(self, confidence: ByClass[Confidence]) -> None:
+    def calibrate(self, confidence: Confidence) -> None:
         """See ``CalibratedDrafter``."""
         self._trees.confidence = confidence
 

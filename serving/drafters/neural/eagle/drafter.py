@@ -11,7 +11,6 @@ import torch
 
 from suffolk.datastore.draft_tree import DraftTree, Source
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.draft_state import LEFT_OVER, DraftState, add_children
 from suffolk.serving.drafters.neural.eagle.cache import HeadCache
@@ -79,7 +78,7 @@ class EagleDrafter:
         self._expansion = ExpansionPolicy(costs or measure_head(head, slots))
         self._free = list(range(slots))
         self._buffers: dict[int, FeatureBuffer] = {}
-        self._confidence: ByClass[Confidence] = ByClass(Confidence)
+        self._confidence = Confidence()
         self._calls = self._passes = 0
         self._prefill_seconds = 0.0
         self.missed = DraftFailures("EAGLE head")
@@ -89,7 +88,7 @@ class EagleDrafter:
         """Bytes of its cache."""
         return self._cache.nbytes
 
-    def calibrate(self, confidence: ByClass[Confidence]) -> None:
+    def calibrate(self, confidence: Confidence) -> None:
         """See ``CalibratedDrafter``."""
         self._confidence = confidence
 

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree, Source
-from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.draft_state import DraftState
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
@@ -36,7 +35,7 @@ class EarlyExitDrafter:
         self._model = model
         self._bounds = bounds or TreeBounds()
         self._expansion = ExpansionPolicy(costs or measure(model))
-        self._confidence: ByClass[Confidence] = ByClass(Confidence)
+        self._confidence = Confidence()
         self._trees: TreeModel | None = None
         self._drafts: dict[int, DraftState] = {}
         self._calls = 0
@@ -48,7 +47,7 @@ class EarlyExitDrafter:
             self._model, cache, self._model.vocab_size, self._bounds, self._expansion, self._confidence
         )
 
-    def calibrate(self, confidence: ByClass[Confidence]) -> None:
+    def calibrate(self, confidence: Confidence) -> None:
         """See ``CalibratedDrafter``; before ``attach``."""
         self._confidence = confidence
 

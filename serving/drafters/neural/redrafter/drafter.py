@@ -9,7 +9,6 @@ import numpy.typing as npt
 import torch
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.drafters.calibration.by_class import ByClass
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.redrafter.beam_state import BeamState, ReadPrefix
 from suffolk.serving.drafters.neural.redrafter.config import BeamConfig
@@ -50,7 +49,7 @@ class RedrafterDrafter:
         self._calls = 0
         self.missed = DraftFailures("redrafter")
 
-    def calibrate(self, confidence: ByClass[Confidence]) -> None:
+    def calibrate(self, confidence: Confidence) -> None:
         """See ``CalibratedDrafter``."""
         self._steps.confidence = confidence
 

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import torch
 
 from suffolk.datastore.draft_tree import Source
-from suffolk.serving.drafters.calibration.by_class import COMMON, ByClass
 from suffolk.serving.drafters.calibration.confidence import CHAIN_PRIOR, Confidence
 from suffolk.serving.drafters.calibration.evidence import evidence, learn_evidence
 from suffolk.serving.drafters.neural.redrafter.beam_state import BeamState, Floats
@@ -38,8 +37,8 @@ class Steps:
         self._config = config
         self._eos_ids = sorted(eos_ids)
         self._expansion = ExpansionPolicy(costs)
-        self.confidence: ByClass[Confidence] = ByClass(Confidence)
-        self._chains: ByClass[Confidence] = ByClass(Confidence)
+        self.confidence = Confidence()
+        self._chains = Confidence()
 
     @torch.inference_mode()
     def draft(self, drafts: Sequence[BeamState]) -> None:
@@ -60,7 +59,7 @@ class Steps:
         for _, _, taken in found:
             self._expansion.learn(bool(taken[0]))
         learners = self._chains if draft.needs_chain else self.confidence
-        learn_evidence(learners, draft.request.request_class, draft.sampled, found)
+        learn_evidence(learners, draft.sampled, found)
 
     def _search(self, drafts: Sequence[BeamState]) -> None:
         features, states, tokens = self._begin(drafts)
@@ -122,15 +121,14 @@ class Steps:
         """Calibrate the head's probabilities ``probs`` [requests, beams, length]; float64 of the same shape."""
         depths = np.arange(1, probs.shape[2] + 1)
         chances = [
-            self.confidence[draft.request.request_class].chances(each, depths, draft.sampled)
-            for draft, each in zip(drafts, probs, strict=True)
+            self.confidence.chances(each, depths, draft.sampled) for draft, each in zip(drafts, probs, strict=True)
         ]
         return np.minimum(np.stack(chances), 1.0)
 
     def _chain_chances(self) -> Floats:
         """float64[length], the conditional acceptance probability by depth alone."""
         prior = np.full(self._config.length, CHAIN_PRIOR)
-        return np.minimum(self._chains[COMMON].chances(prior, np.arange(1, len(prior) + 1), True), 1.0)
+        return np.minimum(self._chains.chances(prior, np.arange(1, len(prior) + 1), True), 1.0)
 
     def _ended(self, draft: BeamState, token: int) -> bool:
         return len(draft.chain) >= draft.room or (token in self._eos_ids and not draft.request.settings.ignore_eos)
