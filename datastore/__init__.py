@@ -3,7 +3,7 @@
 from suffolk.datastore.context import ContextIndex
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.documents import Document
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.occurrence import Occurrence
 from suffolk.datastore.retriever import Match, Retriever
 from suffolk.datastore.version import __version__
@@ -16,7 +16,6 @@ __all__ = [
     "Match",
     "Occurrence",
     "Retriever",
-    "Source",
     "__version__",
     "open_datastore",
 ]

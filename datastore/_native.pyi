@@ -8,7 +8,7 @@ _Tree = tuple[
     npt.NDArray[np.int32],
     npt.NDArray[np.int32],
     npt.NDArray[np.float32],
-    npt.NDArray[np.uint8],
+    npt.NDArray[np.uint32],
     npt.NDArray[np.uint64],
     int,
     int,
@@ -133,15 +133,15 @@ class Recycler:
     @property
     def size(self) -> int: ...
 
-_Columns = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float32], npt.NDArray[np.uint8]]
+_Columns = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float32], npt.NDArray[np.uint32]]
 """Tokens, parents, scores and sources of a DraftTree."""
 
-def merge_trees(trees: Sequence[_Columns], max_nodes: int) -> _Columns: ...
+def merge_trees(trees: Sequence[_Columns], weights: npt.NDArray[np.float64], max_nodes: int) -> _Columns: ...
 def reweight_scores(
     tokens: npt.NDArray[np.int32],
     parents: npt.NDArray[np.int32],
     scores: npt.NDArray[np.float32],
-    sources: npt.NDArray[np.uint8],
+    sources: npt.NDArray[np.uint32],
     position: int,
     seed: int,
     temperature: float,
@@ -150,7 +150,7 @@ def check_tree(
     tokens: npt.NDArray[np.int32],
     parents: npt.NDArray[np.int32],
     scores: npt.NDArray[np.float32],
-    sources: npt.NDArray[np.uint8],
+    sources: npt.NDArray[np.uint32],
     vocab_size: int,
 ) -> None: ...
 def tree_depths(parents: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]: ...

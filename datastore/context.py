@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from suffolk.datastore import _native
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
 from suffolk.datastore.retriever import Tokens
 
 
@@ -13,7 +13,9 @@ class ContextIndex:
     Not thread-safe: one object per request. A draft takes one pass over the tokens.
     """
 
-    def __init__(self, vocab_size: int) -> None:
+    def __init__(self, vocab_size: int, source: int = RETRIEVED) -> None:
+        """``source``: the bit that marks the nodes of its drafts."""
+        self._source = source
         self._native = _native.ContextIndex(vocab_size)
 
     def __len__(self) -> int:
@@ -41,4 +43,4 @@ class ContextIndex:
         Raises:
             InvalidArgument: bounds out of range.
         """
-        return DraftTree(*self._native.draft(max_match, min_match, max_depth, max_nodes, Source.PROMPT_LOOKUP))
+        return DraftTree(*self._native.draft(max_match, min_match, max_depth, max_nodes, self._source))

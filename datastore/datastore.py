@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from suffolk.datastore import _native
 from suffolk.datastore.deletions import Deleted, deleted_place, read_deleted
 from suffolk.datastore.documents import Document, Origin
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, SuffolkError, Unavailable, damaged
 from suffolk.datastore.host_memory import host_memory
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest, tokenizer_name
@@ -113,7 +113,7 @@ class Datastore(Retriever):
     ) -> list[DraftTree]:
         """See ``Retriever.draft_batch``."""
         budgets = [max_nodes] * len(contexts) if isinstance(max_nodes, int) else list(max_nodes)
-        trees = self._searcher().draft(contexts, max_match, min_match, max_depth, budgets, Source.DATASTORE)
+        trees = self._searcher().draft(contexts, max_match, min_match, max_depth, budgets, RETRIEVED)
         return [DraftTree(*tree) for tree in trees]
 
     def clock(

@@ -3,43 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntFlag
 
 import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore import _native
-from suffolk.datastore.errors import InvalidArgument
 
-
-class Source(IntFlag):
-    """The source of a node, one bit each; a node that several sources propose has all their bits."""
-
-    DATASTORE = 1
-    PROMPT_LOOKUP = 2
-    DRAFT_MODEL = 4
-    EARLY_EXIT = 8
-    REDRAFTER = 16
-    EAGLE = 32
-    HIERARCHY = 64
-    TOKEN_RECYCLING = 128
-
-
-NETWORKS = Source.DRAFT_MODEL | Source.EARLY_EXIT | Source.REDRAFTER | Source.EAGLE | Source.HIERARCHY
-"""The sources that run a model."""
-
-
-def source_name(bits: int) -> str:
-    """Words for source bits: datastore, prompt-lookup, datastore+prompt-lookup ...; empty for 0."""
-    return "+".join(source.name.lower().replace("_", "-") for source in Source if source & bits and source.name)
-
-
-def source_bits(name: str) -> int:
-    """The inverse of ``source_name``; InvalidArgument for a word that is no source."""
-    try:
-        return sum(int(Source[word.upper().replace("-", "_")]) for word in name.split("+") if word)
-    except KeyError as error:
-        raise InvalidArgument(f"source {name!r}: {error.args[0]} is unknown; is this version too old?") from None
+RETRIEVED = 1
+"""The bit of nodes that a datastore found; the other bits of ``DraftTree.sources`` belong to whoever drafts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +22,7 @@ class DraftTree:
         parents: int32[n], the index of each node's parent; -1 for a child of the context's last token.
         scores: float32[n] in 0..1, the estimated probability that the whole path to the node is accepted. A child's score
             never exceeds its parent's.
-        sources: uint8[n], the ``Source`` bits of each node.
+        sources: uint32[n], who proposed each node: a bit for each source. A node that several propose has all their bits.
         counts: uint64[n], how many occurrences continue with the node's path; only where a datastore made the tree.
         match_length: how many tokens at the context's end were found (0 if none); only where a datastore made the tree.
         match_count: how often they were found, over all segments.
@@ -62,7 +33,7 @@ class DraftTree:
     tokens: npt.NDArray[np.int32]
     parents: npt.NDArray[np.int32]
     scores: npt.NDArray[np.float32]
-    sources: npt.NDArray[np.uint8]
+    sources: npt.NDArray[np.uint32]
     counts: npt.NDArray[np.uint64] | None = field(default=None)
     match_length: int = 0
     match_count: int = 0
@@ -77,7 +48,7 @@ class DraftTree:
             np.empty(0, np.int32),
             np.empty(0, np.int32),
             np.empty(0, np.float32),
-            np.empty(0, np.uint8),
+            np.empty(0, np.uint32),
             np.empty(0, np.uint64),
         )
 

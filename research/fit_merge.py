@@ -21,9 +21,9 @@ from suffolk.benchmarks.hybrid.along_recordings import AlongRecordings
 from suffolk.benchmarks.hybrid.time_left import TimeLeft, print_progress
 from suffolk.cli.drafter_options import add_drafter_options, read_drafter_config
 from suffolk.datastore.datastore import open_datastore
-from suffolk.datastore.draft_tree import Source
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.load import load_drafters
+from suffolk.serving.drafters.registry import BUILT_IN, source_name
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
@@ -33,11 +33,11 @@ from suffolk.serving.replay.recorded_states import SPARE
 from suffolk.serving.replay.recording import Recording
 from suffolk.serving.transport.limits import MAX_THREADS, check_range
 
-SOURCES = [*Source]
+_ENTRIES = sorted((entry for entry in BUILT_IN.values() if entry.source), key=lambda entry: entry.source)
+SOURCES = [entry.source for entry in _ENTRIES]
 MOST = 128
 """Tokens proposed behind one node that are looked at, the likeliest."""
-DOUBT, LEAST_REST, LEAST_CHANCE = 0.1, 0.01, 1e-5
-DOUBTS = {Source.DRAFT_MODEL: 1.0}
+LEAST_REST, LEAST_CHANCE = 0.01, 1e-5
 """As in csrc/drafting/merge.cc."""
 
 
@@ -59,7 +59,7 @@ class Pooling(torch.nn.Module):
         speaks, exists = listed.any(1), listed.any(2)
         expected = chances.clamp(min=0).sum(1)
         counted = expected.clamp(LEAST_CHANCE, 1.0)
-        doubts = torch.tensor([DOUBTS.get(source, DOUBT) for source in SOURCES])
+        doubts = torch.tensor([entry.pool_weight.doubt for entry in _ENTRIES])
         loud = self.log_weight.exp() * counted / (counted + doubts) * speaks
         number = loud.sum(1) / loud.amax(1)
         weight = loud / loud.sum(1, keepdim=True) * number[:, None].sqrt()
@@ -82,7 +82,7 @@ def pack(evidence: Sequence[Opinions]) -> tuple[torch.Tensor, torch.Tensor]:
         for source, said in each.said.items():
             for token, chance in said.items():
                 if token in places:
-                    chances[row, places[token], SOURCES.index(Source(source))] = chance
+                    chances[row, places[token], SOURCES.index(source)] = chance
         came[row] = places.get(each.token, MOST)
     return chances, came
 
@@ -142,7 +142,7 @@ def _run(args: argparse.Namespace) -> int:
     for place, source in enumerate(SOURCES):
         if source in heard:
             weight = float((whole.log_weight[place] - most).exp().detach())
-            print(f"{source.name}: weight {weight:.2f}, unlisted {float(whole.unlisted[place].detach()):.1f}")
+            print(f"{source_name(source)}: weight {weight:.2f}, unlisted {float(whole.unlisted[place].detach()):.1f}")
     print(f"nobody {float(whole.nobody.detach()):.2f}")
     return 0
 

@@ -60,7 +60,7 @@ def _tree(target: Target, size: int) -> TreeLayout:
     parents = np.array([-1 if node < 3 else (node - 3) // 2 for node in range(size - 1)], np.int32)
     tokens = ((np.arange(size) * 7919 + 17) % target.vocab_size).astype(np.int32)
     ones = np.ones(size - 1)
-    return lay_out(int(tokens[0]), DraftTree(tokens[1:], parents, ones.astype(np.float32), ones.astype(np.uint8)))
+    return lay_out(int(tokens[0]), DraftTree(tokens[1:], parents, ones.astype(np.float32), ones.astype(np.uint32)))
 
 
 def _time(target: Target, cache: KVCache, layout: TreeLayout, rounds: int) -> dict[str, list[float]]:

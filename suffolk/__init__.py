@@ -50,7 +50,6 @@ from suffolk.datastore import (
     Match,
     Occurrence,
     Retriever,
-    Source,
     __version__,
     open_datastore,
 )
@@ -75,6 +74,7 @@ if TYPE_CHECKING:
     from suffolk.serving.drafters.drafter_config import DrafterConfig
     from suffolk.serving.drafters.drafter_entry import DrafterEntry, DrafterOption, LoadContext
     from suffolk.serving.drafters.load import load_drafters, make_drafter
+    from suffolk.serving.drafters.registry import source_bits, source_name
     from suffolk.serving.drafters.retrieval.limits import Limits
     from suffolk.serving.engine.costs.cost_model import CostModel
     from suffolk.serving.engine.costs.cost_store import find_costs
@@ -115,7 +115,6 @@ __all__ = [
     "Retriever",
     "SampledChain",
     "SamplingSettings",
-    "Source",
     "Step",
     "SuffolkError",
     "Target",
@@ -128,6 +127,8 @@ __all__ = [
     "load_drafters",
     "make_drafter",
     "open",
+    "source_bits",
+    "source_name",
 ]
 
 _LAZY = {
@@ -153,6 +154,8 @@ _LAZY = {
     "find_costs": "suffolk.serving.engine.costs.cost_store",
     "load_drafters": "suffolk.serving.drafters.load",
     "make_drafter": "suffolk.serving.drafters.load",
+    "source_bits": "suffolk.serving.drafters.registry",
+    "source_name": "suffolk.serving.drafters.registry",
 }
 """Name -> module of what imports torch, gRPC or multiprocessing: imported by its first use."""
 

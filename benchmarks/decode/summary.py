@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from suffolk.benchmarks.decode.options import PLAIN
-from suffolk.datastore.draft_tree import source_name
+from suffolk.serving.drafters.registry import source_name
 from suffolk.serving.engine.loop.stats import PARTS
 
 ALL = "all"

@@ -7,23 +7,22 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.engine.loop.drafter import DraftRequest
 
 NAME = "useless"
+SOURCE = 1 << 31
 _CHAINS = 8
 """Roots of a tree; nodes are dealt to them in turn."""
 
 
 class UselessDrafter:
-    """Random chains side by side, each node with score 1 and the mark of a network. Not thread-safe."""
+    """Random chains side by side, each node with score 1 and a mark that no other drafter has. Not thread-safe."""
 
     name = NAME
 
-    def __init__(self, vocab_size: int, source: Source = Source.HIERARCHY) -> None:
-        """``source``: the mark of its nodes. No drafter beside it may have the same mark. A merge ignores nodes without a mark."""
+    def __init__(self, vocab_size: int) -> None:
         self._vocab_size = vocab_size
-        self._source = source
         self._generator = np.random.default_rng(0)
         self._calls = 0
 
@@ -46,4 +45,4 @@ class UselessDrafter:
     def _draft(self, size: int) -> DraftTree:
         tokens = self._generator.integers(0, self._vocab_size, size, dtype=np.int32)
         parents = np.maximum(np.arange(size, dtype=np.int32) - np.int32(_CHAINS), np.int32(-1))
-        return DraftTree(tokens, parents, np.ones(size, np.float32), np.full(size, self._source, np.uint8))
+        return DraftTree(tokens, parents, np.ones(size, np.float32), np.full(size, SOURCE, np.uint32))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.benchmarks.hybrid.hindsight_drafter import HindsightDrafter
-from suffolk.datastore.draft_tree import source_name
+from suffolk.serving.drafters.registry import source_name
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import CacheDrafter, Drafter, FeatureDrafter, LogitsDrafter
 from suffolk.serving.engine.model.target import Target

@@ -10,7 +10,6 @@ from suffolk.benchmarks.decode.useless_drafter import UselessDrafter
 from suffolk.benchmarks.hybrid.hindsight_drafter import HINDSIGHT, HindsightDrafter
 from suffolk.benchmarks.hybrid.switching_drafter import SwitchingDrafter
 from suffolk.benchmarks.hybrid.switching_rules import Rule, arctic_inference, sam_decoding
-from suffolk.datastore.draft_tree import NETWORKS, Source, source_name
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
@@ -88,7 +87,7 @@ def _make(name: str, sources: Sources) -> Drafter:
     if kind == HYBRID:
         return HybridDrafter(_texts(sources), chosen)
     if name == WITH_NETWORK:
-        return HybridDrafter(_texts(sources), [*chosen, UselessDrafter(sources.vocab_size, _unused(chosen))])
+        return HybridDrafter(_texts(sources), [*chosen, UselessDrafter(sources.vocab_size)])
     if name == WITH_STORE and sources.unrelated is not None:
         more = DatastoreDrafter(sources.unrelated, sources.vocab_size, LIMITS)
         return HybridDrafter([*_texts(sources), more], chosen)
@@ -97,13 +96,6 @@ def _make(name: str, sources: Sources) -> Drafter:
     if drafter is None:
         raise InvalidArgument(f"drafter {name!r}: plain decoding is measured in any case; leave it out")
     return drafter
-
-
-def _unused(networks: Sequence[Drafter]) -> Source:
-    """The mark of a network that is none of ``networks``; a hierarchy's if all are used."""
-    names = {network.name for network in networks}
-    unused = (source for source in reversed(Source) if source & NETWORKS and source_name(source) not in names)
-    return next(unused, Source.HIERARCHY)
 
 
 def _fresh(network: Drafter) -> Drafter:

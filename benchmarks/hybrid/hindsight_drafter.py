@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from suffolk.serving.engine.model.kv_cache import KVCache
 
 HINDSIGHT = "hindsight"
-Path = tuple[Ids, npt.NDArray[np.uint8]]
+Path = tuple[Ids, npt.NDArray[np.uint32]]
 """Tokens, and the marks of their sources."""
 
 
@@ -118,7 +118,7 @@ def right(trees: Sequence[DraftTree], answer: Ids) -> Path:
 
     The path in all trees merged is no longer, since a tree that has a node has all nodes above it.
     """
-    best: Path = np.empty(0, np.int32), np.empty(0, np.uint8)
+    best: Path = np.empty(0, np.int32), np.empty(0, np.uint32)
     for tree in trees:
         path = accepted(tree, answer)
         if len(path) > len(best[0]):

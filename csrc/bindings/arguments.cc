@@ -69,13 +69,13 @@ QueryBounds query_bounds(std::int64_t max_match, std::int64_t min_match, std::in
           .max_nodes = checked_bound(max_nodes, "max_nodes")};
 }
 
-py::tuple tree_tuple(const DraftTree& tree, std::uint8_t source) {
+py::tuple tree_tuple(const DraftTree& tree, std::uint32_t source) {
   const auto size = static_cast<py::ssize_t>(tree.tokens.size());
   py::array_t<float> scores(size);
   const double all = static_cast<double>(std::max<std::uint64_t>(tree.match_count, 1));
   std::transform(tree.counts.begin(), tree.counts.end(), scores.mutable_data(),
                  [&](std::uint64_t count) { return static_cast<float>(static_cast<double>(count) / all); });
-  py::array_t<std::uint8_t> sources(size);
+  py::array_t<std::uint32_t> sources(size);
   std::fill_n(sources.mutable_data(), size, source);
   return py::make_tuple(to_array<std::int32_t>(tree.tokens), to_array<std::int32_t>(tree.parents), scores, sources,
                         to_array<std::uint64_t>(tree.counts), tree.match_length, tree.match_count);

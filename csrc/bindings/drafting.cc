@@ -1,6 +1,7 @@
 #include "bindings/drafting.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -116,12 +117,12 @@ py::tuple learn(drafting::Calibrator& calibrator, const py::handle& tokens, cons
   return py::make_tuple(to_array(found.chances), to_array(found.taken));
 }
 
-// The columns (tokens, parents, scores, sources) of the merged tree.
-py::tuple merge_trees(const py::sequence& trees, std::int64_t max_nodes) {
+// The columns (tokens, parents, scores, sources) of the merged tree; `weights` float64[32, 3]: weight, unlisted, doubt.
+py::tuple merge_trees(const py::sequence& trees, const py::handle& weights, std::int64_t max_nodes) {
   if (max_nodes < 0) throw Error(Code::kInvalidArgument, "max_nodes is " + std::to_string(max_nodes) + "; it must be 0 or more");
   std::vector<Column<std::int32_t>> ids;  // tokens and parents in turn
   std::vector<Column<float>> scores;
-  std::vector<Column<std::uint8_t>> sources;
+  std::vector<Column<std::uint32_t>> sources;
   std::vector<ScoredTree> views;
   for (const py::handle each : trees) {
     const auto tree = py::cast<py::tuple>(each);
@@ -133,7 +134,17 @@ py::tuple merge_trees(const py::sequence& trees, std::int64_t max_nodes) {
     const auto columns = ids.rbegin();
     views.push_back({.tokens = columns[1].view(), .parents = columns[0].view(), .scores = scores.back().view(), .sources = sources.back().view()});
   }
-  const MergedTree merged = drafting::merge(views, static_cast<std::size_t>(max_nodes));
+  const Column<double> rows(weights, "weights", 3);
+  if (rows.view().size() != 3 * drafting::kSources) {
+    throw Error(Code::kInvalidArgument, "weights have " + std::to_string(rows.view().size() / 3) + " rows; there must be " +
+                                            std::to_string(drafting::kSources));
+  }
+  std::array<drafting::PoolWeight, drafting::kSources> pooled{};
+  for (std::size_t source = 0; source < drafting::kSources; ++source) {
+    const auto row = rows.view().subspan(3 * source, 3);
+    pooled[source] = {.weight = row[0], .unlisted = row[1], .doubt = row[2]};
+  }
+  const MergedTree merged = drafting::merge(views, pooled, static_cast<std::size_t>(max_nodes));
   return py::make_tuple(to_array(merged.tokens), to_array(merged.parents), to_array(merged.scores), to_array(merged.sources));
 }
 
@@ -160,7 +171,7 @@ py::array_t<float> reweight_scores(const py::handle& tokens, const py::handle& p
                                std::int64_t position, std::uint64_t seed, double temperature) {
   const Column<std::int32_t> ids(tokens, "tokens"), above(parents, "parents");
   const Column<float> chances(scores, "scores");
-  const Column<std::uint8_t> marks(sources, "sources");
+  const Column<std::uint32_t> marks(sources, "sources");
   const std::size_t size = ids.view().size();
   if (!(temperature > 0)) throw Error(Code::kInvalidArgument, "temperature is " + std::to_string(temperature) + "; it must be above 0");
   py::array_t<float> reweighted(static_cast<py::ssize_t>(size));
@@ -175,7 +186,7 @@ void check_tree(const py::handle& tokens, const py::handle& parents, const py::h
   const std::size_t size = ids.view().size();
   require_size(above.view().size(), size, "parents");
   require_size(chances.view().size(), size, "scores");
-  require_size(Column<std::uint8_t>(sources, "sources").view().size(), size, "sources");
+  require_size(Column<std::uint32_t>(sources, "sources").view().size(), size, "sources");
   drafting::require_parents(above.view());
   drafting::require_tokens(ids.view(), vocab_size);
   drafting::require_scores(chances.view());
@@ -235,7 +246,7 @@ void bind_drafting(py::module_& module) {
       .def_property_readonly("size", &Recycler::size);
   recycler.attr("WIDTH") = Recycler::kWidth;
   recycler.attr("ORDER") = Recycler::kOrder;
-  module.def("merge_trees", &merge_trees, py::arg("trees"), py::arg("max_nodes"));
+  module.def("merge_trees", &merge_trees, py::arg("trees"), py::arg("weights"), py::arg("max_nodes"));
   module.def("reweight_scores", &reweight_scores, py::arg("tokens"), py::arg("parents"), py::arg("scores"), py::arg("sources"), py::arg("position"),
              py::arg("seed"), py::arg("temperature"));
   module.def("check_tree", &check_tree, py::arg("tokens"), py::arg("parents"), py::arg("scores"), py::arg("sources"), py::arg("vocab_size"));

@@ -85,7 +85,7 @@ class Searcher {
   }
 
   py::list draft(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth,
-                 const std::vector<std::int64_t>& max_nodes, std::uint8_t source) const {
+                 const std::vector<std::int64_t>& max_nodes, std::uint32_t source) const {
     if (max_nodes.size() != contexts.size()) {
       throw Error(Code::kInvalidArgument, "max_nodes has " + std::to_string(max_nodes.size()) + " entries for " +
                                               std::to_string(contexts.size()) + " contexts; give one number or one a context");
@@ -335,7 +335,7 @@ PYBIND11_MODULE(_native, module) {
       }, py::arg("ids"))
       .def("truncate", &ContextIndex::truncate, py::arg("size"))
       .def_property_readonly("size", &ContextIndex::size)
-      .def("draft", [](const ContextIndex& index, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes, std::uint8_t source) {
+      .def("draft", [](const ContextIndex& index, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes, std::uint32_t source) {
         const QueryBounds bounds = query_bounds(max_match, min_match, max_depth, max_nodes);
         DraftTree tree;
         {

@@ -14,76 +14,86 @@
 namespace suffolk::drafting {
 namespace {
 
-// How much a source's opinion counts beside others', the logarithm of what it leaves any one token that it does not propose, as a share of
-// what it leaves to all others, and its doubt: a source that expects less than this of all its nodes has little to say of others' either.
-struct Voice {
-  double weight, unlisted, doubt = 0.1;
-};
-constexpr std::size_t kVoices = 8;  // one a bit of a mark
-constexpr Voice kNetwork = {.weight = 1.0, .unlisted = -4.4};  // where none was fitted
-// Fitted by research/fit_merge.py, with kNobody, to the answers that the priors were fitted to. The draft model's is near the fit to answers
-// of a target of its own family; its doubt was not fitted: it is so large that one that is no good is not heard before texts.
-constexpr std::array<Voice, kVoices> kVoice = {{
-    {.weight = 0.26, .unlisted = -3.4},               // datastore
-    {.weight = 1.0, .unlisted = -3.5},                // prompt-lookup
-    {.weight = 6.0, .unlisted = -5.6, .doubt = 1.0},  // draft-model
-    kNetwork,                                         // early-exit
-    {.weight = 0.13, .unlisted = -7.4},               // redrafter
-    {.weight = 0.78, .unlisted = -4.1},               // eagle
-    kNetwork,                                         // hierarchy
-    {.weight = 0.56, .unlisted = -4.5},               // token-recycling
-}};
+// Fitted with the weights of the sources, by research/fit_merge.py.
 constexpr double kNobody = 3.47;       // the more opinions there are, the less likely none of their tokens is right
 constexpr double kLeastRest = 0.01;    // of what a source leaves to other tokens
 constexpr double kLeastChance = 1e-5;  // of what it proposes
 
-using Chances = std::array<float, kVoices>;
+// Most merges have few sources: arrays are as long as these need, and sources are counted among those that speak.
+constexpr std::size_t kFew = 8;
 
-bool spoke(std::uint8_t speakers, std::size_t voice) { return (speakers >> voice & 1U) != 0; }
+template <std::size_t kMost>
+using Chances = std::array<float, kMost>;
+
+constexpr std::uint32_t lowest(std::uint32_t mark) { return mark & (~mark + 1); }
+
+// Calls `work` with the number of each bit of `mark`, the lowest first.
+template <typename Work>
+void for_each_source(std::uint32_t mark, Work work) {
+  for (; mark != 0; mark &= mark - 1) work(static_cast<std::size_t>(std::countr_zero(mark)));
+}
+
+// The sources that speak, in the order of their bits.
+template <std::size_t kMost>
+class Speakers {
+ public:
+  Speakers(std::uint32_t bits, std::span<const PoolWeight, kSources> weights) : bits_(bits) {
+    std::size_t place = 0;
+    for_each_source(bits, [&](std::size_t source) { weights_[place++] = weights[source]; });
+  }
+
+  // The place of the source of the lowest bit of `mark`.
+  std::size_t place(std::uint32_t mark) const { return static_cast<std::size_t>(std::popcount(bits_ & (lowest(mark) - 1))); }
+
+  const PoolWeight& operator[](std::size_t place) const { return weights_[place]; }
+
+ private:
+  std::uint32_t bits_;
+  std::array<PoolWeight, kMost> weights_{};
+};
 
 // What the sources together say of the children of one node. All children are first added, then weighed, then judged.
+template <std::size_t kMost>
 class Pool {
  public:
   // `change`: of the chance that the source gave the child before, 0 at first.
-  void add(std::size_t voice, double change) {
-    heard_ = static_cast<std::uint8_t>(heard_ | 1U << voice);
-    expected_[voice] += change;
+  void add(std::size_t source, double change) {
+    sources_ |= 1U << source;
+    expected_[source] += change;
   }
 
-  void weigh() {
+  void weigh(const Speakers<kMost>& weights) {
     if (is_lone()) return;
     double sum = 0, most = 0;
-    for (std::size_t voice = 0; voice < kVoices; ++voice) {
-      if (!spoke(heard_, voice)) continue;
-      const double expected = std::clamp(expected_[voice], kLeastChance, 1.0);
-      weight_[voice] = kVoice[voice].weight * expected / (expected + kVoice[voice].doubt);
-      sum += weight_[voice];
-      most = std::max(most, weight_[voice]);
-    }
+    for_each_source(sources_, [&](std::size_t source) {
+      const double expected = std::clamp(expected_[source], kLeastChance, 1.0);
+      weight_[source] = weights[source].weight * expected / (expected + weights[source].doubt);
+      sum += weight_[source];
+      most = std::max(most, weight_[source]);
+    });
     const double opinions = sum / most;
     double nobody = -kNobody * std::log(opinions);
-    for (std::size_t voice = 0; voice < kVoices; ++voice) {
-      if (!spoke(heard_, voice)) continue;
-      weight_[voice] *= std::sqrt(opinions) / sum;
-      const double rest = std::log(std::max(kLeastRest, 1 - expected_[voice]));
-      unlisted_[voice] = rest + kVoice[voice].unlisted;
-      nothing_ += weight_[voice] * unlisted_[voice];
-      nobody += weight_[voice] * rest;
-    }
+    for_each_source(sources_, [&](std::size_t source) {
+      weight_[source] *= std::sqrt(opinions) / sum;
+      const double rest = std::log(std::max(kLeastRest, 1 - expected_[source]));
+      unlisted_[source] = rest + weights[source].unlisted;
+      nothing_ += weight_[source] * unlisted_[source];
+      nobody += weight_[source] * rest;
+    });
     nobody_ = std::exp(nobody);
   }
 
   // What the chance of a child is in proportion to.
-  double judge(std::uint8_t speakers, const Chances& chances) {
-    if (speakers == 0) return 0;
+  double judge(std::uint32_t proposers, const Chances<kMost>& chances) {
+    if (proposers == 0) return 0;
     double found = 0;
     if (is_lone()) {
-      found = chances[static_cast<std::size_t>(std::countr_zero(heard_))];
+      found = chances[static_cast<std::size_t>(std::countr_zero(sources_))];
     } else {
       double log = nothing_;
-      for (std::size_t voice = 0; voice < kVoices; ++voice) {
-        if (spoke(speakers, voice)) log += weight_[voice] * (std::log(std::max<double>(kLeastChance, chances[voice])) - unlisted_[voice]);
-      }
+      for_each_source(proposers, [&](std::size_t source) {
+        log += weight_[source] * (std::log(std::max<double>(kLeastChance, chances[source])) - unlisted_[source]);
+      });
       found = std::exp(log);
     }
     judged_ += found;
@@ -95,41 +105,42 @@ class Pool {
 
  private:
   // Whether there is at most one opinion, which counts as it is.
-  bool is_lone() const { return std::popcount(heard_) < 2; }
+  bool is_lone() const { return std::popcount(sources_) < 2; }
 
-  std::uint8_t heard_ = 0;
-  std::array<double, kVoices> expected_{}, weight_{}, unlisted_{};
+  std::uint32_t sources_ = 0;
+  std::array<double, kMost> expected_{}, weight_{}, unlisted_{};
   double nothing_ = 0, nobody_ = 0, judged_ = 0;
 };
 
 // Nodes found by their parent and token, in a hash table with open addresses, half of them free at least.
+template <std::size_t kMost>
 class Trie {
  public:
-  explicit Trie(std::size_t most) : slots_(std::bit_ceil(2 * most + 1), -1) { nodes_.reserve(most); }
+  Trie(std::size_t most, const Speakers<kMost>& speakers) : speakers_(speakers), slots_(std::bit_ceil(2 * most + 1), -1) { nodes_.reserve(most); }
 
   // The row of the child, which is made or gets what another source thinks of it.
-  std::int32_t add(std::int32_t parent, std::int32_t token, double chance, std::uint8_t source) {
+  std::int32_t add(std::int32_t parent, std::int32_t token, double chance, std::uint32_t mark) {
     std::int32_t& slot = find(parent, token);
     if (slot < 0) {
       slot = static_cast<std::int32_t>(nodes_.size());
       nodes_.push_back({.token = token, .parent = parent, .pool = pool_of(parent)});
     }
-    if (source != 0) {
+    if (mark != 0) {
       Node& node = nodes_[static_cast<std::size_t>(slot)];
-      const auto voice = static_cast<std::size_t>(std::countr_zero(source));
-      const float before = node.chances[voice];
-      node.chances[voice] = std::max(before, static_cast<float>(chance));
-      node.source |= source;
-      node.speakers = static_cast<std::uint8_t>(node.speakers | 1U << voice);
-      pools_[node.pool].add(voice, node.chances[voice] - before);
+      const std::size_t source = speakers_.place(mark);
+      const float before = node.chances[source];
+      node.chances[source] = std::max(before, static_cast<float>(chance));
+      node.mark |= mark;
+      node.proposers |= 1U << source;
+      pools_[node.pool].add(source, node.chances[source] - before);
     }
     return slot;
   }
 
   // Makes scores of chances: parents stand before their children.
   void score() {
-    for (Pool& pool : pools_) pool.weigh();
-    for (Node& node : nodes_) node.value = pools_[node.pool].judge(node.speakers, node.chances);
+    for (Pool<kMost>& pool : pools_) pool.weigh(speakers_);
+    for (Node& node : nodes_) node.value = pools_[node.pool].judge(node.proposers, node.chances);
     for (Node& node : nodes_) {
       if (node.value > 0) node.value /= pools_[node.pool].total();
       if (node.parent >= 0) node.value *= nodes_[static_cast<std::size_t>(node.parent)].value;
@@ -146,14 +157,14 @@ class Trie {
       return left != right ? left > right : a < b;
     });
     MergedTree tree{.tokens = std::vector<std::int32_t>(kept), .parents = std::vector<std::int32_t>(kept), .scores = std::vector<float>(kept),
-                    .sources = std::vector<std::uint8_t>(kept)};
+                    .sources = std::vector<std::uint32_t>(kept)};
     for (std::size_t at = 0; at < kept; ++at) {
       const Node& node = nodes_[static_cast<std::size_t>(order[at])];
       place[static_cast<std::size_t>(order[at])] = static_cast<std::int32_t>(at);
       tree.tokens[at] = node.token;
       tree.parents[at] = node.parent < 0 ? -1 : place[static_cast<std::size_t>(node.parent)];
       tree.scores[at] = static_cast<float>(node.value);
-      tree.sources[at] = node.source;
+      tree.sources[at] = node.mark;
     }
     return tree;
   }
@@ -162,8 +173,8 @@ class Trie {
   struct Node {
     std::int32_t token, parent;
     std::size_t pool;   // its own and its siblings'
-    Chances chances{};  // behind its parent, by voice
-    std::uint8_t source = 0, speakers = 0;
+    Chances<kMost> chances{};  // behind its parent, by source
+    std::uint32_t mark = 0, proposers = 0;
     double value = 0;       // after `score` the chance of the whole path
     std::size_t below = 0;  // the pool of its children; 0, the root's, where it has none
   };
@@ -189,23 +200,15 @@ class Trie {
     }
   }
 
+  Speakers<kMost> speakers_;
   std::vector<std::int32_t> slots_;  // rows; -1 where free
   std::vector<Node> nodes_;          // in the order of their coming
-  std::vector<Pool> pools_{1};       // the root's first
+  std::vector<Pool<kMost>> pools_{1};  // the root's first
 };
 
-}  // namespace
-
-MergedTree merge(std::span<const ScoredTree> trees, std::size_t max_nodes) {
-  std::size_t most = 0;
-  for (const ScoredTree& tree : trees) {
-    require_scored(tree);
-    most += tree.tokens.size();
-  }
-  if (most > std::numeric_limits<std::int32_t>::max()) {
-    throw Error(Code::kInvalidArgument, "draft trees: " + std::to_string(most) + " nodes in all; there must be fewer than 2147483648");
-  }
-  Trie trie(most);
+template <std::size_t kMost>
+MergedTree merged(std::span<const ScoredTree> trees, std::size_t size, const Speakers<kMost>& speakers, std::size_t max_nodes) {
+  Trie<kMost> trie(size, speakers);
   std::vector<std::int32_t> rows;
   for (const ScoredTree& tree : trees) {
     rows.clear();
@@ -219,6 +222,29 @@ MergedTree merge(std::span<const ScoredTree> trees, std::size_t max_nodes) {
   }
   trie.score();
   return trie.best(max_nodes);
+}
+
+}  // namespace
+
+MergedTree merge(std::span<const ScoredTree> trees, std::span<const PoolWeight, kSources> weights, std::size_t max_nodes) {
+  for (const PoolWeight& each : weights) {
+    if (each.weight > 0 && each.doubt >= 0 && std::isfinite(each.weight) && std::isfinite(each.unlisted) && std::isfinite(each.doubt)) continue;
+    throw Error(Code::kInvalidArgument, "draft trees: source " + std::to_string(&each - weights.data()) + " has weight " + std::to_string(each.weight) +
+                                            ", unlisted " + std::to_string(each.unlisted) + " and doubt " + std::to_string(each.doubt) +
+                                            "; they must be finite, the weight above 0, the doubt 0 or more");
+  }
+  std::size_t size = 0;
+  std::uint32_t speaking = 0;
+  for (const ScoredTree& tree : trees) {
+    require_scored(tree);
+    size += tree.tokens.size();
+    for (const std::uint32_t mark : tree.sources) speaking |= lowest(mark);
+  }
+  if (size > std::numeric_limits<std::int32_t>::max()) {
+    throw Error(Code::kInvalidArgument, "draft trees: " + std::to_string(size) + " nodes in all; there must be fewer than 2147483648");
+  }
+  if (std::popcount(speaking) <= static_cast<int>(kFew)) return merged(trees, size, Speakers<kFew>(speaking, weights), max_nodes);
+  return merged(trees, size, Speakers<kSources>(speaking, weights), max_nodes);
 }
 
 }  // namespace suffolk::drafting

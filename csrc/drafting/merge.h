@@ -1,6 +1,7 @@
 // One draft tree of several whose scores are on one scale.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -9,11 +10,20 @@
 
 namespace suffolk::drafting {
 
+constexpr std::size_t kSources = 32;  // one for each bit of a mark
+
+// How much a source's chances count beside those of others.
+struct PoolWeight {
+  double weight;    // above 0
+  double unlisted;  // logarithm of what it leaves any one token that it does not propose, as a share of what it leaves to all others
+  double doubt;     // a source that expects less than this of all its nodes has little to say of others' either; 0 or more
+};
+
 struct MergedTree {
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> parents;
   std::vector<float> scores;
-  std::vector<std::uint8_t> sources;
+  std::vector<std::uint32_t> sources;
 };
 
 // The trie of all trees, sorted by falling score with parents first, cut to `max_nodes`; of equals, what came first.
@@ -28,7 +38,8 @@ struct MergedTree {
 // weight add up to sqrt(n): they read related text. A source that does not propose a child leaves it a share of its rest, and counts the
 // less the less it expects of its own. At most one child is right: chances and the chance of none are brought to a sum of 1.
 //
-// O(n log n) for n nodes in all. Throws kInvalidArgument if columns are no tree, or scores not as said above.
-MergedTree merge(std::span<const ScoredTree> trees, std::size_t max_nodes);
+// `weights` has an entry for each source, by its bit. O(n log n) for n nodes in all. Throws kInvalidArgument if columns are no tree, scores
+// not as described above, or weights not finite or out of their range.
+MergedTree merge(std::span<const ScoredTree> trees, std::span<const PoolWeight, kSources> weights, std::size_t max_nodes);
 
 }  // namespace suffolk::drafting

@@ -10,8 +10,8 @@ namespace suffolk::drafting {
 struct ScoredTree {
   std::span<const std::int32_t> tokens;
   std::span<const std::int32_t> parents;
-  std::span<const float> scores;          // in 0..1; a child's at most its parent's
-  std::span<const std::uint8_t> sources;  // who proposed a node: bits
+  std::span<const float> scores;           // in 0..1; a child's at most its parent's
+  std::span<const std::uint32_t> sources;  // who proposed a node: a bit for each source
 };
 
 // Throws kInvalidArgument, naming the first bad node, unless each entry is -1 (a child of the context's last token) or the index of

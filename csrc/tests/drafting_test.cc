@@ -2,6 +2,7 @@
 // sanitizers see every access. What they answer in numbers is compared with an oracle in tests/property; here, what must hold for any. Exit code
 // 0: all holds.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -45,7 +46,7 @@ struct Columns {
   std::vector<std::int32_t> tokens, parents;
   std::vector<std::uint64_t> counts;
   std::vector<float> scores;
-  std::vector<std::uint8_t> sources;
+  std::vector<std::uint32_t> sources;
   std::uint64_t match_length = 0, match_count = 0;
 
   CountedTree counted() const { return {.tokens = tokens, .parents = parents, .counts = counts, .match_length = match_length, .match_count = match_count}; }
@@ -62,7 +63,7 @@ Columns random_tree(std::mt19937_64& random, std::size_t size) {
     tree.parents.push_back(static_cast<std::int32_t>(below(node + 1)) - 1);
     tree.counts.push_back(below(5) == 0 ? random() : below(20));
     tree.scores.push_back(above(tree.scores, tree.parents.back()) * static_cast<float>(below(5)) / 4);
-    tree.sources.push_back(static_cast<std::uint8_t>(1U << below(3)));
+    tree.sources.push_back(std::uint32_t{1} << (size % 2 == 0 ? below(3) : below(32)));
   }
   if (below(4) == 0) tree.counts.clear();
   tree.match_length = below(20);
@@ -112,13 +113,15 @@ void test_calibrator(std::mt19937_64& random) {
 }
 
 void test_merge(std::mt19937_64& random) {
+  std::array<PoolWeight, kSources> weights;
+  for (PoolWeight& each : weights) each = {.weight = static_cast<double>(1 + random() % 50) / 10, .unlisted = -static_cast<double>(random() % 8), .doubt = 0.1};
   for (int round = 0; round < 300; ++round) {
     std::vector<Columns> trees;
     std::vector<ScoredTree> views;
     for (std::size_t count = random() % 4; trees.size() < count;) trees.push_back(random_tree(random, random() % 40));
     for (const Columns& tree : trees) views.push_back(tree.scored());
     const std::size_t most = random() % 50;
-    const MergedTree merged = merge(views, most), whole = merge(views, 1000);
+    const MergedTree merged = merge(views, weights, most), whole = merge(views, weights, 1000);
     expect(merged.tokens.size() == std::min(most, whole.tokens.size()), "the merge has as many nodes as it may");
     expect(std::equal(merged.parents.begin(), merged.parents.end(), whole.parents.begin()), "a cut merge is the first part of the whole");
     expect(std::is_sorted(merged.scores.rbegin(), merged.scores.rend()), "scores fall");
@@ -134,13 +137,16 @@ void test_merge(std::mt19937_64& random) {
       bad.scores[random() % bad.scores.size()] = random() % 2 == 0 ? std::nanf("") : 1.5F;
     }
     views.back() = bad.scored();
-    expect(refused([&] { merge(views, most); }), "what is no tree is not merged");
+    expect(refused([&] { merge(views, weights, most); }), "what is no tree is not merged");
   }
   Columns rising = random_tree(random, 2);
   rising.parents = {-1, 0};
   rising.scores = {0.5F, 0.6F};
   const std::vector<ScoredTree> views = {rising.scored()};
-  expect(refused([&] { merge(views, 9); }), "a child above its parent is refused");
+  expect(refused([&] { merge(views, weights, 9); }), "a child above its parent is refused");
+  const double kBad[] = {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()};
+  weights[random() % kSources].weight = kBad[random() % 4];
+  expect(refused([&] { merge({}, weights, 9); }), "a weight that is none is refused");
 }
 
 void test_noise_reweighting(std::mt19937_64& random) {

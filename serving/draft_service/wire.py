@@ -10,7 +10,7 @@ import numpy.typing as npt
 import zstandard
 from tokenizers import Tokenizer
 
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import RETRIEVED, DraftTree
 from suffolk.datastore.errors import Corruption, InvalidArgument, ResourceExhausted
 from suffolk.datastore.retriever import Match
 from suffolk.datastore.tokenizer import fingerprint, parse_tokenizer
@@ -84,7 +84,7 @@ def unpack_trees(
     parents = np.frombuffer(b"".join(part[1] for part in parts), TOKEN)
     scores = np.frombuffer(b"".join(part[2] for part in parts), SCORE)
     counts = np.frombuffer(b"".join(part[3] for part in parts), COUNT)
-    sources = np.full(len(tokens), Source.DATASTORE, np.uint8)
+    sources = np.full(len(tokens), RETRIEVED, np.uint32)
     if not np.all((scores >= 0) & (scores <= 1)):
         raise InvalidArgument("trees: a score is not in 0..1")
     valid = _are_trees(tokens, parents, sizes, vocab_size)

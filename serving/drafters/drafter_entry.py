@@ -52,8 +52,8 @@ class DrafterOption:
 
 
 @dataclass(frozen=True, slots=True)
-class Opinion:
-    """How much a source's probabilities count where several sources are merged (``csrc/drafting/merge.h``).
+class PoolWeight:
+    """How much a source's probabilities count beside others' when trees are merged (``csrc/drafting/merge.h``).
 
     Attributes:
         weight: beside other sources.
@@ -132,7 +132,7 @@ class DrafterEntry:
         is_network: whether it runs a model: its drafts cost passes, and hybrid drafts decide in each step whether to ask for them.
         reads_states: whether it reads the target's hidden states, which compiled passes do not give.
         reads_datastores: whether it drafts from datastores.
-        opinion: what its probabilities count beside other sources'.
+        pool_weight: how much its probabilities count beside other sources'.
         takes_head: for drafters of trained heads: whether a folder with this config.json, which another program wrote, holds one.
             Heads of our own say ``"suffolk": name``. None for other drafters.
         take: "module:function", called with this entry and all options: gives those that are this drafter's, None for none. It
@@ -149,7 +149,7 @@ class DrafterEntry:
     is_network: bool = False
     reads_states: bool = False
     reads_datastores: bool = False
-    opinion: Opinion = Opinion()
+    pool_weight: PoolWeight = PoolWeight()
     takes_head: Callable[[Mapping[str, Any]], bool] | None = None
     take: str = ""
     package: str = ""

@@ -6,6 +6,7 @@ figures follow from the entry. Other packages add drafters through entry points 
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters import plugins
-from suffolk.serving.drafters.drafter_entry import DrafterEntry, DrafterOption, Opinion
+from suffolk.serving.drafters.drafter_entry import DrafterEntry, DrafterOption, PoolWeight
 
 _ROOM = "suffolk.serving.drafters"
 HEAD = DrafterOption(
@@ -35,13 +36,13 @@ _ENTRIES = (
             ),
         ),
         reads_datastores=True,
-        opinion=Opinion(weight=0.26, unlisted=-3.4),
+        pool_weight=PoolWeight(weight=0.26, unlisted=-3.4),
     ),
     DrafterEntry(
         name="prompt-lookup",
         source_id=1,
         loader=f"{_ROOM}.retrieval.prompt_lookup:load",
-        opinion=Opinion(weight=1.0, unlisted=-3.5),
+        pool_weight=PoolWeight(weight=1.0, unlisted=-3.5),
     ),
     DrafterEntry(name="hybrid", source_id=None, loader=f"{_ROOM}.hybrid.load:load_hybrid", reads_datastores=True),
     DrafterEntry(
@@ -76,7 +77,7 @@ _ENTRIES = (
         needs_target=True,
         is_network=True,
         # Near the fit to answers of a target of its own family. The doubt is not fitted: a poor model must not outweigh retrieval.
-        opinion=Opinion(weight=6.0, unlisted=-5.6, doubt=1.0),
+        pool_weight=PoolWeight(weight=6.0, unlisted=-5.6, doubt=1.0),
     ),
     DrafterEntry(
         name="early-exit",
@@ -105,7 +106,7 @@ _ENTRIES = (
         needs_target=True,
         is_network=True,
         reads_states=True,
-        opinion=Opinion(weight=0.13, unlisted=-7.4),
+        pool_weight=PoolWeight(weight=0.13, unlisted=-7.4),
     ),
     DrafterEntry(
         name="eagle",
@@ -118,7 +119,7 @@ _ENTRIES = (
         needs_target=True,
         is_network=True,
         reads_states=True,
-        opinion=Opinion(weight=0.78, unlisted=-4.1),
+        pool_weight=PoolWeight(weight=0.78, unlisted=-4.1),
     ),
     DrafterEntry(
         name="token-recycling",
@@ -133,12 +134,12 @@ _ENTRIES = (
         ),
         needs_option=True,
         needs_target=True,
-        opinion=Opinion(weight=0.56, unlisted=-4.5),
+        pool_weight=PoolWeight(weight=0.56, unlisted=-4.5),
     ),
 )
 BUILT_IN = {entry.name: entry for entry in _ENTRIES}
 """Suffolk's own drafters by name. Where options may be of several, the first takes them. Source ids never change: the wire carries
-them. Opinions are fitted to recorded answers (``research/fit_merge.py``)."""
+them. Pool weights are fitted to recorded answers (``research/fit_merge.py``)."""
 NONE = "none"
 """The name of plain decoding."""
 
@@ -192,10 +193,15 @@ def network_bits() -> int:
     return ((1 << plugins.MOST_SOURCES) - 1) & ~searching
 
 
-def opinions() -> npt.NDArray[np.float64]:
+def pool_weights() -> npt.NDArray[np.float64]:
     """float64[32, 3]: weight, unlisted and doubt of each source, as ``_native.merge_trees`` takes them."""
-    found = [Opinion()] * plugins.MOST_SOURCES
+    return _pool_weights(len(plugins.loaded()))
+
+
+@cache
+def _pool_weights(plugins_loaded: int) -> npt.NDArray[np.float64]:
+    found = [PoolWeight()] * plugins.MOST_SOURCES
     for entry in known():
         if entry.source_id is not None:
-            found[entry.source_id] = entry.opinion
+            found[entry.source_id] = entry.pool_weight
     return np.array([(each.weight, each.unlisted, each.doubt) for each in found])

@@ -141,20 +141,22 @@ class GenerationStats(_message.Message):
     def __init__(self, prompt_tokens: _Optional[int] = ..., tokens: _Optional[int] = ..., steps: _Optional[int] = ..., mean_generated_length: _Optional[float] = ..., draft_calls: _Optional[int] = ..., draft_failures: _Optional[_Mapping[str, int]] = ..., seconds: _Optional[_Mapping[str, float]] = ..., drafted: _Optional[_Iterable[_Union[DraftCount, _Mapping]]] = ...) -> None: ...
 
 class DraftCount(_message.Message):
-    __slots__ = ("source", "depth", "proposed", "verified", "accepted", "earned")
+    __slots__ = ("source", "source_bits", "depth", "proposed", "verified", "accepted", "earned")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_BITS_FIELD_NUMBER: _ClassVar[int]
     DEPTH_FIELD_NUMBER: _ClassVar[int]
     PROPOSED_FIELD_NUMBER: _ClassVar[int]
     VERIFIED_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     EARNED_FIELD_NUMBER: _ClassVar[int]
     source: str
+    source_bits: int
     depth: int
     proposed: int
     verified: int
     accepted: int
     earned: int
-    def __init__(self, source: _Optional[str] = ..., depth: _Optional[int] = ..., proposed: _Optional[int] = ..., verified: _Optional[int] = ..., accepted: _Optional[int] = ..., earned: _Optional[int] = ...) -> None: ...
+    def __init__(self, source: _Optional[str] = ..., source_bits: _Optional[int] = ..., depth: _Optional[int] = ..., proposed: _Optional[int] = ..., verified: _Optional[int] = ..., accepted: _Optional[int] = ..., earned: _Optional[int] = ...) -> None: ...
 
 class GetWorkerInfoRequest(_message.Message):
     __slots__ = ()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from suffolk.datastore.draft_tree import source_name
+from suffolk.serving.drafters.registry import source_name
 from suffolk.serving.engine.loop.stats import GenerationStats
 
 DEPTHS = 6

@@ -8,7 +8,7 @@ from prometheus_client import Counter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from suffolk.datastore.draft_tree import source_name
+from suffolk.serving.drafters.registry import source_name
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.transport.admission import AdmissionController
 from suffolk.serving.transport.request_metrics import RequestMetrics

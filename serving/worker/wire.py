@@ -6,8 +6,8 @@ from collections import Counter
 
 import numpy as np
 
-from suffolk.datastore.draft_tree import source_bits, source_name
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.registry import source_name
 from suffolk.serving.engine.loop.draft_counts import STAGES
 from suffolk.serving.engine.loop.prompt import Prompt, read_prompt
 from suffolk.serving.engine.loop.stats import PARTS, GenerationStats
@@ -15,6 +15,8 @@ from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.sampling.log_probabilities import LogProbability
 from suffolk.serving.proto import decode_pb2
 from suffolk.serving.transport.tokens import pack_tokens, to_tokens, unpack_tokens
+
+SOURCE = np.dtype("<u4")
 
 
 def pack_prompt(prompt: Prompt) -> decode_pb2.GenerateRequest:
@@ -32,7 +34,7 @@ def pack_step(step: Step, stats: GenerationStats | None) -> decode_pb2.GenerateR
     """``stats``: for the last step, else None."""
     return decode_pb2.GenerateReply(
         tokens=pack_tokens(np.array(step.tokens, np.int32)),
-        sources=bytes(step.sources),
+        sources=np.array(step.sources, SOURCE).tobytes(),
         pieces=[decode_pb2.Piece(text=text, source=source) for text, source in step.pieces],
         log_probabilities=[_pack_log_probability(each) for each in step.log_probabilities],
         finish=step.finish,
@@ -43,8 +45,10 @@ def pack_step(step: Step, stats: GenerationStats | None) -> decode_pb2.GenerateR
 def unpack_step(message: decode_pb2.GenerateReply) -> tuple[Step, GenerationStats | None]:
     """The inverse of ``pack_step``. Raises InvalidArgument if the message is malformed."""
     tokens = tuple(unpack_tokens(message.tokens, "tokens").tolist())
-    if len(tokens) != len(message.sources):
-        raise InvalidArgument(f"sources has {len(message.sources)} entries for {len(tokens)} tokens")
+    if len(message.sources) != len(tokens) * SOURCE.itemsize:
+        raise InvalidArgument(
+            f"sources has {len(message.sources)} bytes for {len(tokens)} tokens; each takes {SOURCE.itemsize}"
+        )
     if len(message.log_probabilities) not in (0, len(tokens)):
         raise InvalidArgument(
             f"log_probabilities has {len(message.log_probabilities)} entries for {len(tokens)} tokens"
@@ -53,7 +57,7 @@ def unpack_step(message: decode_pb2.GenerateReply) -> tuple[Step, GenerationStat
         raise InvalidArgument("stats: they must come with the last reply and no other")
     step = Step(
         tokens=tokens,
-        sources=tuple(message.sources),
+        sources=tuple(np.frombuffer(message.sources, SOURCE).tolist()),
         pieces=tuple((piece.text, piece.source) for piece in message.pieces),
         finish=message.finish,
         log_probabilities=tuple(map(_unpack_log_probability, tokens, message.log_probabilities)),
@@ -82,10 +86,14 @@ def _pack_stats(stats: GenerationStats) -> decode_pb2.GenerationStats:
         steps=stats.steps,
         mean_generated_length=stats.mean_generated_length,
         draft_calls=stats.proposals,
-        drafted=[decode_pb2.DraftCount(source=source_name(row.pop("source")), **row) for row in stats.drafted.rows()],
+        drafted=[_pack_count(**row) for row in stats.drafted.rows()],
         draft_failures=stats.missed,
         seconds=stats.seconds,
     )
+
+
+def _pack_count(source: int, **row: int) -> decode_pb2.DraftCount:
+    return decode_pb2.DraftCount(source=source_name(source), source_bits=source, **row)
 
 
 def _unpack_stats(message: decode_pb2.GenerationStats, finish: str) -> GenerationStats:
@@ -101,5 +109,5 @@ def _unpack_stats(message: decode_pb2.GenerationStats, finish: str) -> Generatio
     for row in message.drafted:
         for stage in STAGES:
             if count := getattr(row, stage):
-                getattr(stats.drafted, stage)[source_bits(row.source), row.depth] = count
+                getattr(stats.drafted, stage)[row.source_bits, row.depth] = count
     return stats

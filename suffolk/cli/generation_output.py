@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Protocol, TypeVar
 
-from suffolk.datastore.draft_tree import source_name
+from suffolk.serving.drafters.registry import source_name
 
 PALETTE = {0: "", 1: "\x1b[38;5;32m", 2: "\x1b[38;5;208m", 3: "\x1b[38;5;36m"}
 """Colours by source bits that colour-blind readers can tell apart (after Okabe and Ito): datastore blue, prompt lookup

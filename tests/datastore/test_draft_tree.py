@@ -1,4 +1,4 @@
-"""Draft trees: their columns, their heads, and the names of their sources."""
+"""Draft trees: their columns and their heads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from suffolk.datastore import DraftTree
-from suffolk.datastore.draft_tree import source_bits, source_name
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
 
 
@@ -23,7 +22,7 @@ from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
 def test_what_is_no_tree_is_refused(parents, tokens, message):
     size = len(tokens)
     tree = DraftTree(
-        np.array(tokens, np.int32), np.array(parents, np.int32), np.ones(size, np.float32), np.ones(size, np.uint8)
+        np.array(tokens, np.int32), np.array(parents, np.int32), np.ones(size, np.float32), np.ones(size, np.uint32)
     )
     with pytest.raises(InvalidArgument, match=message):
         tree.validate(10)
@@ -37,7 +36,7 @@ def test_what_is_no_tree_is_refused(parents, tokens, message):
         ({"scores": np.ones(2)}, "scores is float64 with 1 axes; it must be an array of float32 with one axis"),
         ({"tokens": np.zeros((1, 2), np.int32)}, "tokens is int32 with 2 axes"),
         ({"parents": [-1, 0]}, "parents is list"),
-        ({"sources": np.ones(1, np.uint8)}, "sources has 1 entries, tokens has 2"),
+        ({"sources": np.ones(1, np.uint32)}, "sources has 1 entries, tokens has 2"),
     ],
 )
 def test_columns_that_are_not_as_documented_are_refused(change, message):
@@ -45,7 +44,7 @@ def test_columns_that_are_not_as_documented_are_refused(change, message):
         "tokens": np.zeros(2, np.int32),
         "parents": np.array([-1, 0], np.int32),
         "scores": np.ones(2, np.float32),
-        "sources": np.ones(2, np.uint8),
+        "sources": np.ones(2, np.uint32),
     }
     DraftTree(**columns).validate(10)
     with pytest.raises(InvalidArgument, match=message):
@@ -55,21 +54,13 @@ def test_columns_that_are_not_as_documented_are_refused(change, message):
 def test_a_column_larger_than_memory_is_refused():
     column = np.broadcast_to(np.int32(0), (2**58,))
     with pytest.raises(ResourceExhausted, match="no memory to put the 288230376151711744 entries of tokens in order"):
-        DraftTree(column, column, np.ones(1, np.float32), np.ones(1, np.uint8)).validate(10)
+        DraftTree(column, column, np.ones(1, np.float32), np.ones(1, np.uint32)).validate(10)
 
 
 def test_head_of_a_tree_is_a_tree():
     tree = DraftTree(
-        np.array([1, 2, 3], np.int32), np.array([-1, 0, 1], np.int32), np.ones(3, np.float32), np.ones(3, np.uint8)
+        np.array([1, 2, 3], np.int32), np.array([-1, 0, 1], np.int32), np.ones(3, np.float32), np.ones(3, np.uint32)
     )
     assert tree.head(2).validate(10).depths().tolist() == [1, 2]
     assert tree.head(9) is tree
     assert DraftTree.empty().validate(10).depths().tolist() == []
-
-
-def test_sources_have_names() -> None:
-    names = ["datastore", "prompt-lookup", "datastore+prompt-lookup", ""]
-    assert [source_name(bits) for bits in (1, 2, 3, 0)] == names
-    assert [source_bits(name) for name in names] == [1, 2, 3, 0]
-    with pytest.raises(InvalidArgument, match="source 'datastore\\+oracle': ORACLE is unknown"):
-        source_bits("datastore+oracle")

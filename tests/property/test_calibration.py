@@ -25,7 +25,7 @@ def counted_trees(draw: st.DrawFn) -> DraftTree:
         np.array(tokens, np.int32),
         np.array(parents, np.int32),
         np.zeros(len(tokens), np.float32),
-        np.zeros(len(tokens), np.uint8),
+        np.zeros(len(tokens), np.uint32),
         None if counts is None else np.array(counts, np.uint64),
         draw(st.integers(0, 20)),
         draw(numbers),

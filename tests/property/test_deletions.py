@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffolk.datastore import DraftTree, _native
-from suffolk.datastore.draft_tree import Source
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.segment import separated, write_segment
+from suffolk.serving.drafters.registry import source_bits
 from tests.property.test_retrieval import VOCAB_SIZES, Documents, corpora, cut, paths, queries
 from tests.support import oracle
 
@@ -37,7 +37,7 @@ def make_searcher(
 
 def draft(searcher: _native.Searcher, context: list[int], bounds: dict[str, int]) -> DraftTree:
     match = bounds["max_match"], bounds["min_match"]
-    (tree,) = searcher.draft([context], *match, bounds["max_depth"], [bounds["max_nodes"]], Source.DATASTORE)
+    (tree,) = searcher.draft([context], *match, bounds["max_depth"], [bounds["max_nodes"]], source_bits("datastore"))
     return DraftTree(*tree)
 
 

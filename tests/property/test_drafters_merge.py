@@ -19,7 +19,7 @@ from tests.support.drafting_oracle import merge as expected_merge
 @st.composite
 def scored_trees(draw: st.DrawFn) -> DraftTree:
     """A tree as drafters score it: no child above its parent, in any order with parents first, maybe siblings twice."""
-    source = draw(st.sampled_from([1, 2, 4, 16, 32, 128]))
+    source = draw(st.sampled_from([1, 2, 4, 16, 32, 128, 1 << 20, 1 << 31]))
     rows: dict[Path, int] = {}
     parents: list[int] = []
     tokens: list[int] = []
@@ -38,7 +38,7 @@ def scored_trees(draw: st.DrawFn) -> DraftTree:
         np.array(tokens, np.int32),
         np.array(parents, np.int32),
         np.array(scores, np.float32),
-        np.full(len(tokens), source, np.uint8),
+        np.full(len(tokens), source, np.uint32),
     )
 
 
@@ -84,7 +84,7 @@ def chain(tokens: list[int], scores: list[float], mark: int) -> DraftTree:
         np.array(tokens, np.int32),
         np.arange(-1, size - 1, dtype=np.int32),
         np.array(scores, np.float32),
-        np.full(size, mark, np.uint8),
+        np.full(size, mark, np.uint32),
     )
 
 
@@ -100,6 +100,14 @@ def test_sources_that_agree_count_more_than_either_and_nodes_without_a_mark_not_
     assert nodes(merge([path], 9)) == [((7,), 0.0, 0)]
 
 
+def test_more_sources_than_a_byte_has_bits_are_told_apart() -> None:
+    trees = [chain([7 + place % 3, place % 5], [0.02 * place, 0.01 * place], 1 << place) for place in range(32)]
+    found, expected = nodes(merge(trees, 99)), expected_merge(trees, 99)
+    assert {path: marks for path, _, marks in found} == {path: marks for path, _, marks in expected}
+    assert [score for _, score, _ in found] == pytest.approx([score for _, score, _ in expected], abs=1e-6)
+    assert merge(trees, 1).sources[0] == sum(1 << place for place in range(1, 32, 3))
+
+
 def test_what_another_source_expects_elsewhere_is_less_likely() -> None:
     one, other = chain([7], [0.5], 2), chain([8], [0.9], 32)
     both = scores(one, other)
@@ -113,7 +121,7 @@ def test_a_source_that_expects_nothing_of_its_own_nodes_says_little_of_others() 
         np.arange(20, 40, dtype=np.int32),
         np.full(20, -1, np.int32),
         np.full(20, 1e-6, np.float32),
-        np.full(20, 4, np.uint8),
+        np.full(20, 4, np.uint32),
     )
     assert scores(one, useless)[(7,)] == pytest.approx(0.6, abs=0.13)
     assert len(scores(one, useless)) == 21

@@ -74,7 +74,7 @@ def test_drafts_are_the_oracles_after_any_lessons(
         # Equals may be taken in either order: so the scores are compared, then that each is its path's.
         best = oracle.draft(tokens, position, max_depth, max_nodes, seed, temperature)
         assert scores.tolist() == pytest.approx(best, abs=1e-5)
-        found = paths(DraftTree(ids, parents, scores, np.zeros(len(ids), np.uint8), None, 0, 0))
+        found = paths(DraftTree(ids, parents, scores, np.zeros(len(ids), np.uint32), None, 0, 0))
         assert len(set(found)) == len(found) <= max_nodes
         expected = {(): 1.0}
         for path in found:

@@ -11,16 +11,17 @@ import torch
 
 from research.fit_merge import MOST, SOURCES, Pooling, fit, loss, pack
 from research.merge_evidence import Opinions, opinions_of, some_sources
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.hybrid.merge import merge
+from suffolk.serving.drafters.registry import source_bits
 from tests.support.drafters import tree
 from tests.support.drafting_oracle import NETWORK, NOBODY, VOICES
 
 
 def said_by(source: int, chances: dict[int, float]) -> DraftTree:
     flat = tree(list(chances), [-1] * len(chances), list(chances.values()))
-    return DraftTree(flat.tokens, flat.parents, flat.scores, np.full(len(chances), source, np.uint8))
+    return DraftTree(flat.tokens, flat.parents, flat.scores, np.full(len(chances), source, np.uint32))
 
 
 def test_the_pooling_that_is_fitted_is_that_of_the_merge() -> None:
@@ -57,7 +58,7 @@ def test_tokens_that_are_left_out_count_as_none_of_them() -> None:
     many = {token: 1 / (token + 2) for token in range(MOST + 5)}
     chances, came = pack([Opinions({1: many}, 3), Opinions({1: many}, MOST + 1), Opinions({1: many}, 10_000)])
     assert came.tolist() == [3, MOST, MOST]
-    assert float(chances[0, 3, SOURCES.index(Source.DATASTORE)]) == pytest.approx(0.2)
+    assert float(chances[0, 3, SOURCES.index(source_bits("datastore"))]) == pytest.approx(0.2)
 
 
 def test_the_fit_finds_who_is_right() -> None:
@@ -69,7 +70,7 @@ def test_the_fit_finds_who_is_right() -> None:
         evidence.append(Opinions({32: {token: 0.6}, 1: {other: 0.6}}, token if right else 51))
     pooling = fit(some_sources(evidence, 0))
     weights = {source: float(pooling.log_weight[place].detach()) for place, source in enumerate(SOURCES)}
-    assert weights[Source.EAGLE] > weights[Source.DATASTORE] + 0.5
+    assert weights[source_bits("eagle")] > weights[source_bits("datastore")] + 0.5
     assert loss(pooling, evidence) < loss(Pooling(), evidence)
     with pytest.raises(InvalidArgument, match="opinions of two sources"):
         fit([each for each in some_sources(evidence, 0) if len(each.said) == 1])

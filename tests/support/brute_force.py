@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument, Unavailable
 from suffolk.datastore.retriever import Match, Retriever, Tokens
+from suffolk.serving.drafters.registry import source_bits
 from tests.support import oracle
 
 
@@ -93,7 +94,7 @@ class BruteForceRetriever(Retriever):
             np.array([path[-1] for path, _ in nodes], np.int32),
             np.array([places[path[:-1]] if len(path) > 1 else -1 for path, _ in nodes], np.int32),
             np.array([found / count for _, found in nodes], np.float32),
-            np.full(len(nodes), Source.DATASTORE, np.uint8),
+            np.full(len(nodes), source_bits("datastore"), np.uint32),
             np.array([found for _, found in nodes], np.uint64),
             length,
             count,

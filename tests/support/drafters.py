@@ -128,7 +128,7 @@ def tree(tokens: Sequence[int], parents: Sequence[int], scores: Sequence[float] 
     size = len(tokens)
     values = np.ones(size) if scores is None else np.asarray(scores)
     return DraftTree(
-        np.asarray(tokens, np.int32), np.asarray(parents, np.int32), values.astype(np.float32), np.ones(size, np.uint8)
+        np.asarray(tokens, np.int32), np.asarray(parents, np.int32), values.astype(np.float32), np.ones(size, np.uint32)
     )
 
 

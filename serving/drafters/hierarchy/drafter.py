@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.hierarchy.level_batcher import LevelBatcher
 from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
 from suffolk.serving.drafters.hierarchy.recursion import Recursion, StackedLevel
@@ -17,11 +17,14 @@ from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from suffolk.serving.drafters.hierarchy.segment_calibrator import SegmentCalibrator
 from suffolk.serving.drafters.hierarchy.stack_state import StackState
 from suffolk.serving.drafters.neural.draft_state import LEFT_OVER
+from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.engine.loop.draft_failures import DraftFailures, missed_by_reason, missed_stats
 from suffolk.serving.engine.loop.drafter import DraftRequest, Proposal
 from suffolk.serving.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.engine.policy.prefill_policy import PrefillPolicy
 from suffolk.serving.engine.policy.round_policy import RoundPolicy
+
+SOURCE = source_bits("hierarchy")
 
 
 class HierarchyDrafter:
@@ -82,7 +85,7 @@ class HierarchyDrafter:
         return [
             DraftTree.empty()
             if state is None
-            else self._calibrator.proposal(state.segment, state.request.settings, Source.HIERARCHY)
+            else self._calibrator.proposal(state.segment, state.request.settings, SOURCE)
             for state in states
         ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.confidence import CHAIN_PRIOR, Confidence
 from suffolk.serving.drafters.hierarchy.draft_segment import DraftSegment, Floats
 from suffolk.serving.drafters.neural.coupled_sampling import needs_distributions
@@ -32,14 +32,14 @@ class SegmentCalibrator:
             chances = self._confidence(settings).chances(_probs(segment, settings), depths, settings.temperature > 0)
         return np.asarray(np.cumprod(np.clip(chances, 0.0, 1.0)), np.float64)
 
-    def proposal(self, segment: DraftSegment, settings: SamplingSettings, source: Source) -> Proposal:
+    def proposal(self, segment: DraftSegment, settings: SamplingSettings, source: int) -> Proposal:
         """``segment`` as a draft for the target."""
         size = len(segment)
         tree = DraftTree(
             np.asarray(segment.tokens, np.int32),
             np.arange(-1, size - 1, dtype=np.int32),
             self.scores(segment, settings).astype(np.float32),
-            np.full(size, source, np.uint8),
+            np.full(size, source, np.uint32),
         )
         return tree if segment.distribution is None or not size else SampledChain(tree, segment.distribution)
 

@@ -20,7 +20,7 @@ def reach(tree: DraftTree, tokens: npt.NDArray[np.int32]) -> int:
 
 
 def owed(tree: DraftTree, without: DraftTree, sources: int) -> npt.NDArray[np.bool_]:
-    """bool[n], the nodes that ``tree`` owes to ``sources`` (``Source`` bits), where ``without`` them there would be that tree: what
+    """bool[n], the nodes that ``tree`` owes to ``sources`` (source bits), where ``without`` them there would be that tree: what
     they propose beyond it, and all behind that."""
     pairs = zip(without.parents.tolist(), without.tokens.tolist(), strict=True)
     places = {pair: node for node, pair in enumerate(pairs)}

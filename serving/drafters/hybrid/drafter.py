@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.draft_tree import NETWORKS, DraftTree
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.hybrid.accepted_length import reach
 from suffolk.serving.drafters.hybrid.explanation import Explanation
 from suffolk.serving.drafters.hybrid.gated_drafter import ANY_TOKEN, GatedDrafter
 from suffolk.serving.drafters.hybrid.leaf_retrieval import LeafRetrieval
 from suffolk.serving.drafters.hybrid.merge import merge
+from suffolk.serving.drafters.registry import network_bits
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
 from suffolk.serving.engine.loop.drafter import (
     CacheDrafter,
@@ -90,7 +91,7 @@ class HybridDrafter:
         self._networks = [
             GatedDrafter(drafter, known.network(f"{drafter.name} in {self.name}"), vocab_size) for drafter in networks
         ]
-        self.model_sources = int(NETWORKS) if networks else 0
+        self.model_sources = network_bits() if networks else 0
         self._acceptance = AcceptanceModel()
         self._retrieved: dict[int, _Step] = {}
         self._grafts = LeafRetrieval(self._sources)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.draft_tree import DraftTree, source_name
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.hybrid.accepted_length import reach
+from suffolk.serving.drafters.registry import source_name
 from suffolk.serving.engine.policy.draft_gate import GateDecision
 
 MOST_STEPS = 100_000

@@ -106,5 +106,5 @@ def graft(tree: DraftTree, path: npt.NDArray[np.int64], more: DraftTree) -> Draf
         np.concatenate([tree.tokens[path], more.tokens]),
         np.concatenate([np.arange(-1, depth - 1, dtype=np.int32), more.parents + np.int32(depth)]).astype(np.int32),
         np.concatenate([tree.scores[path], tree.scores[path[-1]] * more.scores]).astype(np.float32),
-        np.concatenate([np.zeros(depth, np.uint8), more.sources]),
+        np.concatenate([np.zeros(depth, np.uint32), more.sources]),
     )

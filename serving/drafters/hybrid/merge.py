@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.drafters.registry import pool_weights
 
 NAMED = 64
 """Nodes that a drafter should name, if fewer are to be proposed: what it thinks of other sources' tokens counts too."""
@@ -22,4 +23,4 @@ def merge(trees: Sequence[DraftTree], max_nodes: int) -> DraftTree:
         InvalidArgument: one is no tree, or a score is not within 0..1 or above its parent's; or ``max_nodes`` is negative.
     """
     columns = [(tree.tokens, tree.parents, tree.scores, tree.sources) for tree in trees]
-    return DraftTree(*_native.merge_trees(columns, max_nodes))
+    return DraftTree(*_native.merge_trees(columns, pool_weights(), max_nodes))

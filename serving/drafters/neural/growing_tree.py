@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 
 ROOT = -1
 """The context's last token, whose children are the first nodes."""
@@ -63,7 +63,7 @@ class GrowingTree:
             leaves = leaves[self.values[leaves] > np.partition(self.values, -kept)[-kept]]
         return np.sort(leaves[np.argsort(-self.values[leaves], kind="stable")[:count]])
 
-    def best(self, max_nodes: int, source: Source) -> DraftTree:
+    def best(self, max_nodes: int, source: int) -> DraftTree:
         """The ``max_nodes`` nodes of highest value as a tree marked ``source``, parents before children."""
         kept = np.argsort(-self.values, kind="stable")[:max_nodes]
         places = np.full(len(self) + 1, -1, np.int32)
@@ -72,7 +72,7 @@ class GrowingTree:
             self.tokens[kept].astype(np.int32),
             places[self.parents[kept]],  # the root's -1 reads the last entry, which stays -1
             self.values[kept].astype(np.float32),
-            np.full(len(kept), source, np.uint8),
+            np.full(len(kept), source, np.uint32),
         )
 
     def ancestors(self, nodes: Ints) -> list[list[int]]:

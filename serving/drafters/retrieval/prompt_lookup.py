@@ -12,6 +12,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.calibration import Calibration, Part
 from suffolk.serving.drafters.calibration.calibrator import Prior
 from suffolk.serving.drafters.drafter_entry import LoadContext, Options
+from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.retrieval_scorer import (
     NO_TOKENS,
@@ -23,6 +24,7 @@ from suffolk.serving.drafters.retrieval.retrieval_scorer import (
 from suffolk.serving.drafters.retrieval.retrieval_source import propose_merged
 from suffolk.serving.engine.loop.drafter import DraftRequest
 
+SOURCE = source_bits("prompt-lookup")
 PRIOR = Prior(constant=-1.91, match=0.83, share=0.88, count=0.32, depth=0.84)
 """Fitted as the prior of the datastore drafter."""
 
@@ -88,7 +90,7 @@ class PromptLookupDrafter:
         self._calls += 1
         text = self._texts.get(request.request_id)
         if text is None:
-            text = self._texts[request.request_id] = ContextIndex(self._vocab_size)
+            text = self._texts[request.request_id] = ContextIndex(self._vocab_size, SOURCE)
         if len(text) > len(request.tokens):  # the request was rolled back
             text.truncate(len(request.tokens))
         text.append(request.tokens[len(text) :])

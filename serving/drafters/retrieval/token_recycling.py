@@ -14,17 +14,20 @@ import numpy.typing as npt
 import torch
 
 from suffolk.datastore import _native
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.calibration.noise_reweighting import knows_noise
 from suffolk.serving.drafters.calibration.rescale import learn_tree, rescale
 from suffolk.serving.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.drafters.hybrid.merge import NAMED
+from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids
 from suffolk.serving.drafters.retrieval.retrieval_source import propose_merged
 from suffolk.serving.engine.loop.drafter import DraftRequest, Said
+
+SOURCE = source_bits("token-recycling")
 
 ENDS = 1 << 18
 """Endings that are kept, some four per token of an answer: 21 MB."""
@@ -118,4 +121,4 @@ class TokenRecyclingDrafter:
             settings.seed,
             settings.temperature if knows_noise(settings) else 0.0,
         )
-        return DraftTree(tokens, parents, scores, np.full(len(tokens), Source.TOKEN_RECYCLING, np.uint8))
+        return DraftTree(tokens, parents, scores, np.full(len(tokens), SOURCE, np.uint32))

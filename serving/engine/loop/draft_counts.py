@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from suffolk.datastore.draft_tree import DraftTree
 
 Place = tuple[int, int]
-"""``Source`` bits (a shared node has all its sources' bits, and counts once), and depth: 1 for the first token behind the text."""
+"""Source bits (a shared node has all its sources' bits, and counts once), and depth: 1 for the first token behind the text."""
 
 STAGES = ("proposed", "verified", "accepted", "earned")
 

@@ -13,7 +13,7 @@ class Step:
 
     Attributes:
         tokens: token ids, one or more.
-        sources: per token, the ``Source`` bits of the drafters that proposed it; 0 if the target sampled it.
+        sources: per token, the source bits of the drafters that proposed it; 0 if the target sampled it.
         pieces: (text, source bits) pairs: decoded text that cannot change any more; empty without a tokenizer.
         finish: finish reason (eos, stop, length, context) of the last step, else empty.
         log_probabilities: per token, if the request asks for them, else empty.

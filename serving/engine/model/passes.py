@@ -186,7 +186,7 @@ def _problem(target: LanguageModel, make: Callable[[KVCache], _SpecialPasses]) -
     vocab = target.vocab_size
     ids = (np.arange(12) * 7919 + 17) % vocab
     parents = np.array([-1, 0, -1, 2, 1], np.int32)
-    tree = DraftTree(ids[:5].astype(np.int32), parents, np.ones(5, np.float32), np.ones(5, np.uint8))
+    tree = DraftTree(ids[:5].astype(np.int32), parents, np.ones(5, np.float32), np.ones(5, np.uint32))
     layouts = [lay_out(int(ids[9]), tree), chain(ids[10:11])]
     cache = target.new_cache(3, 24)
     target.prefill(ids[:9], cache, 2)

@@ -129,7 +129,7 @@ def _difference(target: LanguageModel, expected: Branches) -> float:
     """The deviation of the tree from the branches. The request is one of two, so that packing is checked as well."""
     context, drafted, last = _tokens(target.vocab_size)
     size = len(drafted)
-    tree = DraftTree(drafted, _PARENTS, np.ones(size, np.float32), np.ones(size, np.uint8))
+    tree = DraftTree(drafted, _PARENTS, np.ones(size, np.float32), np.ones(size, np.uint32))
     cache = target.new_cache(2, _CONTEXT + 2 + size)
     for slot in (0, 1):
         target.prefill(context[:-1], cache, slot)

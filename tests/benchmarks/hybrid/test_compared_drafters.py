@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from suffolk.benchmarks.decode.options import DecodingOptions
+from suffolk.benchmarks.decode.useless_drafter import SOURCE as USELESS
 from suffolk.benchmarks.hybrid.compared_drafters import (
     HYBRID,
     Sources,
@@ -26,8 +27,9 @@ from suffolk.benchmarks.hybrid.switching_drafter import SwitchingDrafter
 from suffolk.benchmarks.hybrid.switching_rules import arctic_inference, frequency_score, sam_decoding
 from suffolk.benchmarks.hybrid.time_left import TimeLeft
 from suffolk.benchmarks.prompts import Prompt
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Corruption, InvalidArgument
+from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from tests.support.brute_force import BruteForceRetriever
@@ -136,7 +138,7 @@ def test_hindsight_proposes_the_longest_right_path_and_asks_text_behind_it() -> 
     [found] = drafter.propose([DraftRequest(1, np.array([1, 2], np.int32), 16)])
     assert found.tokens.tolist() == [4, 5, 6, 7, 8]
     assert found.parents.tolist() == [-1, 0, 1, 2, 3]
-    assert found.sources.tolist()[3:] == [Source.DATASTORE] * 2
+    assert found.sources.tolist()[3:] == [source_bits("datastore")] * 2
     assert [len(each) for each in drafter.propose([DraftRequest(1, np.array([1, 2], np.int32), 4)])] == [4]
     drafter.know(np.array([1, 2, 11], np.int32))
     assert [len(each) for each in drafter.propose([DraftRequest(1, np.array([1, 2], np.int32), 16)])] == [0]
@@ -167,16 +169,16 @@ def test_every_compared_name_can_be_made_and_carries_it() -> None:
     assert singles(["eagle"], False) == ["prompt-lookup", "eagle"]
 
 
-@pytest.mark.parametrize(("beside", "mark"), [("eagle", Source.HIERARCHY), ("hierarchy", Source.EAGLE)])
-def test_one_tree_hears_a_useless_network(beside: str, mark: Source) -> None:
+@pytest.mark.parametrize("beside", ["eagle", "hierarchy"])
+def test_one_tree_hears_a_useless_network(beside: str) -> None:
     right = DraftTree(
-        np.array([3], np.int32), np.array([-1], np.int32), np.array([0.5], np.float32), np.array([4], np.uint8)
+        np.array([3], np.int32), np.array([-1], np.int32), np.array([0.5], np.float32), np.array([4], np.uint32)
     )
     network = MadeUpDrafter(lambda request: right)
     network.name = beside
     [drafter] = make_compared(["hybrid + useless network"], Sources(VOCAB, networks=[network])).values()
     [found] = drafter.propose([DraftRequest(1, np.array([1, 2], np.int32), 16)])
-    useless = found.sources == mark
+    useless = found.sources == USELESS
     assert useless.sum() > 8
     assert found.scores[useless].min() > 0
 

@@ -59,7 +59,7 @@ def test_accepted_length_follows_the_true_continuation() -> None:
         np.array([3, 4, 5, 9], np.int32),
         np.array([-1, 0, 1, 0], np.int32),
         np.ones(4, np.float32),
-        np.ones(4, np.uint8),
+        np.ones(4, np.uint32),
     )
     assert tree_paths(tree) == [(3,), (3, 4), (3, 4, 5), (3, 9)]
     paths = set(tree_paths(tree))

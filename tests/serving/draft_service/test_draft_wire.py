@@ -20,7 +20,7 @@ VOCABULARY = 50
 def test_largest_reply_fits() -> None:
     nodes = limits.MAX_BATCH_NODES // limits.MAX_NODES
     full = DraftTree(
-        *(np.ones(limits.MAX_NODES, kind) for kind in (np.int32, np.int32, np.float32, np.uint8, np.uint64))
+        *(np.ones(limits.MAX_NODES, kind) for kind in (np.int32, np.int32, np.float32, np.uint32, np.uint64))
     )
     reply = draft_pb2.DraftReply(trees=[wire.pack_tree(full)] * nodes)
     assert reply.ByteSize() <= limits.MAX_REPLY_BYTES

@@ -17,7 +17,7 @@ from suffolk.serving.drafters.calibration.reliability import Reliability
 from suffolk.serving.drafters.retrieval.datastore import PRIOR
 
 TREE = DraftTree(
-    np.array([5], np.int32), np.array([-1], np.int32), np.zeros(1, np.float32), np.ones(1, np.uint8),
+    np.array([5], np.int32), np.array([-1], np.int32), np.zeros(1, np.float32), np.ones(1, np.uint32),
     np.array([8], np.uint64), 3, 10,
 )  # fmt: skip
 RIGHT, WRONG = np.array([5], np.int32), np.array([6], np.int32)

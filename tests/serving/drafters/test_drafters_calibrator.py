@@ -22,7 +22,7 @@ def counted(tokens: list[int], parents: list[int], counts: list[int], length: in
         np.array(tokens, np.int32),
         np.array(parents, np.int32),
         np.zeros(size, np.float32),
-        np.zeros(size, np.uint8),
+        np.zeros(size, np.uint32),
         np.array(counts, np.uint64),
         length,
         count,
@@ -101,7 +101,7 @@ def test_an_empty_tree_teaches_and_scores_nothing() -> None:
 
 def test_a_tree_is_sorted_and_cut() -> None:
     scores = np.array([0.375, 0.5, 0.25, 0.125, 0.25], np.float32)
-    best = merge([replace(FORK, scores=scores, sources=np.ones(5, np.uint8))], 4)
+    best = merge([replace(FORK, scores=scores, sources=np.ones(5, np.uint32))], 4)
     assert best.tokens.tolist() == [6, 5, 7, 9]
     assert best.parents.tolist() == [-1, -1, 1, 2]
     assert best.scores.tolist() == pytest.approx([0.5, 0.375, 0.25, 0.25])

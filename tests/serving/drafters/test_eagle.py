@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from suffolk.datastore.draft_tree import Source
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.eagle.config import EagleTreeConfig
@@ -16,6 +15,7 @@ from suffolk.serving.drafters.neural.eagle.costs import measure_head
 from suffolk.serving.drafters.neural.eagle.drafter import EagleDrafter
 from suffolk.serving.drafters.neural.eagle.layer import causal
 from suffolk.serving.drafters.neural.eagle.model import EagleHead
+from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import DraftRequest, FeatureDrafter
 from suffolk.serving.engine.loop.request import Request
@@ -74,7 +74,7 @@ def test_a_tree_is_that_of_chains_read_without_a_cache(version: int) -> None:
         paths.append([*(paths[parent] if parent >= 0 else []), token])
     assert paths == [path for _, path in expected]
     assert tree.scores.tolist() == pytest.approx([value for value, _ in expected], rel=1e-5)
-    assert set(tree.sources.tolist()) == {int(Source.EAGLE)}
+    assert set(tree.sources.tolist()) == {source_bits("eagle")}
     assert drafter.stats()["passes"] <= 4
     first_draft(single := drafter_of(head), PROMPT, 1)  # nothing deeper could be kept
     assert single.stats()["passes"] == 1

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.hybrid.accepted_length import path_to
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.drafters.hybrid.leaf_retrieval import best_leaves, graft
+from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.drafters.retrieval.datastore import PRIOR, DatastoreDrafter
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.drafters.retrieval.retrieval_scorer import RetrievalScorer, RetrievedTree
@@ -46,7 +47,7 @@ def test_the_datastore_goes_on_where_a_network_ends() -> None:
     [found] = drafter.propose([request])
     assert found.tokens[:4].tolist() == [50, 51, 52, 53]
     assert found.parents[:4].tolist() == [-1, 0, 1, 2]
-    assert found.sources[1:4].tolist() == [Source.DATASTORE] * 3
+    assert found.sources[1:4].tolist() == [source_bits("datastore")] * 3
     assert (found.scores[1:] < found.scores[0]).all()
     before = found.scores[1]
     for _ in range(60):

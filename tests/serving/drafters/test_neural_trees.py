@@ -7,12 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
-from suffolk.datastore.draft_tree import Source
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.draft_model.drafter import BOUNDS
 from suffolk.serving.drafters.neural.eagle.config import EagleTreeConfig
 from suffolk.serving.drafters.neural.growing_tree import ROOT, GrowingTree
 from suffolk.serving.drafters.neural.tree_bounds import OWN_ROWS, TreeBounds, rows_behind
+from suffolk.serving.drafters.registry import source_bits
 
 
 def grown(seed: int, passes: int = 5, width: int = 3, children: int = 3) -> GrowingTree:
@@ -35,7 +35,7 @@ def path(tree: GrowingTree, node: int) -> tuple[int, ...]:
 def test_the_best_nodes_hang_together_and_are_the_best(seed: int) -> None:
     tree = grown(seed)
     for size in (0, 1, 7, 20, 1000):
-        best = tree.best(size, Source.EAGLE)
+        best = tree.best(size, source_bits("eagle"))
         best.validate(50)
         assert len(best) == min(size, len(tree))
         assert np.all(np.diff(best.scores) <= 0)
@@ -43,7 +43,7 @@ def test_the_best_nodes_hang_together_and_are_the_best(seed: int) -> None:
         paths = [tuple(best.tokens[[*_up(best.parents, node)][::-1]].tolist()) for node in range(len(best))]
         kept = {path(tree, node): tree.values[node] for node in range(len(tree))}
         assert [kept[each] for each in paths] == pytest.approx(best.scores.tolist())
-        assert set(best.sources.tolist()) <= {int(Source.EAGLE)}
+        assert set(best.sources.tolist()) <= {source_bits("eagle")}
 
 
 def _up(parents: np.ndarray, node: int) -> itertools.chain:
@@ -136,7 +136,7 @@ def test_the_example_of_eagle_2_is_grown_as_its_figure_7_shows() -> None:
         nodes = tree.best_leaves(2, 20, deepest=True)
     assert expanded == [["It"], ["is", "has"], ["a", "to"]]
     assert tree.values.round(2).tolist() == [0.6, 0.2, 0.48, 0.06, 0.14, 0.02, 0.34, 0.05, 0.08, 0.03]
-    best = tree.best(7, Source.EAGLE)
+    best = tree.best(7, source_bits("eagle"))
     drafted = [
         (words[token], -1 if at < 0 else words[best.tokens[at]])
         for token, at in zip(best.tokens, best.parents, strict=True)
@@ -161,7 +161,7 @@ def test_what_cannot_be_kept_is_not_expanded(seed: int) -> None:
             nodes = tree.best_leaves(4, 20, deepest=True, kept=kept)
             if not len(nodes):
                 break
-        trees.append(tree.best(12, Source.EAGLE))
+        trees.append(tree.best(12, source_bits("eagle")))
         rows.append(read)
     assert np.array_equal(trees[0].tokens, trees[1].tokens)
     assert np.array_equal(trees[0].parents, trees[1].parents)

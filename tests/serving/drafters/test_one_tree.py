@@ -9,13 +9,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.hybrid.accepted_length import reach
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.drafters.hybrid.gated_drafter import GatedDrafter
 from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
+from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.engine.loop.drafter import DraftRequest
@@ -47,7 +48,7 @@ def test_a_node_that_both_propose_carries_both_marks() -> None:
     drafter = HybridDrafter([store_of([[*PROMPT, *answer]])], [draft_model(target)])
     [found] = drafter.propose([DraftRequest(1, np.asarray(PROMPT, np.int32), 16, len(PROMPT))])
     assert found.tokens[:4].tolist() == answer[:4]
-    assert set(found.sources[:4].tolist()) == {Source.DATASTORE | Source.DRAFT_MODEL}
+    assert set(found.sources[:4].tolist()) == {source_bits("datastore+draft-model")}
     assert found.validate(VOCAB)
     stats = drafter.stats()
     assert stats["draft-model: asked"] == stats["draft-model: calls"] == stats["datastore: calls"] == 1
@@ -91,7 +92,12 @@ def test_what_networks_take_and_bring_is_booked_apart() -> None:
         sum(getattr(each, name) for each in planner.candidates) for name in ("accepted_of_models", "accepted")
     )
     known = request.stats.to_dict()["earned_by_source"]
-    assert 0 < of_models == sum(tokens for bits, tokens in known.items() if int(bits) == Source.DRAFT_MODEL) < accepted
+    assert (
+        0
+        < of_models
+        == sum(tokens for bits, tokens in known.items() if int(bits) == source_bits("draft-model"))
+        < accepted
+    )
     drafter.close()
 
 

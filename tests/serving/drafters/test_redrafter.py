@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
+from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import DraftRequest, FeatureDrafter, SampledChain, tree_of
 from suffolk.serving.engine.loop.request import Request
@@ -80,7 +81,7 @@ def test_what_is_drafted_is_marked_and_accepted_far(target: Target, trained: Red
     run = eager_decoder(target, drafter_of(trained, target)).generate(prompt, SamplingSettings(50))
     marks = [source for step in run for source in step.sources]
     assert run.tokens == alone(target, prompt, SamplingSettings(50))
-    assert set(marks) == {0, int(Source.REDRAFTER)}
+    assert set(marks) == {0, source_bits("redrafter")}
     assert run.stats.accepted > run.stats.steps  # more than one a step
 
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from suffolk.datastore.draft_tree import Source
 from suffolk.serving.drafters.neural.redrafter.beams import PAD, BeamSearch, pack
+from suffolk.serving.drafters.registry import source_bits
 from tests.support.toy_target import Text
 
 LENGTHS = [3, 2, 1, 3, 0]
@@ -98,7 +98,7 @@ def test_the_papers_example_is_packed_as_in_its_figure() -> None:
     """Equal tokens behind different beginnings are different nodes."""
     beams = torch.tensor([[[91, 92, 93, 95], [91, 92, 94, 95], [91, 92, 93, 97]]])
     chances = torch.tensor([[[0.9, 0.8, 0.5, 0.4], [0.9, 0.8, 0.3, 0.9], [0.9, 0.8, 0.5, 0.2]]], dtype=torch.float64)
-    [packed] = pack(beams, chances, Source.REDRAFTER)
+    [packed] = pack(beams, chances, source_bits("redrafter"))
     assert packed.tree.tokens.tolist() == [91, 92, 93, 94, 95, 95, 97]
     assert packed.tree.parents.tolist() == [-1, 0, 1, 1, 3, 2, 2]
     assert packed.tree.scores.tolist() == pytest.approx([0.9, 0.72, 0.36, 0.216, 0.1944, 0.144, 0.072])
@@ -130,7 +130,7 @@ def test_packed_beams_are_their_trie(seed: int) -> None:
     values = np.ones(beams.shape)
     for request, beam, place in np.argwhere(beams != PAD).tolist():
         values[request, beam, place] = chances[request][texts[request][beam][: place + 1]]
-    packed = pack(torch.from_numpy(beams), torch.from_numpy(values), Source.REDRAFTER)
+    packed = pack(torch.from_numpy(beams), torch.from_numpy(values), source_bits("redrafter"))
     for request, (tree, places) in enumerate((each.tree, each.places) for each in packed):
         tree.validate(3)
         assert np.all(np.diff(tree.scores) <= 0)
@@ -146,5 +146,7 @@ def test_packed_beams_are_their_trie(seed: int) -> None:
 
 
 def test_beams_without_tokens_are_empty_trees() -> None:
-    packed = pack(torch.empty((2, 1, 0), dtype=torch.int64), torch.empty((2, 1, 0), dtype=torch.float64), Source.EAGLE)
+    packed = pack(
+        torch.empty((2, 1, 0), dtype=torch.int64), torch.empty((2, 1, 0), dtype=torch.float64), source_bits("eagle")
+    )
     assert [len(each.tree) for each in packed] == [0, 0]

@@ -15,7 +15,7 @@ from suffolk.serving.drafters.registry import (
     find,
     names,
     network_bits,
-    opinions,
+    pool_weights,
     source_bits,
     source_name,
 )
@@ -53,8 +53,8 @@ def test_all_but_searching_drafters_are_networks() -> None:
     assert (~network_bits() & 0xFFFFFFFF) == source_bits("datastore+prompt-lookup+token-recycling")
 
 
-def test_opinions_are_those_of_the_entries() -> None:
-    found = opinions()
+def test_pool_weights_are_those_of_the_entries() -> None:
+    found = pool_weights()
     assert found.shape == (32, 3)
     assert found.dtype == np.float64
     assert found[5].tolist() == [0.78, -4.1, 0.1]

@@ -12,12 +12,13 @@ import pytest
 import torch
 
 from suffolk.cli.main import main
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.drafter_config import DrafterConfig
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.drafters.load import load_drafters, make_drafter
+from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
 from suffolk.serving.engine.loop.drafter import DraftRequest, Said
@@ -214,7 +215,9 @@ def test_in_one_tree_it_is_a_source_like_the_others() -> None:
         run = decoder.generate(PROMPT, settings)
         list(run)
         assert run.tokens == alone(target, PROMPT, settings)
-    assert any(int(bits) & Source.TOKEN_RECYCLING for bits in run.stats.drafted.by_source()["accepted_by_source"])
+    assert any(
+        int(bits) & source_bits("token-recycling") for bits in run.stats.drafted.by_source()["accepted_by_source"]
+    )
     assert hybrid.stats()[f"{NAME}: calls"] > 0
     assert NAME in {each.source for each in calibration.learned()}
 
@@ -248,7 +251,7 @@ def test_behind_a_path_it_drafts_as_behind_the_text() -> None:
         [[found]] = drafter.draft_after([part], [[text[-3:-1]]])
         assert len(expected)
         assert found.tokens.tolist() == expected.tokens.tolist()
-        assert np.all(found.sources == Source.TOKEN_RECYCLING)
+        assert np.all(found.sources == source_bits("token-recycling"))
         assert np.array_equal(expected.scores, found.scores)
 
 

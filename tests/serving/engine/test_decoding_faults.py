@@ -39,7 +39,7 @@ class Sure:
         tokens = self._text[len(request.tokens) :][: 1 if self._bare else 4]
         size = len(tokens)
         tree = DraftTree(
-            tokens, np.arange(-1, size - 1, dtype=np.int32), np.full(size, 0.9, np.float32), np.ones(size, np.uint8)
+            tokens, np.arange(-1, size - 1, dtype=np.int32), np.full(size, 0.9, np.float32), np.ones(size, np.uint32)
         )
         return tree if self._bare else [tree]
 
@@ -165,7 +165,7 @@ def test_no_drafted_token_is_accepted_where_none_is_allowed() -> None:
     rows = torch.zeros((3, VOCAB))
     rows[0, 5] = 50.0
     tree = DraftTree(
-        np.array([5, 0], np.int32), np.array([-1, 0], np.int32), np.ones(2, np.float32), np.ones(2, np.uint8)
+        np.array([5, 0], np.int32), np.array([-1, 0], np.int32), np.ones(2, np.float32), np.ones(2, np.uint32)
     )
     law = torch.zeros((2, VOCAB), dtype=torch.float64)
     law[0, 5] = law[1, 0] = 1.0

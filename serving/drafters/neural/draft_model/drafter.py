@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.draft_state import DraftState
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.drafters.neural.tree_model import TreeModel
+from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.engine.costs.cost_measurement import measure
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_failures import DraftFailures
@@ -19,6 +20,8 @@ from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.policy.expansion_policy import ExpansionPolicy
 from suffolk.serving.engine.policy.prefill_policy import PrefillPolicy
+
+SOURCE = source_bits("draft-model")
 
 BOUNDS = TreeBounds(max_depth=16)
 """Default bounds: a model that is accepted often is accepted far ahead."""
@@ -88,7 +91,7 @@ class DraftModelDrafter:
             [draft for draft in drafts if draft is not None and self._fits(draft) and self._reads(draft, len(requests))]
         )
         return [
-            DraftTree.empty() if draft is None else draft.tree.best(request.max_nodes, Source.DRAFT_MODEL)
+            DraftTree.empty() if draft is None else draft.tree.best(request.max_nodes, SOURCE)
             for request, draft in zip(requests, drafts, strict=True)
         ]
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.draft_state import LEFT_OVER, DraftState, add_children
@@ -18,6 +18,7 @@ from suffolk.serving.drafters.neural.eagle.config import EagleTreeConfig
 from suffolk.serving.drafters.neural.eagle.costs import measure_head
 from suffolk.serving.drafters.neural.eagle.feature_buffer import FeatureBuffer
 from suffolk.serving.drafters.neural.eagle.model import EagleHead
+from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_failures import DraftFailures
 from suffolk.serving.engine.loop.drafter import DraftRequest
@@ -29,6 +30,8 @@ from suffolk.serving.engine.policy.expansion_policy import ExpansionPolicy
 
 Part = tuple[FeatureBuffer, DraftState]
 """A request that can draft in this step."""
+
+SOURCE = source_bits("eagle")
 
 
 class EagleDrafter:
@@ -110,7 +113,7 @@ class EagleDrafter:
             while growing:
                 growing, left = self._grow(growing, left)
         return [
-            parts[request.request_id][1].tree.best(self._most_nodes(request), Source.EAGLE)
+            parts[request.request_id][1].tree.best(self._most_nodes(request), SOURCE)
             if request.request_id in parts
             else DraftTree.empty()
             for request in requests

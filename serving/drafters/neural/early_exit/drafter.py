@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.draft_state import DraftState
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.drafters.neural.tree_model import TreeModel
+from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.engine.costs.cost_measurement import measure
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_failures import DraftFailures
@@ -19,6 +20,8 @@ from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.policy.expansion_policy import ExpansionPolicy
+
+SOURCE = source_bits("early-exit")
 
 
 class EarlyExitDrafter:
@@ -62,10 +65,7 @@ class EarlyExitDrafter:
             trees.grow([draft for draft in drafts if self._fits(draft, trees.cache)])
         finally:
             trees.cache.lengths[slots] = lengths  # the target overwrites the rows behind
-        return [
-            draft.tree.best(request.max_nodes, Source.EARLY_EXIT)
-            for request, draft in zip(requests, drafts, strict=True)
-        ]
+        return [draft.tree.best(request.max_nodes, SOURCE) for request, draft in zip(requests, drafts, strict=True)]
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         draft = self._drafts.get(request_id)

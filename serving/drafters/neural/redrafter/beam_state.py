@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.neural.coupled_sampling import (
     distributions,
     drafter_sampler,
@@ -16,10 +16,13 @@ from suffolk.serving.drafters.neural.coupled_sampling import (
     noisy_scores,
 )
 from suffolk.serving.drafters.neural.redrafter.beams import Packed
+from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.engine.loop.drafter import DraftRequest, Proposal, SampledChain
 from suffolk.serving.engine.sampling.verification.rejection import inverse_cdf_sample
 
 Floats = npt.NDArray[np.float64]
+
+SOURCE = source_bits("redrafter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,6 @@ class BeamState:
             np.array(self.chain, np.int32),
             np.arange(-1, size - 1, dtype=np.int32),
             np.cumprod(chances[:size]).astype(np.float32),
-            np.full(size, Source.REDRAFTER, np.uint8),
+            np.full(size, SOURCE, np.uint32),
         )
         self.proposal = SampledChain(self.tree, torch.stack(self._distributions))

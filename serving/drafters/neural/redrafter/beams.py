@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
-from suffolk.datastore.draft_tree import DraftTree, Source
+from suffolk.datastore.draft_tree import DraftTree
 
 PAD = -1
 """Fills beams behind their end."""
@@ -97,7 +97,7 @@ def take(values: torch.Tensor, beams: torch.Tensor) -> torch.Tensor:
     return values[torch.arange(len(values), device=values.device)[:, None], beams]
 
 
-def pack(beams: torch.Tensor, chances: torch.Tensor, source: Source) -> list[Packed]:
+def pack(beams: torch.Tensor, chances: torch.Tensor, source: int) -> list[Packed]:
     """Make a tree of each request's beams; equal prefixes become one node.
 
     ``beams`` int64[requests, width, length], ``PAD`` behind the ends of beams. ``chances`` float64 of the same shape, in 0..1: the
@@ -126,9 +126,9 @@ def pack(beams: torch.Tensor, chances: torch.Tensor, source: Source) -> list[Pac
     return [_packed(columns[:, row, :count], values[row, :count], source) for row, count in enumerate(counts)]
 
 
-def _packed(columns: npt.NDArray[np.int64], scores: npt.NDArray[np.float32], source: Source) -> Packed:
+def _packed(columns: npt.NDArray[np.int64], scores: npt.NDArray[np.float32], source: int) -> Packed:
     tokens, parents, places = columns
-    sources = np.full(len(tokens), source, np.uint8)
+    sources = np.full(len(tokens), source, np.uint32)
     return Packed(DraftTree(tokens.astype(np.int32), parents.astype(np.int32), scores, sources), places)
 
 

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from suffolk.datastore.draft_tree import Source
 from suffolk.serving.drafters.calibration.confidence import CHAIN_PRIOR, Confidence
 from suffolk.serving.drafters.calibration.evidence import evidence, learn_evidence
-from suffolk.serving.drafters.neural.redrafter.beam_state import BeamState, Floats
+from suffolk.serving.drafters.neural.redrafter.beam_state import SOURCE, BeamState, Floats
 from suffolk.serving.drafters.neural.redrafter.beams import PAD, BeamSearch, pack, take
 from suffolk.serving.drafters.neural.redrafter.config import BeamConfig
 from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
@@ -80,7 +79,7 @@ class Steps:
             going = bool(live.any()) and left >= 0 and self._pays(drafts, value, live.size)
         tokens, log_probs = search.explored()
         probs = log_probs.exp().cpu().numpy()
-        trees = pack(tokens.cpu(), torch.from_numpy(self._chances(drafts, probs)), Source.REDRAFTER)
+        trees = pack(tokens.cpu(), torch.from_numpy(self._chances(drafts, probs)), SOURCE)
         for draft, packed, each in zip(drafts, trees, probs, strict=True):
             draft.take(packed, each.ravel())
 
