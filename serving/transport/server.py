@@ -154,22 +154,28 @@ def run_until_signal(server: Server) -> None:
     """Serve until SIGTERM, SIGINT or ``request_stop``, then stop gracefully. Call it in the main thread.
 
     A second SIGTERM or SIGINT kills the process. SIGHUP is logged and ignored."""
+    ignore_sighup()
 
     def stop(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         server.request_stop()
 
-    def ignore_hangup(number: int, frame: FrameType | None) -> None:
-        LOG.warning("SIGHUP ignored: configuration is not reloaded; restart the server to change it")
-
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    signal.signal(signal.SIGHUP, ignore_hangup)
     with server:
         print(server.announcement(), flush=True)
         server.wait()
         LOG.info("stopping: %d calls in flight, %s s of grace", server.in_flight(), server.config.grace)
+
+
+def ignore_sighup() -> None:
+    """Log and ignore SIGHUP, which ends a process by default. Servers call it before they load a model or a datastore."""
+
+    def log(number: int, frame: FrameType | None) -> None:
+        LOG.warning("SIGHUP ignored: configuration is not reloaded; restart the server to change it")
+
+    signal.signal(signal.SIGHUP, log)
 
 
 def _bind(server: grpc.Server, endpoint: Endpoint, credentials: grpc.ServerCredentials | None) -> Endpoint:
