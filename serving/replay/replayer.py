@@ -49,22 +49,22 @@ class Replayed:
 
 
 @dataclass(slots=True)
-class _Text:
-    """State of one replay: ``tokens[:length]`` is the text so far; ``most`` is its longest length."""
+class _ReplayState:
+    """State of one replay: ``tokens[:length]`` is the text so far, and ``max_length`` its limit."""
 
     number: int
     recording: Recording
-    found: Replayed
+    result: Replayed
     tokens: npt.NDArray[np.int32] = field(init=False)
     length: int = field(init=False)
-    most: int = field(init=False)
+    max_length: int = field(init=False)
 
     def __post_init__(self) -> None:
         prompt = self.recording.prompt
         self.tokens = np.concatenate([prompt, self.recording.generated])
         self.tokens.flags.writeable = False
         self.length = len(prompt) + 1  # the prompt's pass gives the first token
-        self.most = len(prompt) + self.recording.settings.max_new_tokens
+        self.max_length = len(prompt) + self.recording.settings.max_new_tokens
 
 
 class Replayer:
@@ -106,82 +106,79 @@ class Replayer:
         """Replay one text from its second token to its end. Raises what the drafter raises, after releasing it."""
         stats = GenerationStats(prompt_tokens=len(recording.prompt))
         stats.add_tokens((0,))
-        found = Replayed(recording, stats)
-        text = _Text(next(self._numbers), recording, found)
-        self._planner.open(text.number, self.drafter.name, self._model_sources != 0)
+        state = _ReplayState(next(self._numbers), recording, Replayed(recording, stats))
+        self._planner.open(state.number, self.drafter.name, self._model_sources != 0)
         missed = self._missed()
         if self._states is not None:
-            self._states.begin(text.tokens, len(recording.prompt))
+            self._states.begin(state.tokens, len(recording.prompt))
         try:
-            self._advance(text)
-            while text.length < len(text.tokens):
-                self._step(text)
+            self._advance(state)
+            while state.length < len(state.tokens):
+                self._step(state)
         finally:
-            self.drafter.release(text.number)
-            self._planner.close(text.number)
+            self.drafter.release(state.number)
+            self._planner.close(state.number)
         stats.missed["drafts"] = self._missed() - missed
-        return found
+        return state.result
 
-    def _step(self, text: _Text) -> None:
-        stats, context = text.found.stats, text.length - 1
-        candidates, tree = self._draft(text, context)
-        path = accepted(tree, text.tokens[text.length :])
-        new = min(len(path) + 1, len(text.tokens) - text.length)
+    def _step(self, state: _ReplayState) -> None:
+        stats, context = state.result.stats, state.length - 1
+        candidates, tree = self._draft(state, context)
+        path = accepted(tree, state.tokens[state.length :])
+        new = min(len(path) + 1, len(state.tokens) - state.length)
         stats.add_tokens(tuple([*tree.sources[path].tolist(), 0][:new]))
         stats.steps += 1
         stats.drafted.verified.update(places(tree))
         rows = 1 + len(tree)
         spent = self._pass_seconds(rows, context)
-        begin, text.length = text.length, text.length + new
-        learned = self._advance(text)
+        begin, state.length = state.length, state.length + new
+        learned = self._advance(state)
         for candidate in candidates:
             candidate.accept(path, new - 1)
             learning = time.perf_counter()
-            self.drafter.observe(text.number, text.tokens[begin : text.length])
+            self.drafter.observe(state.number, state.tokens[begin : state.length])
             if self._draft_seconds is None:
                 candidate.seconds += time.perf_counter() - learning + learned
-            text.found.seconds += candidate.seconds + candidate.model_seconds + candidate.prefill_seconds
+            state.result.seconds += candidate.seconds + candidate.model_seconds + candidate.prefill_seconds
         self._planner.record(candidates, 1, rows, context, spent)
-        text.found.seconds += spent
-        text.found.plain_seconds += sum(self._by_costs(1, context + ahead) for ahead in range(new))
+        state.result.seconds += spent
+        state.result.plain_seconds += sum(self._by_costs(1, context + ahead) for ahead in range(new))
 
-    def _advance(self, text: _Text) -> float:
-        """Let the drafter have what the target made of the text so far; the seconds in which it learned from that."""
-        return (
-            0.0
-            if self._states is None
-            else self._states.advance(text.number, text.length, not self._planner.is_paused(text.number))
-        )
+    def _advance(self, state: _ReplayState) -> float:
+        """Give the drafter the target's states of the text so far. Returns the seconds of learning."""
+        if self._states is None:
+            return 0.0
+        return self._states.advance(state.number, state.length, not self._planner.is_paused(state.number))
 
-    def _draft(self, text: _Text, context: int) -> tuple[list[DraftCandidate], DraftTree]:
-        """The step's candidate, if it has one, and what of it is verified."""
-        room = text.most - text.length - 1
-        if room <= 0 or not self._planner.may_draft(text.number):
+    def _draft(self, state: _ReplayState, context: int) -> tuple[list[DraftCandidate], DraftTree]:
+        """The candidate of this step, if there is one, and the tree to verify."""
+        room = state.max_length - state.length - 1
+        if room <= 0 or not self._planner.may_draft(state.number):
             return [], DraftTree.empty()
         before, begin = DraftSeconds.so_far(self.drafter), time.perf_counter()
-        proposal = tree_of(self.drafter.propose([self._request(text, context)])[0])
+        proposal = tree_of(self.drafter.propose([self._request(state, context)])[0])
         seconds = time.perf_counter() - begin
         own, models, prefill = DraftSeconds.so_far(self.drafter).split(before, seconds)
         if self._draft_seconds is not None:
             own, models, prefill = self._draft_seconds, 0.0, 0.0
-        proposal = checked_tree(proposal, text.recording.vocab_size, self._max_nodes)
-        text.found.stats.proposals += 1
-        text.found.stats.drafted.proposed.update(places(proposal))
+        proposal = checked_tree(proposal, state.recording.vocab_size, self._max_nodes)
+        state.result.stats.proposals += 1
+        state.result.stats.drafted.proposed.update(places(proposal))
         tree = cut(proposal, room)
         of_models = only_from(tree, self._model_sources)
-        candidate = DraftCandidate(text.number, tree.scores, of_models, own, models, prefill)
+        candidate = DraftCandidate(state.number, tree.scores, of_models, own, models, prefill)
         self._planner.choose([candidate], 1, 1, context)
         return [candidate], tree.head(candidate.verified)
 
-    def _request(self, text: _Text, context: int) -> DraftRequest:
+    def _request(self, state: _ReplayState, context: int) -> DraftRequest:
         return DraftRequest(
-            text.number,
-            text.tokens[: text.length],
+            state.number,
+            state.tokens[: state.length],
             self._max_nodes,
-            len(text.recording.prompt),
-            text.recording.settings,
+            len(state.recording.prompt),
+            state.recording.settings,
             -1 if self._states is None else SLOT,
-            self._planner.draft_budget(text.number, 1, context),
+            self._planner.draft_budget(state.number, 1, context),
         )
 
     def _missed(self) -> int:

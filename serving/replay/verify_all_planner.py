@@ -1,4 +1,4 @@
-"""A planner for measurements: what drafts bring, whatever they cost."""
+"""A planner for measurements that ignores costs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from suffolk.serving.engine.policy.planner import DraftCandidate, Planner
 
 
 class VerifyAllPlanner(Planner):
-    """Drafts in every step and verifies all nodes; drafters may take any time. Not thread-safe."""
+    """Drafts in every step, without a time limit, and verifies all nodes. Not thread-safe."""
 
     def __init__(self) -> None:
         super().__init__(CostModel([1], [1.0]))
@@ -28,4 +28,4 @@ class VerifyAllPlanner(Planner):
     def record(
         self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float, seconds: float | None
     ) -> None:
-        """Nothing is learned from costs."""
+        """Does nothing: this planner learns no costs."""
