@@ -1,0 +1,68 @@
+"""``suffolk bench decode`` on a tiny model: its report, and that the report is true."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from suffolk.serving.replay.read import read_recordings
+from tests.support.building import make_texts, suffolk
+from tests.support.measurements import bench, read_report
+
+pytest.importorskip("matplotlib")
+
+
+def test_decode_compares_every_drafter_with_plain_decoding(folder: Path, model: Path, tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts"
+    prompts.mkdir()
+    text = make_texts(1)[0]
+    row = {"id": "one", "set": "code", "messages": [{"role": "user", "content": text[:80]}], "prefill": "def value"}
+    (prompts / "code.jsonl").write_text(json.dumps(row) + "\n")
+    (prompts / "free.jsonl").write_text(json.dumps({"prompt": text[:120]}) + "\n" + json.dumps({"prompt": "a" * 1000}))
+    path = tmp_path / "decode.json"
+    options = ["--max-new-tokens", "24", "--ignore-eos", "--control", "--rounds", "2", "--threads", "1"]
+    options += ["--assistant", str(model), "--record", str(tmp_path / "texts.jsonl")]
+    stores = ["--datastore", folder / "store"] * 2  # both are asked: the last one took the place of the first
+    command = ["decode", "--model", model, *stores, "--prompts", prompts, *options]
+    shown = bench(*command, "--json", path)
+    results = read_report(path)["results"]
+    assert read_report(path)["settings"]["datastores"] == [str(folder / "store")] * 2
+    rivals = {"transformers", "transformers prompt-lookup", "transformers assisted"}
+    ways = {"none", "none, again", "prompt-lookup", "datastore", "hybrid"} | rivals
+    assert set(results["summary"]) == {"code, chat", "code, prefill", "free", "all"}
+    for found in results["summary"].values():
+        assert set(found) == ways
+        for each in found.values():
+            assert each["identical"] == each["runs"] > 0
+            assert each["mean_generated_length"] >= 1
+            assert each["tokens_per_second_median"] > 0
+    every = results["summary"]["all"]
+    assert {name: each["runs"] for name, each in every.items()} == dict.fromkeys(ways, 6)
+    assert {each["tokens"] for each in every.values()} == {6 * 24}
+    assert [(each["group"], each["prompt"]) for each in results["prompts_skipped"]] == [("free", "free.jsonl:2")]
+    assert len(results["runs"]) == 6 * len(ways)
+    recorded = Counter((each.drafter, each.group) for each in read_recordings([tmp_path / "texts.jsonl"]))
+    groups = ("code, chat", "code, prefill", "free")  # of the first round
+    assert recorded == {
+        (name, group): 1 for name in ("none", "prompt-lookup", "datastore", "hybrid") for group in groups
+    }
+    assert "left out, too long for the model with the answer: 1" in shown
+
+
+def test_decode_refuses_what_is_missing_before_loading(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_text('{"prompt": "x"}\n')
+    done = suffolk("bench", "decode", "--model", model, "--prompts", tmp_path / "p.jsonl", "--drafters", "datastore")
+    assert done.returncode == 2
+    assert "needs a datastore" in done.stderr
+
+
+def test_a_report_goes_into_a_folder_that_exists(model: Path, tmp_path: Path) -> None:
+    for option in ("--json", "--plot"):
+        file = tmp_path / "new" / "x.json"
+        done = suffolk("bench", "decode", "--model", model, "--prompts", tmp_path, option, file)
+        assert done.returncode == 2
+        assert f"{option} {file}: there is no such folder" in done.stderr
+    assert not (tmp_path / "new").exists()
