@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from suffolk.cli.bench.decoding_options import add_decoding_options, read_decoding_options
 from suffolk.cli.drafter_options import add_drafter_options, read_drafter_config
 
 if TYPE_CHECKING:
@@ -26,35 +27,24 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare its options."""
     from suffolk.benchmarks.hybrid.options import PARTS
-    from suffolk.benchmarks.prompts import STYLES
 
+    add_decoding_options(parser)
     add = parser.add_argument
-    add("--model", required=True, help="model folder in the Hugging Face layout, or hub name")
-    add("--prompts", required=True, nargs="+", type=Path, metavar="PATH", help=".jsonl files or folders")
     add("--datastore", metavar="STORE", help="folder or URL of a datastore")
     add_drafter_options(parser, without=["datastore"])
     add("--output", required=True, type=Path, metavar="DIR", help="of answers, rows, report and plot")
     add("--exclude", type=Path, metavar="FILE", help="names of prompts to leave out, one a line")
-    add("--style", choices=STYLES, default="both", help="for rows with a prefill (default: both)")
-    add("--limit", type=int, metavar="N", help="prompts of each file, chosen at random (default: all)")
-    add("--max-new-tokens", type=int, default=128, metavar="N", help="longest answer (default: %(default)s)")
     add("--temperature", type=float, nargs="+", default=[0.0], metavar="T", help="0: greedy (default: 0)")
     add("--nodes", type=int, nargs="+", default=[8, 16, 64], metavar="N", help="of trees, for M (default: 8 16 64)")
-    add("--ignore-eos", action="store_true", help="do not end at the model's end-of-text tokens")
-    add("--max-nodes", type=int, default=64, metavar="N", help="largest tree in service (default: %(default)s)")
     add("--parts", choices=PARTS, nargs="+", default=list(PARTS), help="what to measure (default: all)")
     drafters = (
-        "separated by commas (default: all that can run); with --parts nodes 'hindsight: NETWORK' too (see README)"
+        "separated by commas (default: all that can run); with --parts nodes also 'hindsight: NETWORK', an upper bound"
     )
     add("--drafters", metavar="LIST", help=drafters)
     add("--useless", action="store_true", help="compare one tree with itself with useless sources")
     add("--unrelated", metavar="STORE", help="with --useless: a datastore that has nothing to do with the prompts")
     counted = "in the part planned, draft models' passes take what 'suffolk profile --as-draft-model' stored, the rest no time"
     add("--counted", action="store_true", help=f"{counted}; not with --head, --exit-layers or --levels")
-    add("--dtype", default="auto", help="auto, float32, bfloat16, float16 or float64 (default: as stored)")
-    add("--device", default="auto", help="auto, cpu, cuda, cuda:1 ... (default: %(default)s)")
-    add("--threads", type=int, metavar="N", help="CPU threads (default: torch's choice)")
-    add("--costs", type=Path, metavar="FILE", help="what 'suffolk profile' measured (default: what it stored)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -101,10 +91,8 @@ def read_options(args: argparse.Namespace) -> HybridOptions:
     from suffolk.benchmarks.prompts import read_excluded
 
     decoding = DecodingOptions(
-        model=args.model, prompts=tuple(args.prompts), datastores=given(args.datastore), models=read_drafter_config(args),
-        drafters=(), style=args.style, limit=args.limit, max_new_tokens=args.max_new_tokens, ignore_eos=args.ignore_eos,
-        seed=args.seed, max_nodes=args.max_nodes, dtype=args.dtype, device=args.device, threads=args.threads, costs=args.costs,
-    )  # fmt: skip
+        **read_decoding_options(args), datastores=given(args.datastore), models=read_drafter_config(args), drafters=()
+    )
     return HybridOptions(
         decoding=decoding,
         output=args.output,
