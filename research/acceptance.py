@@ -31,11 +31,11 @@ from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.step_loop import StepLoop
+from suffolk.serving.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.replay.recorded_states import SPARE
 from suffolk.serving.replay.summary import DEPTHS, summarize
-from suffolk.serving.replay.verify_all_planner import VerifyAllPlanner
 
 
 def measure_acceptance(

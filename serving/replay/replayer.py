@@ -18,12 +18,12 @@ from suffolk.serving.engine.loop.draft_counts import places
 from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, model_sources, only_from, tree_of
 from suffolk.serving.engine.loop.drafter_pool import DraftSeconds, checked_tree
 from suffolk.serving.engine.loop.stats import GenerationStats
+from suffolk.serving.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.engine.model.tree_layout import cut
 from suffolk.serving.engine.policy.planner import DraftCandidate, Planner
 from suffolk.serving.engine.sampling.verification import accept
 from suffolk.serving.replay.recorded_states import SLOT, RecordedStates
 from suffolk.serving.replay.recording import Recording
-from suffolk.serving.replay.verify_all_planner import VerifyAllPlanner
 
 _NO_TOKEN = 1 << 40
 """The target's token after the end of the text; it equals no node."""

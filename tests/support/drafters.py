@@ -13,10 +13,10 @@ from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest
 from suffolk.serving.engine.loop.request import Request, Step
 from suffolk.serving.engine.loop.step_loop import StepLoop, rows_needed
+from suffolk.serving.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.policy.planner import DraftCandidate
 from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.replay.verify_all_planner import VerifyAllPlanner
 
 
 class MadeUpDrafter:

@@ -12,9 +12,9 @@ from suffolk.serving.drafters.hierarchy.agreement import Ids
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.step_loop import StepLoop
+from suffolk.serving.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
-from suffolk.serving.replay.verify_all_planner import VerifyAllPlanner
 
 PLAIN = ""
 _MOST_NODES = 256

@@ -25,13 +25,13 @@ from suffolk.serving.engine.loop.drafter import DraftRequest, Said
 from suffolk.serving.engine.loop.generation import Generation
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.step_loop import StepLoop
+from suffolk.serving.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.policy.planner import DraftCandidate
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.replay.recorded_states import RecordedStates
 from suffolk.serving.replay.recording import Recording
 from suffolk.serving.replay.replayer import Replayer
-from suffolk.serving.replay.verify_all_planner import VerifyAllPlanner
 from tests.support.drafters import Booked, MadeUpDrafter, alone, eager_decoder, eager_loop, tree
 from tests.support.tiny_models import VOCAB, tiny_model
 
