@@ -5,5 +5,5 @@ set -eu
 model=$1 output=$2
 shift 2
 exec suffolk train eagle --model "$model" --dtype float32 --output "$output" --corpus "$@" \
-    --window 512 --batch 4 --passes 5 --draft-share 0.25 --learning-rate 5e-4 --warmup 0.05 \
-    --held-out 0.04 --evaluate-every 200 --evaluate-windows 32 --cache 4G
+    --window 512 --batch 4 --passes 5 --learning-rate 5e-4 --set draft_share=0.25 --set warmup=0.05 \
+    --held-out 0.04 --set evaluate_windows=32 --set cache=4G

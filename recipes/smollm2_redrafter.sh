@@ -5,5 +5,5 @@ set -eu
 model=$1 output=$2
 shift 2
 exec suffolk train redrafter --model "$model" --dtype float32 --output "$output" --corpus "$@" \
-    --window 512 --batch 4 --passes 5 --draft-share 0.0625 --head-option distillation=true --learning-rate 4e-4 --warmup 0.05 \
-    --held-out 0.04 --evaluate-every 200 --evaluate-windows 12 --cache 4G
+    --window 512 --batch 4 --passes 5 --learning-rate 4e-4 --set head_option.distillation=true --set draft_share=0.0625 --set warmup=0.05 \
+    --held-out 0.04 --set evaluate_windows=12 --set cache=4G

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from research.command import add_seed, command_parser, run_command
+from research.drafter_options import add_drafter_options, read_drafter_config
 from suffolk.benchmarks.decode.options import DecodingOptions, given
 from suffolk.benchmarks.decode.setup import (
     encode_prompts,
@@ -26,7 +27,6 @@ from suffolk.benchmarks.machine import describe_machine
 from suffolk.benchmarks.prompts import STYLES, Prompt, load_prompts
 from suffolk.benchmarks.provenance import commit
 from suffolk.benchmarks.table import format_table
-from suffolk.cli.drafter_options import add_drafter_options, read_drafter_config
 from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.loop.request import Request

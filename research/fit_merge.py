@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 
 from research.command import add_evidence, command_parser, run_command
+from research.drafter_options import add_drafter_options, read_drafter_config
 from research.fit_priors import halves_of
 from research.merge_evidence import Opinions, WatchedHybrid, some_sources
 from suffolk.benchmarks.decode.options import LIMITS
 from suffolk.benchmarks.hybrid.along_recordings import AlongRecordings
 from suffolk.benchmarks.hybrid.time_left import TimeLeft, print_progress
-from suffolk.cli.drafter_options import add_drafter_options, read_drafter_config
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.load import load_drafters

@@ -35,7 +35,7 @@ class DraftServerConfig(ServerConfig):
 
     def __post_init__(self) -> None:
         ServerConfig.__post_init__(self)
-        check_range("--max-concurrent", self.max_concurrent, 1, 1024)
+        check_range("max_concurrent", self.max_concurrent, 1, 1024)
 
 
 class DraftServer(Server):

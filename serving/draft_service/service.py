@@ -32,7 +32,7 @@ class DraftService:
     def __init__(self, datastores: Mapping[str, Retriever], max_concurrent: int) -> None:
         self._datastores = dict(sorted(datastores.items()))
         self._tokenizers: dict[str, bytes] = {}  # packed at the first call
-        self.admission = AdmissionController(max_concurrent, "--max-concurrent")
+        self.admission = AdmissionController(max_concurrent, "max_concurrent")
         self.metrics = DraftMetrics(self._datastores, self.admission)
 
     def handle_call(self, transport: str, method: str, work: Callable[[], T]) -> T:

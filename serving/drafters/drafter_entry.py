@@ -32,6 +32,7 @@ class DrafterOption:
         kind: the type of its value: str, Path, int or float; bool for a switch without a value.
         metavar: what stands for the value in ``--help``; empty for a switch.
         repeated: whether it may be given several times; its value is then a list.
+        rare: whether it is set in a file or with ``--set``, and is no option of the command line.
     """
 
     flag: str
@@ -39,6 +40,7 @@ class DrafterOption:
     kind: type = str
     metavar: str = ""
     repeated: bool = False
+    rare: bool = False
 
     @property
     def name(self) -> str:
@@ -47,8 +49,8 @@ class DrafterOption:
 
     @property
     def usage(self) -> str:
-        """The flag and its value, as in ``--draft-model MODEL``."""
-        return f"{self.flag} {self.metavar}".strip()
+        """What to write on the command line, as in ``--draft-model MODEL`` and ``--set exit_layers=N``."""
+        return f"--set {self.name}={self.metavar or 'true'}" if self.rare else f"{self.flag} {self.metavar}".strip()
 
 
 @dataclass(frozen=True, slots=True)

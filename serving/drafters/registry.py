@@ -17,9 +17,7 @@ from suffolk.serving.drafters import plugins
 from suffolk.serving.drafters.drafter_entry import DrafterEntry, DrafterOption, PoolWeight
 
 _ROOM = "suffolk.serving.drafters"
-HEAD = DrafterOption(
-    "--head", "a trained head, which drafts; may be repeated for heads of several kinds", Path, "FOLDER", True
-)
+HEAD = DrafterOption("--head", "a trained head; may be repeated for heads of several kinds", Path, "FOLDER", True)
 """Shared by all drafters of trained heads: ``takes_head`` tells their folders apart."""
 
 _ENTRIES = (
@@ -30,7 +28,7 @@ _ENTRIES = (
         options=(
             DrafterOption(
                 "--datastore",
-                "folder of a datastore, or grpc://HOST:PORT/NAME; may be repeated: all are asked",
+                "folder of a datastore, or grpc://HOST:PORT/NAME; may be repeated: all are searched",
                 metavar="STORE",
                 repeated=True,
             ),
@@ -52,10 +50,10 @@ _ENTRIES = (
         options=(
             DrafterOption(
                 "--levels",
-                "let levels draft for each other, from the bottom up, each with the tokens that it hands up, as in "
-                '"prompt-lookup:4 > exit-8:4 > draft-model:6": prompt-lookup or datastore at the bottom alone, exit-N for the '
-                "model's first N layers (with the --head that was trained behind them, if it is given), draft-model for "
-                "--draft-model; NAME@T:TOKENS draws at temperature T; 'suffolk plan' finds the best",
+                "levels that verify each other, from the bottom up, each with the tokens that it passes on, as in "
+                '"prompt-lookup:4 > exit-8:4 > draft-model:6". prompt-lookup and datastore stand at the bottom; exit-N is the '
+                "model's first N layers, with the --head trained for them if it is given; NAME@T:TOKENS samples at temperature T; "
+                "'suffolk hierarchy plan' finds the fastest",
                 metavar="LEVELS",
             ),
         ),
@@ -69,9 +67,7 @@ _ENTRIES = (
         name="draft-model",
         source_id=2,
         loader=f"{_ROOM}.neural.draft_model.load:load",
-        options=(
-            DrafterOption("--draft-model", "a smaller model with the same tokenizer, which drafts", metavar="MODEL"),
-        ),
+        options=(DrafterOption("--draft-model", "a smaller model with the same tokenizer", metavar="MODEL"),),
         take=f"{_ROOM}.neural.draft_model.options:take",
         needs_option=True,
         needs_target=True,
@@ -85,7 +81,11 @@ _ENTRIES = (
         loader=f"{_ROOM}.neural.early_exit.load:load",
         options=(
             DrafterOption(
-                "--exit-layers", "let the model's first N layers draft, with its own output layer", int, metavar="N"
+                "--exit-layers",
+                "draft with the model's first N layers and its own output layer",
+                int,
+                metavar="N",
+                rare=True,
             ),
             HEAD,
         ),
@@ -128,8 +128,9 @@ _ENTRIES = (
         options=(
             DrafterOption(
                 "--recycle",
-                "draft also from what the model said of likely next tokens before, in this and earlier answers (token recycling)",
+                "draft also from the model's likely next tokens in this and earlier answers (token recycling)",
                 bool,
+                rare=True,
             ),
         ),
         needs_option=True,

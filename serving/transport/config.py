@@ -31,7 +31,7 @@ class ServerConfig:
         if not self.listen:
             raise InvalidArgument("--listen: no endpoint; give HOST:PORT or unix:PATH")
         if not 0 <= self.grace <= 600:
-            raise InvalidArgument(f"--grace is {self.grace}; it must be in 0..600 seconds")
+            raise InvalidArgument(f"grace is {self.grace}; it must be in 0..600 seconds")
         if self.http is not None and self.http.path:
             raise InvalidArgument(f"--http: {self.http} is a unix socket; give HOST:PORT")
         taken: list[Endpoint] = []

@@ -59,12 +59,12 @@ class DecodeService:
             slow_client_seconds: time that a client may take to read one reply.
             recorder: records every finished text; the caller closes it.
         """
-        check_range("--max-nodes", max_nodes, 1, MAX_NODES)
+        check_range("max_nodes", max_nodes, 1, MAX_NODES)
         self.engine = engine
         self.model = model
         self.default_drafter = next((name for name in PREFERRED if name in engine.drafters), "none")
         self.max_nodes = max_nodes
-        self.admission = AdmissionController(engine.slots + engine.queue, "--slots or --queue")
+        self.admission = AdmissionController(engine.slots + engine.queue, "--slots or queue")
         self.slow_clients = SlowClientTimeout(slow_client_seconds)
         self.metrics = WorkerMetrics(engine, self.admission)
         self._recorder = recorder

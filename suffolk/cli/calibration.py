@@ -1,44 +1,47 @@
-"""Show what drafts have been worth: how often what a source expected of its drafts came true.
+"""Show how well acceptance is predicted: a reliability diagram for each source.
 
-FILE is what --calibration of 'suffolk generate', 'worker' or 'replay' wrote. For each source the
-reliability diagram has a line for each tenth of 0..1: what was predicted there in the mean, how often it came true, and how many
-predictions there were, old ones counting less. Every prediction was made before its outcome was known. The error is the mean
-distance between the two. "sampled": of requests with a temperature above 0; "in hybrid": of a network beside other sources;
-"in hierarchy": of text searched for a level of models."""
+FILE is written with the calibration setting of 'suffolk generate', 'worker' or 'replay'. The
+diagram has a line for each tenth of 0..1: the mean prediction there, how often it came true, and
+the weight of these predictions; old ones weigh less. Every prediction was made before its outcome
+was known. The error is the mean distance of the two. "sampled": requests with a temperature above 0;
+"in hybrid": a neural drafter beside other sources; "in hierarchy": text searched for a level of
+models.
+"""
 
 from __future__ import annotations
 
-import argparse
 import json
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from suffolk.cli.filled import filled_path
-from suffolk.cli.printable import printable
+from suffolk.cli.options import setting
+from suffolk.cli.options.setting import REQUIRED, argument, option
+from suffolk.datastore.printable import printable
 from suffolk.serving.drafters.calibration.calibration import Learned
 from suffolk.serving.drafters.calibration.calibration_file import read_calibration
 from suffolk.serving.drafters.calibration.reliability import Reliability
 
-EPILOG = """examples:
-  suffolk worker --model MODEL_FOLDER --datastore code/ --calibration code.json      learns, and keeps it
-  suffolk calibration code.json
-  suffolk calibration code.json --json"""
+EXAMPLES = """
+suffolk worker --model MODEL_FOLDER --datastore code/ --calibration code.json      learns, and keeps it
+suffolk calibration code.json
+suffolk calibration code.json --json"""
 LIKELY = 0.1
-"""Most nodes of a draft are unlikely, and easily told so; those above this chance are what trees are made of."""
+"""Most nodes of a draft are unlikely, and easy to predict. Those of at least this probability make up draft trees."""
 _WIDTH = 40
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``suffolk calibration``."""
-    parser.epilog = EPILOG
-    parser.add_argument("file", type=filled_path, metavar="FILE", help="what --calibration wrote")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+@dataclass(frozen=True, kw_only=True)
+class Options(setting.Options):
+    file: Path = argument(REQUIRED, "a calibration file")
+    json: bool = option(False, "print the result as JSON")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Read and print; returns the exit code."""
-    found = [_facts(each) for each in read_calibration(args.file).learned()]
+    found = [_facts(each) for each in read_calibration(options.file).learned()]
     found = [each for each in found if each["predictions"]]
-    print(json.dumps(found) if args.json else "\n".join(_lines(found)))
+    print(json.dumps(found) if options.json else "\n".join(_lines(found)))
     return 0
 
 

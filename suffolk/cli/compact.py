@@ -1,46 +1,45 @@
 """Merge the segments of a datastore into few, and take deleted documents out of its files.
 
-Lookups and drafts read every segment, so one large segment answers sooner than many small ones. Answers stay the same. The new
-segments are written beside the old ones and replace them at the very end: Ctrl-C leaves the datastore as it was. Exit code 0:
-compacted, or there was nothing to do.
+Lookups and drafts read every segment, so one large segment answers sooner than many small ones.
+Answers stay the same. The new segments are written beside the old ones and replace them at the very
+end: Ctrl-C leaves the datastore as it was. Exit code 0: compacted, or there was nothing to do.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
+from dataclasses import dataclass
+from pathlib import Path
 
 from suffolk.build_index.compact import CompactReport, compact
 from suffolk.build_index.progress import PLAIN_SECONDS
 from suffolk.build_index.report import count, megabytes
-from suffolk.cli.filled import filled_path
+from suffolk.cli.options import setting
+from suffolk.cli.options.setting import REQUIRED, argument, option
 
-EPILOG = """examples:
-  suffolk compact STORE                  into as few segments as possible
-  suffolk compact STORE --segments 4     into four, neighbours together, the smallest first
-  suffolk compact STORE --threads 2"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``suffolk compact``."""
-    parser.epilog = EPILOG
-    parser.add_argument("store", type=filled_path, metavar="STORE", help="a datastore's folder")
-    parser.add_argument("--segments", type=int, default=1, metavar="N", help="at most so many (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=0, metavar="N", help="for merging; 0: every core (default: 0)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Compact; returns the exit code."""
-    report = compact(args.store, args.segments, args.threads, _Progress().show)
-    print(json.dumps(report.to_dict()) if args.json else "\n".join(_lines(report)))
-    return 0
-
-
+EXAMPLES = """
+suffolk compact STORE                  into as few segments as possible
+suffolk compact STORE --segments 4     into four, neighbours together, the smallest first
+suffolk compact STORE --threads 2"""
 MEASURABLE_SECONDS = 0.05
-"""A rate over less says nothing."""
+"""A rate over less time is noise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(setting.Options):
+    store: Path = argument(REQUIRED, "a datastore's folder", metavar="STORE")
+    segments: int = option(1, "segments to keep at most")
+    threads: int = option(0, "for merging; 0: every core (default: 0)")
+    json: bool = option(False, "print one JSON object")
+
+
+def run(options: Options) -> int:
+    """Compact; returns the exit code."""
+    report = compact(options.store, options.segments, options.threads, _Progress().show)
+    print(json.dumps(report.to_dict()) if options.json else "\n".join(_lines(report)))
+    return 0
 
 
 class _Progress:

@@ -1,59 +1,69 @@
-"""Delete documents by id or by their metadata. What is opened later answers as if they had never been there.
+"""Delete documents by id or by their metadata. What is opened later answers as if they had never been
+there.
 
-A condition is FIELD=VALUE, FIELD!=VALUE or FIELD~GLOB; 'source' is a field too. A document that lacks the field meets only
-FIELD!=VALUE. All conditions must hold, and the document must have one of the ids if any is given. The tokens stay in the
-files, hidden from every answer, until 'suffolk compact' takes them out. Exit code 1: no document is meant, and nothing was changed.
+An id is FILE of a text file, FILE:LINE of a record, or FILE#ID where the datastore was built with
+--id-field; 'suffolk lookup' shows it. A condition is FIELD=VALUE, FIELD!=VALUE or FIELD~GLOB;
+'source', the id, is a field too. A document without the field meets only FIELD!=VALUE. All
+conditions must hold, and the document must have one of the ids if any is given. The tokens stay in
+the files, hidden from every answer, until 'suffolk compact' removes them. Exit code 1: no document
+is meant, and nothing was changed.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 from suffolk.build_index.delete import DeletionReport, delete
 from suffolk.build_index.report import count
-from suffolk.cli.filled import filled, filled_path
+from suffolk.cli.documents import FORMS, example_id, whole_ids
+from suffolk.cli.options import setting
+from suffolk.cli.options.setting import REQUIRED, argument, option
+from suffolk.datastore.datastore import open_datastore
 
-EPILOG = """examples:
-  suffolk delete STORE --id src/secret.py --id shard-3.jsonl.zst#4711
-  suffolk delete STORE --where license=gpl-3.0 --dry-run
-  suffolk delete STORE --where 'repo.name~acme/*' --where 'license!=mit'
-  suffolk delete STORE --where 'source~*/vendor/*'"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``suffolk delete``."""
-    parser.epilog = EPILOG
-    parser.add_argument("store", type=filled_path, metavar="STORE", help="a datastore's folder")
-    parser.add_argument(
-        "--id",
-        type=filled,
-        action="append",
-        default=[],
-        metavar="SOURCE",
-        help="a document's source, whole; may be repeated",
-    )
-    parser.add_argument(
-        "--where", action="append", default=[], metavar="CONDITION", help="such as license=gpl-3.0; may be repeated"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be deleted, and change nothing")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+EXAMPLES = """
+suffolk delete STORE --id src/secret.py --id shard-3.jsonl.zst:4711 --id chats.jsonl#conversation-17
+suffolk delete STORE --where license=gpl-3.0 --dry-run
+suffolk delete STORE --where 'repo.name~acme/*' --where 'license!=mit'
+suffolk delete STORE --where 'source~*/vendor/*'"""
 
 
-def run(args: argparse.Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Options(setting.Options):
+    store: Path = argument(REQUIRED, "a datastore's folder", metavar="STORE")
+    id: tuple[str, ...] = option((), f"a document's id: {FORMS}; may be repeated", metavar="ID")
+    where: tuple[str, ...] = option((), "such as license=gpl-3.0; may be repeated", metavar="CONDITION", blank=True)
+    dry_run: bool = option(False, "print what would be deleted, and change nothing")
+    json: bool = option(False, "print one JSON object")
+
+
+def run(options: Options) -> int:
     """Delete or count; returns the exit code."""
-    report = delete(args.store, args.id, args.where, dry_run=args.dry_run)
-    if args.json:
+    report = delete(options.store, options.id, options.where, dry_run=options.dry_run)
+    if options.json:
         print(json.dumps(report.to_dict()))
     elif report.documents:
-        print("\n".join(_lines(report, args.dry_run)))
-    for source in report.unknown_ids:
-        print(f"suffolk: no such document: {source}", file=sys.stderr)
+        print("\n".join(_lines(report, options.dry_run)))
+    if report.unknown_ids:
+        print("\n".join(_unknown(options.store, report.unknown_ids)), file=sys.stderr)
     if report.documents:
         return 0
-    print(f"suffolk: {args.store}: no document that is not deleted yet is meant; nothing was changed", file=sys.stderr)
+    print(
+        f"suffolk: {options.store}: no document matches, or all that do are deleted; nothing was changed",
+        file=sys.stderr,
+    )
     return 1
+
+
+def _unknown(path: Path, ids: tuple[str, ...]) -> Iterator[str]:
+    with open_datastore(path) as store:
+        meant, example = whole_ids(store, ids), example_id(store)
+    shown = f"; an id is {FORMS}" + (f", such as {example}" if example else "")
+    for each in ids:
+        yield f"suffolk: no such document: {each}" + (f"; did you mean {meant[each]}?" if each in meant else shown)
 
 
 def _lines(report: DeletionReport, dry_run: bool) -> list[str]:

@@ -2,147 +2,172 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass, fields
+from pathlib import Path
 
-from suffolk.cli.filled import filled, filled_path
-from suffolk.cli.model_options import (
-    add_calibration_option,
-    add_device_options,
-    add_draft_options,
-)
-from suffolk.cli.record_option import add_record_option
-from suffolk.serving.drafters.registry import NONE, names
-from suffolk.serving.engine.sampling.settings import VERIFICATIONS, SamplingSettings
+from suffolk.cli.drafting import HYBRID, DrafterOptions, PlannerOptions, RetrievalOptions
+from suffolk.cli.kept_files import RECORD
+from suffolk.cli.model import MODEL, DeviceOptions
+from suffolk.cli.options import setting
+from suffolk.cli.options.setting import Configurable, argument, option, rare
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.registry import NONE, find, names
+from suffolk.serving.engine.sampling.settings import MAX_COUNT, MAX_LOGPROBS, MAX_SEED, VERIFICATIONS, SamplingSettings
 
-EPILOG = """examples:
-  suffolk generate --model MODEL_FOLDER "Write a sort function."
-  suffolk generate --model MODEL_FOLDER --datastore STORE --compare-plain < prompt.txt
-  suffolk generate --model MODEL_FOLDER --datastore grpc://127.0.0.1:7700/STORE --temperature 0.7 --seed 1 "A poem."
-  suffolk generate --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER "Write a sort function."
-  suffolk generate --model MODEL_FOLDER --head HEAD_FOLDER --compare-plain "Write a sort function."
-  suffolk generate --model MODEL_FOLDER --datastore STORE --recycle "Write a sort function."
-  suffolk generate --model MODEL_FOLDER --record texts.jsonl "Write a sort function."      # for 'suffolk replay'
-  suffolk generate --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --levels "prompt-lookup:4 > draft-model:6" "A poem."
-  suffolk generate --worker grpc://127.0.0.1:7710 "Write a sort function."
+EXAMPLES = """
+suffolk generate --model MODEL_FOLDER "Write a sort function."
+suffolk generate --model MODEL_FOLDER --datastore STORE --compare-plain < prompt.txt
+suffolk generate --model MODEL_FOLDER --datastore STORE --explain "Write a sort function."
+suffolk generate --model MODEL_FOLDER --datastore grpc://127.0.0.1:7700/STORE --temperature 0.7 --seed 1 "A poem."
+suffolk generate --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER "Write a sort function."
+suffolk generate --model MODEL_FOLDER --head HEAD_FOLDER --compare-plain "Write a sort function."
+suffolk generate --model MODEL_FOLDER --datastore STORE --set recycle=true --set top_k=40 "Write a sort function."
+suffolk generate --model MODEL_FOLDER --set record=texts.jsonl "Write a sort function."      # for 'suffolk replay'
+suffolk generate --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --levels "prompt-lookup:4 > draft-model:6" "A poem."
+suffolk generate --worker grpc://127.0.0.1:7710 "Write a sort function."
+suffolk generate --config suffolk.toml "Write a sort function."
 """
 
 
-def add_generate_options(parser: argparse.ArgumentParser) -> None:
-    """Declare them all, with examples.
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(DeviceOptions):
+    """Which model generates."""
 
-    ``parser``: of the command."""
-    parser.epilog = EPILOG
-    parser.add_argument("prompt", nargs="?", metavar="PROMPT", help="the prompt (default: read from stdin)")
-    place = parser.add_mutually_exclusive_group(required=True)
-    place.add_argument("--model", type=filled, help="model folder in the Hugging Face layout, or hub name")
-    place.add_argument("--worker", type=filled, metavar="URL", help="let 'suffolk worker' at grpc://HOST:PORT do it")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--chat", action="store_true", help="wrap the prompt in the model's chat template (default if it has one)"
-    )
-    form.add_argument("--raw", action="store_true", help="continue the prompt as it is")
-    _add_drafting(parser.add_argument_group("drafting"))
-    _add_verification(parser.add_argument_group("verification"))
-    _add_sampling(parser.add_argument_group("sampling and ends"))
-    add_device_options(parser.add_argument_group("device"))
-    output = parser.add_argument_group("output")
-    output.add_argument(
-        "--colour", choices=("auto", "always", "never"), default="auto", help="colour accepted tokens by source"
-    )
-    output.add_argument(
-        "--explain",
-        action="store_true",
-        help="say for each step that drafted what was retrieved, what else was drafted or left out and why, and what came of it "
-        "(of hybrid)",
-    )
-    output.add_argument(
-        "--compare-plain", action="store_true", help="decode without drafts too and compare text and speed"
-    )
-    output.add_argument("--stats-json", type=filled_path, metavar="FILE", help="write the report as JSON")
-    add_record_option(output)
-    output.add_argument(
-        "--logprobs",
-        type=int,
-        metavar="N",
-        help="add each token's log-probability and N alternatives (0..20) to --stats-json",
+    GROUP = "model"
+    model: str | None = option(None, MODEL, excludes=("worker",))
+    worker: str | None = option(
+        None, "'suffolk worker' at grpc://HOST:PORT, in place of --model", metavar="URL", excludes=("model",)
     )
 
 
-def _add_drafting(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--drafter",
-        choices=(NONE, *names()),
-        help="who proposes (default: hybrid, all sources in one tree; prompt-lookup where there is but that)",
+@dataclass(frozen=True, kw_only=True)
+class PromptOptions(setting.Options):
+    """What to continue."""
+
+    GROUP = "prompt"
+    prompt: str | None = argument(None, "the prompt (default: read from stdin)", metavar="PROMPT", blank=True)
+    chat: bool = option(False, "apply the model's chat template (default if it has one)", excludes=("raw",))
+    raw: bool = option(False, "continue the prompt as it is", excludes=("chat",))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingOptions(setting.Options):
+    """How tokens are sampled, and where the text ends."""
+
+    GROUP = "sampling"
+    max_new_tokens: int = option(256, "longest text, in tokens", least=1, most=MAX_COUNT)
+    temperature: float = option(0.0, "0: greedy (default: 0)", metavar="T", least=0, most=100)
+    top_p: float = option(
+        1.0, "sample from the likeliest tokens that hold this probability; 1: off", metavar="P", above=0, most=1
     )
-    add_draft_options(group)
-    add_calibration_option(group)
-
-
-def _add_verification(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--verification",
+    seed: int = option(0, "same seed, same text, with any drafts (default: 0)", least=0, most=MAX_SEED)
+    stop: tuple[str, ...] = option((), "end before this text; may be repeated", metavar="TEXT", blank=True)
+    top_k: int = rare(0, "sample from the K likeliest tokens; 0: off", metavar="K", least=0, most=MAX_COUNT)
+    min_p: float = rare(0.0, "least probability, relative to the likeliest token; 0: off", metavar="P", least=0, most=1)
+    repetition_penalty: float = rare(
+        1.0, "above 1: make tokens of prompt and text less likely; 1: off", metavar="W", least=0.01, most=100
+    )
+    presence_penalty: float = rare(
+        0.0, "subtracted from the logit of each token that was generated before", metavar="W", least=-2, most=2
+    )
+    frequency_penalty: float = rare(
+        0.0, "subtracted from a token's logit for each time that it was generated before", metavar="W", least=-2, most=2
+    )
+    bad_words: tuple[str, ...] = rare(
+        (),
+        "texts that are never generated as tokens of their own, with or without a space in front",
+        metavar="TEXT",
+        blank=True,
+    )
+    ignore_eos: bool = rare(False, "do not end at the model's end-of-text tokens")
+    logprobs: int | None = rare(
+        None, "add each token's log-probability and N alternatives to --stats-json", least=0, most=MAX_LOGPROBS
+    )
+    verification: str = rare(
+        "match",
+        "which drafted tokens are accepted. match: those that equal the target's sample, so that drafts never change the text; "
+        "rejection: speculative sampling, for the chains of redrafter and hierarchy: another text of the same distribution; "
+        "typical: LOSSY, all that are likely enough: the text depends on drafts",
         choices=VERIFICATIONS,
-        default="match",
-        help="which drafted tokens are accepted. match: those that the model draws itself, so that drafts never change the text. "
-        "rejection: speculative sampling, whose text is another of the same law; acts on redrafter and hierarchy, which sample "
-        "chains; other drafters' trees are verified as by match. typical: LOSSY, all that are likely enough, so that the "
-        "text depends on drafts and is not the model's law (default: %(default)s)",
     )
-    group.add_argument(
-        "--epsilon",
-        type=float,
-        metavar="P",
-        help="of typical: tokens of a probability of at least min(epsilon, delta * exp(-entropy)) are accepted "
-        f"(default: {SamplingSettings.__dataclass_fields__['epsilon'].default})",
+    epsilon: float | None = rare(
+        None,
+        "typical accepts probabilities of at least min(epsilon, delta * exp(-entropy)) (default: 0.3)",
+        above=0,
+        most=1,
     )
-    group.add_argument(
-        "--delta",
-        type=float,
-        metavar="D",
-        help=f"of typical, as above (default: {SamplingSettings.__dataclass_fields__['delta'].default})",
+    delta: float | None = rare(None, "see epsilon (default: 0.09)", above=0, most=1)
+
+    def sampling(self) -> SamplingSettings:
+        """The settings, without ``bad_words``, which need a tokenizer. Raises InvalidArgument: they contradict each other."""
+        names = {each.name for each in fields(SamplingSettings)} & {each.name for each in fields(SamplingOptions)}
+        values = {name: getattr(self, name) for name in names - {"given", "bad_words"}}
+        for name in ("epsilon", "delta"):
+            if values[name] is None:
+                del values[name]
+            elif self.verification != "typical":
+                raise InvalidArgument(
+                    f"{name} {values[name]:g} does nothing under verification {self.verification}; leave it out, or set "
+                    "verification to typical"
+                )
+        if any(not word.strip() for word in self.bad_words):
+            raise InvalidArgument("bad_words is empty; name a text that must not be generated")
+        return SamplingSettings(**values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftingOptions(DrafterOptions):
+    """Which drafter drafts."""
+
+    GROUP = "drafting"
+    drafter: str | None = option(
+        None,
+        "the drafter (default: hybrid, all sources in one tree; without sources prompt-lookup)",
+        choices=(NONE, *names()),
+        metavar="NAME",
     )
 
 
-def _add_sampling(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--max-new-tokens", type=int, default=256, help="longest text, in tokens (default: %(default)s)")
-    group.add_argument("--temperature", type=float, default=0.0, help="0: greedy (default: %(default)s)")
-    group.add_argument("--top-k", type=int, default=0, help="0: no limit (default: %(default)s)")
-    group.add_argument("--top-p", type=float, default=1.0, help="1: no limit (default: %(default)s)")
-    group.add_argument(
-        "--min-p",
-        type=float,
-        default=0.0,
-        help="least share of the likeliest token's probability; 0: no limit (default: %(default)s)",
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions(setting.Options):
+    """What is shown and written."""
+
+    GROUP = "output"
+    compare_plain: bool = option(False, "decode without drafts too, and compare text and speed")
+    explain: bool = option(
+        False,
+        "show the text with its tokens marked by source, the documents of copied passages, and each step's drafts",
     )
-    group.add_argument(
-        "--repetition-penalty",
-        type=float,
-        default=1.0,
-        help="above 1: make tokens of prompt and text less likely; 1: off (default: %(default)s)",
+    stats_json: Path | None = option(None, "write the report as JSON")
+    colour: str = rare("auto", "colour accepted tokens by source", choices=("auto", "always", "never"))
+    record: Path | None = rare(None, RECORD)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(
+    ModelOptions,
+    PromptOptions,
+    SamplingOptions,
+    DraftingOptions,
+    RetrievalOptions,
+    PlannerOptions,
+    OutputOptions,
+    Configurable,
+):
+    """All of them."""
+
+    calibration: Path | None = rare(
+        None, "learned acceptance of drafts: read if the file is there, written at the end", group="drafting"
     )
-    group.add_argument(
-        "--presence-penalty",
-        type=float,
-        default=0.0,
-        help="taken off the logit of each token generated before; -2..2 (default: %(default)s)",
-    )
-    group.add_argument(
-        "--frequency-penalty",
-        type=float,
-        default=0.0,
-        help="taken off the logit for each time the token was generated before; -2..2 (default: %(default)s)",
-    )
-    group.add_argument(
-        "--bad-words",
-        action="append",
-        default=[],
-        metavar="STR",
-        help="never generate this text as its own tokens, with or without a space in front; may be repeated",
-    )
-    group.add_argument(
-        "--seed", type=int, default=0, help="same seed, same text, whatever drafts (default: %(default)s)"
-    )
-    group.add_argument(
-        "--stop", action="append", default=[], metavar="STR", help="end before this text; may be repeated"
-    )
-    group.add_argument("--ignore-eos", action="store_true", help="do not end at the model's end-of-text tokens")
+
+    def drafter_name(self) -> str:
+        """The drafter to run. Raises InvalidArgument: it lacks what it drafts from, or does not use what is named."""
+        loaded = list(self.drafter_config().parts())
+        several = "hierarchy" if loaded == ["hierarchy"] else HYBRID
+        name = str(self.drafter or (several if self.datastore or loaded else "prompt-lookup"))
+        unused = [each for each in loaded if name not in (each, HYBRID)]
+        if unused:
+            raise InvalidArgument(f"drafter {name} does not need what was given for {unused[0]}; leave one of them out")
+        if name != NONE and find(name).needs_option and not loaded:
+            raise InvalidArgument(f"--drafter {name} needs a model; add {find(name).usage}")
+        return name

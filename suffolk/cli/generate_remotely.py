@@ -2,55 +2,44 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import asdict
 from typing import Any
 
+from suffolk.cli.generate_options import Options
 from suffolk.cli.generation_output import choose_colours, show
+from suffolk.cli.options.setting import COMMAND_LINE
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
-LOCAL: dict[str, Any] = {
-    "datastore": [],
-    "compare_plain": False,
-    "deadline_ms": None,
-    "costs": None,
-    "calibration": None,
-    "explain": False,
-    "record": None,
-    "max_match": 16,
-    "min_match": 1,
-    "max_depth": 10,
-    "dtype": "auto",
-    "device": "auto",
-    "threads": None,
-    "bad_words": [],
-}
-"""Options of a model that runs here, with what says nothing."""
+LOCAL = (
+    "compare_plain", "deadline_ms", "costs", "calibration", "explain", "record", "max_match", "min_match", "max_depth", "dtype",
+    "device", "threads", "bad_words",
+)  # fmt: skip
+"""Settings of a model that runs in this process, besides those of drafters."""
 
 
-def generate_remotely(args: argparse.Namespace, settings: SamplingSettings, prompt: str) -> dict[str, Any]:
-    """Show the text as it comes; the report. Raises InvalidArgument for options that mean nothing to a worker."""
+def generate_remotely(options: Options, settings: SamplingSettings, prompt: str) -> dict[str, Any]:
+    """Show the text as it comes; returns the report. Raises InvalidArgument for settings that a worker does not take."""
     from suffolk.serving.worker.client import connect_worker
 
-    for name, silent in LOCAL.items():
-        if getattr(args, name) != silent:
-            option = f"--{name.replace('_', '-')}"
+    for name in (*options.drafter_values, *LOCAL):
+        given = options.given.get(name)
+        if given is not None and given.origin == COMMAND_LINE:  # a file may also be for other runs
             raise InvalidArgument(
-                f"{option} cannot be given with --worker: it is for a model that runs here; leave it out, or give --model"
+                f"{given.label} cannot be given with --worker, which has its own drafters; leave it out, or give --model"
             )
-    with connect_worker(args.worker) as worker:
+    with connect_worker(str(options.worker)) as worker:
         facts = worker.info()
-        chat = args.chat or (facts["has_chat_template"] and not args.raw)
-        drafter = args.drafter or facts["default_drafter"]
+        chat = options.chat or (facts["has_chat_template"] and not options.raw)
+        drafter = options.drafter or facts["default_drafter"]
         generation = worker.generate(
             [("user", prompt)] if chat else prompt,
             settings,
             drafter,
-            args.max_nodes,
+            options.max_nodes if "max_nodes" in options.given else None,
         )
-        show(generation, choose_colours(args.colour))
-    report = {"worker": args.worker, "model": facts["model"], "drafter": drafter, **generation.stats.to_dict()}
+        show(generation, choose_colours(options.colour))
+    report = {"worker": options.worker, "model": facts["model"], "drafter": drafter, **generation.stats.to_dict()}
     report["tokens_generated"] = generation.tokens
     if settings.logprobs is not None:
         report["logprobs"] = [asdict(each) for each in generation.log_probabilities]

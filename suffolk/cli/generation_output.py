@@ -1,4 +1,4 @@
-"""What a generation looks like to people: text as it comes, coloured by source, and the report behind it."""
+"""A generation as people see it: text as it comes, coloured by source, and a report."""
 
 from __future__ import annotations
 
@@ -17,17 +17,10 @@ OTHER = "\x1b[38;5;175m"
 RESET = "\x1b[0m"
 
 
-class Shown(Protocol):
-    """One step: text pieces with their source bits."""
-
-    @property
-    def pieces(self) -> tuple[tuple[str, int], ...]: ...
-
-
 class Stream(Protocol):
     """A generation, in this process or in a worker."""
 
-    def __iter__(self) -> Iterator[Shown]: ...
+    def __iter__(self) -> Iterator[Any]: ...
 
     def cancel(self) -> None: ...
 
@@ -35,17 +28,19 @@ class Stream(Protocol):
 StreamT = TypeVar("StreamT", bound=Stream)
 
 
-def show(generation: StreamT, coloured: bool) -> StreamT:
-    """Write the text to stdout as it comes; cancels what is left when that fails."""
+def show(generation: StreamT, coloured: bool) -> tuple[StreamT, list[Any]]:
+    """Write the text to stdout as it comes; returns the generation and its steps. Cancels the rest where that fails."""
+    steps = []
     try:
         for step in generation:
+            steps.append(step)
             sys.stdout.write("".join(_paint(text, source) if coloured else text for text, source in step.pieces))
             sys.stdout.flush()
     finally:
         generation.cancel()
         with contextlib.suppress(BrokenPipeError):
             print(flush=True)
-    return generation
+    return generation, steps
 
 
 def report_lines(report: dict[str, Any]) -> list[str]:
@@ -61,7 +56,7 @@ def report_lines(report: dict[str, Any]) -> list[str]:
     ]
     if report["verification"] == "typical":
         lines.append(
-            "lossy     typical acceptance: the text depends on the drafts and is not drawn from the model's law"
+            "lossy     typical acceptance: the text depends on the drafts and does not follow the model's distribution"
         )
     plain = report.get("plain")
     if plain is not None:

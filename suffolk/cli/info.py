@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import suffolk
 from suffolk.build_index.report import count
-from suffolk.cli.filled import filled
-from suffolk.cli.printable import printable
+from suffolk.cli.documents import example_id
+from suffolk.cli.options import setting
+from suffolk.cli.options.setting import REQUIRED, argument, option
+from suffolk.datastore.printable import printable
 
-EPILOG = """examples:
-  suffolk info STORE
-  suffolk info --json STORE
-  suffolk info grpc://127.0.0.1:7700/code"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = EPILOG
-    parser.add_argument("store", type=filled, metavar="STORE", help="a datastore's folder, or grpc://host:port/name")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+EXAMPLES = """
+suffolk info STORE
+suffolk info --json STORE
+suffolk info grpc://127.0.0.1:7700/code"""
 
 
-def run(args: argparse.Namespace) -> int:
-    store = suffolk.open(args.store)
+@dataclass(frozen=True, kw_only=True)
+class Options(setting.Options):
+    store: str = argument(REQUIRED, "a datastore's folder, or grpc://HOST:PORT/NAME", metavar="STORE")
+    json: bool = option(False, "print one JSON object")
+
+
+def run(options: Options) -> int:
+    """Print the facts; returns the exit code."""
+    store = suffolk.open(options.store)
     try:
         facts = store.info()
         if isinstance(store, suffolk.Datastore):
-            facts["resident_bytes"] = store.resident_bytes()
+            facts |= {"resident_bytes": store.resident_bytes(), "example_id": example_id(store)}
     finally:
         store.close()
-    print(json.dumps(facts, indent=2) if args.json else "\n".join(_lines(facts)))
+    print(json.dumps(facts, indent=2) if options.json else "\n".join(_lines(facts)))
     return 0
 
 
@@ -44,6 +47,9 @@ def _lines(facts: dict[str, Any]) -> list[str]:
             lines.append(f"{name:<16} {value:,}")
         elif name == "resident_bytes":
             lines.append(f"{name:<16} {'unknown: the files belong to another user' if value is None else f'{value:,}'}")
+        elif name == "example_id":
+            if value is not None:
+                lines.append(f"{'document ids':<16} such as {printable(value)}  (for 'suffolk delete --id')")
         elif name == "bytes_per_token":
             lines.append(f"{name:<16} {value:.3f}")
         elif name == "tokenizer":
@@ -63,7 +69,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
 
 
 def _settings(settings: dict[str, Any]) -> Iterator[str]:
-    """How it was built: a line for each build with its date and corpora, and what else there is."""
+    """The settings of the build: a line for each build with its date and corpora, and the rest."""
     for key, value in settings.items():
         if key != "builds" or not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
             yield f"{'settings.' + key:<16} {value}"

@@ -1,98 +1,129 @@
-"""Look a text up: how much of its end occurs, how often, what follows it, and where the occurrences come from."""
+"""Look a text up: how much of its end occurs, how often, what follows it, and in which documents.
+
+STORE is a datastore's folder, or grpc://HOST:PORT/NAME (grpcs://HOST:PORT/NAME?ca=FILE,
+grpc+unix:///PATH#NAME) of a draft service, which does not tell documents. Only whole tokens match.
+The output shows the text's tokens; '|' stands where the match begins. A document's id is what
+'suffolk delete --id' takes.
+"""
 
 from __future__ import annotations
 
-import argparse
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from tokenizers import Tokenizer
-
-from suffolk.cli.filled import filled
+from suffolk.cli.documents import document_id
+from suffolk.cli.lookup_hints import hints, token_texts
+from suffolk.cli.options import setting
+from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument, NotFound
-from suffolk.serving.drafters.retrieval.limits import Limits
-from suffolk.serving.transport.url import is_url
+from suffolk.datastore.retriever import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH, MAX_NODES, Retriever
+from suffolk.serving.drafters.retrieval.limits import MAX_TOKENS
+from suffolk.serving.transport.url import is_url, parse_url
 
+EXAMPLES = """
+suffolk lookup STORE "def __init__(self"
+suffolk lookup STORE --top 3 --occurrences 20 "raise ValueError("
+suffolk lookup STORE --ids 351 4598 42 --json
+suffolk lookup grpc://127.0.0.1:7700/code "def __init__(self"
+suffolk lookup grpc+unix:///run/suffolk.sock --ids 464 3139 286 --draft --max-nodes 8"""
 MAX_SHOWN = 1000
-EPILOG = """examples:
-  suffolk lookup STORE "def __init__(self"
-  suffolk lookup STORE --top 3 --occurrences 20 "raise ValueError("
-  suffolk lookup STORE --ids 351 4598 42 --json"""
+DEADLINE = 5.0
+"""Seconds for a remote call without another deadline: no decoding step waits for it."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = EPILOG
-    parser.add_argument("store", type=filled, metavar="STORE", help="a datastore's folder")
-    parser.add_argument("text", nargs="?", metavar="TEXT", help="the context; only its last --max-match tokens count")
-    parser.add_argument("--ids", nargs="+", type=int, metavar="ID", help="the context as token ids, instead of text")
-    parser.add_argument(
-        "--max-match", type=int, default=16, metavar="N", help="longest match, in tokens (default: %(default)s)"
+@dataclass(frozen=True, kw_only=True)
+class Options(setting.Options):
+    store: str = argument(REQUIRED, "a datastore's folder, or grpc://HOST:PORT/NAME", metavar="STORE")
+    text: str | None = argument(None, "the context; only its last --max-match tokens count", metavar="TEXT", blank=True)
+    ids: tuple[int, ...] = option((), "the context as token ids, in place of TEXT", metavar="ID", several=True)
+    max_match: int = option(DEFAULT_MAX_MATCH, "longest match, in tokens", least=1, most=MAX_TOKENS)
+    min_match: int = option(DEFAULT_MIN_MATCH, "shortest match, in tokens", least=1, most=MAX_TOKENS)
+    max_depth: int = option(DEFAULT_MAX_DEPTH, "length of continuations, in tokens", least=1, most=MAX_TOKENS)
+    top: int = option(8, "continuations to show", least=0, most=MAX_SHOWN)
+    occurrences: int = option(5, "places to show", least=0, most=MAX_SHOWN)
+    draft: bool = option(False, "show the draft tree: what a decoder would get")
+    max_nodes: int | None = option(
+        None, "largest draft tree (default: 64, or 4 a continuation)", least=1, most=MAX_NODES
     )
-    parser.add_argument(
-        "--min-match", type=int, default=1, metavar="N", help="shortest match, in tokens (default: %(default)s)"
+    deadline: float | None = option(
+        None,
+        f"seconds for a call to a service (default: deadline_ms of the URL, else {DEADLINE:g})",
+        metavar="SECONDS",
+        above=0,
     )
-    parser.add_argument(
-        "--max-depth",
-        type=int,
-        default=10,
-        metavar="N",
-        help="length of continuations, in tokens (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--top", type=int, default=8, metavar="N", help="how many continuations to show (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--occurrences", type=int, default=5, metavar="N", help="how many places to show (default: %(default)s)"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    json: bool = option(False, "print one JSON object")
 
 
-def run(args: argparse.Namespace) -> int:
-    if (args.text is None) == (args.ids is None):
+def run(options: Options) -> int:
+    """Look up and print; returns the exit code."""
+    if (options.text is None) == (not options.ids):
         raise InvalidArgument("give either a text or --ids, for example: suffolk lookup STORE 'import numpy as'")
-    if is_url(args.store):
-        raise InvalidArgument(f"{args.store}: lookup needs the datastore's folder; ask a service with 'suffolk client'")
-    for name in ("top", "occurrences"):
-        if not 0 <= getattr(args, name) <= MAX_SHOWN:
-            raise InvalidArgument(f"--{name} is {getattr(args, name)}; it must be 0 to {MAX_SHOWN}")
-    Limits(args.max_match, args.min_match, args.max_depth)  # refuse what the core's numbers do not hold
-    with open_datastore(args.store) as store:
-        lost = store.tokenizer_path() is None  # ids are looked up, and shown, without it
-        tokenizer = None if lost and args.ids is not None else store.tokenizer()
-        ids = _encode(store, tokenizer, args.text) if args.ids is None else args.ids
-        report = _report(store, tokenizer, ids, args)
-    print(json.dumps(report, indent=2, ensure_ascii=False) if args.json else "\n".join(_lines(report)))
+    store = _open(options)
+    try:
+        report = _report(store, options)
+    finally:
+        store.close()
+    print(json.dumps(report, indent=2, ensure_ascii=False) if options.json else "\n".join(_lines(report)))
     return 0
 
 
-def _report(store: Datastore, tokenizer: Tokenizer | None, ids: list[int], args: argparse.Namespace) -> dict[str, Any]:
-    tree = store.draft(ids, args.max_match, args.min_match, args.max_depth, max_nodes=max(64, 4 * args.top))
+def _open(options: Options) -> Retriever:
+    if not is_url(options.store):
+        if options.deadline is not None:
+            raise InvalidArgument(f"--deadline {options.deadline:g} is for a draft service; leave it out")
+        return open_datastore(options.store)
+    from suffolk.serving.draft_service.client import connect  # loads gRPC
+
+    return connect(options.store, options.deadline or parse_url(options.store).deadline or DEADLINE)
+
+
+def _report(store: Retriever, options: Options) -> dict[str, Any]:
+    # An argument that is no UTF-8 arrives with surrogates, which tokenizers refuse.
+    text = (options.text or "").encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    has_text = options.text is not None or _has_tokenizer(store)
+    ids = list(options.ids) if options.text is None else _encode(store, text)
+    max_nodes = options.max_nodes or max(64, 4 * options.top)
+    tree = store.draft(ids, options.max_match, options.min_match, options.max_depth, min(max_nodes, MAX_NODES))
     matched = ids[len(ids) - tree.match_length :]
-    places = store.occurrences(matched, args.occurrences) if matched and args.occurrences else []
-    return {
+    is_local = isinstance(store, Datastore)
+    report: dict[str, Any] = {
         "context_tokens": len(ids),
+        "tokens": token_texts(store, ids[-options.max_match :]) if has_text else [str(each) for each in ids],
         "match_length": tree.match_length,
         "match_count": tree.match_count,
-        "match": _text(tokenizer, matched),
+        "match": _text(store, matched, has_text),
+        "hints": list(hints(store, text, ids, tree.match_length, options.max_match)) if text else [],
         "ends_here": len(tree) == 0,
         "continuations": [
-            {"count": count, "share": count / tree.match_count, "ids": path, "text": _text(tokenizer, path)}
-            for path, count in _leaves(tree)[: args.top]
+            {"count": count, "share": count / tree.match_count, "ids": path, "text": _text(store, path, has_text)}
+            for path, count in _leaves(tree)[: options.top]
         ],
-        "occurrences": [
+        "occurrences": [],
+        "names_documents": is_local,
+    }
+    if isinstance(store, Datastore) and matched and options.occurrences:
+        report["occurrences"] = [
             {
-                "source": place.source,
+                "id": place.source,
                 "metadata": dict(place.metadata),
                 "segment": place.segment,
                 "document": place.document,
                 "offset": place.offset,
-                "text": _text(tokenizer, place.tokens.tolist()),
+                "text": _text(store, place.tokens.tolist(), has_text),
+                "shown": document_id(place),
             }
-            for place in places
-        ],
-    }
+            for place in store.occurrences(matched, options.occurrences)
+        ]
+    if options.draft:
+        from suffolk.serving.draft_service.http_calls import tree_json
+
+        texts = [_text(store, [token], has_text) for token in tree.tokens.tolist()]
+        report["draft"] = tree_json(tree) | {"texts": texts}
+    return report
 
 
 def _leaves(tree: DraftTree) -> list[tuple[list[int], int]]:
@@ -110,37 +141,55 @@ def _leaves(tree: DraftTree) -> list[tuple[list[int], int]]:
     return sorted(leaves, key=lambda leaf: -leaf[1])
 
 
-def _lines(report: dict[str, Any]) -> list[str]:
-    if report["match_length"] == 0:
-        return [f"no match: none of the last tokens of the context ({report['context_tokens']} in all) occurs"]
-    lines = [
-        f"match length  {report['match_length']} of {report['context_tokens']} tokens: {report['match']!r}",
-        f"match count   {report['match_count']:,}",
-        "continuations",
-    ]
-    lines += [f"  {item['count']:>10,}  {item['share']:6.1%}  {item['text']!r}" for item in report["continuations"]]
+def _lines(report: dict[str, Any]) -> Iterator[str]:
+    tokens, length = [repr(each) for each in report["tokens"]], report["match_length"]
+    split = max(0, len(tokens) - length)
+    yield f"context       {report['context_tokens']} tokens: {' '.join([*tokens[:split], '|', *tokens[split:]])}"
+    if length == 0:
+        yield f"no match: none of the last tokens of the context ({report['context_tokens']} in all) occurs"
+    else:
+        yield f"match length  {length} of {report['context_tokens']} tokens: {report['match']!r}"
+        yield f"match count   {report['match_count']:,}"
+    yield from (f"hint          {hint}" for hint in report["hints"])
+    if length == 0:
+        return
+    yield "continuations"
+    yield from (f"  {item['count']:>10,}  {item['share']:6.1%}  {item['text']!r}" for item in report["continuations"])
     if report["ends_here"]:
-        lines.append("  none: every occurrence ends its document")
+        yield "  none: every occurrence ends its document"
     if report["occurrences"]:
-        lines.append(f"occurrences   {len(report['occurrences'])} of {report['match_count']:,}")
-        lines += [
-            f"  {item['source'] or item['segment']}{_described(item['metadata'])}, token {item['offset']}: {item['text']!r}"
-            for item in report["occurrences"]
-        ]
-    return lines
+        yield f"occurrences   {len(report['occurrences'])} of {report['match_count']:,}, by document id"
+        yield from (f"  {item['shown']}, token {item['offset']}: {item['text']!r}" for item in report["occurrences"])
+    elif not report["names_documents"]:
+        yield "occurrences   not shown: a draft service does not tell documents; look into the datastore's folder"
+    if "draft" in report:
+        yield from _tree_lines(report["draft"])
 
 
-def _described(metadata: dict[str, Any]) -> str:
-    return f" ({', '.join(f'{name}={value}' for name, value in metadata.items())})" if metadata else ""
+def _tree_lines(draft: dict[str, Any]) -> Iterator[str]:
+    yield f"draft         {len(draft['tokens'])} nodes: estimated acceptance, count, token"
+    depths: list[int] = []
+    children: dict[int, list[int]] = {}
+    for node, parent in enumerate(draft["parents"]):
+        depths.append(0 if parent < 0 else depths[parent] + 1)
+        children.setdefault(parent, []).append(node)
+    pending = children.get(-1, [])[::-1]
+    while pending:
+        node = pending.pop()
+        yield f"  {draft['scores'][node]:5.2f} {draft['counts'][node]:>10,}  {'  ' * depths[node]}{draft['texts'][node]!r}"
+        pending += children.get(node, [])[::-1]
 
 
-def _text(tokenizer: Tokenizer | None, ids: list[int]) -> str:
-    return " ".join(map(str, ids)) if tokenizer is None else str(tokenizer.decode(ids, skip_special_tokens=False))
+def _has_tokenizer(store: Retriever) -> bool:
+    """Whether ids can be shown as text. They are looked up without a tokenizer too."""
+    return store.tokenizer_path() is not None if isinstance(store, Datastore) else store.tokenizer() is not None
 
 
-def _encode(store: Datastore, tokenizer: Tokenizer | None, text: str) -> list[int]:
-    if tokenizer is None:
-        raise NotFound(f"{store.path} has no tokenizer; give the context as token ids with --ids")
-    # An argument that is no UTF-8 arrives with surrogates, which tokenizers refuse.
-    readable = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return list(tokenizer.encode(readable, add_special_tokens=False).ids)
+def _text(store: Retriever, ids: list[int], has_text: bool) -> str:
+    return store.decode(ids) if has_text else " ".join(map(str, ids))
+
+
+def _encode(store: Retriever, text: str) -> list[int]:
+    if store.tokenizer() is None:
+        raise NotFound(f"datastore {store.name} has no tokenizer; give the context as token ids with --ids")
+    return store.encode(text)

@@ -1,19 +1,21 @@
-"""Serve datastores to decoding workers: gRPC suffolk.v1.DraftService, and HTTP/JSON with metrics on a second port.
+"""Serve datastores to decoding workers: gRPC suffolk.v1.DraftService, and HTTP/JSON with metrics on a
+second port.
 
-Prints one line when it takes requests: serving NAME,NAME on grpc HOST:PORT, http HOST:PORT. SIGTERM or Ctrl-C lets the
-requests in flight finish and ends with 0; a second one ends at once."""
+Prints one line when it takes requests: serving NAME,NAME on grpc HOST:PORT, http HOST:PORT. SIGTERM
+or Ctrl-C lets running requests finish and ends with exit code 0; a second one ends at once.
+"""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.cli.filled import filled
-from suffolk.cli.server_options import add_server_options, read_server_options
+from suffolk.cli.options.setting import REQUIRED, Configurable, argument, option, rare
+from suffolk.cli.server_options import ServerOptions
 from suffolk.datastore.datastore import RESIDENCIES, open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
@@ -21,72 +23,58 @@ from suffolk.serving.draft_service.server import DraftServer, DraftServerConfig
 from suffolk.serving.transport.server import run_until_signal
 from suffolk.serving.transport.url import DRAFT_PORT
 
-EPILOG = """examples:
-  suffolk serve wiki/                                         gRPC on 127.0.0.1:7700, HTTP on 127.0.0.1:7701
-  suffolk serve code=/data/code-v3 wiki/ --listen unix:/run/suffolk.sock --residency warm
-  suffolk serve wiki/ --listen 0.0.0.0:7700 --tls-cert server.pem --tls-key server.key --tls-client-ca clients.pem
-  curl -d '{"contexts": [[1, 2, 3]]}' http://127.0.0.1:7701/v1/draft"""
-
+EXAMPLES = """
+suffolk serve wiki/                                         gRPC on 127.0.0.1:7700, HTTP on 127.0.0.1:7701
+suffolk serve code=/data/code-v3 wiki/ --listen unix:/run/suffolk.sock --residency warm
+suffolk serve wiki/ --listen 0.0.0.0:7700 --tls-cert server.pem --tls-key server.key --tls-client-ca clients.pem
+suffolk serve --config serve.toml                           stores = ["wiki/"] and more in the file
+curl -d '{"contexts": [[1, 2, 3]]}' http://127.0.0.1:7701/v1/draft"""
 NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = EPILOG
-    parser.add_argument(
-        "stores",
-        nargs="+",
-        type=filled,
-        metavar="[NAME=]STORE",
-        help="a datastore's folder; NAME defaults to the folder's name",
+@dataclass(frozen=True, kw_only=True)
+class Options(ServerOptions, Configurable):
+    stores: tuple[str, ...] = argument(
+        REQUIRED, "a datastore's folder; NAME defaults to the folder's name", metavar="[NAME=]STORE"
     )
-    parser.add_argument(
-        "--residency",
+    residency: str = option(
+        "auto",
+        "mmap: load pages when queries touch them; warm: read all files in the background; auto: warm if they take at most a "
+        "quarter of free memory; locked: read all first and keep them",
         choices=RESIDENCIES,
-        default="auto",
-        help="mmap: pages come in as queries touch them; warm: read all files in meanwhile; auto: that, if they take a quarter "
-        "of the memory that is left at most; locked: read all in first and keep them (default: %(default)s)",
     )
-    parser.add_argument(
-        "--search-threads",
-        type=int,
-        default=0,
-        metavar="N",
-        help="threads that share the contexts of one request, for each datastore (default: every core)",
+    search_threads: int = rare(0, "threads for the contexts of one request; 0: every core", least=0, most=1024)
+    max_concurrent: int = rare(32, "requests at a time; more are refused", least=1, most=1024)
+    listen: tuple[str, ...] = option(
+        (f"127.0.0.1:{DRAFT_PORT}",),
+        "HOST:PORT or unix:PATH for gRPC; may be repeated; port 0 takes a free one",
+        metavar="ENDPOINT",
     )
-    parser.add_argument(
-        "--max-concurrent",
-        type=int,
-        default=32,
-        metavar="N",
-        help="refuse more requests at a time (default: %(default)s)",
+    http: str = option(
+        f"127.0.0.1:{DRAFT_PORT + 1}", "HOST:PORT for HTTP/JSON and /metrics; off: none", metavar="HOST:PORT"
     )
-    add_server_options(parser, DRAFT_PORT, "HTTP/JSON and /metrics", grace=5.0)
 
 
-def run(args: argparse.Namespace) -> int:
-    config = read_config(args)
+def run(options: Options) -> int:
+    """Serve until a signal stops it; returns 0."""
+    config = DraftServerConfig(**options.server_fields(), max_concurrent=options.max_concurrent)
     with contextlib.ExitStack() as stack:
         stores: dict[str, Retriever] = {}
-        for name, path in parse_stores(args.stores).items():
-            stores[name] = open_datastore(path, args.residency, args.search_threads)
+        for name, path in parse_stores(options.stores).items():
+            stores[name] = open_datastore(path, options.residency, options.search_threads)
             stack.callback(stores[name].close)
         return serve(config, stores)
 
 
 def serve(config: DraftServerConfig, stores: Mapping[str, Retriever]) -> int:
-    """Serve until a signal says stop; returns 0."""
+    """Serve until a signal stops it; returns 0."""
     logging.basicConfig(format="suffolk: %(message)s", level=logging.INFO)
     run_until_signal(DraftServer(config, stores))
     return 0
 
 
-def read_config(args: argparse.Namespace) -> DraftServerConfig:
-    """The server's settings from the command line; InvalidArgument if they make no sense together."""
-    return DraftServerConfig(**read_server_options(args, DRAFT_PORT), max_concurrent=args.max_concurrent)
-
-
 def parse_stores(texts: Sequence[str]) -> dict[str, str]:
-    """NAME=PATH or PATH -> name and path; InvalidArgument for a name that is taken or would not fit a URL."""
+    """Name -> path of each NAME=PATH or PATH. Raises InvalidArgument: a name is taken or does not fit into a URL."""
     stores: dict[str, str] = {}
     for text in texts:
         name, equals, path = text.partition("=")

@@ -1,66 +1,46 @@
-"""The options that say how to serve, whatever is served."""
+"""The options of servers, whatever they serve."""
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from typing import Any
 
-from suffolk.cli.filled import filled
+from suffolk.cli.options.setting import Options, option, rare
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.transport.endpoint import parse_endpoint
 from suffolk.serving.transport.tls import TlsFiles
 
 
-def add_server_options(parser: argparse.ArgumentParser, port: int, pages: str, grace: float) -> None:
-    """Declare them.
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions(Options):
+    """Where and how to serve."""
 
-    Args:
-        port: where gRPC listens on loopback by default; HTTP takes the next one.
-        pages: what HTTP gives.
-        grace: seconds for requests in flight when stopping.
-    """
-    parser.add_argument(
-        "--listen",
-        action="append",
-        metavar="ENDPOINT",
-        help=f"HOST:PORT or unix:PATH for gRPC; may be repeated; port 0 takes a free one (default: 127.0.0.1:{port})",
+    GROUP = "serving"
+    listen: tuple[str, ...] = option(
+        (), "HOST:PORT or unix:PATH for gRPC; may be repeated; port 0 takes a free one", metavar="ENDPOINT"
     )
-    parser.add_argument(
-        "--http",
-        default=f"127.0.0.1:{port + 1}",
-        metavar="HOST:PORT",
-        help=f"{pages}; 'off' for none (default: %(default)s)",
+    http: str = option("", "HOST:PORT for HTTP; off: none", metavar="HOST:PORT")
+    tls_cert: str | None = option(None, "PEM certificate: encrypt gRPC over TCP", metavar="FILE")
+    tls_key: str | None = option(None, "PEM private key of --tls-cert", metavar="FILE")
+    tls_client_ca: str | None = option(
+        None, "PEM authority that must have signed clients' certificates (mTLS)", metavar="FILE"
     )
-    parser.add_argument(
-        "--grace",
-        type=float,
-        default=grace,
-        metavar="SECONDS",
-        help="for requests in flight when stopping (default: %(default)s)",
-    )
-    parser.add_argument("--tls-cert", type=filled, metavar="FILE", help="PEM certificate: encrypt gRPC over TCP")
-    parser.add_argument("--tls-key", type=filled, metavar="FILE", help="PEM private key of --tls-cert")
-    parser.add_argument(
-        "--tls-client-ca",
-        type=filled,
-        metavar="FILE",
-        help="PEM authority that clients' certificates must come from (mTLS)",
-    )
-    parser.add_argument(
-        "--insecure", action="store_true", help="allow plaintext on addresses that other machines can reach"
-    )
+    insecure: bool = option(False, "allow plaintext on addresses that other machines can reach")
+    grace: float = rare(5.0, "seconds for running requests when stopping", metavar="SECONDS", least=0, most=600)
 
-
-def read_server_options(args: argparse.Namespace, port: int) -> dict[str, Any]:
-    """The fields of a ``ServerConfig``; InvalidArgument if they make no sense together."""
-    if bool(args.tls_cert) != bool(args.tls_key):
-        raise InvalidArgument("--tls-cert and --tls-key belong together; give both or neither")
-    if args.tls_client_ca and not args.tls_cert:
-        raise InvalidArgument("--tls-client-ca needs --tls-cert and --tls-key")
-    return {
-        "listen": tuple(parse_endpoint(text, "--listen") for text in args.listen or [f"127.0.0.1:{port}"]),
-        "http": None if args.http == "off" else parse_endpoint(args.http, "--http"),
-        "grace": args.grace,
-        "tls": TlsFiles(args.tls_cert, args.tls_key, args.tls_client_ca or "") if args.tls_cert else None,
-        "insecure": args.insecure,
-    }
+    def server_fields(self) -> dict[str, Any]:
+        """The fields of a ``ServerConfig``. Raises InvalidArgument: they contradict each other."""
+        if bool(self.tls_cert) != bool(self.tls_key):
+            raise InvalidArgument("--tls-cert and --tls-key belong together; give both or neither")
+        if self.tls_client_ca and not self.tls_cert:
+            raise InvalidArgument("--tls-client-ca needs --tls-cert and --tls-key")
+        tls = (
+            TlsFiles(self.tls_cert, self.tls_key, self.tls_client_ca or "") if self.tls_cert and self.tls_key else None
+        )
+        return {
+            "listen": tuple(parse_endpoint(text, "--listen") for text in self.listen),
+            "http": None if self.http == "off" else parse_endpoint(self.http, "--http"),
+            "grace": self.grace,
+            "tls": tls,
+            "insecure": self.insecure,
+        }

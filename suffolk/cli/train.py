@@ -1,97 +1,187 @@
-"""Train a draft head on text, behind a model that stays as it is.
+"""Train a draft head on text, for a model that stays as it is.
 
-The corpus is text files, or JSON lines with 'messages' (which go through the model's own chat template; only the assistant's tokens
-count) or 'text'. With --regenerate the model writes the answers itself, which a head learns best from. Ctrl-C saves a checkpoint;
-the same command with --resume goes on, also after a kill. The folder appears when the head is whole: config.json,
-model.safetensors, a card (README.md) and the learning curve (training.json).
-
-examples:
-  suffolk train redrafter --model MODEL_FOLDER --corpus chats.jsonl.zst --output HEAD
-  suffolk train redrafter --model MODEL_FOLDER --corpus chats.jsonl.zst --output HEAD --resume
-  suffolk train eagle --model MODEL_FOLDER --corpus chats/ --output HEAD --regenerate --temperature 0.7 --passes 2
-  suffolk train eagle --model MODEL_FOLDER --corpus src/ --output HEAD --window 2048 --batch 2 --accumulate 8 --cache 200G
+The corpus is text files, or JSON lines with 'messages' (formatted by the model's own chat template;
+only the assistant's tokens count) or 'text'. With --regenerate the model writes the answers itself,
+which heads learn best from. Ctrl-C saves a checkpoint; the same command with --resume continues,
+also after a kill. The folder appears when the head is complete: config.json, model.safetensors, a
+card (README.md) and the learning curve (training.json).
 """
 
 from __future__ import annotations
 
-import argparse
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffolk.cli.filled import filled, filled_path
-from suffolk.cli.model_options import (
-    add_device_options,
-    load_target,
-    require_models,
-    require_threads,
-    silence_transformers,
-)
+from suffolk.cli.model import MODEL, DeviceOptions, load_target, silence_transformers
+from suffolk.cli.options import setting
+from suffolk.cli.options.setting import REQUIRED, Configurable, argument, option, passed_on, rare
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.training.head_options import HEAD_OPTIONS, option_lines, require_known
 from suffolk.serving.drafters.training.options import Regeneration, TrainOptions
+from suffolk.serving.engine.model.model_folder import find_folder
 
 if TYPE_CHECKING:
     from suffolk.serving.engine.model.target import Target
 
-_DEFAULTS = {name: field.default for name, field in TrainOptions.__dataclass_fields__.items()}
-_ANSWERS = {name: field.default for name, field in Regeneration.__dataclass_fields__.items()}
+_EXAMPLES = """
+suffolk train redrafter --model MODEL_FOLDER --corpus chats.jsonl.zst --output HEAD
+suffolk train redrafter --model MODEL_FOLDER --corpus chats.jsonl.zst --output HEAD --resume
+suffolk train eagle --model MODEL_FOLDER --corpus chats/ --output HEAD --regenerate --set answer_temperature=0.7 --passes 2
+suffolk train eagle --model MODEL_FOLDER --corpus src/ --output HEAD --window 2048 --batch 2 --set accumulate=8 --set cache=200G
+suffolk train redrafter --model MODEL_FOLDER --corpus src/ --output HEAD --set head_option.blocks=1
+suffolk train eagle --config train.toml"""
+EXAMPLES = "\n".join(
+    [
+        _EXAMPLES.strip(),
+        "",
+        "settings of heads (--set head_option.NAME=VALUE, or the table head_option):",
+        *option_lines(),
+    ]
+)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_MOST = 1 << 40
+_ANSWERS = tuple(f"answer_{each.name}" for each in fields(Regeneration))
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``suffolk train``."""
-    parser.epilog = "\n  ".join(["settings of heads (--head-option NAME=VALUE):", *option_lines()])
-    parser.add_argument("head", metavar="NAME", help=f"kind of head: {', '.join(HEAD_OPTIONS)}")
-    parser.add_argument(
-        "--model", type=filled, required=True, help="model folder in the Hugging Face layout, or hub name"
+def read_size(text: str) -> int:
+    """Bytes of a size such as 500M. Raises ValueError: it is none."""
+    unit = text[-1:].upper() if text[-1:].isalpha() else ""
+    return int(text[: len(text) - len(unit)]) * _UNITS[unit] if unit in _UNITS else int(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadOptions(setting.Options):
+    """What to train."""
+
+    GROUP = "head"
+    kind: str = argument(REQUIRED, f"kind of head: {', '.join(HEAD_OPTIONS)}", metavar="HEAD")
+    model: str = option(REQUIRED, MODEL)
+    output: Path = option(REQUIRED, "folder to make; new or empty", metavar="DIR")
+    resume: bool = option(False, "continue the interrupted run that was to make DIR")
+    json: bool = option(False, "print what training.json holds")
+    head_option: Mapping[str, Any] = field(
+        default_factory=dict, metadata={"help": "settings of the head, a table; values as JSON", "rare": True}
     )
-    parser.add_argument(
-        "--corpus",
-        dest="corpora",
-        type=filled,
-        required=True,
-        nargs="+",
-        metavar="CORPUS",
-        help="file, folder or pattern to learn from",
-    )
-    parser.add_argument("--output", required=True, type=filled_path, metavar="DIR", help="folder to make; new or empty")
-    parser.add_argument("--resume", action="store_true", help="go on with the interrupted run that was to make DIR")
-    parser.add_argument(
-        "--head-option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of the head's own, listed below, its value as JSON; may be repeated",
-    )
-    parser.add_argument("--json", action="store_true", help="print what training.json holds")
-    _add_data(parser.add_argument_group("data"))
-    _add_answers(parser.add_argument_group("answers by the model"))
-    _add_steps(parser.add_argument_group("steps"))
-    add_device_options(parser.add_argument_group("device"))
 
 
-def run(args: argparse.Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class DataOptions(setting.Options):
+    """What to train on."""
+
+    GROUP = "data"
+    corpus: tuple[str, ...] = option(REQUIRED, "file, folder or pattern to learn from", metavar="CORPUS", several=True)
+    window: int = option(
+        1024, "tokens that the head sees together; longer documents become several", least=8, most=1 << 20
+    )
+    batch: int = option(4, "windows in a pass", least=1, most=4096)
+    draft_share: float = rare(
+        1.0, "share of a window's drafts that a pass trains; fewer are faster", metavar="SHARE", above=0, most=1
+    )
+    held_out: float = option(
+        0.02,
+        "share of documents that measure the head and are not trained on, at least one; 0: none",
+        metavar="SHARE",
+        least=0,
+        most=0.5,
+    )
+    evaluate_windows: int = rare(128, "most held-out windows in an evaluation", least=1, most=1 << 20)
+    cache: int = rare(
+        0,
+        "keep the model's hidden states beside DIR, up to so many bytes (K, M, G, T), for several passes; 0: off",
+        metavar="BYTES",
+        least=0,
+        most=1 << 50,
+        read=read_size,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerOptions(setting.Options):
+    """How the model writes answers."""
+
+    GROUP = "answers by the model"
+    regenerate: bool = option(False, "the model writes the last answer of each conversation, and continues texts")
+    answer_temperature: float = rare(0.0, "of the answers; 0: greedy", metavar="T", least=0, most=100)
+    answer_max_new_tokens: int = rare(512, "longest answer, in tokens", least=1, most=1 << 20)
+    answer_prompt_tokens: int = rare(64, "first tokens of a text that are its prompt", least=1, most=1 << 20)
+    answer_slots: int = rare(8, "answers written at once", least=1, most=1024)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepOptions(setting.Options):
+    """How long and how fast to train."""
+
+    GROUP = "steps"
+    passes: float | None = option(
+        None, "passes over the text (default: 1)", metavar="N", above=0, most=10_000, excludes=("steps",)
+    )
+    steps: int | None = option(None, "steps, in place of passes", least=1, most=_MOST, excludes=("passes",))
+    accumulate: int = rare(1, "batches in a step", least=1, most=4096)
+    learning_rate: float = option(3e-4, "its highest value", metavar="RATE", above=0, most=1)
+    warmup: float = rare(
+        0.02,
+        "share of the steps in which the learning rate rises; then it falls as a cosine",
+        metavar="SHARE",
+        least=0,
+        most=1,
+    )
+    weight_decay: float = rare(0.01, "of AdamW", metavar="W", least=0, most=1)
+    clip: float = rare(0.5, "longest gradient; 0: any", metavar="NORM", least=0, most=1e6)
+    seed: int = option(0, "of first weights, order and noise (default: 0)", least=0, most=2**63 - 1)
+    evaluate_every: int = rare(
+        200, "steps between two points of the learning curve", metavar="STEPS", least=1, most=_MOST
+    )
+    save_every: int = rare(200, "steps between two checkpoints", metavar="STEPS", least=1, most=_MOST)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(HeadOptions, DataOptions, AnswerOptions, StepOptions, DeviceOptions, Configurable):
+    """All of them."""
+
+    def train_options(self) -> TrainOptions:
+        """Raises InvalidArgument: settings of answers are given without --regenerate, or values contradict each other."""
+        for name in () if self.regenerate else _ANSWERS:
+            if name in self.given and self.given[name].origin == setting.COMMAND_LINE:
+                raise InvalidArgument(
+                    f"{self.given[name].label} is of answers by the model; add --regenerate, or leave it out"
+                )
+        return passed_on(
+            self,
+            TrainOptions,
+            head=self.kind,
+            corpora=self.corpus,
+            head_options=self.head_option,
+            cache_bytes=self.cache,
+            regenerate=self._regeneration() if self.regenerate else None,
+        )
+
+    def _regeneration(self) -> Regeneration:
+        return Regeneration(**{name.removeprefix("answer_"): getattr(self, name) for name in _ANSWERS})
+
+
+def run(options: Options) -> int:
     """Train; returns the exit code."""
-    options = _options(args)
-    if options.head in HEAD_OPTIONS:
-        require_known(options.head, options.head_options)
-    require_threads(args)
-    require_models(args)
+    asked = options.train_options()
+    if asked.head in HEAD_OPTIONS:
+        require_known(asked.head, asked.head_options)
+    find_folder(options.model)
 
     from suffolk.serving.drafters.training.heads import head_maker
     from suffolk.serving.drafters.training.progress import show_progress
     from suffolk.serving.drafters.training.run import train
 
-    head_maker(options.head)  # refuse an unknown name before anything is read
+    head_maker(asked.head)  # refuse an unknown name before anything is read
 
-    def load(options: TrainOptions) -> Target:
-        return load_target(args, options.batch * options.window, accelerate=False)
+    def load(asked: TrainOptions) -> Target:
+        return load_target(asked.model, options, asked.batch * asked.window, accelerate=False)
 
     silence_transformers()
     with show_progress() as progress:
-        found = train(options, progress, args.resume, load)
-    print(json.dumps(found) if args.json else "\n".join(_lines(found, options.output)))
+        found = train(asked, progress, options.resume, load)
+    print(json.dumps(found) if options.json else "\n".join(_lines(found, options.output)))
     return 0
 
 
@@ -106,110 +196,3 @@ def _lines(found: dict[str, Any], output: Path) -> list[str]:
         lines.append(f"held out: loss {result['held_out_loss']:.4f}, acceptance by depth {shares}")
         lines.append(f"accepted tokens of a draft with one candidate a depth: {result['expected_tokens']:.2f}")
     return [*lines, f"wrote {output}"]
-
-
-def _add_data(group: argparse._ArgumentGroup) -> None:
-    _number(group, "--window", int, "N", "tokens that model and head see together; longer documents become several")
-    _number(group, "--batch", int, "N", "windows in a pass")
-    _number(
-        group, "--draft-share", float, "SHARE", "of the drafts of a window, how many a pass trains; fewer are faster"
-    )
-    _number(
-        group,
-        "--held-out",
-        float,
-        "SHARE",
-        "documents that measure the head and are not trained on, at least one; 0: none",
-    )
-    _number(group, "--evaluate-windows", int, "N", "most held-out windows in an evaluation")
-    group.add_argument(
-        "--cache",
-        dest="cache_bytes",
-        default="0",
-        metavar="BYTES",
-        help="keep the model's hidden states beside DIR, up to so many bytes (K, M, G, T), for several passes (default: off)",
-    )
-
-
-def _add_answers(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--regenerate",
-        action="store_true",
-        help="the model writes each conversation's last answer, and goes on with texts",
-    )
-    for flag, kind, name, words in (
-        ("--temperature", float, "T", "0: greedy"),
-        ("--max-new-tokens", int, "N", "longest answer"),
-        ("--prompt-tokens", int, "N", "of a text, how many of its first tokens are the prompt"),
-        ("--slots", int, "N", "answers written at once"),
-    ):
-        default = _ANSWERS[flag.strip("-").replace("-", "_")]
-        group.add_argument(flag, type=kind, metavar=name, help=f"{words} (default: {default})")
-
-
-def _add_steps(group: argparse._ArgumentGroup) -> None:
-    length = group.add_mutually_exclusive_group()
-    length.add_argument("--passes", type=float, metavar="N", help="passes over the text (default: 1)")
-    length.add_argument("--steps", type=int, metavar="N", help="steps, in place of passes")
-    _number(group, "--accumulate", int, "N", "batches in a step")
-    _number(group, "--learning-rate", float, "RATE", "its highest value")
-    _number(group, "--warmup", float, "SHARE", "of the steps, over which it rises; then it falls as a cosine does")
-    _number(group, "--weight-decay", float, "W", "of AdamW")
-    _number(group, "--clip", float, "NORM", "longest gradient; 0: any")
-    _number(group, "--seed", int, "N", "of first weights, order and noise")
-    _number(group, "--evaluate-every", int, "STEPS", "steps between two points of the curve")
-    _number(group, "--save-every", int, "STEPS", "steps between two checkpoints")
-
-
-def _number(group: argparse._ArgumentGroup, flag: str, kind: type, name: str, words: str) -> None:
-    default = _DEFAULTS[flag.strip("-").replace("-", "_")]
-    group.add_argument(flag, type=kind, default=default, metavar=name, help=f"{words} (default: {default})")
-
-
-def _options(args: argparse.Namespace) -> TrainOptions:
-    same = (
-        "head", "model", "output", "window", "batch", "accumulate", "draft_share", "learning_rate", "warmup", "steps", "passes",
-        "weight_decay", "clip", "dtype", "device", "threads", "seed", "held_out", "evaluate_every", "evaluate_windows",
-        "save_every",
-    )  # fmt: skip
-    return TrainOptions(
-        **{name: getattr(args, name) for name in same},
-        corpora=tuple(args.corpora),
-        head_options=_head_options(args.head_option),
-        cache_bytes=_bytes(args.cache_bytes),
-        regenerate=_regeneration(args),
-    )
-
-
-def _regeneration(args: argparse.Namespace) -> Regeneration | None:
-    """None without --regenerate. Raises InvalidArgument for settings of it alone."""
-    given = {name: getattr(args, name) for name in _ANSWERS if getattr(args, name) is not None}
-    if args.regenerate:
-        return Regeneration(**given)
-    for name, value in given.items():
-        flag = name.replace("_", "-")
-        raise InvalidArgument(f"--{flag} {value} is of answers by the model; add --regenerate, or leave it out")
-    return None
-
-
-def _head_options(words: list[str]) -> dict[str, Any]:
-    """Values as JSON, or as text where they are none. Raises InvalidArgument: no NAME=VALUE."""
-    found: dict[str, Any] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not name or not equals:
-            raise InvalidArgument(f"--head-option {word!r}: write it as NAME=VALUE")
-        try:
-            found[name] = json.loads(value)
-        except ValueError:
-            found[name] = value
-    return found
-
-
-def _bytes(text: str) -> int:
-    """A size such as 500M. Raises InvalidArgument: none."""
-    unit = text[-1:].upper() if text[-1:].isalpha() else ""
-    count = text[: len(text) - len(unit)]
-    if unit not in _UNITS or not count.isdecimal():
-        raise InvalidArgument(f"--cache {text!r} is no size; give bytes, such as 500M or 200G")
-    return int(count) * _UNITS[unit]

@@ -2,46 +2,43 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
+from dataclasses import dataclass
 
 from suffolk.build_index.report import count
-from suffolk.cli.filled import filled
+from suffolk.cli.options import setting
+from suffolk.cli.options.setting import REQUIRED, argument, option
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument
 from suffolk.serving.transport.url import is_url
 
-EPILOG = """examples:
-  suffolk verify STORE                     read every byte once and compare the checksums
-  suffolk verify --depth headers STORE     only what opening checks: instant
-  suffolk verify --depth full STORE        also prove that the suffixes are complete and in order"""
+EXAMPLES = """
+suffolk verify STORE                     read every byte once and compare the checksums
+suffolk verify --depth headers STORE     only what opening checks: instant
+suffolk verify --depth full STORE        also prove that the suffixes are complete and in order"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = EPILOG
-    parser.add_argument("store", type=filled, metavar="STORE", help="a datastore's folder")
-    parser.add_argument(
-        "--depth",
-        choices=("headers", "checksums", "full"),
-        default="checksums",
-        help="how thoroughly (default: %(default)s)",
-    )
+@dataclass(frozen=True, kw_only=True)
+class Options(setting.Options):
+    store: str = argument(REQUIRED, "a datastore's folder", metavar="STORE")
+    depth: str = option("checksums", "how thorough", choices=("headers", "checksums", "full"))
 
 
-def run(args: argparse.Namespace) -> int:
-    if is_url(args.store):
-        raise InvalidArgument(f"{args.store}: verify needs the datastore's folder; run it where that folder is")
+def run(options: Options) -> int:
+    """Check and print; returns the exit code."""
+    if is_url(options.store):
+        raise InvalidArgument(f"{options.store}: verify needs the datastore's folder; run it where that folder is")
     start = time.monotonic()
     try:
-        with open_datastore(args.store) as store:
-            store.verify(args.depth, _show if sys.stderr.isatty() else None)
+        with open_datastore(options.store) as store:
+            store.verify(options.depth, _show if sys.stderr.isatty() else None)
             facts = store.info()
     except Corruption as error:
         print(f"suffolk: damaged: {error}", file=sys.stderr)
         return 1
     print(
-        f"{args.store}: sound ({args.depth}; generation {facts['generation']}, {count(len(facts['segments']), 'segment')}, "
+        f"{options.store}: sound ({options.depth}; generation {facts['generation']}, {count(len(facts['segments']), 'segment')}, "
         f"{facts['bytes']:,} bytes, {time.monotonic() - start:.1f} s)"
     )
     return 0

@@ -1,37 +1,28 @@
-"""Decode for many callers at once: gRPC suffolk.v1.DecodeService, and HTTP with metrics and health on a second port.
+"""Decode for many clients at once: gRPC suffolk.v1.DecodeService, and HTTP with metrics and health on
+a second port.
 
-Prints one line when it takes requests: serving MODEL on grpc HOST:PORT, http HOST:PORT. SIGTERM or Ctrl-C lets the running
-requests end within --grace and ends with 0; a second one ends at once."""
+Prints one line when it takes requests: serving MODEL on grpc HOST:PORT, http HOST:PORT. SIGTERM or
+Ctrl-C lets running requests finish within the grace period and ends with exit code 0; a second one
+ends at once.
+"""
 
 from __future__ import annotations
 
-import argparse
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from suffolk.cli.drafter_options import chosen_drafters, read_drafter_config
-from suffolk.cli.filled import filled
-from suffolk.cli.model_options import (
-    add_calibration_option,
-    add_device_options,
-    add_draft_options,
-    kept_calibration,
-    load_target,
-    opened_stores,
-    read_limits,
-    read_max_nodes,
-    require_costs,
-    require_threads,
-)
-from suffolk.cli.record_option import add_record_option, require_record
-from suffolk.cli.server_options import add_server_options, read_server_options
+from suffolk.cli.drafting import HYBRID, DrafterOptions, PlannerOptions, RetrievalOptions, require_costs
+from suffolk.cli.kept_files import RECORD, CalibrationOptions, kept_calibration, require_record
+from suffolk.cli.model import MODEL, DeviceOptions, load_target
+from suffolk.cli.options.setting import REQUIRED, Configurable, option, rare
+from suffolk.cli.server_options import ServerOptions
+from suffolk.cli.stores import opened_stores
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
 from suffolk.serving.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.drafters.registry import NONE, find, names
-from suffolk.serving.transport.limits import check_range
 from suffolk.serving.transport.url import WORKER_PORT
 
 if TYPE_CHECKING:
@@ -40,95 +31,100 @@ if TYPE_CHECKING:
     from suffolk.serving.worker.service import DecodeService
 
 LOG = logging.getLogger("suffolk.worker")
-EPILOG = """examples:
-  suffolk worker --model MODEL_FOLDER                         gRPC on 127.0.0.1:7710, HTTP on 127.0.0.1:7711
-  suffolk worker --model MODEL_FOLDER --datastore code/ --datastore grpc://127.0.0.1:7700/wiki --slots 16
-  suffolk worker --model MODEL_FOLDER --head HEAD_FOLDER --datastore code/
-  suffolk worker --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --slots 4
-  suffolk worker --model MODEL_FOLDER --datastore code/ --recycle     drafts also from what the model said in earlier answers
-  suffolk worker --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --levels "prompt-lookup:4 > draft-model:6"
-  suffolk worker --model MODEL_FOLDER --listen 0.0.0.0:7710 --tls-cert server.pem --tls-key server.key
-  suffolk worker --model MODEL_FOLDER --record day.jsonl       every text that ends, for 'suffolk replay'
-  suffolk generate --worker grpc://127.0.0.1:7710 "Write a sort function."
-  curl http://127.0.0.1:7711/metrics"""
+EXAMPLES = """
+suffolk worker --model MODEL_FOLDER                         gRPC on 127.0.0.1:7710, HTTP on 127.0.0.1:7711
+suffolk worker --model MODEL_FOLDER --datastore code/ --datastore grpc://127.0.0.1:7700/wiki --slots 16
+suffolk worker --model MODEL_FOLDER --head HEAD_FOLDER --datastore code/
+suffolk worker --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --slots 4
+suffolk worker --model MODEL_FOLDER --datastore code/ --set recycle=true
+suffolk worker --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --levels "prompt-lookup:4 > draft-model:6"
+suffolk worker --model MODEL_FOLDER --listen 0.0.0.0:7710 --tls-cert server.pem --tls-key server.key
+suffolk worker --model MODEL_FOLDER --record day.jsonl       every finished text, for 'suffolk replay'
+suffolk worker --config worker.toml
+suffolk generate --worker grpc://127.0.0.1:7710 "Write a sort function."
+curl http://127.0.0.1:7711/metrics"""
 GIB = 1 << 30
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = EPILOG
-    parser.add_argument(
-        "--model", type=filled, required=True, help="model folder in the Hugging Face layout, or hub name"
+@dataclass(frozen=True, kw_only=True)
+class RoomOptions(DeviceOptions):
+    """How much a worker decodes at once."""
+
+    GROUP = "model"
+    model: str = option(REQUIRED, MODEL)
+    slots: int = option(8, "requests decoded at once", least=1, most=1024)
+    capacity: int = option(
+        4096,
+        "tokens of a request: prompt, new tokens, largest draft tree; at most what the model takes",
+        least=2,
+        most=1 << 24,
     )
-    add_server_options(parser, WORKER_PORT, "/metrics and /healthz", grace=30.0)
-    room = parser.add_argument_group("room")
-    room.add_argument(
-        "--slots", type=int, default=8, metavar="N", help="requests decoded at once (default: %(default)s)"
-    )
-    room.add_argument(
-        "--capacity",
-        type=int,
-        default=4096,
-        metavar="N",
-        help="tokens of a request: prompt, new tokens, largest tree (default: %(default)s, or less if the model takes less)",
-    )
-    room.add_argument(
-        "--queue",
-        type=int,
-        default=64,
-        metavar="N",
-        help="requests that may wait; more are refused (default: %(default)s)",
-    )
-    add_record_option(parser)
-    drafting = parser.add_argument_group("drafting")
-    drafting.add_argument(
-        "--drafter",
-        action="append",
-        choices=(NONE, *names()),
-        help="what requests may choose from; may be repeated (default: all that can run); the default of a request is "
-        "the first of hybrid, datastore and prompt-lookup that is there; callers name others "
-        "(suffolk generate --worker URL --drafter eagle)",
-    )
-    add_draft_options(drafting)
-    add_calibration_option(drafting)
-    device = parser.add_argument_group("device")
-    add_device_options(device)
-    device.add_argument(
-        "--passes",
+    queue: int = rare(64, "requests that may wait; more are refused", least=0, most=4096)
+    pass_mode: str = rare(
+        "auto",
+        "packed: of any shape; captured: of a few static shapes, as CUDA graphs; compiled: on a CPU, by torch and a C++ compiler, "
+        "which takes minutes at the first start; auto: captured on CUDA, else packed",
         choices=("auto", "packed", "captured", "compiled"),
-        default="auto",
-        help="decoding passes: packed, of any shape; captured, of a few static shapes, which CUDA replays as graphs; or "
-        "compiled, on a CPU, by torch and a C++ compiler: minutes at the first start, less later, because torch keeps what it "
-        "compiled in TORCHINDUCTOR_CACHE_DIR (default: %(default)s, which captures on CUDA and packs elsewhere)",
     )
 
 
-def run(args: argparse.Namespace) -> int:
-    """Serve until a signal says stop; returns 0."""
+@dataclass(frozen=True, kw_only=True)
+class WorkerDrafterOptions(DrafterOptions):
+    """Which drafters requests may choose from."""
+
+    GROUP = "drafting"
+    drafter: tuple[str, ...] = option(
+        (),
+        "a drafter that requests may name; may be repeated (default: all that can run). Requests that name none get the first of "
+        "hybrid, datastore and prompt-lookup that is there",
+        choices=(NONE, *names()),
+        metavar="NAME",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(
+    RoomOptions, ServerOptions, WorkerDrafterOptions, RetrievalOptions, PlannerOptions, CalibrationOptions, Configurable
+):
+    listen: tuple[str, ...] = option(
+        (f"127.0.0.1:{WORKER_PORT}",),
+        "HOST:PORT or unix:PATH for gRPC; may be repeated; port 0 takes a free one",
+        metavar="ENDPOINT",
+    )
+    http: str = option(
+        f"127.0.0.1:{WORKER_PORT + 1}", "HOST:PORT for /metrics and /healthz; off: none", metavar="HOST:PORT"
+    )
+    tls_client_ca: str | None = rare(
+        None, "PEM authority that must have signed clients' certificates (mTLS)", metavar="FILE"
+    )
+    grace: float = rare(30.0, "seconds for running requests when stopping", metavar="SECONDS", least=0, most=600)
+    record: Path | None = option(None, RECORD, group="serving")
+
+
+def run(options: Options) -> int:
+    """Serve until a signal stops it; returns 0."""
     from suffolk.serving.transport.config import ServerConfig
     from suffolk.serving.transport.server import run_until_signal
 
     logging.basicConfig(format="suffolk: %(message)s", level=logging.INFO)
-    config = ServerConfig(**read_server_options(args, WORKER_PORT))
-    require_threads(args)
-    limits, max_nodes, chosen = read_limits(args), read_max_nodes(args), _drafters(args)
-    if chosen == [NONE] and args.costs is not None:
-        raise InvalidArgument(f"--costs {args.costs} is of no use with --drafter none; leave one of them out")
-    check_range("--slots", args.slots, 1, 1024)
-    check_range("--capacity", args.capacity, 2, 1 << 24)
-    check_range("--queue", args.queue, 0, 4096)
-    config.check()  # before a model is loaded
-    require_costs(args.costs)
-    require_record(args.record)
+    server = ServerConfig(**options.server_fields())
+    limits, chosen = options.limits(), _drafters(options)
+    if chosen == [NONE] and options.costs is not None:
+        raise InvalidArgument(f"costs {options.costs}: --drafter none has no use for them; leave one of them out")
+    server.check()  # before a model is loaded
+    require_costs(options.costs)
+    require_record(options.record)
     with (
-        kept_calibration(args.calibration) as calibration,
-        opened_stores(args.datastore, args.deadline_ms, limits, args.model) as stores,
+        kept_calibration(options.calibration) as calibration,
+        opened_stores(options.datastore, options.deadline_ms, limits, options.model) as stores,
     ):
-        name = Path(args.model).absolute().name
-        target = replace(load_target(args, args.slots * args.capacity), name=name)  # callers must not learn the folder
-        capacity = args.capacity
+        name = Path(options.model).absolute().name
+        loaded = load_target(options.model, options, options.slots * options.capacity)
+        target = replace(loaded, name=name)  # clients must not learn the folder
+        capacity = options.capacity
         if target.context_length is not None:
-            capacity = min(capacity, target.context_length + rows_behind(max_nodes))
-        _require_room(target, args.slots, capacity)
+            capacity = min(capacity, target.context_length + rows_behind(options.max_nodes))
+        _require_room(target, options.slots, capacity)
 
         from suffolk.serving.drafters.load import load_drafters, make_drafter
         from suffolk.serving.engine.costs.cost_store import find_costs
@@ -137,42 +133,41 @@ def run(args: argparse.Namespace) -> int:
         from suffolk.serving.worker.server import WorkerServer
         from suffolk.serving.worker.service import DecodeService
 
-        wanted = read_drafter_config(args)
-        models = load_drafters(target, wanted, args.slots, capacity, stores, limits, calibration)
-        _require_room(target, args.slots, capacity, models)
+        config = options.drafter_config()
+        models = load_drafters(target, config, options.slots, capacity, stores, limits, calibration)
+        _require_room(target, options.slots, capacity, models)
         made = {name: make_drafter(name, target.vocab_size, stores, limits, models, calibration) for name in chosen}
         drafters = {name: drafter for name, drafter in made.items() if drafter is not None}
-        costs = find_costs(target, args.slots, args.costs, args.passes).costs if drafters else None
+        costs = find_costs(target, options.slots, options.costs, options.pass_mode).costs if drafters else None
         with (
-            opened_recorder(args.record, target, args.model) as recorder,
-            Engine(target, drafters, costs, args.slots, capacity, args.queue, args.passes) as engine,
+            opened_recorder(options.record, target, options.model) as recorder,
+            Engine(target, drafters, costs, options.slots, capacity, options.queue, options.pass_mode) as engine,
         ):
-            service = DecodeService(engine, name, max_nodes, recorder=recorder)
+            service = DecodeService(engine, name, options.max_nodes, recorder=recorder)
             LOG.info("%s", _facts(service))
-            run_until_signal(WorkerServer(config, service))
+            run_until_signal(WorkerServer(server, service))
     return 0
 
 
-def _drafters(args: argparse.Namespace) -> list[str]:
-    """Names of the drafters to load; InvalidArgument for one that cannot run."""
-    chosen, loaded = chosen_drafters(args, (NONE, *names())), read_drafter_config(args).parts()
-    run = {*chosen, *loaded} if "hybrid" in chosen else {*chosen}
+def _drafters(options: Options) -> list[str]:
+    """Names of the drafters to load. Raises InvalidArgument: one of them cannot run."""
+    chosen, loaded = options.chosen((NONE, *names())), options.drafter_config().parts()
+    run = {*chosen, *loaded} if HYBRID in chosen else {*chosen}
     readers = sorted(name for name in run - {NONE} if find(name).reads_states)
-    if args.passes == "compiled" and readers:
+    if options.pass_mode == "compiled" and readers:
         raise InvalidArgument(
-            f"--passes compiled gives no hidden states, which drafter {readers[0]} reads; leave its --head out, or use packed "
+            f"pass_mode compiled: its passes give no hidden states, which drafter {readers[0]} reads; leave it out, or use packed "
             "passes"
         )
     return chosen
 
 
 def _require_room(target: Target, slots: int, capacity: int, models: Sequence[Drafter] = ()) -> None:
-    """Raises ResourceExhausted if the cache would not fit beside those of ``models``: the system would kill the process later,
-    without a word."""
+    """Raises ResourceExhausted if the cache does not fit beside those of ``models``: the system would kill the process later."""
     from suffolk.serving.engine.model import memory
 
     needed = memory.cache_bytes(target.model.config, slots * capacity, target.dtype.itemsize)
-    if target.device.type == "cpu":  # where a cache takes its memory as texts fill it; elsewhere it is taken by now
+    if target.device.type == "cpu":  # there caches take memory as texts fill it; elsewhere it is taken by now
         needed += sum(getattr(model, "cache_bytes", 0) for model in models)
     available = memory.available_memory(target.device)
     if needed > available:

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 import suffolk
-from suffolk.cli.main import COMMANDS, main
+from suffolk.cli.commands import COMMANDS
+from suffolk.cli.main import main
 from suffolk.datastore.version import __version__
 from tests.support.stores import make_word_store
 
@@ -26,50 +27,58 @@ def test_no_arguments_print_help(capsys):
 
 
 def test_version_is_the_one_of_the_package(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["--version"])
-    assert stop.value.code == 0
+    assert main(["--version"]) == 0
     assert capsys.readouterr().out.strip() == f"suffolk {__version__}" == f"suffolk {suffolk.__version__}"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_examples(capsys, command):
-    with pytest.raises(SystemExit) as stop:
-        main([command, "--help"])
+    assert main([*command.split(), "--help"]) == 0
     out = capsys.readouterr().out
-    assert stop.value.code == 0
     assert f"suffolk {command}" in out
     assert "example" in out
 
 
 def test_an_unknown_command_is_refused(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["frobnicate"])
-    assert stop.value.code == 2
+    assert main(["frobnicate"]) == 2
     assert "frobnicate" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["generate", "--model", "M", "--dtype", "int8"], "argument --dtype: invalid choice: 'int8'"),
-        (["generate", "--model", "M", "--temperature", "abc"], "argument --temperature: invalid float value: 'abc'"),
-        (["generate", "--model", "M", "--worker", "W"], "argument --worker: not allowed with argument --model"),
-        (["bench", "decode", "--limit", "x"], "argument --limit: invalid int value: 'x'"),
-        (["build"], "the following arguments are required: CORPUS, --output"),
-        (["frobnicate"], "invalid choice: 'frobnicate'"),
+        (["generate", "--model", "M", "--dtype", "int8"], "--dtype is 'int8'; it must be one of auto, float32"),
+        (
+            ["generate", "--model", "M", "--temperature", "abc"],
+            "--temperature is 'abc'; it must be a number between 0 and 100",
+        ),
+        (["generate", "--model", "M", "--worker", "W"], "--model and --worker are both given; leave one of them out"),
+        (["bench", "decode", "--limit", "x"], "--limit is 'x'; it must be a whole number"),
+        (["build"], "CORPUS is missing; see 'suffolk build --help'"),
+        (["frobnicate"], "unknown command frobnicate; see 'suffolk --help'"),
+        (["generat"], "unknown command generat (did you mean generate?); see 'suffolk --help'"),
+        (["hierarchy", "x"], "unknown command hierarchy x; they are hierarchy plan"),
+        (
+            ["generate", "--max-tokens", "5"],
+            "unknown option --max-tokens (did you mean --max-new-tokens?); see 'suffolk generate --help'",
+        ),
+        (
+            ["worker", "--exit-layers", "5"],
+            "--exit-layers is no option; give it as --set exit_layers=VALUE, or in the file of --config",
+        ),
+        (
+            ["bench", "decode", "--promts", "x"],
+            "unknown option --promts (did you mean --prompts?); see 'suffolk bench decode --help'",
+        ),
+        (["generate", "--model"], "argument --model: expected one argument; see 'suffolk generate --help'"),
+        (["info", "a", "b"], "unexpected argument 'b'; quote a text of several words; see 'suffolk info --help'"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_2(capsys, words, said):
-    with pytest.raises(SystemExit) as stop:
-        main(words)
+    assert main(words) == 2
     err = capsys.readouterr().err
-    assert stop.value.code == 2
-    assert err.startswith("suffolk: ")
-    assert said in err
+    assert err.startswith(f"suffolk: {said}")
     assert err.count("\n") == 1
-    command = " ".join(["suffolk", *words[: 2 if words[0] == "bench" else 1]]).removesuffix(" frobnicate")
-    assert err.endswith(f"; see '{command} --help'\n")
 
 
 @pytest.mark.parametrize("command", [["info"], ["verify"], ["lookup", "--ids", "1"]])
@@ -133,48 +142,36 @@ def test_what_would_go_to_a_closed_stderr_does_not_go_to_stdout(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["info", "5", "6"], "info takes no token ids and was given 2; leave them out"),
-        (["lookup"], "lookup needs a context; give its token ids"),
-        (["draft"], "draft needs a context; give its token ids"),
-    ],
-)
-def test_client_refuses_ids_that_do_nothing_and_none_where_it_needs_them(capsys, words, said):
-    assert main(["client", "grpc://127.0.0.1:1/x", *words]) == 2
-    err = capsys.readouterr().err
-    assert err.startswith(f"suffolk: {said}")
-    assert err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["generate", "--threads", "0", "x"], "--threads is 0"),
-        (["generate", "--exit-layers", "0", "x"], "--exit-layers is 0; it must be 1 or more"),
+        (["generate", "--set", "threads=0", "x"], "threads is 0"),
+        (["generate", "--set", "exit_layers=0", "x"], "exit_layers is 0; it must be 1 or more"),
         (["generate", "--levels", "draft-model:4", "x"], "level draft-model needs a model (on the command line"),
-        (["worker", "--threads", "0"], "--threads is 0"),
+        (["worker", "--set", "threads=0"], "threads is 0"),
         (["profile", "--threads", "0"], "--threads is 0"),
         (["profile", "--slots", "0"], "--slots is 0; it must be between 1 and 256"),
         (["profile", "--contexts", "0"], "--contexts: 0 cannot be measured"),
-        (["plan", "--measure", "--prompts", "x", "--rounds", "0"], "--rounds is 0; it must be 1 or more"),
+        (["hierarchy", "plan", "--measure", "--prompts", "x", "--rounds", "0"], "--rounds is 0; it must be 1 or more"),
         (
-            ["plan", "--measure", "--prompts", "x", "--max-new-tokens", "1"],
+            ["hierarchy", "plan", "--measure", "--prompts", "x", "--max-new-tokens", "1"],
             "--max-new-tokens is 1; it must be 2 or more",
         ),
-        (["plan", "--measure", "--prompts", "x", "--exit", "0"], "level 'exit-0' is unknown"),
+        (["hierarchy", "plan", "--measure", "--prompts", "x", "--exit", "0"], "level 'exit-0' is unknown"),
         (
-            ["plan", "--measure", "--prompts", "x", "--stack", "datastore:3"],
+            ["hierarchy", "plan", "--measure", "--prompts", "x", "--stack", "datastore:3"],
             "level datastore of --stack needs something",
         ),
         (
-            ["plan", "--measure", "--prompts", "x", "--stack", "exit-2:3", "--exit", "3"],
+            ["hierarchy", "plan", "--measure", "--prompts", "x", "--stack", "exit-2:3", "--exit", "3"],
             "--exit 3 is level exit-3, which no --stack has",
         ),
         (
-            ["plan", "--measure", "--prompts", "x", "--head", "/nowhere/head"],
+            ["hierarchy", "plan", "--measure", "--prompts", "x", "--head", "/nowhere/head"],
             "head /nowhere/head: config.json cannot be",
         ),
         (["profile", "--output", "."], "--output . is a folder; name a file"),
-        (["train", "eagle", "--corpus", "x", "--output", "y", "--head-option", "zz=1"], "head eagle has no option zz"),
+        (
+            ["train", "eagle", "--corpus", "x", "--output", "y", "--set", "head_option.zz=1"],
+            "head eagle has no option zz",
+        ),
         (["worker", "--slots", "0"], "--slots is 0"),
         (["worker", "--draft-model", "/nowhere/small"], "model folder /nowhere/small does not exist"),
         (["generate", "--head", "/nowhere/head", "x"], "head /nowhere/head: config.json cannot be"),
@@ -182,7 +179,7 @@ def test_client_refuses_ids_that_do_nothing_and_none_where_it_needs_them(capsys,
         (["worker", "--listen", "127.0.0.1:0"], "model folder /nowhere does not exist"),
         (["profile"], "model folder /nowhere does not exist"),
         (["train", "eagle", "--corpus", "x", "--output", "y"], "model folder /nowhere does not exist"),
-        (["plan", "--measure", "--prompts", "x"], "model folder /nowhere does not exist"),
+        (["hierarchy", "plan", "--measure", "--prompts", "x"], "model folder /nowhere does not exist"),
     ],
 )
 def test_what_no_model_could_be_used_with_is_refused_before_torch_is_loaded(words, said):
@@ -198,10 +195,10 @@ def test_what_no_model_could_be_used_with_is_refused_before_torch_is_loaded(word
     ("words", "said"),
     [
         (["/nowhere/day.jsonl"], "recording /nowhere/day.jsonl"),
-        (["x", "--threads", "2"], "--dtype, --device and --threads are of --model; leave them out, or add it"),
+        (["x", "--set", "threads=2"], "--dtype, --device and --threads are of --model; leave them out, or add it"),
         (["x", "--nodes", "4", "8", "--calibration", "c"], "--calibration c is of one drafter"),
         (
-            ["x", "--drafter", "prompt-lookup", "--model", "m", "--exit-layers", "2"],
+            ["x", "--drafter", "prompt-lookup", "--model", "m", "--set", "exit_layers=2"],
             "early-exit drafts for no --drafter that is named",
         ),
     ],
@@ -218,10 +215,13 @@ def test_replay_refuses_before_torch_is_loaded(words, said):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["generate", "--costs", "/nowhere/costs", "x"], "costs /nowhere/costs: cannot be read"),
-        (["worker", "--listen", "127.0.0.1:0", "--costs", "/nowhere/costs"], "costs /nowhere/costs: cannot be read"),
+        (["generate", "--set", "costs=/nowhere/costs", "x"], "costs /nowhere/costs: cannot be read"),
         (
-            ["plan", "--measure", "--prompts", "x", "--draft-model", "/nowhere/small"],
+            ["worker", "--listen", "127.0.0.1:0", "--set", "costs=/nowhere/costs"],
+            "costs /nowhere/costs: cannot be read",
+        ),
+        (
+            ["hierarchy", "plan", "--measure", "--prompts", "x", "--draft-model", "/nowhere/small"],
             "model folder /nowhere/small does",
         ),
         (
@@ -253,17 +253,15 @@ def test_files_that_are_not_there_are_refused_before_the_model_is_loaded(capsys,
         ["worker", "--model", "M", "--tls-cert", "C", "--tls-key", ""],
         ["build", "--output", "", "corpus"],
         ["build", "--output", "S", "--tokenizer", "", "corpus"],
-        ["client", "", "info"],
         ["generate", "--worker", ""],
+        ["generate", "--model", "M", "--set", "record="],
         ["generate", "--model", "M", "--stats-json", ""],
     ],
 )
 def test_an_empty_name_is_refused(capsys, words):
     """A shell's variable that was not set left clients' certificates unasked for, without a word."""
-    with pytest.raises(SystemExit) as stop:
-        main(words)
+    assert main(words) == 2
     err = capsys.readouterr().err
-    assert stop.value.code == 2
     assert "it is empty" in err
     assert err.count("\n") == 1
 
@@ -286,5 +284,5 @@ def test_a_refused_command_leaves_an_empty_folder_empty(capsys, tmp_path, monkey
 
 
 def test_a_url_without_a_port_shows_the_default_port(capsys):
-    assert main(["client", "grpc://127.0.0.9/x", "info"]) == 2
+    assert main(["info", "grpc://127.0.0.9/x"]) == 2
     assert "grpc://127.0.0.9/x (default port 7700): nothing listens there" in capsys.readouterr().err

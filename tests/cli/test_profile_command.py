@@ -52,7 +52,7 @@ def test_what_is_tuned_is_taken_up(model: str, cache: Path, tmp_path: Path, caps
     assert json.loads(report.read_text())["costs"] == {"source": str(file), "ignored": 0, "drifts": 0}
     named = tmp_path / "named.json"
     file.rename(named)
-    assert main([*words, "--costs", str(named)]) == 0
+    assert main([*words, "--set", f"costs={named}"]) == 0
     assert json.loads(report.read_text())["costs"]["source"] == str(named)
 
 
@@ -84,7 +84,7 @@ def test_the_result_as_json(model: str, tmp_path: Path, capsys: pytest.CaptureFi
         (["--contexts", "-1"], "--contexts: -1 cannot be measured; each must be 1 or more\n"),
         (["--slots", "0"], "slots is 0"),
         (["--rounds", "0"], "--rounds is 0"),
-        (["--threads", "0"], "--threads is 0; it must be in 1..1024"),
+        (["--threads", "0"], "--threads is 0; it must be between 1 and 1024"),
         (["--output", "/nowhere/costs.json"], "there is no such folder"),
     ],
 )

@@ -48,7 +48,7 @@ def recording(model: Path, costs: Path, tmp_path_factory: pytest.TempPathFactory
     path = tmp_path_factory.mktemp("recordings") / "day.jsonl"
     for number, prompt in enumerate((*PROMPTS, PROMPTS[0])):
         words = ["--max-new-tokens", "30", "--seed", str(number), "--temperature", str(0.4 * number)]
-        assert main(["generate", "--model", str(model), "--record", str(path), *words, prompt]) == 0
+        assert main(["generate", "--model", str(model), "--set", f"record={path}", *words, prompt]) == 0
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     rows[1]["group"] = "code"
     path.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
@@ -193,7 +193,7 @@ def test_bad_input_is_one_line(
         assert words in printed.err, printed.err
         assert printed.err.count("\n") == 1
         assert not printed.out
-    assert main(["generate", "--model", str(model), "--record", str(tmp_path / "prompts.jsonl"), "x"]) == 2
+    assert main(["generate", "--model", str(model), "--set", f"record={tmp_path / 'prompts.jsonl'}", "x"]) == 2
     assert "holds something other than recordings" in capsys.readouterr().err
 
 

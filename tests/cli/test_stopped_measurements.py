@@ -30,7 +30,7 @@ PROMPTS = ("abcabcabcabc", "def f(x):\n    return x\n" * 3, "one two one two", "
 EAGER = (
     sys.executable,
     "-c",
-    "from suffolk.cli import replay_runs; replay_runs.PROGRESS_SECONDS = 0; " + SUFFOLK[2],
+    "from suffolk.benchmarks.replay import runs; runs.PROGRESS_SECONDS = 0; " + SUFFOLK[2],
 )
 """The command, which tells of every text that it has replayed."""
 
@@ -46,7 +46,7 @@ def words(model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("inputs")
     save_costs(CostModel([1, 2, 64], [1.0, 1.01, 1.5]), CostKey.of(Target.load(str(model))), folder / "costs.json")
     (folder / "p.jsonl").write_text("".join(json.dumps({"prompt": each}) + "\n" for each in PROMPTS))
-    found = ["--model", model, "--prompts", folder / "p.jsonl", "--costs", folder / "costs.json"]
+    found = ["--model", model, "--prompts", folder / "p.jsonl", "--set", f"costs={folder / 'costs.json'}"]
     return [*map(str, found), "--max-new-tokens", "12", "--ignore-eos", "--drafters", "prompt-lookup"]
 
 

@@ -28,7 +28,16 @@ def command(place: Path, output: Path, *words: str, head: str = "linear") -> lis
 
 
 def test_a_head_is_trained(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--cache", "1M", "--head-option", "dropout=0.1", "--evaluate-every", "2", "--save-every", "2"]
+    words = [
+        "--set",
+        "cache=1M",
+        "--set",
+        "head_option.dropout=0.1",
+        "--set",
+        "evaluate_every=2",
+        "--set",
+        "save_every=2",
+    ]
     assert main(command(place, tmp_path / "head", *words)) == 0
     printed, notes = capsys.readouterr()
     assert "linear head of 4,160 parameters, 4 steps" in printed
@@ -41,14 +50,14 @@ def test_a_head_is_trained(place: Path, tmp_path: Path, capsys: pytest.CaptureFi
     settings = json.loads((tmp_path / "head" / "training.json").read_text())["settings"]
     assert settings["cache_bytes"] == 1 << 20
     assert settings["head_options"] == {"dropout": 0.1}
-    assert main(command(place, tmp_path / "json", "--json", "--regenerate", "--max-new-tokens", "8")) == 0
+    assert main(command(place, tmp_path / "json", "--json", "--regenerate", "--set", "answer_max_new_tokens=8")) == 0
     found = json.loads(capsys.readouterr().out)
     assert found == json.loads((tmp_path / "json" / "training.json").read_text())
     assert found["settings"]["regenerate"]["max_new_tokens"] == 8
 
 
 def test_a_trained_exit_drafts(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--head-option", "layers=1", "--head-option", "width=16"]
+    words = ["--set", "head_option.layers=1", "--set", "head_option.width=16"]
     assert main(command(place, tmp_path / "head", *words, head="early-exit")) == 0
     capsys.readouterr()
     report = tmp_path / "report.json"
@@ -69,24 +78,28 @@ def test_a_trained_exit_drafts(place: Path, tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("words", "head", "said"),
     [
-        (["--head-option", "depth=2"], "early-exit", "head early-exit has no option depth; it has layers, width"),
-        (["--head-option", "layers=9"], "early-exit", "layers is 9; it must be 1 or more, and fewer than the 2 of"),
+        (["--set", "head_option.depth=2"], "early-exit", "head early-exit has no option depth; it has layers, width"),
+        (["--set", "head_option.layers=9"], "early-exit", "layers is 9; it must be 1 or more, and fewer than the 2 of"),
         ([], "medusa", "head 'medusa' is unknown; use "),
         (["--window", "3"], "linear", "--window is 3; it must be between 8"),
-        (["--held-out", "2"], "linear", "--held-out is 2.0; it must be between 0 (none) and 0.5"),
+        (["--held-out", "2"], "linear", "--held-out is 2.0; it must be between 0 and 0.5"),
         (
-            ["--regenerate", "--max-new-tokens", "0"],
+            ["--regenerate", "--set", "answer_max_new_tokens=0"],
             "linear",
-            "--max-new-tokens is 0; it must be between 1 and 1048576",
+            "answer_max_new_tokens is 0; it must be between 1 and 1048576",
         ),
-        (["--cache", "9999T"], "linear", "--cache is 10994016766132224; it must be between 0"),
-        (["--cache", "lots"], "linear", "--cache 'lots' is no size; give bytes, such as 500M"),
-        (["--temperature", "1"], "linear", "--temperature 1.0 is of answers by the model; add --regenerate"),
-        (["--head-option", "x"], "linear", "--head-option 'x': write it as NAME=VALUE"),
-        (["--head-option", "x=1"], "linear", "linear head: 'x' is unknown"),
+        (["--set", "cache=9999T"], "linear", "cache is 10994016766132224; it must be between 0"),
+        (["--set", "cache=lots"], "linear", "cache is 'lots'; it must be a size such as 500M"),
+        (
+            ["--set", "answer_temperature=1"],
+            "linear",
+            "answer_temperature is of answers by the model; add --regenerate",
+        ),
+        (["--set", "head_option.x"], "linear", "--set 'head_option.x': write it as NAME=VALUE"),
+        (["--set", "head_option.x=1"], "linear", "linear head: 'x' is unknown"),
         (["--resume"], "linear", "nothing to go on with; leave --resume out"),
-        (["--head-option", "breaks_at=2"], "linear", "step 2: the loss is nan; nothing was saved"),
-        (["--threads", "0"], "linear", "--threads is 0"),
+        (["--set", "head_option.breaks_at=2"], "linear", "step 2: the loss is nan; nothing was saved"),
+        (["--set", "threads=0"], "linear", "threads is 0"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_2(

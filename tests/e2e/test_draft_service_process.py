@@ -1,4 +1,4 @@
-"""``suffolk serve`` and ``suffolk client`` as processes: start, answer, stop, get killed, hang, recover."""
+"""``suffolk serve`` and ``suffolk lookup`` as processes: start, answer, stop, get killed, hang, recover."""
 
 from __future__ import annotations
 
@@ -51,14 +51,13 @@ def test_serve_answer_and_stop(store: Path, tmp_path: Path) -> None:
             remote = connect(url, HANG)
             assert_same_tree(remote.draft([1, 2]), local.draft([1, 2]))
             remote.close()
-        asked = suffolk("client", f"grpc://{server.endpoint()}/wiki", "lookup", "1", "2", "3")
-        assert (asked.returncode, json.loads(asked.stdout)) == (
-            0,
-            dict(zip(("length", "count"), local.lookup([1, 2, 3]), strict=True)),
-        )
-        asked = suffolk("client", f"grpc://{server.endpoint()}/wiki", "draft", "1", "2", "--max-nodes", "3")
-        assert json.loads(asked.stdout)["tokens"] == local.draft([1, 2], max_nodes=3).tokens.tolist()
-        asked = suffolk("client", f"grpc://{server.endpoint()}/code", "info")
+        wiki = f"grpc://{server.endpoint()}/wiki"
+        asked = suffolk("lookup", wiki, "--ids", "1", "2", "3", "--json")
+        found = json.loads(asked.stdout)
+        assert (asked.returncode, (found["match_length"], found["match_count"])) == (0, local.lookup([1, 2, 3]))
+        asked = suffolk("lookup", wiki, "--ids", "1", "2", "--draft", "--max-nodes", "3", "--json")
+        assert json.loads(asked.stdout)["draft"]["tokens"] == local.draft([1, 2], max_nodes=3).tokens.tolist()
+        asked = suffolk("info", f"grpc://{server.endpoint()}/code", "--json")
         assert json.loads(asked.stdout)["tokens"] == local.info()["tokens"]
         with urllib.request.urlopen(f"http://{server.endpoint('http')}/readyz", timeout=WAIT) as reply:
             assert reply.status == 200
@@ -215,11 +214,11 @@ def test_port_in_use_is_one_line_and_exit_2(store: Path) -> None:
         (("serve", "STORE", "--tls-client-ca", "a.pem"), "--tls-client-ca needs --tls-cert and --tls-key"),
         (("serve", "STORE", "--tls-cert", "/no.pem", "--tls-key", "/no.pem"), "/no.pem: cannot read the TLS file"),
         (("serve", "STORE", "STORE"), "has the name 'wiki' already; write NAME=PATH to give another"),
-        (("serve", "STORE", "--max-concurrent", "0"), "--max-concurrent is 0; it must be in 1..1024"),
+        (("serve", "STORE", "--set", "max_concurrent=0"), "max_concurrent is 0; it must be between 1 and 1024"),
         (("serve", "/no/such/store"), "/no/such/store"),
-        (("client", "http://x", "info"), "http://x: not the URL of a draft service or worker"),
+        (("lookup", "http://x", "--ids", "1"), "http://x: not the URL of a draft service or worker"),
         (
-            ("client", "grpc://127.0.0.1:CLOSED", "info"),
+            ("lookup", "grpc://127.0.0.1:CLOSED", "--ids", "1"),
             "nothing listens there; start the draft service or correct the address",
         ),
     ],
@@ -235,7 +234,7 @@ def test_bad_input_is_one_line_and_exit_2(words: tuple[str, ...], text: str, sto
     assert text in ended.stderr
 
 
-@pytest.mark.parametrize("command", ["serve", "client"])
+@pytest.mark.parametrize("command", ["serve", "lookup"])
 def test_help_has_examples(command: str) -> None:
     ended = suffolk(command, "--help")
     assert ended.returncode == 0

@@ -50,7 +50,7 @@ def test_the_draft_service_is_killed_and_the_text_is_the_same(
 ) -> None:
     options = ["--model", str(model), "--max-new-tokens", TOKENS, "--temperature", "1", PROMPT]
     server, url = service
-    process = start("generate", "--datastore", url, "--drafter", "datastore", "--deadline-ms", "200", *options)
+    process = start("generate", "--datastore", url, "--drafter", "datastore", "--set", "deadline_ms=200", *options)
     assert process.stdout is not None
     first = process.stdout.read(1)
     server.send_signal(signal.SIGKILL)

@@ -56,7 +56,7 @@ def test_start_answer_and_stop(model: Path, store: Path) -> None:
             assert there.stdout == here.stdout
             assert "tokens    60 (length)" in there.stderr
             assert "0 missed" in there.stderr
-        there = suffolk("generate", "--worker", url, "--verification", "typical", "--epsilon", "1e-9", *words)
+        there = suffolk("generate", "--worker", url, "--set", "verification=typical", "--set", "epsilon=1e-9", *words)
         assert there.returncode == 0, there.stderr
         assert "lossy     typical acceptance" in there.stderr
         with connect_worker(url) as client:
@@ -78,7 +78,7 @@ def test_start_answer_and_stop(model: Path, store: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_running_calls_finish(model: Path, number: signal.Signals) -> None:
     with (
-        working(model, "--drafter", "none", "--grace", str(WAIT)) as worker,
+        working(model, "--drafter", "none", "--set", f"grace={WAIT}") as worker,
         connect_worker(f"grpc://{worker.endpoint()}") as client,
     ):
         generation = client.generate(PROMPT, SamplingSettings(max_new_tokens=1500))
@@ -107,7 +107,7 @@ def test_sighup_is_logged_and_ignored(model: Path) -> None:
 
 def test_a_grace_of_zero_ends_at_once(model: Path) -> None:
     with (
-        working(model, "--drafter", "none", "--grace", "0") as worker,
+        working(model, "--drafter", "none", "--set", "grace=0") as worker,
         connect_worker(f"grpc://{worker.endpoint()}") as client,
     ):
         generation = client.generate(PROMPT, SamplingSettings(max_new_tokens=4000))
@@ -167,10 +167,10 @@ def test_bad_input_is_one_line_and_exit_2(model: Path, store: Path, tmp_path: Pa
                 "--drafter hybrid needs something to draft from; add --datastore",
             ),
             (("--model", str(model), "--datastore", str(tmp_path)), str(tmp_path)),
-            (("--model", str(model), "--slots", "0"), "--slots is 0; it must be in 1..1024"),
+            (("--model", str(model), "--slots", "0"), "--slots is 0; it must be between 1 and 1024"),
             (
-                ("--model", str(model), "--slots", "1024", "--capacity", "16777216", "--max-nodes", "0"),
-                "--max-nodes is 0",
+                ("--model", str(model), "--slots", "1024", "--capacity", "16777216", "--set", "max_nodes=0"),
+                "max_nodes is 0",
             ),
             (
                 ("--model", str(model), "--http", "127.0.0.1:1", "--listen", "127.0.0.1:1"),

@@ -34,7 +34,9 @@ def read_rates(path: Path) -> Levels:
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise Corruption(f"rates {path}: no JSON ({error}); see the example of 'suffolk plan --help'") from error
+        raise Corruption(
+            f"rates {path}: no JSON ({error}); see the example of 'suffolk hierarchy plan --help'"
+        ) from error
     try:
         return from_json(document)
     except InvalidArgument as error:

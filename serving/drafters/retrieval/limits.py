@@ -42,7 +42,7 @@ class Limits:
         if self.max_depth > MAX_DEPTH:
             raise InvalidArgument(
                 f"max_depth is {self.max_depth}; drafts of a draft service are at most {MAX_DEPTH} tokens deep; lower it (on the "
-                "command line: --max-depth) or open the datastore's own folder"
+                "command line: --set max_depth=N) or open the datastore's own folder"
             )
 
     def require_within(self, order_depth: int) -> None:

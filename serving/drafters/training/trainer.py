@@ -28,7 +28,9 @@ from suffolk.serving.engine.model.memory import memory_guard
 
 BETAS = (0.9, 0.95)
 """Of AdamW, as EAGLE (Li et al. 2024) has them."""
-_SMALLER = "give fewer windows in a pass (--batch, and more to --accumulate), a smaller --window, or a smaller dtype (bfloat16)"
+_SMALLER = (
+    "give fewer windows in a pass (--batch, and more to accumulate), a smaller --window, or a smaller dtype (bfloat16)"
+)
 
 
 class Trainer:

@@ -2,74 +2,47 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-EXAMPLES = ("--tokenizer MODEL_FOLDER src/ --json build.json",)
+from suffolk.cli.bench.report_options import WORKDIR, ReportOptions
+from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
+
+EXAMPLES = "suffolk bench build --tokenizer MODEL_FOLDER src/ --json build.json"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare its options."""
-    parser.add_argument("corpora", nargs="+", metavar="CORPUS", help="file, folder or pattern with text")
-    parser.add_argument(
-        "--tokenizer", required=True, metavar="TOK", help="Hugging Face folder, tokenizer.json or hub name"
+@dataclass(frozen=True, kw_only=True)
+class Options(ReportOptions):
+    corpora: tuple[str, ...] = argument(REQUIRED, "file, folder or pattern with text", metavar="CORPUS")
+    tokenizer: str = option(REQUIRED, "Hugging Face folder, tokenizer.json or hub name", metavar="TOK")
+    text_field: str = option("text", "field or column with the text", metavar="NAME")
+    extensions: str = option("", "read only these from folders, such as .py,.md", metavar="LIST", blank=True)
+    rounds: int = option(1, "runs of each, in turn")
+    threads: int = option(0, "for suffolk build and its sort (default: every core)")
+    sort_tokens: tuple[int, ...] = option(
+        (20_000_000, 80_000_000),
+        "sort the first N tokens alone, beside pydivsufsort; all there are if fewer; 0: leave that out",
+        several=True,
     )
-    parser.add_argument(
-        "--text-field", default="text", metavar="NAME", help="field or column with the text (default: text)"
-    )
-    parser.add_argument(
-        "--extensions", default="", metavar="LIST", help="take only these from folders, such as .py,.md"
-    )
-    parser.add_argument(
-        "--rounds", type=int, default=1, metavar="N", help="runs of each, in turn (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--threads", type=int, default=0, metavar="N", help="for suffolk build and its sort (default: every core)"
-    )
-    parser.add_argument(
-        "--sort-tokens",
-        type=int,
-        nargs="*",
-        default=[20_000_000, 80_000_000],
-        metavar="N",
-        help="sort the first N tokens alone, beside pydivsufsort; without a number: leave that out "
-        "(default: 20000000 80000000, or all there are)",
-    )
-    parser.add_argument(
-        "--sort-rounds", type=int, default=3, metavar="N", help="turns of each way of sorting (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--sort-repeats",
-        type=int,
-        default=10_000_000,
-        metavar="N",
-        help="tokens of the inputs that are nothing but repeats; 0 for none (default: %(default)s)",
-    )
-    parser.add_argument("--workdir", type=Path, metavar="DIR", help="for what is built (default: beside the JSON file)")
+    sort_rounds: int = option(3, "turns of each way of sorting")
+    sort_repeats: int = option(10_000_000, "tokens of the inputs that are nothing but repeats; 0: none")
+    workdir: Path | None = option(None, WORKDIR, metavar="DIR")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Measure, print, write; returns the exit code."""
     from suffolk.benchmarks.building.measure import BuildingOptions, measure_building
     from suffolk.benchmarks.building.report import NOTES, PACKAGES, building_lines, building_panels
-    from suffolk.benchmarks.plot import require_plots
     from suffolk.benchmarks.report import Report, plain
-    from suffolk.cli.bench.outcome import finish
 
-    require_plots()
-    options = BuildingOptions(
-        corpora=tuple(args.corpora),
-        tokenizer=args.tokenizer,
-        workdir=args.workdir or args.json.parent / "suffolk-bench",
-        rounds=args.rounds,
-        text_field=args.text_field,
-        extensions=tuple(part for part in args.extensions.split(",") if part),
-        threads=args.threads,
-        sort_tokens=tuple(args.sort_tokens),
-        sort_rounds=args.sort_rounds,
-        sort_repeats=args.sort_repeats,
-        seed=args.seed,
+    outcome = options.outcome("build")
+    asked = passed_on(
+        options,
+        BuildingOptions,
+        workdir=options.workdir or outcome.workdir,
+        extensions=tuple(part for part in options.extensions.split(",") if part),
+        sort_tokens=tuple(each for each in options.sort_tokens if each),
     )
-    results = measure_building(options)
-    report = Report("build", args.seed, plain(options), results, NOTES, PACKAGES)
-    return finish(args, report, building_lines(results), building_panels(results))
+    results = measure_building(asked)
+    report = Report("build", options.seed, plain(asked), results, NOTES, PACKAGES)
+    return outcome.finish(report, building_lines(results), building_panels(results))

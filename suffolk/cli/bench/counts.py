@@ -2,62 +2,33 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.cli.filled import filled_path
+from suffolk.cli.bench.report_options import WORKDIR, ReportOptions
+from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
 
-EXAMPLES = ("STORE --lengths 1 2 4 8 --json counts.json",)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare its options."""
-    parser.add_argument("store", type=filled_path, metavar="STORE", help="a datastore's folder")
-    parser.add_argument(
-        "--queries",
-        type=int,
-        default=1000,
-        metavar="N",
-        help="sequences of each length that occur, and as many with a token replaced (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--lengths",
-        type=int,
-        nargs="+",
-        default=[1, 2, 4, 8, 16],
-        metavar="N",
-        help="tokens in a sequence (default: 1 2 4 8 16)",
-    )
-    parser.add_argument(
-        "--rounds", type=int, default=3, metavar="N", help="timed rounds, after one to warm up (default: %(default)s)"
-    )
-    parser.add_argument("--tokens", type=int, metavar="N", help="use the first N tokens alone (default: all)")
-    parser.add_argument(
-        "--workdir",
-        type=Path,
-        metavar="DIR",
-        help="for infini-gram's index, used again (default: beside the JSON file)",
-    )
+EXAMPLES = "suffolk bench counts STORE --lengths 1 2 4 8 --json counts.json"
 
 
-def run(args: argparse.Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Options(ReportOptions):
+    store: Path = argument(REQUIRED, "a datastore's folder", metavar="STORE")
+    queries: int = option(1000, "sequences of each length that occur, and as many with a token replaced")
+    lengths: tuple[int, ...] = option((1, 2, 4, 8, 16), "tokens in a sequence", several=True)
+    rounds: int = option(3, "timed rounds, after one to warm up")
+    tokens: int | None = option(None, "use the first N tokens alone (default: all)")
+    workdir: Path | None = option(None, WORKDIR, metavar="DIR")
+
+
+def run(options: Options) -> int:
     """Measure, print, write; returns the exit code."""
     from suffolk.benchmarks.counts.measure import CountingOptions, measure_counting
     from suffolk.benchmarks.counts.report import NOTES, PACKAGES, counting_lines, counting_panels
-    from suffolk.benchmarks.plot import require_plots
     from suffolk.benchmarks.report import Report, plain
-    from suffolk.cli.bench.outcome import finish
 
-    require_plots()
-    options = CountingOptions(
-        store=args.store,
-        workdir=args.workdir or args.json.parent / "suffolk-bench",
-        queries=args.queries,
-        rounds=args.rounds,
-        lengths=tuple(args.lengths),
-        tokens=args.tokens,
-        seed=args.seed,
-    )
-    results = measure_counting(options)
-    report = Report("counts", args.seed, plain(options), results, NOTES, PACKAGES)
-    return finish(args, report, counting_lines(results), counting_panels(results))
+    outcome = options.outcome("counts")
+    asked = passed_on(options, CountingOptions, workdir=options.workdir or outcome.workdir)
+    results = measure_counting(asked)
+    report = Report("counts", options.seed, plain(asked), results, NOTES, PACKAGES)
+    return outcome.finish(report, counting_lines(results), counting_panels(results))

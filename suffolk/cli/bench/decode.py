@@ -1,81 +1,122 @@
 """Plain decoding against each drafter.
 
-Ctrl-C ends it early: the prompts that every drafter has done by then are reported, marked as a part, and the exit code is 130."""
+Ctrl-C ends it early: the prompts that every drafter has done by then are reported, marked as a part,
+and the exit code is 130."""
 
 from __future__ import annotations
 
-import argparse
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from suffolk.cli.bench.decoding_options import add_decoding_options, read_decoding_options
-from suffolk.cli.drafter_options import add_drafter_options, read_drafter_config
-from suffolk.cli.record_option import add_record_option, require_record
+from suffolk.benchmarks.prompts import STYLES
+from suffolk.cli.bench.report_options import ReportOptions
+from suffolk.cli.drafting import HYBRID, DrafterOptions, PlannerOptions
+from suffolk.cli.kept_files import RECORD, require_record
+from suffolk.cli.model import MODEL, DeviceOptions
+from suffolk.cli.options import setting
+from suffolk.cli.options.setting import REQUIRED, Assignable, option, passed_on
 
 if TYPE_CHECKING:
     from suffolk.benchmarks.decode.options import DecodingOptions
 
-EXAMPLES = (
-    "--model MODEL_FOLDER --datastore STORE --prompts prompts/ --limit 10 --json decode.json",
-    "--model MODEL_FOLDER --head HEAD_FOLDER --prompts prompts/ --json decode.json",
-    "--model MODEL_FOLDER --prompts prompts/ --record texts.jsonl --json decode.json",
-    "--model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --prompts prompts/ --json decode.json",
-)
+EXAMPLES = """
+suffolk bench decode --model MODEL_FOLDER --datastore STORE --prompts prompts/ --limit 10 --json decode.json
+suffolk bench decode --model MODEL_FOLDER --head HEAD_FOLDER --prompts prompts/ --json decode.json
+suffolk bench decode --model MODEL_FOLDER --prompts prompts/ --record texts.jsonl --json decode.json
+suffolk bench decode --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --prompts prompts/ --json decode.json"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare its options."""
-    add_decoding_options(parser)
-    add_drafter_options(parser, without=["token-recycling"])  # which would know the answers of earlier rounds
-    add = parser.add_argument
-    drafters = "separated by commas (default: all that can run); useless: drafts that are never right"
-    add("--drafters", metavar="LIST", help=drafters)
-    slowed = "let every call for drafts take so much longer, to see that they are given up (default: %(default)s)"
-    add("--slowed", type=float, default=0.0, metavar="MS", help=slowed)
-    add("--rounds", type=int, default=1, metavar="N", help="runs of all prompts (default: %(default)s)")
-    transformers = "run transformers' own generate and its prompt lookup too, on an untouched copy of the model"
-    add("--transformers", action="store_true", help=transformers)
-    add("--assistant", metavar="MODEL", help="with --transformers: the model of its assisted generation too")
-    add("--control", action="store_true", help="run plain decoding twice, to show how large the noise is")
-    add("--temperature", type=float, default=0.0, metavar="T", help="0: greedy (default: %(default)s)")
-    add("--top-p", type=float, default=1.0, metavar="P", help="1: no limit (default: %(default)s)")
-    add_record_option(parser)
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(DeviceOptions):
+    """What is measured."""
+
+    GROUP = "model"
+    model: str = option(REQUIRED, MODEL)
 
 
-def run(args: argparse.Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class PromptOptions(setting.Options):
+    """Which prompts are answered, and how."""
+
+    GROUP = "prompts"
+    prompts: tuple[Path, ...] = option(REQUIRED, ".jsonl files, or folders of them", metavar="PATH", several=True)
+    style: str = option("both", "for rows with a prefill", choices=STYLES)
+    limit: int | None = option(None, "prompts of each file, chosen at random (default: all)")
+    max_new_tokens: int = option(128, "longest answer, in tokens")
+    ignore_eos: bool = option(False, "do not end at the model's end-of-text tokens")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedOptions(DrafterOptions):
+    """Which drafters are compared. Token recycling would know the answers of earlier rounds."""
+
+    WITHOUT = ("token-recycling",)
+    drafters: str | None = option(
+        None, "separated by commas (default: all that can run); useless: drafts that are never right", metavar="LIST"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeOptions(ModelOptions, PromptOptions, ComparedOptions, PlannerOptions, ReportOptions):
+    """What ``bench decode`` and ``bench batch`` share."""
+
+    rounds: int = option(1, "runs of all prompts", group="prompts")
+    temperature: float = option(0.0, "0: greedy (default: 0)", metavar="T", group="prompts")
+    top_p: float = option(1.0, "1: no limit", metavar="P", group="prompts")
+    slowed: float = option(
+        0.0,
+        "milliseconds to add to every call for drafts, to see that they are given up",
+        metavar="MS",
+        group="drafting",
+    )
+
+    def decoding(self) -> DecodingOptions:
+        """The settings of the measurement. Raises InvalidArgument: they contradict each other."""
+        from suffolk.benchmarks.decode.options import DecodingOptions
+
+        models = self.drafter_config()
+        found = [*(["datastore"] if self.datastore else []), *models.parts()]
+        possible = ",".join(["prompt-lookup", *found, *([HYBRID] if found else [])])
+        return passed_on(
+            self,
+            DecodingOptions,
+            datastores=self.datastore,
+            models=models,
+            drafters=tuple(part for part in (self.drafters or possible).split(",") if part),
+            slowed_ms=self.slowed,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(DecodeOptions, Assignable):
+    transformers: bool = option(
+        False,
+        "run transformers' own generate and its prompt lookup too, on an untouched copy of the model",
+        group="compared",
+    )
+    assistant: str | None = option(
+        None,
+        "run transformers' generate too, and its assisted generation with this model",
+        metavar="MODEL",
+        group="compared",
+    )
+    control: bool = option(False, "run plain decoding twice, to show the noise", group="compared")
+    record: Path | None = option(None, RECORD, group="report")
+
+
+def run(options: Options) -> int:
     """Measure, print, write; returns the exit code."""
+    from dataclasses import replace
+
     from suffolk.benchmarks.decode.measure import measure_decoding
     from suffolk.benchmarks.decode.report import NOTES, PACKAGES, decoding_lines, decoding_panels
-    from suffolk.benchmarks.plot import require_plots
     from suffolk.benchmarks.report import Report, plain
-    from suffolk.cli.bench.outcome import finish
 
-    require_plots()
-    require_record(args.record)
-    options = read_options(args)
-    results = measure_decoding(options, lambda line: print(line, file=sys.stderr, flush=True))
-    report = Report("decode", args.seed, plain(options), results, NOTES, PACKAGES)
-    return finish(args, report, decoding_lines(results), decoding_panels(results))
-
-
-def read_options(args: argparse.Namespace) -> DecodingOptions:
-    """The options of the command line."""
-    from suffolk.benchmarks.decode.options import DecodingOptions
-
-    models = read_drafter_config(args)
-    found = [*(["datastore"] if args.datastore else []), *models.parts()]
-    possible = ",".join(["prompt-lookup", *found, *(["hybrid"] if found else [])])
-    return DecodingOptions(
-        **read_decoding_options(args),
-        datastores=tuple(args.datastore),
-        models=models,
-        drafters=tuple(part for part in (args.drafters or possible).split(",") if part),
-        slowed_ms=args.slowed,
-        rounds=args.rounds,
-        control=args.control,
-        transformers=args.transformers or args.assistant is not None,
-        assistant=args.assistant,
-        temperature=args.temperature,
-        top_p=args.top_p,
-        record=args.record,
-    )
+    outcome = options.outcome("decode")
+    require_record(options.record)
+    asked = replace(options.decoding(), transformers=options.transformers or options.assistant is not None)
+    results = measure_decoding(asked, lambda line: print(line, file=sys.stderr, flush=True))
+    report = Report("decode", options.seed, plain(asked), results, NOTES, PACKAGES)
+    return outcome.finish(report, decoding_lines(results), decoding_panels(results))

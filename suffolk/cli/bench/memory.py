@@ -2,60 +2,37 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.cli.filled import filled_path
+from suffolk.cli.bench.report_options import WORKDIR, ReportOptions
+from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
 from suffolk.datastore.datastore import RESIDENCIES
 
-EXAMPLES = ("STORE --limits 1 0.5 0.2 --json memory.json",)
+EXAMPLES = "suffolk bench memory STORE --limits 1 0.5 0.2 --json memory.json"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare its options."""
-    parser.add_argument(
-        "store", type=filled_path, metavar="STORE", help="a datastore's folder, on the disk to be measured"
+@dataclass(frozen=True, kw_only=True)
+class Options(ReportOptions):
+    store: Path = argument(REQUIRED, "a datastore's folder, on the disk to be measured", metavar="STORE")
+    limits: tuple[float, ...] = option(
+        (1.0, 0.5, 0.2), "share of the store that memory may hold; 1 sets no limit", metavar="SHARE", several=True
     )
-    parser.add_argument(
-        "--limits",
-        type=float,
-        nargs="+",
-        default=[1.0, 0.5, 0.2],
-        metavar="SHARE",
-        help="of the store that memory may hold; 1 sets no limit (default: 1 0.5 0.2)",
-    )
-    parser.add_argument(
-        "--residency",
-        nargs="+",
-        choices=RESIDENCIES,
-        default=["mmap", "warm"],
-        help="policies to measure (default: mmap warm)",
-    )
-    parser.add_argument("--queries", type=int, default=1000, metavar="N", help="contexts (default: %(default)s)")
-    parser.add_argument(
-        "--rounds", type=int, default=2, metavar="N", help="rounds after the cold one (default: %(default)s)"
-    )
-    parser.add_argument("--workdir", type=Path, metavar="DIR", help="for the contexts (default: beside the JSON file)")
+    residency: tuple[str, ...] = option(("mmap", "warm"), "policies to measure", choices=RESIDENCIES, several=True)
+    queries: int = option(1000, "contexts")
+    rounds: int = option(2, "rounds after the cold one")
+    workdir: Path | None = option(None, WORKDIR, metavar="DIR")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Measure, print, write; returns the exit code."""
     from suffolk.benchmarks.memory.measure import MemoryOptions, measure_memory
     from suffolk.benchmarks.memory.report import NOTES, PACKAGES, memory_lines, memory_panels
-    from suffolk.benchmarks.plot import require_plots
     from suffolk.benchmarks.report import Report, plain
-    from suffolk.cli.bench.outcome import finish
 
-    require_plots()
-    options = MemoryOptions(
-        store=args.store,
-        workdir=args.workdir or args.json.parent / "suffolk-bench",
-        limits=tuple(args.limits),
-        residencies=tuple(args.residency),
-        queries=args.queries,
-        rounds=args.rounds,
-        seed=args.seed,
-    )
-    results = measure_memory(options)
-    report = Report("memory", args.seed, plain(options), results, NOTES, PACKAGES)
-    return finish(args, report, memory_lines(results), memory_panels(results))
+    outcome = options.outcome("memory")
+    workdir = options.workdir or outcome.workdir
+    asked = passed_on(options, MemoryOptions, workdir=workdir, residencies=options.residency)
+    results = measure_memory(asked)
+    report = Report("memory", options.seed, plain(asked), results, NOTES, PACKAGES)
+    return outcome.finish(report, memory_lines(results), memory_panels(results))

@@ -16,7 +16,7 @@ pytest.importorskip("matplotlib")
 def test_batch_refuses_what_only_decode_does(model: Path, tmp_path: Path) -> None:
     done = suffolk("bench", "batch", "--model", model, "--prompts", tmp_path, "--record", tmp_path / "r.jsonl")
     assert done.returncode == 2
-    assert "--control and --record belong to 'suffolk bench decode'" in done.stderr
+    assert "unknown option --record" in done.stderr
 
 
 def test_batch_compares_throughput_at_every_size(folder: Path, model: Path, tmp_path: Path) -> None:
@@ -51,4 +51,4 @@ def test_batch_compares_throughput_at_every_size(folder: Path, model: Path, tmp_
         assert ways["none"]["tokens_a_turn"] == pytest.approx(1.0), size
     done = suffolk("bench", *command[:-2], "--control")
     assert done.returncode == 2
-    assert "belong to 'suffolk bench decode'" in done.stderr
+    assert "unknown option --control" in done.stderr

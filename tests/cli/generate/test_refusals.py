@@ -18,17 +18,9 @@ from tests.support.stores import make_store
 def test_a_calibration_that_is_none_is_refused_and_left_alone(model: str, tmp_path: Path) -> None:
     kept = tmp_path / "calibration.json"
     kept.write_text("# a file of mine\n")
-    assert generate("--model", model, "--calibration", str(kept), PROMPT) == 2
+    assert generate("--model", model, "--set", f"calibration={kept}", PROMPT) == 2
     assert main(["calibration", str(kept)]) == 2
     assert kept.read_text() == "# a file of mine\n"
-
-
-def test_only_a_hybrid_can_be_explained(model: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert generate("--model", model, "--explain", "--drafter", "prompt-lookup", PROMPT) == 2
-    assert (
-        "--explain is of hybrid, which decides in each step what to draft, and not of prompt-lookup; add --datastore"
-        in capsys.readouterr().err
-    )
 
 
 def test_bad_input_is_one_line_and_exit_code_2(
@@ -44,44 +36,59 @@ def test_bad_input_is_one_line_and_exit_code_2(
         (["--model", model, "--datastore", foreign, "x"], "was built with tokenizer abababababab, model"),
         (
             ["--model", model, "--datastore", shallow, "x"],
-            "--max-match 16 + --max-depth 10 is above the datastore's order depth 20",
+            "max_match 16 + max_depth 10 is above the datastore's order depth 20",
         ),
         (["--model", model, "--datastore", str(tmp_path / "nothing"), "x"], "nothing"),
         (["--model", model, "--drafter", "datastore", "x"], "needs a datastore"),
         (["--model", model, "--datastore", "grpc://127.0.0.1:1/x", "x"], "127.0.0.1:1"),
         (
             ["--model", model, "--datastore", "http://127.0.0.1:1/x", "x"],
-            "not the URL of a service; the forms are grpc://",
+            "not the URL of a draft service or worker; the forms are grpc://",
         ),
-        (["--model", model, "--max-match", "0", "x"], "--max-match is 0"),
+        (["--model", model, "--set", "max_match=0", "x"], "max_match is 0"),
         (
-            ["--model", model, "--max-depth", "9" * 20, "x"],
-            "--max-depth is 99999999999999999999; it must be between 1 and 4096",
+            ["--model", model, "--set", "max_depth=" + "9" * 20, "x"],
+            "max_depth is 99999999999999999999; it must be between 1 and 4096",
         ),
-        (["--model", model, "--max-nodes", "0", "x"], "--max-nodes is 0; it must be in 1..1024"),
+        (["--model", model, "--set", "max_nodes=0", "x"], "max_nodes is 0; it must be between 1 and 1024"),
         (["--model", model, "--temperature", "-1", "x"], "--temperature is -1.0"),
-        (["--model", model, "--min-p", "2", "x"], "--min-p is 2.0; it must be between 0"),
-        (["--model", model, "--repetition-penalty", "0", "x"], "--repetition-penalty is 0.0; it must be between 0.01"),
-        (["--model", model, "--presence-penalty", "3", "x"], "--presence-penalty is 3.0; it must be between -2 and 2"),
-        (["--model", model, "--frequency-penalty", "-3", "x"], "--frequency-penalty is -3.0"),
-        (["--model", model, "--bad-words", " ", "x"], "--bad-words is empty; name a text"),
-        (["--model", model, "--logprobs", "21", "x"], "--logprobs is 21; it must be between 0 and 20"),
-        (["--model", model, "--logprobs", "2", "x"], "--logprobs 2 goes into the JSON report only; add --stats-json"),
+        (["--model", model, "--set", "min_p=2", "x"], "min_p is 2.0; it must be between 0"),
         (
-            ["--model", model, "--verification", "typical", "--epsilon", "0", "x"],
-            "--epsilon is 0.0; it must be above 0",
+            ["--model", model, "--set", "repetition_penalty=0", "x"],
+            "repetition_penalty is 0.0; it must be between 0.01",
         ),
         (
-            ["--model", model, "--epsilon", "0.1", "x"],
-            "--epsilon 0.1 does nothing under --verification match; leave it",
+            ["--model", model, "--set", "presence_penalty=3", "x"],
+            "presence_penalty is 3.0; it must be between -2 and 2",
+        ),
+        (["--model", model, "--set", "frequency_penalty=-3", "x"], "frequency_penalty is -3.0"),
+        (["--model", model, "--set", "bad_words= ", "x"], "bad_words is empty; name a text"),
+        (["--model", model, "--set", "logprobs=21", "x"], "logprobs is 21; it must be between 0 and 20"),
+        (
+            ["--model", model, "--set", "logprobs=2", "x"],
+            "logprobs 2 goes into the JSON report only; add --stats-json",
+        ),
+        (
+            ["--model", model, "--set", "verification=typical", "--set", "epsilon=0", "x"],
+            "epsilon is 0.0; it must be above 0",
+        ),
+        (
+            ["--model", model, "--set", "epsilon=0.1", "x"],
+            "epsilon 0.1 does nothing under verification match; leave it",
         ),
         (["--model", model, "--device", "abacus", "x"], "device 'abacus' is unknown; use auto"),
-        (["--model", model, "--threads", "0", "x"], "--threads is 0"),
-        (["--model", model, "--threads", "9" * 14, "x"], "--threads is 99999999999999; it must be in 1..1024"),
+        (["--model", model, "--set", "threads=0", "x"], "threads is 0"),
+        (
+            ["--model", model, "--set", "threads=" + "9" * 14, "x"],
+            "threads is 99999999999999; it must be between 1 and 1024",
+        ),
         (["--model", model, "ab\udcff"], "the prompt has a surrogate, '\\udcff', at 2"),
-        (["--model", model, "--drafter", "none", "--costs", "/nowhere", "x"], "is of no use with --drafter none"),
+        (
+            ["--model", model, "--drafter", "none", "--set", "costs=/nowhere", "x"],
+            "costs /nowhere: --drafter none has no use for them",
+        ),
         (["--model", model, "--chat", "x"], "has no chat template"),
-        (["--model", model, "--datastore", store, "--deadline-ms", "0", "x"], "--deadline-ms is 0.0"),
+        (["--model", model, "--datastore", store, "--set", "deadline_ms=0", "x"], "deadline_ms is 0.0"),
         (["--model", model, ""], "the prompt is empty"),
     ]
     for words, message in cases:

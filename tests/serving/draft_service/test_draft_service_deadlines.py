@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from suffolk.cli import client
+from suffolk.cli import lookup
 from suffolk.cli.main import main
 from suffolk.datastore import open_datastore
 from suffolk.datastore.errors import (
@@ -94,9 +94,9 @@ def test_the_command_takes_the_deadline_of_its_url(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The option's default overrode the URL's deadline."""
-    monkeypatch.setattr(client, "DEADLINE", 0.08)
+    monkeypatch.setattr(lookup, "DEADLINE", 0.08)
     brute.gate.clear()
-    assert main(["client", f"grpc://{server.listening[0]}{asked}", "lookup", "1", *words]) == 2
+    assert main(["lookup", f"grpc://{server.listening[0]}{asked}", "--ids", "1", *words]) == 2
     assert f"no answer within {shown} ms, the deadline" in capsys.readouterr().err
 
 

@@ -156,7 +156,7 @@ def test_calls_beyond_max_concurrent_are_rejected(brute: BruteForceRetriever) ->
         held = [pool.submit(remote.draft, DOCUMENTS[0][:5]) for _ in range(2)]
         until(lambda: server.service.admission.in_flight() == 2)
         with pytest.raises(
-            ResourceExhausted, match="already runs 2 calls, its limit; try again later or raise --max-concurrent"
+            ResourceExhausted, match="already runs 2 calls, its limit; try again later or raise max_concurrent"
         ):
             remote.draft([1])
         assert (

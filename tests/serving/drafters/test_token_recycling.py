@@ -265,12 +265,14 @@ def test_a_vocabulary_of_a_toy_is_not_learned_and_a_size_that_is_none_refused() 
 
 def test_the_command_line_names_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "--model", "/nowhere", "--drafter", NAME, "A poem."]) == 2
-    assert f"--drafter {NAME} needs a model; add --recycle" in capsys.readouterr().err
-    assert main(["generate", "--model", "/nowhere", "--drafter", "prompt-lookup", "--recycle", "A poem."]) == 2
+    assert f"--drafter {NAME} needs a model; add --set recycle=true" in capsys.readouterr().err
+    assert (
+        main(["generate", "--model", "/nowhere", "--drafter", "prompt-lookup", "--set", "recycle=true", "A poem."]) == 2
+    )
     assert "does not need what was given for token-recycling" in capsys.readouterr().err
-    assert main(["generate", "--worker", "grpc://127.0.0.1:1", "--recycle", "A poem."]) == 2
-    assert "leave --recycle out" in capsys.readouterr().err
-    assert main(["replay", "/nowhere.jsonl", "--recycle"]) == 2
+    assert main(["generate", "--worker", "grpc://127.0.0.1:1", "--set", "recycle=true", "A poem."]) == 2
+    assert "recycle cannot be given with --worker" in capsys.readouterr().err
+    assert main(["replay", "/nowhere.jsonl", "--set", "recycle=true"]) == 2
     assert "token-recycling reads the model that was recorded; add --model MODEL" in capsys.readouterr().err
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import zstandard
 
-from suffolk.cli.replay_report import head_lines, result_lines
+from suffolk.benchmarks.replay.report import head_lines, result_lines
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied, SuffolkError, Unsupported
 from suffolk.serving.engine.loop.generation import Generation
 from suffolk.serving.engine.loop.request import Request

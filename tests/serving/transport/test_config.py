@@ -16,8 +16,8 @@ from suffolk.serving.transport.tls import TlsFiles
     ("changes", "text"),
     [
         ({"listen": ()}, "--listen: no endpoint; give HOST:PORT or unix:PATH"),
-        ({"max_concurrent": 0}, "--max-concurrent is 0; it must be in 1..1024"),
-        ({"grace": -1.0}, "--grace is -1.0; it must be in 0..600 seconds"),
+        ({"max_concurrent": 0}, "max_concurrent is 0; it must be in 1..1024"),
+        ({"grace": -1.0}, "grace is -1.0; it must be in 0..600 seconds"),
         ({"http": Endpoint(path="/x")}, "--http: unix:/x is a unix socket; give HOST:PORT"),
         ({"listen": (Endpoint("0.0.0.0", 1),)}, "give --tls-cert and --tls-key, or --insecure"),
         (

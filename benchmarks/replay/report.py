@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,13 @@ from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.stopping import Stop
 from suffolk.benchmarks.table import format_table
 from suffolk.build_index.report import count
-from suffolk.cli.printable import printable
+from suffolk.datastore.printable import printable
 from suffolk.datastore.version import __version__
 from suffolk.serving.replay.recording import Recording
 from suffolk.serving.replay.summary import DEPTHS, summarize
 
 if TYPE_CHECKING:
+    from suffolk.serving.drafters.retrieval.limits import Limits
     from suffolk.serving.replay.replayer import Replayed
 
 ALL = "all"
@@ -92,7 +93,9 @@ def result_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 def write_results(
     path: Path,
-    args: argparse.Namespace,
+    recorded: Sequence[Path],
+    datastores: Sequence[str],
+    limits: Limits,
     recordings: Sequence[Recording],
     costs: str,
     rows: list[dict[str, Any]],
@@ -101,10 +104,10 @@ def write_results(
     """Raises as ``write_json``."""
     document = {
         "version": __version__,
-        "recordings": [str(each) for each in args.recordings],
+        "recordings": [str(each) for each in recorded],
         "model": recordings[0].model,
-        "datastores": args.datastore,
-        "limits": {name: getattr(args, name) for name in ("max_match", "min_match", "max_depth")},
+        "datastores": list(datastores),
+        "limits": asdict(limits),
         "costs": costs or None,
         "recorded": recorded_lengths(recordings),
         "stopped": stopped,

@@ -1,4 +1,4 @@
-"""``suffolk plan``: the example of its help, the page docs/how-to/plan-a-hierarchy.md, and bad input on one line."""
+"""``suffolk hierarchy plan``: the example of its help, the page docs/how-to/plan-a-hierarchy.md, and bad input on one line."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from suffolk.cli import plan
+from suffolk.cli.hierarchy.plan import RATES
 from suffolk.cli.main import main
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "plan-a-hierarchy.md"
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "plan-a-hierarchy.md"
 
 
 def blocks(kind: str) -> list[str]:
@@ -31,7 +31,7 @@ def rates(tmp_path: Path) -> Path:
 
 
 def test_the_guide_shows_what_is_printed(rates: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "--rates", str(rates)]) == 0
+    assert main(["hierarchy", "plan", "--rates", str(rates)]) == 0
     (shown,) = blocks("text")
     assert capsys.readouterr().out == shown
 
@@ -46,7 +46,7 @@ def test_the_guides_python_runs(
 
 
 def test_the_result_as_json(rates: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "--rates", str(rates), "--json", "--depth", "4"]) == 0
+    assert main(["hierarchy", "plan", "--rates", str(rates), "--json", "--depth", "4"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["plan"] in result["by_levels"]
     assert [len(each["names"]) for each in result["by_levels"]] == [1, 2, 3, 4, 5, 6]
@@ -57,16 +57,16 @@ def test_the_result_as_json(rates: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_the_example_of_the_help_is_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert plan.__doc__ is not None
-    example = plan.__doc__.partition("example of a FILE:\n")[2].partition("examples:")[0]
-    (tmp_path / "rates.json").write_text(example)
-    assert main(["plan", "--rates", str(tmp_path / "rates.json")]) == 0
+    (tmp_path / "rates.json").write_text(RATES)
+    assert main(["hierarchy", "plan", "--help"]) == 0
+    assert " ".join(RATES.split()) in " ".join(capsys.readouterr().out.split())
+    assert main(["hierarchy", "plan", "--rates", str(tmp_path / "rates.json")]) == 0
     assert "plan: datastore:4 > layer-8:5 > target\n" in capsys.readouterr().out
 
 
 def test_plain_decoding_is_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "rates.json").write_text('{"levels": [{"name": "target", "seconds": 0.02}], "acceptance": [[null]]}')
-    assert main(["plan", "--rates", str(tmp_path / "rates.json")]) == 0
+    assert main(["hierarchy", "plan", "--rates", str(tmp_path / "rates.json")]) == 0
     assert capsys.readouterr().out.startswith("plan: decode with target alone, 20 ms a token; no hierarchy is faster\n")
 
 
@@ -77,7 +77,7 @@ def test_control_characters_of_names_are_escaped(
     named = [{"name": "small\x1b[2J", "seconds": 0.001}, {"name": "target\x1b]0;x\x07", "seconds": 0.02}][-levels:]
     rates = {"levels": named, "acceptance": [[None, 0.9], [None, None]] if levels == 2 else [[None]]}
     (tmp_path / "rates.json").write_text(json.dumps(rates))
-    assert main(["plan", "--rates", str(tmp_path / "rates.json")]) == 0
+    assert main(["hierarchy", "plan", "--rates", str(tmp_path / "rates.json")]) == 0
     shown = capsys.readouterr().out
     assert "target\\x1b]0;x\\x07" in shown
     assert all(each.isprintable() or each == "\n" for each in shown)
@@ -96,7 +96,7 @@ def test_bad_input_is_one_line(
     changes: dict[str, Any], words: list[str], message: str, rates: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rates.write_text(json.dumps(json.loads(rates.read_text()) | changes))
-    assert main(["plan", "--rates", str(rates), *words]) == 2
+    assert main(["hierarchy", "plan", "--rates", str(rates), *words]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
@@ -109,17 +109,16 @@ def test_bad_input_is_one_line(
         ["--save-rates", "other.json"],
         ["--stack", "prompt-lookup:4"],
         ["--model", "folder"],
-        ["--exit-layers", "8"],
+        ["--exit", "8"],
         ["--device", "cpu"],
     ],
 )
 def test_rates_and_options_of_measuring_are_refused(
     words: list[str], rates: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["plan", "--rates", str(rates), *words]) == 2
+    assert main(["hierarchy", "plan", "--rates", str(rates), *words]) == 2
     error = capsys.readouterr().err
-    option = words[0].removesuffix("-layers")
-    assert error.startswith(f"suffolk: {option} does nothing without --measure; leave it out")
+    assert error.startswith(f"suffolk: {words[0]} does nothing without --measure; leave it out")
     assert error.count("\n") == 1
 
 
@@ -127,12 +126,12 @@ def test_rates_and_options_of_measuring_are_refused(
 def test_a_file_that_cannot_be_read_is_one_line(
     name: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["plan", "--rates", str(tmp_path / name)]) == 2
+    assert main(["hierarchy", "plan", "--rates", str(tmp_path / name)]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
 
 
 def test_planning_loads_no_torch() -> None:
-    code = "import sys, suffolk.cli.plan; sys.exit('torch' in sys.modules)"
+    code = "import sys, suffolk.cli.hierarchy.plan; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from suffolk.benchmarks.replay.report import results
 from suffolk.benchmarks.stopping import Stop, keep
 from suffolk.build_index.report import count
-from suffolk.cli.replay_report import results
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.load import load_drafters, make_drafter

@@ -1,9 +1,9 @@
-"""What ``suffolk plan --measure`` is asked to measure."""
+"""What a measurement of a hierarchy is asked to do, and the levels that it measures."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from suffolk.datastore.errors import InvalidArgument
@@ -17,25 +17,58 @@ _LAST = 1 << 20
 """The draft model stands behind all exits."""
 
 
-def read_stacks(args: argparse.Namespace) -> list[Stack]:
+@dataclass(frozen=True, slots=True)
+class HierarchyOptions:
+    """Settings of ``suffolk hierarchy plan --measure``.
+
+    Attributes:
+        prompts: .jsonl files, or folders of them; ``limit`` of each file, None for all.
+        draft_model, head, exit, datastore: what levels are made of: a smaller model, trained exits, numbers of the target's layers,
+            names of datastores.
+        stack: stacks to run, as texts; without any the best plans.
+        depth: most tokens of a level.
+        rounds: runs of all prompts.
+        save_rates: file for what was measured; None for none.
+        max_new_tokens, temperature, verification, seed: as in ``SamplingSettings``.
+        dtype: of the draft model.
+    """
+
+    prompts: tuple[Path, ...] = ()
+    limit: int | None = None
+    draft_model: str | None = None
+    head: tuple[Path, ...] = ()
+    exit: tuple[int, ...] = ()
+    datastore: tuple[str, ...] = ()
+    stack: tuple[str, ...] = ()
+    depth: int = 64
+    rounds: int = 3
+    save_rates: Path | None = None
+    max_new_tokens: int = 64
+    temperature: float = 0.0
+    verification: str = "match"
+    seed: int = 0
+    dtype: str = "auto"
+
+
+def read_stacks(options: HierarchyOptions) -> list[Stack]:
     """Those of --stack, each once. Raises as ``read_stack``."""
-    return list(dict.fromkeys(read_stack(text) for text in args.stack))
+    return list(dict.fromkeys(read_stack(text) for text in options.stack))
 
 
-def check_measuring(args: argparse.Namespace, stacks: Sequence[Stack]) -> None:
+def check_measuring(options: HierarchyOptions, stacks: Sequence[Stack]) -> None:
     """Nothing is loaded for it.
 
     Raises:
         InvalidArgument: a value is out of its range, or the given ``stacks`` do not use what was named, or lack what was not.
         NotFound, Corruption: a --head cannot be read.
     """
-    if args.rounds < 1:
-        raise InvalidArgument(f"--rounds is {args.rounds}; it must be 1 or more")
-    if args.max_new_tokens < 2:
+    if options.rounds < 1:
+        raise InvalidArgument(f"--rounds is {options.rounds}; it must be 1 or more")
+    if options.max_new_tokens < 2:
         raise InvalidArgument(
-            f"--max-new-tokens is {args.max_new_tokens}; it must be 2 or more: the first is drafted by nobody"
+            f"--max-new-tokens is {options.max_new_tokens}; it must be 2 or more: the first token is never drafted"
         )
-    named = _named(args)
+    named = _named(options)
     if not stacks:
         return
     used = list(dict.fromkeys(level.name for stack in stacks for level in stack))
@@ -49,12 +82,12 @@ def check_measuring(args: argparse.Namespace, stacks: Sequence[Stack]) -> None:
             raise InvalidArgument(f"{option} is level {level}, which no --stack has; leave it out, or name it there")
 
 
-def wanted_levels(args: argparse.Namespace, stacks: Sequence[Stack]) -> list[tuple[str, float | None]]:
+def wanted_levels(options: HierarchyOptions, stacks: Sequence[Stack]) -> list[tuple[str, float | None]]:
     """The levels to measure, by name and temperature: those of ``stacks``; without any all that can be made, each model at several
     temperatures. Raises InvalidArgument if these are no levels, or more than a stack takes."""
     if stacks:
         return list(dict.fromkeys((level.name, level.temperature) for stack in stacks for level in stack))
-    named = dict.fromkeys(level for level, _ in _named(args))
+    named = dict.fromkeys(level for level, _ in _named(options))
     sources = [name for name in RETRIEVAL if name != "datastore" or name in named]
     models = sorted(named.keys() - set(RETRIEVAL), key=lambda name: StackLevel(name, 1).exit_layers or _LAST)
     if len(models) >= MOST_LEVELS:
@@ -62,17 +95,17 @@ def wanted_levels(args: argparse.Namespace, stacks: Sequence[Stack]) -> list[tup
             f"{len(models)} models would draft; a stack takes {MOST_LEVELS - 1} beside retrieval; leave some out"
         )
     temperatures: list[float | None] = [None]
-    if args.temperature > 0:
-        temperatures += [0.0, max(MIN_TEMPERATURE, args.temperature / 2)]
+    if options.temperature > 0:
+        temperatures += [0.0, max(MIN_TEMPERATURE, options.temperature / 2)]
     return [(name, None) for name in sources] + [(name, warmth) for name in models for warmth in temperatures]
 
 
-def _named(args: argparse.Namespace) -> list[tuple[str, str]]:
+def _named(options: HierarchyOptions) -> list[tuple[str, str]]:
     """The levels that options name, each with its option."""
-    found = [] if args.draft_model is None else [(DRAFT_MODEL, f"--draft-model {args.draft_model}")]
-    found += [("datastore", f"--datastore {name}") for name in args.datastore]
-    found += [(f"exit-{layers}", f"--exit {layers}") for layers in args.exit]
-    return found + [(f"exit-{_layers(folder)}", f"--head {folder}") for folder in args.head]
+    found = [] if options.draft_model is None else [(DRAFT_MODEL, f"--draft-model {options.draft_model}")]
+    found += [("datastore", f"--datastore {name}") for name in options.datastore]
+    found += [(f"exit-{layers}", f"--exit {layers}") for layers in options.exit]
+    return found + [(f"exit-{_layers(folder)}", f"--head {folder}") for folder in options.head]
 
 
 def _layers(head: Path) -> int:

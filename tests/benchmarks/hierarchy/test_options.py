@@ -1,14 +1,14 @@
-"""Which levels ``suffolk plan --measure`` measures, and in which order they stand in a plan."""
+"""Which levels ``suffolk hierarchy plan --measure`` measures, and in which order they stand in a plan."""
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from suffolk.cli.plan_options import check_measuring, read_stacks, wanted_levels
+from suffolk.benchmarks.hierarchy.options import HierarchyOptions, check_measuring, read_stacks, wanted_levels
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.hierarchy.agreement import Agreement, ModelVariant
 from suffolk.serving.drafters.hierarchy.measurement import Measurements
@@ -19,12 +19,8 @@ from suffolk.serving.engine.model.target import Target
 from tests.support.tiny_models import tiny_model
 
 
-def options(**changes: object) -> argparse.Namespace:
-    given = {
-        "stack": [], "rounds": 1, "max_new_tokens": 8, "temperature": 0.0, "draft_model": None, "datastore": [], "exit": [],
-        "head": [],
-    }  # fmt: skip
-    return argparse.Namespace(**(given | changes))
+def options(**changes: Any) -> HierarchyOptions:
+    return HierarchyOptions(**({"rounds": 1, "max_new_tokens": 8} | changes))
 
 
 def test_a_stack_that_is_named_twice_is_run_once() -> None:
@@ -62,7 +58,7 @@ def test_more_models_than_a_stack_takes_are_refused() -> None:
         ({"exit": [2]}, "--exit 2 is level exit-2, which no --stack has"),
     ],
 )
-def test_what_no_stack_uses_is_refused(changes: dict[str, object], message: str) -> None:
+def test_what_no_stack_uses_is_refused(changes: dict[str, Any], message: str) -> None:
     asked = options(stack=["prompt-lookup:4"], **changes)
     with pytest.raises(InvalidArgument, match=message):
         check_measuring(asked, read_stacks(asked))

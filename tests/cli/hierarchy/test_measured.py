@@ -1,4 +1,4 @@
-"""``suffolk plan --measure``: what is measured, planned and run, on tiny models."""
+"""``suffolk hierarchy plan --measure``: what is measured, planned and run, on tiny models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def plan(folders: dict[str, str], *words: str) -> int:
     named = ["--model", folders["model"], "--draft-model", folders["small"], "--prompts", folders["prompts"]]
-    return main(["plan", "--measure", *named, "--max-new-tokens", "12", "--rounds", "1", "--depth", "3", *words])
+    return main(
+        ["hierarchy", "plan", "--measure", *named, "--max-new-tokens", "12", "--rounds", "1", "--depth", "3", *words]
+    )
 
 
 def test_it_plans_runs_and_saves_what_it_measured(folders: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,7 +53,7 @@ def test_it_plans_runs_and_saves_what_it_measured(folders: dict[str, str], capsy
             "target",
         ]
     )
-    assert main(["plan", "--rates", folders["rates"], "--depth", "3", "--json"]) == 0
+    assert main(["hierarchy", "plan", "--rates", folders["rates"], "--depth", "3", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["plan"] == found["plan"]
 
 

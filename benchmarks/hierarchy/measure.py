@@ -1,0 +1,181 @@
+"""Measures levels on prompts, plans with them, and runs the plans beside plain decoding."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from suffolk.benchmarks.hierarchy.options import HierarchyOptions, read_stacks, wanted_levels
+from suffolk.benchmarks.json_file import write_json
+from suffolk.benchmarks.prompts import encode_prompt, load_prompts
+from suffolk.serving.drafters.hierarchy.levels import Levels
+from suffolk.serving.drafters.hierarchy.plan import Plan, fastest, plans_by_size
+from suffolk.serving.drafters.hierarchy.rates_file import to_json
+from suffolk.serving.drafters.hierarchy.stack_spec import StackLevel, name_stack, read_stack
+from suffolk.serving.drafters.retrieval.limits import Limits
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+
+if TYPE_CHECKING:
+    from suffolk.datastore.retriever import Retriever
+    from suffolk.serving.drafters.hierarchy.agreement import Ids
+    from suffolk.serving.drafters.hierarchy.load import StackLoader
+    from suffolk.serving.drafters.hierarchy.measurement import Measurements
+    from suffolk.serving.drafters.hierarchy.trial import TrialSummary
+    from suffolk.serving.engine.model.target import Target
+
+_WARM_UP = 64
+"""Tokens of a prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A stack as predicted and as measured: seconds of a token, times as fast as plain decoding, tokens a pass of the target."""
+
+    stack: str
+    predicted_seconds: float
+    predicted_speedup: float
+    predicted_tokens: float
+    seconds: float
+    speedup: float
+    tokens: float
+    reading_seconds: float
+    identical: int
+
+
+@dataclass(frozen=True, slots=True)
+class HierarchyResult:
+    """What was planned and run.
+
+    Attributes:
+        plans: the best of each size; none where stacks were given.
+        outcomes: of the stacks that ran; ``plain``: of plain decoding, None if nothing ran.
+        prompts: how many.
+        is_stopped: whether Ctrl-C ended the runs.
+    """
+
+    plans: list[Plan]
+    outcomes: list[Outcome]
+    plain: TrialSummary | None
+    prompts: int
+    is_stopped: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        document: dict[str, Any] = {"measured": [asdict(each) for each in self.outcomes]}
+        if self.plain is not None:
+            document["plain_seconds"] = self.plain.seconds
+        if self.plans:
+            document |= {"plan": asdict(fastest(self.plans)), "by_levels": [asdict(plan) for plan in self.plans]}
+        return document
+
+
+def measure_hierarchy(
+    options: HierarchyOptions, model: str, target: Target, stores: Sequence[Retriever], limits: Limits
+) -> HierarchyResult:
+    """Measure the levels, plan with them, and run the plans beside plain decoding.
+
+    Args:
+        model: the target's folder or hub name, which holds its tokenizer.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C, before there was a plan.
+        Others as ``read_stacks`` and ``wanted_levels``.
+    """
+    given = read_stacks(options)
+    settings = SamplingSettings(
+        options.max_new_tokens, options.temperature, seed=options.seed, verification=options.verification
+    )
+    from suffolk.serving.drafters.hierarchy.load import StackLoader
+
+    texts = load_prompts(options.prompts, "chat", options.limit, options.seed)
+    prompts = [np.asarray(encode_prompt(each, target.tokenizer, model), np.int32) for each in texts]
+    stacks = StackLoader(target, options.draft_model, options.head, stores, limits, options.dtype)
+    found, plans, levels = _plan(options, stacks, target, wanted_levels(options, given), prompts, settings, bool(given))
+    if options.save_rates is not None:
+        write_json(options.save_rates, to_json(levels))
+    chosen = given or [read_stack(str(plan)) for plan in plans if len(plan.names) > 1]
+    try:
+        outcomes, plain = _run(options, stacks, target, found, chosen, prompts, settings)
+    except KeyboardInterrupt:
+        if not plans:
+            raise
+        return HierarchyResult(plans, [], None, len(prompts), True)
+    return HierarchyResult(plans, outcomes, plain, len(prompts))
+
+
+def _plan(
+    options: HierarchyOptions,
+    stacks: StackLoader,
+    target: Any,
+    wanted: Sequence[tuple[str, float | None]],
+    prompts: Sequence[Ids],
+    settings: SamplingSettings,
+    is_given: bool,
+) -> tuple[Measurements, list[Plan], Levels]:
+    from suffolk.serving.drafters.hierarchy.measurement import measure_levels
+
+    found = measure_levels(target, stacks, wanted, prompts, settings, options.depth, _say)
+    levels = found.levels()
+    begin = time.perf_counter()
+    plans = [] if is_given else plans_by_size(levels, options.depth)
+    if plans:
+        _say(f"planned {len(levels.levels)} levels in {(time.perf_counter() - begin) * 1e3:.0f} ms: {fastest(plans)}")
+    return found, plans, levels
+
+
+def _run(
+    options: HierarchyOptions,
+    stacks: StackLoader,
+    target: Any,
+    found: Measurements,
+    chosen: Sequence[tuple[StackLevel, ...]],
+    prompts: Sequence[Ids],
+    settings: SamplingSettings,
+) -> tuple[list[Outcome], TrialSummary | None]:
+    """Each of ``chosen`` for real, beside plain decoding."""
+    from suffolk.serving.drafters.hierarchy.trial import PLAIN, Trial, TrialSummary
+
+    if not chosen:
+        return [], None
+    capacity = max(map(len, prompts)) + settings.max_new_tokens
+    names = [name_stack(stack) for stack in chosen]
+    drafters = {
+        name: stacks.drafter(stack, 1, capacity, thrifty=False) for name, stack in zip(names, chosen, strict=True)
+    }
+    trial = Trial(target, drafters, capacity)
+    for way in (PLAIN, *names):  # the first runs of anything are slow
+        trial.run(way, prompts[0][:_WARM_UP], replace(settings, max_new_tokens=8))
+    _say(f"running {len(names)} stacks beside plain decoding, {options.rounds} rounds")
+    runs = trial.compare(
+        (PLAIN, *names), prompts, settings, options.rounds, lambda done, total: _say(f"{done} of {total} runs")
+    )
+    plain, before = TrialSummary.of(runs[PLAIN]), float(found.costs[-1][0])
+    outcomes = []
+    for name, stack in zip(names, chosen, strict=True):
+        predicted, measured = found.predict(stack), TrialSummary.of(runs[name])
+        same = sum(
+            np.array_equal(one.tokens, other.tokens) for one, other in zip(runs[PLAIN][0], runs[name][0], strict=True)
+        )
+        outcomes.append(
+            Outcome(
+                name,
+                predicted.seconds,
+                before / predicted.seconds,
+                predicted.tokens,
+                measured.seconds,
+                plain.seconds / measured.seconds,
+                measured.tokens,
+                measured.reading,
+                int(same),
+            )  # fmt: skip
+        )
+    return outcomes, plain
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,79 @@
+"""Plans and their measurements as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from suffolk.benchmarks.hierarchy.options import HierarchyOptions
+from suffolk.build_index.report import count
+from suffolk.datastore.printable import printable
+from suffolk.serving.drafters.hierarchy.plan import Plan, fastest
+
+if TYPE_CHECKING:
+    from suffolk.benchmarks.hierarchy.measure import HierarchyResult, Outcome
+
+_COLUMNS = f"  {'predicted ms':>12} {'speed-up':>9} {'measured ms':>12} {'speed-up':>9} {'off by':>7} {'tokens a pass':>15}  stack"
+
+
+def plan_lines(plans: list[Plan]) -> list[str]:
+    """The best of ``plans``, and what each further level adds."""
+    best = fastest(plans)
+    return [*_summary(best), "", *_table(plans, best)]
+
+
+def result_lines(result: HierarchyResult, options: HierarchyOptions) -> list[str]:
+    """The plans, and each stack as predicted and as measured."""
+    lines = [*plan_lines(result.plans), ""] if result.plans else []
+    if result.plain is not None:
+        lines += [
+            f"measured on {count(result.prompts, 'prompt')}, {count(options.rounds, 'round')}, prompts' reading left out: plain "
+            f"decoding {milliseconds(result.plain.seconds)} ms a token",
+            _COLUMNS,
+        ]
+        lines += [_line(each, result.prompts, options) for each in result.outcomes]
+    return lines
+
+
+def milliseconds(seconds: float) -> str:
+    """For people."""
+    return f"{seconds * 1e3:.5g}"
+
+
+def _summary(best: Plan) -> list[str]:
+    if len(best.names) == 1:
+        return [
+            f"plan: decode with {printable(str(best))} alone, {milliseconds(best.seconds)} ms a token; no hierarchy is faster"
+        ]
+    target = printable(best.names[-1])
+    return [
+        f"plan: {printable(str(best))}",
+        f"predicted: {milliseconds(best.seconds)} ms a token, {best.speedup:.3f} times as fast as {target} alone; "
+        f"{best.tokens:.2f} tokens a pass of it",
+    ]
+
+
+def _table(plans: list[Plan], best: Plan) -> list[str]:
+    """What each further level adds."""
+    lines = [f"  {'levels':>6} {'ms a token':>12} {'speed-up':>9} {'adds':>8}  plan (level:tokens, from the bottom)"]
+    before = plans[0]
+    for plan in plans:
+        adds = "" if plan is before else f"{plan.speedup / before.speedup - 1:+.1%}"
+        cells = f"{milliseconds(plan.seconds):>12} {plan.speedup:>9.3f} {adds:>8}"
+        lines.append(f"{'*' if plan is best else ' '} {len(plan.names):>6} {cells}  {printable(str(plan))}")
+        before = plan
+    return [
+        *lines,
+        "",
+        "*: the plan; each row is the best found with so many levels, and what it adds to the row before",
+    ]
+
+
+def _line(each: Outcome, prompts: int, options: HierarchyOptions) -> str:
+    off = each.predicted_speedup / each.speedup - 1
+    is_other_text = options.verification == "rejection" and options.temperature
+    same = "" if is_other_text else f"; {each.identical} of {count(prompts, 'text')} equal"
+    reading = f"; reads a prompt in {each.reading_seconds:.2f} s more" if each.reading_seconds >= 0.01 else ""
+    return (
+        f"  {milliseconds(each.predicted_seconds):>12} {each.predicted_speedup:>9.3f} {milliseconds(each.seconds):>12} "
+        f"{each.speedup:>9.3f} {off:>+7.1%} {each.predicted_tokens:>7.2f} {each.tokens:>7.2f}  {each.stack}{same}{reading}"
+    )

@@ -1,0 +1,27 @@
+"""The drafters' options in the parser of a study, from the registry."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Container
+
+from suffolk.serving.drafters.drafter_config import DrafterConfig
+from suffolk.serving.drafters.registry import BUILT_IN
+
+
+def add_drafter_options(parser: argparse.ArgumentParser, without: Container[str] = ()) -> None:
+    """Declare the options of all built-in drafters ``without`` those of some, each option once."""
+    entries = [entry for entry in BUILT_IN.values() if entry.name not in without]
+    for option in {each.flag: each for entry in entries for each in entry.options}.values():
+        if option.kind is bool:
+            parser.add_argument(option.flag, action="store_true", help=option.help)
+        else:
+            action = "append" if option.repeated else "store"
+            parser.add_argument(option.flag, type=option.kind, action=action, metavar=option.metavar, help=option.help)
+
+
+def read_drafter_config(args: argparse.Namespace) -> DrafterConfig:
+    """The drafters that ``args`` name by their options. Raises as ``DrafterConfig``."""
+    entries = [entry for entry in BUILT_IN.values() if entry.needs_option]
+    names = {option.name for entry in entries for option in entry.options}
+    return DrafterConfig(dtype=args.dtype, **{name: getattr(args, name) for name in names if hasattr(args, name)})

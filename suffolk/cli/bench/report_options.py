@@ -1,0 +1,38 @@
+"""The options of every measurement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from suffolk.cli.options.setting import Options, option
+from suffolk.serving.engine.sampling.settings import MAX_SEED
+
+if TYPE_CHECKING:
+    from suffolk.cli.bench.outcome import Outcome
+
+WORKDIR = "for further files, used again (default: suffolk-bench beside the JSON file)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedOptions(Options):
+    """What random choices depend on."""
+
+    GROUP = "report"
+    seed: int = option(0, "of every random choice (default: 0)", least=0, most=MAX_SEED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions(SeedOptions):
+    """Where the results go."""
+
+    GROUP = "report"
+    json: Path | None = option(None, "for the results (default: suffolk-MEASUREMENT.json)")
+    plot: Path | None = option(None, "for the plot (default: the JSON file's name with .png)")
+
+    def outcome(self, name: str) -> Outcome:
+        """The files of measurement ``name``. Raises as ``Outcome.of``."""
+        from suffolk.cli.bench.outcome import Outcome
+
+        return Outcome.of(name, self.json, self.plot)

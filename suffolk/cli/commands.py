@@ -1,0 +1,87 @@
+"""The commands: their names, what each does in a line, and the modules that hold them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from types import ModuleType
+
+from suffolk.cli.options.parser import nearest
+from suffolk.datastore.errors import InvalidArgument
+
+COMMANDS = {
+    "build": "build a datastore from corpora",
+    "info": "show what a datastore holds",
+    "verify": "check a datastore for damage",
+    "lookup": "look a text up in a datastore, on disk or behind a draft service",
+    "delete": "delete documents from a datastore",
+    "compact": "merge a datastore's segments and drop what is deleted",
+    "serve": "serve datastores over gRPC",
+    "generate": "generate text with drafts",
+    "worker": "decode for many clients over gRPC",
+    "config show": "print the settings of a command, and where each comes from",
+    "calibration": "show how well acceptance is predicted",
+    "replay": "let drafters draft along recorded texts, to choose among them",
+    "profile": "measure what a model's passes cost on this device",
+    "hierarchy plan": "plan a hierarchy of drafters from measured costs and rates",
+    "train": "train a draft head for a model",
+    "bench retrieval": "measure the latency of lookups and drafts, in-process and over gRPC",
+    "bench counts": "measure counting and bytes a token, beside infini-gram",
+    "bench decode": "measure plain decoding against each drafter",
+    "bench batch": "measure the engine's throughput by requests at once",
+    "bench build": "measure throughput and memory of building, and of sorting alone",
+    "bench memory": "measure a datastore larger than memory",
+    "bench hybrid": "measure one tree of all sources against each source alone",
+}
+"""Name -> one line of help. Command ``a b`` is the module suffolk.cli.a.b, with ``Options``, ``EXAMPLES`` and ``run``."""
+DESCRIPTION = "Suffolk makes a language model decode faster by drafting from text on file."
+EXAMPLES = """examples:
+  suffolk build --tokenizer MODEL_FOLDER --output STORE corpus/ more.jsonl.zst
+  suffolk info STORE
+  suffolk lookup STORE "def __init__(self"
+  suffolk serve STORE --listen 127.0.0.1:7700
+  suffolk generate --model MODEL_FOLDER --datastore grpc://127.0.0.1:7700/STORE "Write a sort function."
+  suffolk worker --model MODEL_FOLDER --datastore STORE --listen 127.0.0.1:7710"""
+
+
+def split_command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """The command that ``words`` begin with, and the rest. Raises InvalidArgument: there is no such command."""
+    for length in (2, 1):
+        name = " ".join(words[:length])
+        if name in COMMANDS:
+            return name, words[length:]
+    group = _group(words[0])
+    if group:
+        named = f"unknown command {' '.join(words[:2])}" if len(words) > 1 else f"{words[0]} needs one of its commands"
+        raise InvalidArgument(f"{named}; they are {', '.join(group)}")
+    raise InvalidArgument(f"unknown command {words[0]}{nearest(words[0], COMMANDS)}; see 'suffolk --help'")
+
+
+def command_module(name: str) -> ModuleType:
+    """The module of a command. It imports little: what loads torch is imported when it runs."""
+    return importlib.import_module(f"suffolk.cli.{name.replace(' ', '.')}")
+
+
+def overview(words: Sequence[str]) -> str | None:
+    """The help that lists commands: all, or those that begin with the same word; None if ``words`` ask for no list."""
+    first = words[0] if words else "--help"
+    if first in ("-h", "--help"):
+        return _overview("suffolk COMMAND", DESCRIPTION, list(COMMANDS), EXAMPLES)
+    if _group(first) and words[1:2] in ([], ["-h"], ["--help"]):
+        package = importlib.import_module(f"suffolk.cli.{first}")
+        return _overview(
+            f"suffolk {first} COMMAND", package.__doc__ or "", _group(first), getattr(package, "EXAMPLES", "")
+        )
+    return None
+
+
+def _group(word: str) -> list[str]:
+    return [name for name in COMMANDS if name.startswith(f"{word} ")]
+
+
+def _overview(usage: str, description: str, names: Sequence[str], examples: str) -> str:
+    width = max(map(len, names)) + 2
+    lines = [f"usage: {usage} [OPTIONS]", "", description.strip(), "", "commands:"]
+    lines += [f"  {name:<{width}}{COMMANDS[name]}" for name in names]
+    lines += ["", examples] if examples else []
+    return "\n".join([*lines, "", "'suffolk COMMAND --help' shows the options of a command and examples."])

@@ -1,0 +1,102 @@
+"""What ``--explain`` prints: the text by source, the documents of copied passages, and what each step drafted."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from suffolk.cli.documents import document_id
+from suffolk.datastore.datastore import Datastore
+from suffolk.datastore.draft_tree import RETRIEVED
+from suffolk.datastore.printable import printable
+from suffolk.datastore.retriever import Retriever
+from suffolk.serving.drafters.hybrid.explanation import ExplainedStep, summary
+from suffolk.serving.drafters.registry import source_name
+
+if TYPE_CHECKING:
+    from suffolk.serving.engine.loop.request import Step
+    from suffolk.serving.engine.model.target import Target
+
+MOST_PASSAGES = 5
+MOST_DOCUMENTS = 3
+SHORTEST = 3
+"""Tokens: shorter passages occur in any text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Generated tokens ``begin`` to ``end`` that occur ``count`` times in a datastore."""
+
+    begin: int
+    end: int
+    count: int
+
+    @property
+    def length(self) -> int:
+        return self.end - self.begin
+
+
+def explain(
+    target: Target, steps: Sequence[Step], stores: Sequence[Retriever], explained: Sequence[ExplainedStep]
+) -> list[str]:
+    """The lines for people. ``explained``: of a hybrid drafter, else none."""
+    tokens = [token for step in steps for token in step.tokens]
+    sources = [source for step in steps for source in step.sources]
+    lines = [*_marked_text(steps), ""]
+    for store in stores:
+        lines += [*_passage_lines(target, store, tokens, sources), ""]
+    return [*lines, *(step.line() for step in explained), *summary(explained)]
+
+
+def copied_passages(store: Retriever, tokens: Sequence[int], sources: Sequence[int]) -> list[Passage]:
+    """The longest parts of ``tokens`` that occur in ``store`` and hold a token drafted from a datastore; they do not overlap."""
+    longest = int(store.info()["order_depth"])
+    contexts = [_known(tokens[max(0, end - longest) : end], store.vocab_size) for end in range(1, len(tokens) + 1)]
+    matches = store.lookup_batch(contexts, longest, 1)
+    found = [Passage(end - match.length, end, match.count) for end, match in enumerate(matches, 1)]
+    marked = [
+        each
+        for each in found
+        if each.length >= SHORTEST and any(bits & RETRIEVED for bits in sources[each.begin : each.end])
+    ]
+    chosen: list[Passage] = []
+    for each in sorted(marked, key=lambda passage: -passage.length):
+        if all(each.end <= other.begin or other.end <= each.begin for other in chosen):
+            chosen.append(each)
+    return chosen[:MOST_PASSAGES]
+
+
+def _marked_text(steps: Sequence[Step]) -> Iterator[str]:
+    """The text with each accepted run of tokens as <letter:text>."""
+    pieces = [piece for step in steps for piece in step.pieces]
+    marks = dict(zip(sorted({bits for _, bits in pieces if bits}), string.ascii_lowercase, strict=False))
+    legend = ", ".join(f"<{letter}:...> {source_name(bits)}" for bits, letter in marks.items())
+    yield f"text by source: {legend or 'no drafted token was accepted'}; unmarked: the target's own tokens"
+    runs = [("".join(text for text, _ in run), bits) for bits, run in groupby(pieces, key=lambda piece: piece[1])]
+    yield "".join(f"<{marks[bits]}:{text}>" if bits else text for text, bits in runs)
+
+
+def _passage_lines(target: Target, store: Retriever, tokens: Sequence[int], sources: Sequence[int]) -> Iterator[str]:
+    passages = copied_passages(store, tokens, sources)
+    if not passages:
+        yield f"datastore {printable(store.name)}: no passage of {SHORTEST} tokens or more was copied from it"
+        return
+    yield f"datastore {printable(store.name)}: the longest copied passages, and documents that hold them"
+    for passage in passages:
+        ids = list(tokens[passage.begin : passage.end])
+        text = str(target.tokenizer.decode(ids)) if target.tokenizer is not None else " ".join(map(str, ids))
+        yield f"  {passage.length} tokens, {passage.count:,} times: {text!r}"
+        if isinstance(store, Datastore):
+            for place in store.occurrences(ids, MOST_DOCUMENTS, 0):
+                yield f"    {document_id(place)}, token {place.offset}"
+        else:
+            yield "    documents unknown: a draft service does not name them; run 'suffolk lookup' on the datastore's folder"
+
+
+def _known(ids: Sequence[int], vocab_size: int) -> Sequence[int]:
+    """The end of ``ids`` behind the last one that the datastore does not have."""
+    unknown = [place for place, token in enumerate(ids) if token >= vocab_size]
+    return ids[unknown[-1] + 1 :] if unknown else ids

@@ -1,0 +1,1 @@
+"""Hierarchies: levels of drafters that verify each other."""

@@ -1,0 +1,122 @@
+"""Plan a hierarchy of drafters: which levels draft for the target, and how many tokens each passes on,
+for the most tokens a second.
+
+In hierarchical speculative decoding each level verifies the drafts of the level below it. The costs
+of passes and the acceptance rates between levels determine the fastest levels and lengths, the time
+of a token, and the gain of each level. The target alone, plain decoding, is a normal result.
+
+With --measure costs and acceptance rates are measured on prompts and the model's own answers. The
+best plans of each size then run beside plain decoding. A plan is given to 'suffolk generate',
+'worker' and 'bench decode' as --levels.
+
+FILE is JSON with
+
+  levels      from the bottom to the top, the target last: "name", and "seconds" of a pass: a number,
+              or a list whose entry d is a pass that verifies d drafted tokens (entry 0: plain
+              decoding of one token). "retrieval": true marks a datastore, which drafts at the bottom
+              alone, with the "seconds" of one call; "found", optional: entry j is the probability
+              that it finds j tokens, the last entry that it finds so many or more
+  acceptance  a row for each level as drafter, an entry for each level as verifier: the probability,
+              0 to 1, that a drafted token is accepted, of a datastore one that it found; null where
+              it is unknown. Only entries behind the row's own level count
+  runs        optional: where acceptances come in bursts, as those of retrieval do: "drafter",
+              "verifier" and "probabilities", whose entry j is the probability that exactly j tokens
+              are accepted; replaces the rate of the two
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from suffolk.benchmarks.hierarchy.options import HierarchyOptions, check_measuring, read_stacks, wanted_levels
+from suffolk.benchmarks.hierarchy.report import plan_lines, result_lines
+from suffolk.cli.hierarchy.options import Options
+from suffolk.cli.model import load_target
+from suffolk.cli.options.setting import passed_on
+from suffolk.cli.output_file import require_folder
+from suffolk.cli.stores import opened_stores
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.hierarchy.levels import Levels
+from suffolk.serving.drafters.hierarchy.plan import fastest, plans_by_size
+from suffolk.serving.drafters.hierarchy.rates_file import read_rates
+from suffolk.serving.drafters.hierarchy.stack_spec import MOST_TOKENS
+from suffolk.serving.drafters.retrieval.limits import Limits
+from suffolk.serving.engine.loop.checks import whole_within
+from suffolk.serving.engine.model.model_folder import find_folder
+
+RATES = """
+{
+  "levels": [
+    {"name": "datastore", "seconds": 0.0001, "retrieval": true},
+    {"name": "layer-8", "seconds": 0.006},
+    {"name": "target", "seconds": [0.030, 0.031, 0.031, 0.032, 0.033]}
+  ],
+  "acceptance": [
+    [null, null, null],
+    [null, null, 0.8],
+    [null, null, null]
+  ],
+  "runs": [
+    {"drafter": "datastore", "verifier": "layer-8", "probabilities": [0.4, 0.2, 0.1, 0.1, 0.2]},
+    {"drafter": "datastore", "verifier": "target", "probabilities": [0.6, 0.1, 0.1, 0.1, 0.1]}
+  ]
+}"""
+EXAMPLES = """
+suffolk hierarchy plan --rates rates.json
+suffolk hierarchy plan --rates rates.json --depth 22 --json
+suffolk hierarchy plan --measure --model MODEL --draft-model SMALLER --exit 8 --prompts p.jsonl --limit 8 --save-rates rates.json
+suffolk hierarchy plan --measure --model MODEL --draft-model SMALLER --prompts p.jsonl --temperature 0.8 --verification rejection
+suffolk hierarchy plan --measure --model MODEL --draft-model SMALLER --prompts p.jsonl --stack "prompt-lookup:4 > draft-model:6"
+
+example of a FILE:""" + RATES.replace("\n", "\n  ")
+_COMMON = ("rates", "depth", "json")
+
+
+def run(options: Options) -> int:
+    """Read or measure, plan, print; returns the exit code."""
+    if (options.rates is None) is not options.measure:
+        raise InvalidArgument("plan needs --rates FILE, or --measure with --model and --prompts; give one of them")
+    if options.rates is not None:
+        for name, given in options.given.items():
+            if name not in _COMMON:
+                raise InvalidArgument(
+                    f"{given.label} does nothing without --measure; leave it out, or give --measure in place of --rates"
+                )
+        print(report(read_rates(options.rates), options.depth, options.json))
+        return 0
+    if options.model is None or not options.prompts:
+        raise InvalidArgument(
+            f"--measure needs {'--model MODEL' if options.model is None else '--prompts FILE'}; add it"
+        )
+    whole_within("--depth", options.depth, 1, MOST_TOKENS)
+    require_folder("--save-rates", options.save_rates)
+    return _measure(options, options.model)
+
+
+def report(levels: Levels, depth: int, as_json: bool) -> str:
+    """What ``suffolk hierarchy plan`` prints of ``levels``. Raises InvalidArgument as ``plans_by_size``."""
+    plans = plans_by_size(levels, depth)
+    if as_json:
+        return json.dumps({"plan": asdict(fastest(plans)), "by_levels": [asdict(plan) for plan in plans]})
+    return "\n".join(plan_lines(plans))
+
+
+def _measure(options: Options, model: str) -> int:
+    asked = passed_on(options, HierarchyOptions)
+    given = read_stacks(asked)
+    check_measuring(asked, given)
+    wanted_levels(asked, given)  # refuse what cannot be measured before a model is loaded
+    for name in (model, options.draft_model):
+        if name is not None:
+            find_folder(name)
+    limits = Limits()
+    with opened_stores(options.datastore, None, limits, model) as stores:
+        target = load_target(model, options, 4096)
+        from suffolk.benchmarks.hierarchy.measure import measure_hierarchy  # loads torch, which takes seconds
+
+        result = measure_hierarchy(asked, model, target, stores, limits)
+    print(json.dumps(result.to_dict()) if options.json else "\n".join(result_lines(result, asked)))
+    if result.is_stopped:
+        raise KeyboardInterrupt("while the plans ran; what was planned is printed")
+    return 0

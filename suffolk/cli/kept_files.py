@@ -1,0 +1,58 @@
+"""Files that a run leaves behind: what it learned, and its texts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from suffolk.cli.options.setting import Options, option
+from suffolk.cli.output_file import require_folder
+from suffolk.datastore.errors import PermissionDenied
+
+if TYPE_CHECKING:
+    from suffolk.serving.drafters.calibration.calibration import Calibration
+
+RECORD = (
+    "add a JSON line for every finished text, for 'suffolk replay'. It holds prompt and text as token ids, which anyone with the "
+    "tokenizer can read"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationOptions(Options):
+    """Where acceptance that was learned is kept."""
+
+    GROUP = "drafting"
+    calibration: Path | None = option(
+        None,
+        "learned acceptance of drafts: read if the file is there, written at the end. What others wrote meanwhile is lost; "
+        "'suffolk calibration FILE' shows it",
+    )
+
+
+@contextlib.contextmanager
+def kept_calibration(path: Path | None) -> Iterator[Calibration]:
+    """The calibration in ``path``, or an empty one; written back at the end, also after Ctrl-C. Raises as ``read_calibration``."""
+    from suffolk.serving.drafters.calibration.calibration import Calibration
+    from suffolk.serving.drafters.calibration.calibration_file import read_calibration, write_calibration
+
+    require_folder("--calibration", path)
+    if path is not None and path.exists() and not path.is_file():
+        raise PermissionDenied(f"--calibration {path}: cannot be written; name a file in a folder of yours")
+    calibration = read_calibration(path) if path is not None and path.exists() else Calibration()
+    try:
+        yield calibration
+    finally:
+        if path is not None and any(each.reliability.any() for each in calibration.learned()):
+            write_calibration(path.resolve(), calibration)  # and not a link to it
+
+
+def require_record(file: Path | None) -> None:
+    """Nothing, if ``file`` is None or can take recordings. Raises as ``require_recordable``, before a model is loaded."""
+    if file is not None:
+        from suffolk.serving.replay.recorder import require_recordable
+
+        require_recordable(file)

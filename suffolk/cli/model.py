@@ -1,0 +1,48 @@
+"""The model of a command: its options, and how it is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from suffolk.cli.options.setting import Options, option, rare
+from suffolk.serving.engine.model.model_folder import find_folder
+from suffolk.serving.transport.limits import MAX_THREADS
+
+if TYPE_CHECKING:
+    from suffolk.serving.engine.model.target import Target
+
+MODEL = "model folder in the Hugging Face layout, or hub name"
+DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceOptions(Options):
+    """Where and how a model runs."""
+
+    GROUP = "model"
+    dtype: str = option("auto", "type of the weights; auto: as stored", choices=DTYPES, metavar="DTYPE")
+    device: str = option("auto", "auto, cpu, cuda, cuda:1 ...")
+    threads: int | None = rare(None, "CPU threads (default: torch's choice)", least=1, most=MAX_THREADS)
+
+
+def load_target(model: str, options: DeviceOptions, cache_tokens: int, accelerate: bool = True) -> Target:
+    """The model of that name, quietly; ``accelerate`` as in ``Target.wrap``. Raises as ``Target.load``."""
+    find_folder(model)  # before torch is loaded, which takes seconds
+    import torch
+
+    from suffolk.serving.engine.model.target import Target
+
+    silence_transformers()
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    return Target.load(model, options.dtype, options.device, cache_tokens, accelerate)
+
+
+def silence_transformers() -> None:
+    """Keep its notes and progress bars out of what commands print."""
+    import transformers
+
+    messages: Any = transformers.utils.logging
+    messages.disable_progress_bar()
+    messages.set_verbosity_error()

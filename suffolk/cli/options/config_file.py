@@ -1,0 +1,81 @@
+"""The file of --config: TOML, with keys for all commands that know them, and a table for each command."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from suffolk.cli.options.parser import nearest
+from suffolk.cli.options.setting import Given, Options, Setting, settings_of
+from suffolk.cli.options.values import read_value
+from suffolk.datastore.errors import InvalidArgument, NotFound
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+COMMANDS = ("generate", "worker", "serve", "train")
+"""Those that read such a file."""
+UNSET = ("config", "assignments")
+"""Settings that are of the command line alone."""
+
+
+def command_settings(command: str, words: Sequence[str] = ()) -> dict[str, Setting]:
+    """All settings of one of COMMANDS; ``words`` as in ``settings_of``."""
+    options: type[Options] = importlib.import_module(f"suffolk.cli.{command}").Options
+    return settings_of(options, words)
+
+
+def read_config(path: Path, command: str, words: Sequence[str] = ()) -> dict[str, Given]:
+    """What the file gives to ``command``, by name. Its table wins over keys at the top. The whole file is checked.
+
+    Raises:
+        NotFound, InvalidArgument: it cannot be read, or has an unknown key, or a value of a wrong type or out of its bounds.
+    """
+    document = read_toml(path)
+    known = {
+        name: {key: each for key, each in command_settings(name, words).items() if key not in UNSET}
+        for name in COMMANDS
+    }
+    tables = {name: document.pop(name, {}) for name in COMMANDS}
+    everything = {key: each for settings in known.values() for key, each in settings.items()}
+    found = _table(path, "", document, everything | known[command])
+    of_command = {key: given for key, given in found if key in known[command]}
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise InvalidArgument(f"{path}: {name} is {table!r}; it must be a table, [{name}]")
+        for key, given in _table(path, name, table, known[name]):
+            if name == command:
+                of_command[key] = given
+    return of_command
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The whole file. Raises NotFound, InvalidArgument: it cannot be read, or is no TOML."""
+    try:
+        document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        return document
+    except FileNotFoundError:
+        raise NotFound(f"--config {path}: no such file; name a TOML file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"--config {path}: cannot be read ({error}); name a TOML file") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidArgument(f"--config {path}: no TOML: {error}; mend that line") from None
+
+
+def _table(
+    path: Path, name: str, table: Mapping[str, Any], known: Mapping[str, Setting]
+) -> Iterator[tuple[str, Given]]:
+    where = f" in [{name}]" if name else ""
+    for key, value in table.items():
+        if key not in known:
+            command = f" {name}" if name else ""
+            raise InvalidArgument(
+                f"{path}: unknown key {key!r}{where}{nearest(key, known)}; 'suffolk config show{command}' lists all"
+            )
+        label = f"{path}: {key}{where}"
+        yield key, Given(read_value(known[key], value, label), label, f"{path}{f' [{name}]' if name else ''}")

@@ -1,0 +1,52 @@
+"""Settings as 'suffolk config show' prints them: TOML with their origins."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from suffolk.cli.options.config_file import UNSET
+from suffolk.cli.options.setting import REQUIRED, Given, Setting
+
+
+def toml_lines(command: str, settings: Mapping[str, Setting], given: Mapping[str, Given]) -> Iterator[str]:
+    """The merged settings of ``command`` as a TOML table; a comment says what each is and where it is from."""
+    yield f"[{command}]"
+    for group, members in _groups(settings):
+        yield f"\n# -- {group or 'general'} --"
+        for setting in members:
+            limits = f" ({setting.limits})" if setting.limits else ""
+            yield f"# {setting.help}{limits}"
+            value = given[setting.name].value if setting.name in given else setting.default
+            origin = given[setting.name].origin if setting.name in given else "default"
+            if value is None or value is REQUIRED:
+                yield f"# {setting.name} =  # {'required' if value is REQUIRED else 'not set'}"
+            else:
+                yield f"{setting.name} = {_toml(value)}  # {origin}"
+
+
+def default_text(setting: Setting) -> str:
+    """Its default as TOML; "required" without one, and nothing where it is not set."""
+    return "required" if setting.default is REQUIRED else "" if setting.default is None else _toml(setting.default)
+
+
+def _groups(settings: Mapping[str, Setting]) -> list[tuple[str, list[Setting]]]:
+    shown = [each for name, each in settings.items() if name not in UNSET]
+    order = list(dict.fromkeys(each.group for each in shown))
+    grouped = groupby(sorted(shown, key=lambda each: order.index(each.group)), key=lambda each: each.group)
+    return [(group, list(members)) for group, members in grouped]
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | Path):
+        return json.dumps(str(value), ensure_ascii=False)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_toml(name)} = {_toml(each)}" for name, each in value.items()) + "}"
+    return str(value)

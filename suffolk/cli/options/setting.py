@@ -1,0 +1,190 @@
+"""One setting of a command, and the dataclass fields that declare settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+REQUIRED: Any = dataclasses.MISSING
+COMMAND_LINE = "command line"
+"""Origin of what is not from a file."""
+_NOUNS = {
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    Path: "a path",
+    bool: "true or false",
+    dict: "a table",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting, as its field declares it.
+
+    Attributes:
+        name: of the field, and the key in a file.
+        kind: int, float, str, bool, Path or dict; ``many``: a tuple of these.
+        default: REQUIRED if there is none.
+        help: one line.
+        group: heading in the help.
+        rare: it is set in a file or with --set, and is no option of its own.
+        positional: an argument without a flag. ``several``: its option takes several words.
+        least, above, most: bounds of a number; ``above`` is exclusive. ``choices``: the values that it may have.
+        blank: a text may be empty.
+        excludes: settings that cannot be given with it.
+        read: makes the value of a text, in a place of its own syntax.
+    """
+
+    name: str
+    kind: type
+    default: Any
+    help: str
+    group: str = ""
+    flag: str = ""
+    metavar: str = ""
+    rare: bool = False
+    positional: bool = False
+    many: bool = False
+    several: bool = False
+    least: int | float | None = None
+    above: int | float | None = None
+    most: int | float | None = None
+    choices: tuple[str, ...] = ()
+    blank: bool = False
+    excludes: tuple[str, ...] = ()
+    read: Callable[[str], Any] | None = None
+
+    @property
+    def label(self) -> str:
+        """What users call it on the command line."""
+        return self.name if self.rare else self.metavar if self.positional else self.flag
+
+    @property
+    def limits(self) -> str:
+        """Its bounds or choices in words; empty without any."""
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        if self.least is not None and self.most is not None:
+            return f"between {self.least} and {self.most}"
+        low = f"above {self.above}" if self.above is not None else "" if self.least is None else f"{self.least} or more"
+        high = "" if self.most is None else f"at most {self.most}"
+        return " and ".join(part for part in (low, high) if part)
+
+    @property
+    def domain(self) -> str:
+        """Its type and limits in words."""
+        noun = "a size such as 500M" if self.read is not None else _NOUNS[self.kind]
+        words = self.limits if self.choices else f"{noun} {self.limits}".strip()
+        return f"a list, each {words}" if self.many else words
+
+
+def option(default: Any, help: str, **more: Any) -> Any:
+    """A field that is an option of the command line, and a key of the file. ``more``: see ``Setting``."""
+    return dataclasses.field(default=default, metadata={"help": help, **more})
+
+
+def rare(default: Any, help: str, **more: Any) -> Any:
+    """A field that is set in a file or with --set alone."""
+    return option(default, help, rare=True, **more)
+
+
+def argument(default: Any, help: str, **more: Any) -> Any:
+    """A field that is a positional argument."""
+    return option(default, help, positional=True, **more)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value that is no default: its label in messages, and its origin, COMMAND_LINE or a file."""
+
+    value: Any
+    label: str
+    origin: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Base of the settings of all commands.
+
+    Attributes:
+        given: settings that are not defaults, by name.
+    """
+
+    given: Mapping[str, Given] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assignable(Options):
+    """Base of commands that take any setting as NAME=VALUE."""
+
+    assignments: tuple[str, ...] = option(
+        (),
+        "any setting, also those without an option; may be repeated",
+        flag="--set",
+        metavar="NAME=VALUE",
+        group="settings",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configurable(Assignable):
+    """Base of commands that read settings from a file. Their rare settings are no options."""
+
+    config: Path | None = option(
+        None, "settings as TOML; the command line wins over it", metavar="FILE.toml", group="settings"
+    )
+
+
+def passed_on(options: Options, kind: type[T], **more: Any) -> T:
+    """A dataclass of the library, of the fields that ``options`` has too, and ``more``. Raises what ``kind`` raises."""
+    names = {each.name for each in dataclasses.fields(kind)} - more.keys()  # type: ignore[arg-type]
+    return kind(**{name: getattr(options, name) for name in names if hasattr(options, name)}, **more)
+
+
+def settings_of(options: type[Options], words: Sequence[str] = ()) -> dict[str, Setting]:
+    """The settings of a command by name, in the order of its help.
+
+    Args:
+        options: their dataclass. Its method ``further(settings, words)``, if it has one, gives more.
+        words: of the command line, which may name plugins.
+    """
+    hints, declared = typing.get_type_hints(options), {each.name: each for each in dataclasses.fields(options)}
+    found: dict[str, Setting] = {}
+    for each in _in_order(options):
+        for name in each.__dict__.get("__annotations__", {}):
+            if name in declared and "help" in declared[name].metadata:
+                group = found[name].group if name in found else each.__dict__.get("GROUP", "")
+                found[name] = _setting(declared[name], hints[name], group, issubclass(options, Configurable))
+    further = getattr(options, "further", None)
+    return found if further is None else found | further(found, words)
+
+
+def _in_order(options: type) -> list[type]:
+    """The class and its bases, each once. A class with a GROUP comes before its bases, any other behind them."""
+    found: list[type] = []
+    for base in options.__bases__:
+        found += [each for each in _in_order(base) if each not in found]
+    return [options, *found] if "GROUP" in options.__dict__ else [*found, options]
+
+
+def _setting(field: dataclasses.Field[Any], hint: Any, group: str, has_file: bool) -> Setting:
+    more: dict[str, Any] = {"group": group} | dict(field.metadata)
+    more["rare"] = has_file and more.get("rare", False)
+    many = typing.get_origin(hint) is tuple
+    kind = typing.get_args(hint)[0] if many else hint
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        (kind,) = [each for each in typing.get_args(kind) if each is not type(None)]
+    kind = typing.get_origin(kind) or kind
+    flag = "--" + field.name.replace("_", "-")
+    plain = {int: "N", Path: "FILE"}.get(kind, field.name.upper())
+    metavar = "{" + ",".join(more["choices"]) + "}" if more.get("choices") else plain
+    named = {"flag": flag, "metavar": metavar} | more
+    default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    return Setting(field.name, dict if issubclass(kind, Mapping) else kind, default, many=many, **named)

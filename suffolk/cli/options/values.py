@@ -1,0 +1,87 @@
+"""Values of settings: read from texts and TOML, checked against type and bounds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from suffolk.cli.options.setting import Setting
+from suffolk.datastore.errors import InvalidArgument
+
+
+def read_texts(setting: Setting, texts: Sequence[str], label: str) -> Any:
+    """The value of ``setting`` from words of a command line. Raises InvalidArgument, which names ``label``."""
+    values = [_read_text(setting, text, label) for text in texts]
+    if setting.kind is dict:
+        return {name: value for each in values for name, value in each.items()}
+    return tuple(values) if setting.many else values[-1]
+
+
+def read_value(setting: Setting, value: Any, label: str) -> Any:
+    """The value of ``setting`` from TOML. Raises InvalidArgument, which names ``label``."""
+    if setting.many:
+        values = value if isinstance(value, list) else [value]
+        return tuple(_checked(setting, each, label) for each in values)
+    return _checked(setting, value, label)
+
+
+def _read_text(setting: Setting, text: str, label: str) -> Any:
+    if setting.read is not None:
+        return _checked(setting, text, label)
+    if setting.kind is dict:
+        return _pair(text, label)
+    if setting.kind is bool:
+        return _checked(setting, {"true": True, "false": False}.get(text.lower(), text), label)
+    if setting.kind in (int, float):
+        try:
+            value: object = setting.kind(text)
+        except ValueError:
+            raise _wrong(setting, text, label) from None
+        return _checked(setting, value, label)
+    return _checked(setting, text, label)
+
+
+def _checked(setting: Setting, value: Any, label: str) -> Any:
+    if setting.read is not None and isinstance(value, str):
+        try:
+            value = setting.read(value)
+        except ValueError:
+            raise _wrong(setting, value, label) from None
+    if setting.kind is float and type(value) is int:
+        value = float(value)
+    if setting.kind in (str, Path):
+        if isinstance(value, str) and not value.strip() and not setting.blank:
+            raise InvalidArgument(f"{label}: it is empty; give a name or a path")
+        if not isinstance(value, str):
+            raise _wrong(setting, value, label)
+        value = setting.kind(value)
+    elif type(value) is not setting.kind:
+        raise _wrong(setting, value, label)
+    if setting.choices and value not in setting.choices:
+        raise InvalidArgument(f"{label} is {value!r}; it must be {setting.limits}")
+    if setting.kind in (int, float) and not _within(setting, value):
+        raise InvalidArgument(f"{label} is {value}; it must be {setting.limits}")
+    return value
+
+
+def _within(setting: Setting, value: float) -> bool:
+    """Whether the bounds hold; they never do for NaN."""
+    low = value > setting.above if setting.above is not None else setting.least is None or value >= setting.least
+    return value == value and low and (setting.most is None or value <= setting.most)
+
+
+def _pair(text: str, label: str) -> dict[str, Any]:
+    """NAME=VALUE; the value is JSON, or else a text."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise InvalidArgument(f"{label} {text!r}: write it as NAME=VALUE")
+    try:
+        return {name: json.loads(value)}
+    except ValueError:
+        return {name: value}
+
+
+def _wrong(setting: Setting, value: Any, label: str) -> InvalidArgument:
+    return InvalidArgument(f"{label} is {value!r}; it must be {setting.domain}")

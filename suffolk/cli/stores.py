@@ -1,0 +1,69 @@
+"""The datastores of a command: opened, checked against the model, closed at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+
+from suffolk.datastore.errors import Unsupported
+from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.serving.drafters.retrieval.limits import Limits
+from suffolk.serving.drafters.retrieval.require_match import require_match
+
+log = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def opened_stores(
+    names: Sequence[str], deadline_ms: float | None, limits: Limits, model: str
+) -> Iterator[list[Retriever]]:
+    """The datastores of those names or URLs, which fit the model. Raises as ``open_store`` and ``require_match``."""
+    with contextlib.ExitStack() as stack:
+        stores: list[Retriever] = []
+        for name in names:
+            stores.append(open_store(name, deadline_ms))
+            stack.callback(stores[-1].close)
+            require_match(stores[-1], name, limits, model, fingerprint(load_tokenizer(model)))
+            _require_vocabulary(stores[-1], name, model)
+        yield stores
+
+
+def open_store(name: str, deadline_ms: float | None) -> Retriever:
+    """The datastore in that folder or behind that URL. Raises as ``open_datastore`` and ``connect``."""
+    from suffolk.serving.transport.url import is_url
+
+    if is_url(name):
+        from suffolk.serving.draft_service.client import connect
+
+        return connect(name, None if deadline_ms is None else deadline_ms / 1000)
+    from suffolk.datastore.datastore import open_datastore
+
+    return open_datastore(name, "auto")
+
+
+def _require_vocabulary(store: Retriever, name: str, model: str) -> None:
+    """Compare the ids of a datastore without a tokenizer with the model's. A smaller vocabulary may be right: models
+    have room for more ids than their tokenizers use.
+
+    Raises:
+        Unsupported: it has ids that the model does not know.
+    """
+    facts = store.info()
+    if facts.get("tokenizer") is not None:
+        return
+    from suffolk.serving.engine.model.target_loader import read_vocab_size
+
+    built_for, known = int(facts["vocab_size"]), read_vocab_size(model)
+    if built_for > known:
+        raise Unsupported(
+            f"datastore {name} was built for {built_for} token ids, model {model} has {known}; build one from this model's "
+            "token ids, with its --vocab-size"
+        )
+    log.warning(
+        "datastore %s has no tokenizer, so whether it fits model %s cannot be checked; with another tokenizer's ids its drafts "
+        "are rejected, and the text stays the same",
+        name,
+        model,
+    )

@@ -1,0 +1,118 @@
+"""``suffolk lookup``: tokens, hints where tokenization hides a match, ids of documents, services, and draft trees."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from suffolk.cli.main import main
+from suffolk.datastore import open_datastore
+from tests.support.draft_server import serving
+
+LINES = ['raise ValueError("no")', 'raise ValueError("yes")', "return None"]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Indented lines of code with a byte-level tokenizer that has a token for ``("``."""
+    folder = tmp_path_factory.mktemp("lookup")
+    words = ["raise", "ValueError", '("', "return"]
+    vocabulary = {letter: place for place, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    merges: list[tuple[str, str]] = []
+    for word in words:
+        for end in range(2, len(word) + 1):
+            if word[:end] not in vocabulary:
+                vocabulary[word[:end]] = len(vocabulary)
+                merges.append((word[: end - 1], word[end - 1]))
+    for word in ("raise", "ValueError"):
+        vocabulary[f"\u0120{word}"] = len(vocabulary)
+        merges.append(("\u0120", word))
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    records = [{"text": f"if x:\n    {line}\n", "id": f"line-{place}"} for place, line in enumerate(LINES)]
+    (folder / "code.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    words = ["build", "--tokenizer", str(folder / "tokenizer.json"), "--output", str(folder / "store")]
+    assert main([*words, "--id-field", "id", str(folder / "code.jsonl")]) == 0
+    return folder / "store"
+
+
+def test_the_tokens_are_shown_and_where_the_match_begins(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lookup", str(store), "x ValueError"]) == 0
+    out = capsys.readouterr().out
+    assert "context       2 tokens: 'x' | ' ValueError'\n" in out
+    assert "match length  1 of 2 tokens: ' ValueError'\n" in out
+
+
+def test_a_text_that_ends_inside_a_token_is_explained(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lookup", str(store), " raise ValueError("]) == 0
+    out = capsys.readouterr().out
+    assert "context       3 tokens: ' raise' ' ValueError' '(' |\n" in out
+    assert "no match" in out
+    assert "hint          the last token '(' ends the text inside a token: the 2 tokens before it match" in out
+    assert "followed by '(\"' 2 times" in out
+    assert main(["lookup", str(store), ' raise ValueError("']) == 0
+    assert "hint" not in capsys.readouterr().out
+
+
+def test_a_text_without_the_space_of_its_line_is_explained(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lookup", str(store), 'raise ValueError("']) == 0
+    out = capsys.readouterr().out
+    assert "match length  2 of 3 tokens" in out
+    assert "hint          with a space in front, all 3 tokens match, 2 times" in out
+
+
+def test_ids_of_documents_are_shown_and_taken(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lookup", str(store), "return None"]) == 0
+    document = f"{store.parent}/code.jsonl#line-2"
+    assert f"by document id\n  {document}, token " in capsys.readouterr().out
+    assert main(["info", str(store)]) == 0
+    assert (
+        f"document ids     such as {store.parent}/code.jsonl#line-0  (for 'suffolk delete --id')"
+        in capsys.readouterr().out
+    )
+    assert main(["delete", str(store), "--id", "line-2", "--id", "nothing"]) == 1
+    error = capsys.readouterr().err
+    assert f"suffolk: no such document: line-2; did you mean {document}?\n" in error
+    assert (
+        "suffolk: no such document: nothing; an id is FILE of a text file, FILE:LINE of a record, or FILE#ID" in error
+    )
+    assert f"such as {store.parent}/code.jsonl#line-0" in error
+    assert main(["delete", str(store), "--id", document, "--dry-run"]) == 0
+    assert "would delete  1 document" in capsys.readouterr().out
+
+
+def test_a_service_is_looked_up_by_text_and_drafts(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [" raise ValueError", "--draft", "--max-nodes", "3"]
+    assert main(["lookup", str(store), *words]) == 0
+    local = capsys.readouterr().out
+    with open_datastore(store) as opened, serving({"code": opened}) as server:
+        url = f"grpc://{server.listening[0]}/code"
+        assert main(["lookup", url, *words]) == 0
+        remote = capsys.readouterr().out
+        assert main(["lookup", url, *words, "--json"]) == 0
+        tree = json.loads(capsys.readouterr().out)["draft"]
+        assert tree["tokens"] == opened.draft(" raise ValueError", max_nodes=3).tokens.tolist()
+    assert "occurrences   not shown: a draft service does not tell documents" in remote
+    assert "draft         3 nodes: estimated acceptance, count, token\n" in remote
+    assert local.partition("draft  ")[2] == remote.partition("draft  ")[2]
+    assert local.partition("occurrences")[0] == remote.partition("occurrences")[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["grpc://127.0.0.1:1/x", "cat"], "127.0.0.1:1"),
+        (["grpc://127.0.0.1:1/x"], "give either a text or --ids"),
+        (["/tmp", "x", "--deadline", "1"], "--deadline 1 is for a draft service; leave it out"),
+    ],
+)
+def test_bad_input_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lookup", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
