@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -73,9 +72,8 @@ def test_what_is_shown_is_a_file_that_sets_the_same(
     }
 
 
-def every_setting() -> Iterator[tuple[str, str]]:
-    for command in COMMANDS:
-        yield from ((command, name) for name in command_settings(command) if name not in UNSET)
+def every_setting() -> list[tuple[str, str]]:
+    return [(command, name) for command in COMMANDS for name in command_settings(command) if name not in UNSET]
 
 
 @pytest.mark.parametrize(("command", "name"), every_setting())
