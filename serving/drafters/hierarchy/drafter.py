@@ -62,7 +62,7 @@ class HierarchyDrafter:
         self._calibrator = SegmentCalibrator(retrieval=isinstance(levels[-1], RetrievalLevel))
         self._thrifty = thrifty
         self._rounds = RoundPolicy([level.costs for level in self._models])
-        self._prefill = PrefillPolicy(self._rounds, levels[-1].tokens)
+        self._prefill = PrefillPolicy()
         self._free = list(range(slots))
         self._slots = slots
         self._states: dict[int, StackState] = {}
@@ -162,7 +162,8 @@ class HierarchyDrafter:
             return True
         request, size = state.request, len(state.request.tokens)
         room = request.settings.max_new_tokens - (size - request.prompt_tokens)
-        return self._prefill.reads(request.request_id, size, size, room, request.budget, requests)
+        share = self._rounds.saving(self._levels[-1].tokens, request.budget, requests, size)
+        return self._prefill.reads(request.request_id, share, self._rounds.prefill_seconds(size), room, request.budget)
 
     def _is_up_to_date(self, state: StackState, budgets: Sequence[PrefillBudget]) -> bool:
         """Whether all levels have read the text but for its last tokens; each reads more of it now, within its budget."""

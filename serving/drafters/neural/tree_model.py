@@ -16,11 +16,11 @@ import torch
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.draft_state import LEFT_OVER, DraftState, add_children
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
+from suffolk.serving.engine.loop.draft_budget import mean_value
 from suffolk.serving.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import TreeLayout
-from suffolk.serving.engine.policy.draft_budget import mean_value
 from suffolk.serving.engine.policy.expansion_policy import ExpansionPolicy
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.policy.draft_budget import UNLIMITED, DraftBudget
+from suffolk.serving.engine.loop.draft_budget import UNLIMITED, DraftBudget
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import torch
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.loop.draft_budget import UNLIMITED, DraftBudget
 from suffolk.serving.engine.loop.draft_failures import missed_by_reason
 from suffolk.serving.engine.loop.drafter import (
     CacheDrafter,
@@ -34,7 +35,6 @@ from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.user_code_errors import USER_CODE_ERRORS, first_line
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.draft_budget import UNLIMITED, DraftBudget
 
 log = logging.getLogger(__name__)
 _Value = TypeVar("_Value", bound=np.generic)

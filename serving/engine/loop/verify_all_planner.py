@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.policy.draft_budget import UNLIMITED, DraftBudget
+from suffolk.serving.engine.loop.draft_budget import UNLIMITED, DraftBudget
 from suffolk.serving.engine.policy.planner import DraftCandidate, Planner
 
 

@@ -25,8 +25,6 @@ UNUSUAL = 4.0
 """Drafts that take this many times the usual time defer the rest: a cold file says nothing of the next draft."""
 
 # AcceptanceModel: what drafts bring.
-RATIO_PRIOR = 4.0
-"""Accepted tokens' worth of belief that scores are right: after twenty useless steps they count a tenth."""
 MEMORY = 0.97
 """Share of that record that remains after a verified draft: some thirty drafts count."""
 RECOVERY = 0.995
@@ -34,7 +32,7 @@ RECOVERY = 0.995
 SHARE_PRIOR = 0.6
 """Probability that the target accepts a model's best candidate, until it is known."""
 PRIOR_WEIGHT = 4.0
-"""Drafts, or candidates, that a prior of a model is worth."""
+"""Tokens, drafts or candidates that any prior is worth: after twenty useless steps scores count a tenth."""
 OVERLAP = 0.75
 """Share of the shorter of two drafts that repeats the longer: both are right about the same tokens."""
 

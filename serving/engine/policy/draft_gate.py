@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.policy.acceptance_model import AddedTokens
 from suffolk.serving.engine.policy.constants import FIRST_PAUSE, LONGEST_PAUSE
-from suffolk.serving.engine.policy.draft_budget import DraftBudget
 
 
 @dataclass(frozen=True, slots=True)

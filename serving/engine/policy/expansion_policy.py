@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.policy.acceptance_model import CandidateAcceptance
 from suffolk.serving.engine.policy.constants import SHARE_PRIOR
-from suffolk.serving.engine.policy.draft_budget import DraftBudget
 
 
 class ExpansionPolicy:
@@ -30,7 +30,7 @@ class ExpansionPolicy:
 
     def pays(self, value: float, value_seconds: float, rows: int, contexts: npt.NDArray[np.int64]) -> bool:
         """Whether a pass of ``rows`` rows over nodes of ``value`` in all is worth its time; yes if ``value_seconds`` is 0."""
-        gain = value * self._acceptance.share * value_seconds
+        gain = value * self._acceptance.value * value_seconds
         return not value_seconds or gain >= self.costs.time(rows, len(contexts), float(contexts.mean()))
 
     def choose(
@@ -47,7 +47,7 @@ class ExpansionPolicy:
         if not value_seconds:
             return np.ones(len(values), np.bool_)
         order = np.argsort(-values, kind="stable")
-        gains = np.cumsum(values[order]) * self._acceptance.share * value_seconds
+        gains = np.cumsum(values[order]) * self._acceptance.value * value_seconds
         rows = np.arange(1, len(values) + 1, dtype=np.float64)
         costs = self.costs.times(rows, len(contexts), float(contexts.mean()))
         net = np.where(costs <= most_seconds, gains - costs, -np.inf)
@@ -57,7 +57,9 @@ class ExpansionPolicy:
         return chosen
 
     def saving(self, depth: int, budget: DraftBudget, requests: int, context: int) -> float:
-        """The share of an answer's time that chains of up to ``depth`` tokens should save, 0 or more."""
+        """The share of an answer's time that chains of up to ``depth`` tokens should save, 0 or more; 1 if time is not known."""
+        if not budget.token_seconds:
+            return 1.0
         lengths = np.arange(1, depth + 1)
         seconds = self.costs.time(requests, requests, float(context)) / requests + budget.row_seconds
         return saved_share(self._acceptance.chain(depth), lengths * seconds / budget.token_seconds, budget)
@@ -68,7 +70,7 @@ class ExpansionPolicy:
 
     def learn(self, accepted: bool) -> None:
         """Whether the target accepted the best candidate behind a node of its path."""
-        self._acceptance.learn(accepted)
+        self._acceptance.add(accepted)
 
     def learn_cost(self, rows: int, contexts: npt.NDArray[np.int64], seconds: float) -> None:
         """A pass took ``seconds``."""

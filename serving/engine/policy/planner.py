@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.policy.acceptance_model import AcceptanceModel
 from suffolk.serving.engine.policy.constants import FEW_ROWS, GIFT, MARGIN, MEMORY, NOISE, PRIOR_WEIGHT, RECHECK, REFILL
-from suffolk.serving.engine.policy.draft_budget import DraftBudget
 from suffolk.serving.engine.policy.speculation_budget import SpeculationBudget
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.policy.acceptance_model import CandidateAcceptance
 from suffolk.serving.engine.policy.constants import MEMORY
-from suffolk.serving.engine.policy.draft_budget import DraftBudget
 from suffolk.serving.engine.policy.expansion_policy import saved_share
 
 
@@ -25,7 +25,7 @@ class RoundPolicy:
         """Whether one more round is worth its time behind tokens that are all accepted with probability ``value``."""
         if not value_seconds or not self._rounds:
             return True
-        share, length = self._acceptance.share, self._tokens / self._rounds
+        share, length = self._acceptance.value, self._tokens / self._rounds
         gain = share * (1 - share**length) / (1 - share) if share < 1 else length
         return value * gain * value_seconds >= self._seconds / self._rounds
 
@@ -37,11 +37,12 @@ class RoundPolicy:
 
     def learn(self, accepted: int, drafted: int) -> None:
         """The target accepted so many of the drafted tokens; the last that it looks at is the first it refuses."""
-        for place in range(min(drafted, accepted + 1)):
-            self._acceptance.learn(place < accepted)
+        self._acceptance.add(accepted, min(drafted, accepted + 1))
 
     def saving(self, depth: int, budget: DraftBudget, requests: int, context: int) -> float:
-        """See ``Saving``. Until rounds were made, a round is taken to cost a pass of every level."""
+        """The share of an answer's time that drafts of ``depth`` tokens should save. 1 if time is not known."""
+        if not budget.token_seconds:
+            return 1.0
         taken = self._seconds / self._rounds if self._rounds else 0.0
         taken = taken or sum(each.time(requests, requests, float(context)) for each in self._costs) / requests
         seconds = taken + depth * budget.row_seconds

@@ -14,10 +14,10 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.drafters.hybrid.explanation import Explanation
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.draft_budget import DraftBudget
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import MadeUpDrafter, eager_loop, tree
 from tests.support.tiny_models import VOCAB, tiny_model

@@ -14,12 +14,12 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.model.pass_result import PassResult
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import TreeLayout, lay_out
-from suffolk.serving.engine.policy.draft_budget import DraftBudget
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import Free, alone, eager_decoder, eager_loop, random_tree
 from tests.support.forced_split import force

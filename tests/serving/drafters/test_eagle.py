@@ -17,10 +17,10 @@ from suffolk.serving.drafters.neural.eagle.layer import causal
 from suffolk.serving.drafters.neural.eagle.model import EagleHead
 from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.loop.drafter import DraftRequest, FeatureDrafter
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.draft_budget import DraftBudget
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import alone, eager_loop
 from tests.support.eagle_heads import (

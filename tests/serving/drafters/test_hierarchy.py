@@ -20,10 +20,10 @@ from suffolk.serving.drafters.hierarchy.stack_spec import StackLevel
 from suffolk.serving.drafters.hierarchy.stack_state import StackState
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.loop.drafter import DraftRequest, SampledChain, tree_of
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.draft_budget import DraftBudget
 from suffolk.serving.engine.policy.round_policy import RoundPolicy
 from suffolk.serving.engine.sampling.settings import MIN_TEMPERATURE, SamplingSettings
 from tests.support.brute_force import BruteForceRetriever

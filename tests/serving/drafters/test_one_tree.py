@@ -19,11 +19,11 @@ from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.step_loop import StepLoop
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.draft_budget import DraftBudget
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support import eagle_heads
 from tests.support.brute_force import BruteForceRetriever

@@ -18,9 +18,9 @@ from suffolk.serving.drafters.neural.coupled_sampling import drafter_sampler
 from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
 from suffolk.serving.drafters.neural.eagle.config import EagleTreeConfig
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
+from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, FeatureDrafter, SampledChain, tree_of
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.draft_budget import DraftBudget
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support import eagle_heads, heads
 from tests.support.drafters import Free

@@ -18,9 +18,9 @@ from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.next_draft import likely_ends, subtree
 from suffolk.serving.drafters.retrieval.prefetch import DraftPrefetcher
 from suffolk.serving.drafters.retrieval.require_match import require_match
+from suffolk.serving.engine.loop.draft_budget import UNLIMITED, DraftBudget
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.draft_budget import UNLIMITED, DraftBudget
 from tests.support.brute_force import BruteForceRetriever, assert_same_tree
 from tests.support.drafters import tree
 from tests.support.later import LaterBruteForce

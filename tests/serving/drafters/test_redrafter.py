@@ -10,11 +10,11 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.loop.drafter import DraftRequest, FeatureDrafter, SampledChain, tree_of
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.model.row_contexts import RowContexts
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.draft_budget import DraftBudget
 from suffolk.serving.engine.sampling.sampler import Sampler
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import alone, eager_decoder, eager_loop

@@ -66,9 +66,9 @@ class DraftModelDrafter:
         self._vocab_size = min(vocab_size, model.vocab_size)
         self._bounds = bounds or BOUNDS
         cache = model.new_cache(slots, capacity)
-        expansion = ExpansionPolicy(costs or measure(model, slots), _SHARE)
-        self._trees = TreeModel(model, cache, self._vocab_size, self._bounds, expansion)
-        self._prefill = PrefillPolicy(expansion, self._bounds.max_depth)
+        self._expansion = ExpansionPolicy(costs or measure(model, slots), _SHARE)
+        self._trees = TreeModel(model, cache, self._vocab_size, self._bounds, self._expansion)
+        self._prefill = PrefillPolicy()
         self._cache = cache
         self._free = list(range(slots))
         self._drafts: dict[int, DraftState] = {}
@@ -140,7 +140,9 @@ class DraftModelDrafter:
         """Whether prefill of the request pays; once yes, always yes."""
         request, size = draft.request, len(draft.request.tokens)
         room = request.settings.max_new_tokens - (size - request.prompt_tokens)
-        return self._prefill.reads(request.request_id, draft.pending, size, room, request.budget, requests)
+        share = self._expansion.saving(self._bounds.max_depth, request.budget, requests, size)
+        seconds = self._expansion.prefill_seconds(draft.pending)
+        return self._prefill.reads(request.request_id, share, seconds, room, request.budget)
 
     def _fits(self, draft: DraftState) -> bool:
         tokens = draft.request.tokens

@@ -20,12 +20,12 @@ from suffolk.serving.drafters.neural.eagle.feature_buffer import FeatureBuffer
 from suffolk.serving.drafters.neural.eagle.model import EagleHead
 from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.loop.draft_budget import mean_value
 from suffolk.serving.engine.loop.draft_failures import DraftFailures
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.engine.model.transfer import to_device
 from suffolk.serving.engine.model.tree_layout import TreeLayout
-from suffolk.serving.engine.policy.draft_budget import mean_value
 from suffolk.serving.engine.policy.expansion_policy import ExpansionPolicy
 
 Part = tuple[FeatureBuffer, DraftState]

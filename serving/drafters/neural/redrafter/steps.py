@@ -16,7 +16,7 @@ from suffolk.serving.drafters.neural.redrafter.beams import PAD, BeamSearch, pac
 from suffolk.serving.drafters.neural.redrafter.config import BeamConfig
 from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.policy.draft_budget import mean_value
+from suffolk.serving.engine.loop.draft_budget import mean_value
 from suffolk.serving.engine.policy.expansion_policy import ExpansionPolicy
 
 _ROUNDS = 5

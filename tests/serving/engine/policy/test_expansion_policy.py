@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.policy.draft_budget import DraftBudget
+from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.policy.expansion_policy import ExpansionPolicy, saved_share
 from suffolk.serving.engine.policy.prefill_policy import PrefillPolicy
 
@@ -58,39 +58,23 @@ def test_drafts_save_time_in_steps_in_which_others_bring_nothing(
     assert saved_share(accepted, costs, DraftBudget(others=others, idle=idle)) == pytest.approx(expected)
 
 
-class Drafts:
-    """Saves a tenth of an answer's time, beside others as far as they are idle; prefill takes a tenth of a second a token."""
-
-    def saving(self, depth: int, budget: DraftBudget, requests: int, context: int) -> float:
-        return 0.1 * budget.idle
-
-    def prefill_seconds(self, tokens: int) -> float:
-        return 0.1 * tokens
-
-
 def test_a_prompt_is_read_if_drafts_save_more_in_the_rest_of_the_answer() -> None:
-    policy, budget = PrefillPolicy(Drafts(), 4), DraftBudget(token_seconds=1.0)
-    assert policy.reads(1, unread=50, length=50, room=200, budget=budget, requests=1)  # 12.8 for 5, with a margin
-    assert not policy.reads(2, unread=100, length=100, room=200, budget=budget, requests=1)
-    assert not policy.reads(3, unread=50, length=50, room=20, budget=budget, requests=1)  # the answer must end
+    policy, budget = PrefillPolicy(), DraftBudget(token_seconds=1.0)
+    assert policy.reads(1, 0.1, 5.0, 200, budget)  # 12.8 tokens for 5, with a margin
+    assert not policy.reads(2, 0.1, 10.0, 200, budget)
+    assert not policy.reads(3, 0.1, 5.0, 20, budget)  # the answer must end
     assert policy.refused == 2
-    assert policy.reads(1, unread=500, length=500, room=1, budget=budget, requests=1)  # once yes, always yes
+    assert policy.reads(1, 0.0, 50.0, 1, budget)  # once yes, always yes
     for number in range(100):
         policy.release(number, 10)
-    assert not policy.reads(4, unread=50, length=50, room=200, budget=budget, requests=1)  # answers are short here
+    assert not policy.reads(4, 0.1, 5.0, 200, budget)  # answers are short here
 
 
 def test_beside_others_some_steps_are_watched_before_a_prompt_is_read() -> None:
-    policy, budget = PrefillPolicy(Drafts(), 4), DraftBudget(token_seconds=1.0, idle=0.9)
-    read = [policy.reads(1, unread=10, length=10, room=200, budget=budget, requests=1) for _ in range(6)]
-    assert read == [False] * 4 + [True] * 2
+    policy, budget = PrefillPolicy(), DraftBudget(token_seconds=1.0, idle=0.9)
+    assert [policy.reads(1, 0.1, 1.0, 200, budget) for _ in range(6)] == [False] * 4 + [True] * 2
 
 
 def test_what_is_always_refused_is_tried_ever_more_rarely() -> None:
-    policy, budget = PrefillPolicy(Drafts(), 4), DraftBudget(token_seconds=1.0)
-    read = [
-        number
-        for number in range(1, 120)
-        if policy.reads(number, unread=1000, length=1000, room=200, budget=budget, requests=1)
-    ]
-    assert read == [16, 48, 112]
+    policy, budget = PrefillPolicy(), DraftBudget(token_seconds=1.0)
+    assert [number for number in range(1, 120) if policy.reads(number, 0.1, 100.0, 200, budget)] == [16, 48, 112]
