@@ -59,13 +59,13 @@ NAMES = (
     "one tree",
     *STACKS,
 )
-LAWS = tuple(
+SAMPLINGS = tuple(
     SamplingSettings(24, temperature, top_k, top_p, seed)
     for temperature in (0.0, 0.7, 1.0)
     for top_k, top_p in ((0, 1.0), (5, 1.0), (20, 0.9))
     for seed in (0, 1)
 )
-PER_TEMPERATURE = len(LAWS) // 3
+PER_TEMPERATURE = len(SAMPLINGS) // 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Case:
     """One request and what decoding it alone and without drafts gives."""
 
     prompt: tuple[int, ...]
-    law: SamplingSettings
+    sampling: SamplingSettings
     expected: tuple[int, ...]
 
 
@@ -113,10 +113,10 @@ def make_cases(prompts: int, seed: int) -> list[Case]:
     cases = []
     for number in range(prompts):
         prompt = rng.integers(0, VOCAB if number % 3 else 12, int(rng.integers(1, 40))).tolist()
-        for law in LAWS[number % PER_TEMPERATURE :: PER_TEMPERATURE]:
-            alone = eager_decoder(target(), None).generate(prompt, law)
+        for sampling in SAMPLINGS[number % PER_TEMPERATURE :: PER_TEMPERATURE]:
+            alone = eager_decoder(target(), None).generate(prompt, sampling)
             list(alone)
-            cases.append(Case(tuple(prompt), law, tuple(alone.tokens)))
+            cases.append(Case(tuple(prompt), sampling, tuple(alone.tokens)))
     return cases
 
 
@@ -168,7 +168,7 @@ def run_together(cases: list[Case], slots: int, seed: int, turn: int, names: Seq
     rng = np.random.default_rng(seed)
     loop = eager_loop(target(), make_drafters(cases, seed), slots, capacity=160)
     waiting = [
-        Request(number, target(), case.prompt, case.law, "" if name == "none" else name, int(rng.integers(1, 40)))
+        Request(number, target(), case.prompt, case.sampling, "" if name == "none" else name, int(rng.integers(1, 40)))
         for number, case in enumerate(cases)
         for name in [names[(number + turn) % len(names)]]
     ]

@@ -50,7 +50,7 @@ PROCESSED = [
     replace(GREEDY, token_mask=alternate),
     replace(DRAWN, token_mask=alternate, repetition_penalty=1.1, top_k=10),
 ]
-LAWS = [
+SAMPLINGS = [
     SamplingSettings(max_new_tokens=MAX_NEW),
     *(
         SamplingSettings(max_new_tokens=MAX_NEW, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
@@ -89,12 +89,12 @@ def make(name: str, prompt: list[int], output: list[int], seed: int) -> Drafter:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("law", LAWS, ids=[f"law{number}" for number in range(len(LAWS))])
-def test_the_output_does_not_depend_on_the_drafter(name: str, law: SamplingSettings) -> None:
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=[f"sampling{number}" for number in range(len(SAMPLINGS))])
+def test_the_output_does_not_depend_on_the_drafter(name: str, sampling: SamplingSettings) -> None:
     prompt = PROMPT
-    plain = eager_decoder(target(), None).generate(prompt, law)
+    plain = eager_decoder(target(), None).generate(prompt, sampling)
     list(plain)
-    drafted = eager_decoder(target(), make(name, prompt, plain.tokens, 7)).generate(prompt, law)
+    drafted = eager_decoder(target(), make(name, prompt, plain.tokens, 7)).generate(prompt, sampling)
     list(drafted)
     assert drafted.tokens == plain.tokens
     assert drafted.stats.finish == plain.stats.finish == "length"
@@ -131,10 +131,10 @@ def test_any_prompt_any_settings(
     length: int,
     **processing: Any,
 ) -> None:
-    law = SamplingSettings(length, temperature, top_k, top_p, seed, **processing)
-    plain = eager_decoder(target(eos), None).generate(prompt, law)
+    sampling = SamplingSettings(length, temperature, top_k, top_p, seed, **processing)
+    plain = eager_decoder(target(eos), None).generate(prompt, sampling)
     list(plain)
-    drafted = eager_decoder(target(eos), make(name, prompt, plain.tokens, seed % 1000)).generate(prompt, law)
+    drafted = eager_decoder(target(eos), make(name, prompt, plain.tokens, seed % 1000)).generate(prompt, sampling)
     steps = list(drafted)
     assert drafted.tokens == plain.tokens
     assert drafted.stats.finish == plain.stats.finish

@@ -1,4 +1,4 @@
-"""The search against every subset and length, the exact law against the chain of all buffers."""
+"""The search against every subset and length, the exact distribution against the chain of all buffers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_search_finds_what_brute_force_finds(levels: Levels, depth: int) -> 
 
 @settings(max_examples=150)
 @given(some_levels(), st.data())
-def test_the_exact_law_is_that_of_the_chain_of_buffers(levels: Levels, data: st.DataObject) -> None:
+def test_the_exact_distribution_is_that_of_the_chain_of_buffers(levels: Levels, data: st.DataObject) -> None:
     chosen, lengths = data.draw(st.sampled_from(list(hierarchies(levels, 3))))
     seconds, tokens = real_seconds(levels, chosen, lengths)
     prediction = predict(levels, chosen, lengths)

@@ -17,7 +17,7 @@ LOGS = st.one_of(st.floats(-9, 0, width=32), st.sampled_from([-0.0, -500.0, -np.
 
 
 @st.composite
-def laws(draw: st.DrawFn) -> dict[int, float]:
+def distributions(draw: st.DrawFn) -> dict[int, float]:
     """Log probabilities by token, likeliest first as far as they are any."""
     tokens = draw(st.permutations(range(VOCAB)))[: Recycler.WIDTH]
     logs = draw(st.lists(LOGS, min_size=Recycler.WIDTH, max_size=Recycler.WIDTH))
@@ -26,8 +26,8 @@ def laws(draw: st.DrawFn) -> dict[int, float]:
 
 @st.composite
 def lessons(draw: st.DrawFn) -> list[tuple[list[int], list[dict[int, float]]]]:
-    """Texts, each with the laws that its last tokens were drawn from."""
-    known = draw(st.lists(laws(), min_size=1, max_size=4))
+    """Texts, each with the distributions that its last tokens were drawn from."""
+    known = draw(st.lists(distributions(), min_size=1, max_size=4))
     found = []
     for _ in range(draw(st.integers(0, 6))):
         text = draw(st.lists(TOKENS, min_size=1, max_size=12))
@@ -57,8 +57,8 @@ def test_drafts_are_the_oracles_after_any_lessons(
     recycler, oracle = Recycler(1 << 14), OracleRecycler()
     for tokens, rows in lessons:
         shape = (len(rows), Recycler.WIDTH)
-        candidates = np.array([list(law) for law in rows], np.int32).reshape(shape)
-        logs = np.array([list(law.values()) for law in rows], np.float32).reshape(shape)
+        candidates = np.array([list(distribution) for distribution in rows], np.int32).reshape(shape)
+        logs = np.array([list(distribution.values()) for distribution in rows], np.float32).reshape(shape)
         recycler.learn(np.array(tokens, np.int32), candidates, logs)
         oracle.learn(tokens, rows)
     assert recycler.size == len(oracle)

@@ -33,7 +33,7 @@ def never_one_up(texts: torch.Tensor) -> torch.Tensor:
 
 
 tokens = st.integers(0, VOCAB - 1)
-laws = st.builds(
+samplings = st.builds(
     SamplingSettings,
     temperature=st.sampled_from([0.0, 0.6, 1.0, 1.7]),
     top_k=st.sampled_from([0, 1, 4, 50]),
@@ -84,27 +84,29 @@ def test_rows_have_the_texts_of_their_paths(step: Step) -> None:
             assert tail.tolist() == padded[len(padded) - length :]
 
 
-def in_transformers(law: SamplingSettings, prompt_length: int, text: npt.NDArray[np.int64], row: torch.Tensor) -> Any:
+def in_transformers(
+    sampling: SamplingSettings, prompt_length: int, text: npt.NDArray[np.int64], row: torch.Tensor
+) -> Any:
     """One row as transformers' own classes process it, in the order of ``generate``."""
     counts = np.bincount(text[prompt_length:], minlength=VOCAB)
 
     def off(_: Any, scores: torch.Tensor) -> torch.Tensor:  # transformers has no such penalties
-        return scores - torch.from_numpy(law.frequency_penalty * counts + law.presence_penalty * (counts > 0))
+        return scores - torch.from_numpy(sampling.frequency_penalty * counts + sampling.presence_penalty * (counts > 0))
 
     def mask(texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        assert law.token_mask is not None
-        return scores.masked_fill(~law.token_mask(texts), -torch.inf)
+        assert sampling.token_mask is not None
+        return scores.masked_fill(~sampling.token_mask(texts), -torch.inf)
 
-    chain: list[Any] = [transformers.RepetitionPenaltyLogitsProcessor(law.repetition_penalty), off]
-    if law.bad_words:
-        chain.append(transformers.NoBadWordsLogitsProcessor([list(word) for word in law.bad_words]))
-    chain += law.processors
-    chain += [mask] if law.token_mask is not None else []
-    if law.temperature > 0:
-        chain.append(transformers.TemperatureLogitsWarper(law.temperature))
-        chain += [transformers.TopKLogitsWarper(law.top_k)] if law.top_k else []
-        chain += [transformers.TopPLogitsWarper(law.top_p)] if law.top_p < 1 else []
-        chain += [transformers.MinPLogitsWarper(law.min_p)] if law.min_p else []
+    chain: list[Any] = [transformers.RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty), off]
+    if sampling.bad_words:
+        chain.append(transformers.NoBadWordsLogitsProcessor([list(word) for word in sampling.bad_words]))
+    chain += sampling.processors
+    chain += [mask] if sampling.token_mask is not None else []
+    if sampling.temperature > 0:
+        chain.append(transformers.TemperatureLogitsWarper(sampling.temperature))
+        chain += [transformers.TopKLogitsWarper(sampling.top_k)] if sampling.top_k else []
+        chain += [transformers.TopPLogitsWarper(sampling.top_p)] if sampling.top_p < 1 else []
+        chain += [transformers.MinPLogitsWarper(sampling.min_p)] if sampling.min_p else []
     texts, scores = torch.from_numpy(text)[None], row[None].clone()
     for each in chain:
         scores = each(texts, scores)
@@ -112,13 +114,13 @@ def in_transformers(law: SamplingSettings, prompt_length: int, text: npt.NDArray
 
 
 @settings(max_examples=150)
-@given(steps(), laws)
-def test_every_row_is_processed_as_by_transformers(step: Step, law: SamplingSettings) -> None:
-    found = Sampler(law, VOCAB, CPU).probabilities(step.logits, step.contexts)
-    drawn = Sampler(law, VOCAB, CPU).sample(step.logits, step.contexts)
+@given(steps(), samplings)
+def test_every_row_is_processed_as_by_transformers(step: Step, sampling: SamplingSettings) -> None:
+    found = Sampler(sampling, VOCAB, CPU).probabilities(step.logits, step.contexts)
+    drawn = Sampler(sampling, VOCAB, CPU).sample(step.logits, step.contexts)
     for row, text in enumerate(step.texts):
-        expected = in_transformers(law, step.contexts.prompt_length, text, step.logits[row])
-        if law.temperature == 0.0:
+        expected = in_transformers(sampling, step.contexts.prompt_length, text, step.logits[row])
+        if sampling.temperature == 0.0:
             assert found[row].nonzero().flatten().tolist() == [int(expected.argmax())] == [int(drawn[row])]
         else:
             torch.testing.assert_close(found[row], expected.softmax(-1))
@@ -126,14 +128,14 @@ def test_every_row_is_processed_as_by_transformers(step: Step, law: SamplingSett
 
 
 @settings(max_examples=150)
-@given(steps(), laws)
-def test_a_row_is_drawn_as_the_committed_text_of_its_path(step: Step, law: SamplingSettings) -> None:
+@given(steps(), samplings)
+def test_a_row_is_drawn_as_the_committed_text_of_its_path(step: Step, sampling: SamplingSettings) -> None:
     """The text cannot depend on drafts: the draw at a node is that of plain decoding, whose counts grew token by token."""
-    drawn = Sampler(law, VOCAB, CPU).sample(step.logits, step.contexts).tolist()
-    scores = Sampler(law, VOCAB, CPU).scores(step.logits, step.contexts)
+    drawn = Sampler(sampling, VOCAB, CPU).sample(step.logits, step.contexts).tolist()
+    scores = Sampler(sampling, VOCAB, CPU).scores(step.logits, step.contexts)
     assert scores.argmax(-1).tolist() == drawn
     for row, text in enumerate(step.texts):
-        plain = Sampler(law, VOCAB, CPU)
+        plain = Sampler(sampling, VOCAB, CPU)
         for length in range(len(step.contexts.tokens), len(text) + 1):
             context = RowContexts.of_text(text[:length], step.contexts.prompt_length)
             alone = plain.sample(step.logits[row : row + 1], context)
@@ -141,9 +143,11 @@ def test_a_row_is_drawn_as_the_committed_text_of_its_path(step: Step, law: Sampl
 
 
 @settings(max_examples=50)
-@given(steps(), laws)
-def test_a_law_is_the_same_at_every_temperature_that_only_scales_it(step: Step, law: SamplingSettings) -> None:
+@given(steps(), samplings)
+def test_one_sampling_is_the_same_at_every_temperature_that_only_scales_it(
+    step: Step, sampling: SamplingSettings
+) -> None:
     """Penalties and bans also act when greedy: the greedy token is the likeliest that any temperature leaves."""
-    greedy = Sampler(replace(law, temperature=0.0), VOCAB, CPU).sample(step.logits, step.contexts)
-    sampled = Sampler(replace(law, temperature=1.0), VOCAB, CPU).probabilities(step.logits, step.contexts)
+    greedy = Sampler(replace(sampling, temperature=0.0), VOCAB, CPU).sample(step.logits, step.contexts)
+    sampled = Sampler(replace(sampling, temperature=1.0), VOCAB, CPU).probabilities(step.logits, step.contexts)
     assert greedy.tolist() == sampled.argmax(-1).tolist()

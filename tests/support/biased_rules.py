@@ -1,4 +1,4 @@
-"""Rules for accepting drafts that published code has and that change the target's law: what the proofs must not let pass.
+"""Rules for accepting drafts that published code has and that change the target's distribution: what the proofs must not let pass.
 
 Every function gives the outcomes of a first step, (committed tokens, probability), for the target of the tests.
 """
@@ -37,11 +37,11 @@ def _draws(target: ToyTarget, row: Text) -> Iterator[tuple[int, int, float]]:
     """(matching tokens, the draw behind them, probability) of drawing along ``row``."""
     reached = 1.0
     for length in range(len(row) + 1):
-        law = target.law(row[:length])
+        distribution = target.distribution(row[:length])
         for token in range(target.vocab):
             if length == len(row) or token != row[length]:
-                yield length, token, reached * law[token]
-        reached *= law[row[length]] if length < len(row) else 0.0
+                yield length, token, reached * distribution[token]
+        reached *= distribution[row[length]] if length < len(row) else 0.0
 
 
 def redraw_after_mismatch(draft: DraftTree, drawn: npt.NDArray[np.int64]) -> Text:
@@ -57,10 +57,10 @@ def best_beam(target: ToyTarget, drafter: ToyTarget, beams: Sequence[Text]) -> O
     ways = [list(_verdicts(target, drafter, beam)) for beam in beams]
     for chosen in itertools.product(*ways):
         best = max(chosen, key=lambda way: len(way[0]))
-        follow = target.law(best[0])
+        follow = target.distribution(best[0])
         beam = beams[chosen.index(best)]
         if len(best[0]) < len(beam):
-            follow = _residual(follow, drafter.law(best[0]))
+            follow = _residual(follow, drafter.distribution(best[0]))
         weight = math.prod(each for _, each in chosen)
         for token in range(target.vocab):
             yield (*best[0], token), weight * follow[token]
@@ -69,7 +69,7 @@ def best_beam(target: ToyTarget, drafter: ToyTarget, beams: Sequence[Text]) -> O
 def _verdicts(target: ToyTarget, drafter: ToyTarget, beam: Text) -> Iterator[tuple[Text, float]]:
     reached = 1.0
     for length, token in enumerate(beam):
-        wanted, proposed = (model.law(beam[:length])[token] for model in (target, drafter))
+        wanted, proposed = (model.distribution(beam[:length])[token] for model in (target, drafter))
         kept = float(acceptance(torch.tensor(wanted), torch.tensor(proposed)))
         yield beam[:length], reached * (1 - kept)
         reached *= kept

@@ -189,29 +189,29 @@ class OracleRecycler:
     """By order: what log probabilities and noise count, and the log weight of no candidate."""
 
     def __init__(self) -> None:
-        self._laws: dict[Path, dict[int, float]] = {}
+        self._distributions: dict[Path, dict[int, float]] = {}
 
-    def learn(self, tokens: Sequence[int], laws: Sequence[dict[int, float]]) -> None:
-        for row, law in enumerate(laws):
-            text = tokens[: len(tokens) - len(laws) + row]
+    def learn(self, tokens: Sequence[int], distributions: Sequence[dict[int, float]]) -> None:
+        for row, distribution in enumerate(distributions):
+            text = tokens[: len(tokens) - len(distributions) + row]
             for order in range(1, min(4, len(text)) + 1):
-                self._laws[tuple(text[-order:])] = law
+                self._distributions[tuple(text[-order:])] = distribution
 
     def __len__(self) -> int:
-        return len(self._laws)
+        return len(self._distributions)
 
     def chances(self, text: Sequence[int], position: int, seed: int, temperature: float) -> dict[int, float]:
         """Of each candidate behind ``text``, at ``position``."""
-        known = [order for order in range(1, min(4, len(text)) + 1) if tuple(text[-order:]) in self._laws]
+        known = [order for order in range(1, min(4, len(text)) + 1) if tuple(text[-order:]) in self._distributions]
         if not known:
             return {}
-        law, at = self._laws[tuple(text[-known[-1] :])], known[-1] - 1
-        noise = SeededNoise(seed, 0, torch.device("cpu")).at(torch.tensor(position), torch.tensor(list(law)))
+        distribution, at = self._distributions[tuple(text[-known[-1] :])], known[-1] - 1
+        noise = SeededNoise(seed, 0, torch.device("cpu")).at(torch.tensor(position), torch.tensor(list(distribution)))
         moved = min(temperature, 1.0) * (noise.numpy() - np.euler_gamma) if temperature else 0.0
-        logs = np.array([max(log, -87.0) if log <= 0 else -87.0 for log in law.values()])
+        logs = np.array([max(log, -87.0) if log <= 0 else -87.0 for log in distribution.values()])
         weights = np.exp(self.LIKELY[at] * logs + self.NOISE[at] * moved)
         found = weights / (weights.sum() + np.exp(self.NONE[at]))
-        return {token: chance for token, chance in zip(law, found.tolist(), strict=True) if chance >= 0.003}
+        return {token: chance for token, chance in zip(distribution, found.tolist(), strict=True) if chance >= 0.003}
 
     def draft(
         self, tokens: Sequence[int], position: int, max_depth: int, max_nodes: int, seed: int, temperature: float

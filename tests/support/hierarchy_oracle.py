@@ -14,8 +14,8 @@ from suffolk.serving.drafters.hierarchy.levels import Levels
 
 def found(level: Level, asked: int) -> list[float]:
     """The probabilities that a level finds exactly 0, 1, .. of so many tokens as are ``asked`` of it; a model always makes all."""
-    law = [*(level.found or [0.0] * asked + [1.0]), *[0.0] * asked]
-    return [*law[:asked], sum(law[asked:])]
+    distribution = [*(level.found or [0.0] * asked + [1.0]), *[0.0] * asked]
+    return [*distribution[:asked], sum(distribution[asked:])]
 
 
 def accepted(levels: Levels, drafter: int, verifier: int, drafted: int) -> list[float] | None:
@@ -23,16 +23,16 @@ def accepted(levels: Levels, drafter: int, verifier: int, drafted: int) -> list[
     ``drafted`` are asked for."""
     for run in levels.runs:
         if (run.drafter, run.verifier) == (levels.names[drafter], levels.names[verifier]):
-            law = [*run.probabilities, *[0.0] * drafted]
-            return [*law[:drafted], sum(law[drafted:])]
+            distribution = [*run.probabilities, *[0.0] * drafted]
+            return [*distribution[:drafted], sum(distribution[drafted:])]
     rate = levels.acceptance[drafter][verifier]
     if rate is None:
         return None
-    law = [0.0] * (drafted + 1)
+    distribution = [0.0] * (drafted + 1)
     for size, chance in enumerate(found(levels.levels[drafter], drafted)):
         for count in range(size + 1):
-            law[count] += chance * rate**count * (1 - rate if count < size else 1)
-    return law
+            distribution[count] += chance * rate**count * (1 - rate if count < size else 1)
+    return distribution
 
 
 def chain_rounds(gains: Sequence[float], needed: int) -> float:
@@ -105,9 +105,9 @@ def real_seconds(levels: Levels, chosen: Sequence[int], lengths: Sequence[int]) 
             place, drafted, buffers, chance = waiting.pop()
             verifier, drafter = levels.levels[chosen[place]], levels.levels[chosen[place - 1]]
             seconds += chance * verify_seconds(verifier, drafter, drafted)
-            law = accepted(levels, chosen[place - 1], chosen[place], drafted)
-            assert law is not None
-            for count, probability in enumerate(law, start=1):
+            distribution = accepted(levels, chosen[place - 1], chosen[place], drafted)
+            assert distribution is not None
+            for count, probability in enumerate(distribution, start=1):
                 if place == len(chosen) - 1:
                     tokens += chance * probability * count
                     continue
@@ -130,16 +130,16 @@ def real_seconds(levels: Levels, chosen: Sequence[int], lengths: Sequence[int]) 
 
 @st.composite
 def some_levels(draw: st.DrawFn, most: int = 4) -> Levels:
-    """Up to ``most`` levels: rates that are 0, 1 or not known too, costs by the draft's length, retrieval with laws of its runs and
-    of what it finds."""
+    """Up to ``most`` levels, with rates of 0, 1 or unknown ones, costs by the draft's length, and retrieval with distributions of
+    runs and matches."""
     count = draw(st.integers(1, most))
     seconds = st.floats(0.01, 10)
     costs = st.one_of(seconds, st.lists(seconds, min_size=1, max_size=6).map(tuple))
     searched = draw(st.lists(st.booleans(), min_size=count - 1, max_size=count - 1))
     weights = st.lists(st.integers(0, 5), min_size=1, max_size=6).filter(any)
-    laws = weights.map(lambda each: tuple(weight / sum(each) for weight in each))
+    distributions = weights.map(lambda each: tuple(weight / sum(each) for weight in each))
     levels = [
-        Level(f"retrieval {at}", draw(st.floats(0, 5)), retrieval=True, found=draw(st.none() | laws))
+        Level(f"retrieval {at}", draw(st.floats(0, 5)), retrieval=True, found=draw(st.none() | distributions))
         if is_searched
         else Level(f"model {at}", draw(costs))
         for at, is_searched in enumerate(searched)
@@ -152,5 +152,5 @@ def some_levels(draw: st.DrawFn, most: int = 4) -> Levels:
     runs = []
     for drafter, verifier in combinations(range(count), 2):
         if levels[drafter].retrieval and draw(st.booleans()):
-            runs.append(RunDistribution(levels[drafter].name, levels[verifier].name, draw(laws)))
+            runs.append(RunDistribution(levels[drafter].name, levels[verifier].name, draw(distributions)))
     return Levels(tuple(levels), acceptance, tuple(runs))

@@ -1,4 +1,4 @@
-"""Targets small enough to enumerate, and the exact law of a first step with drafts followed by plain decoding."""
+"""Targets small enough to enumerate, and the exact distribution of a first step with drafts followed by plain decoding."""
 
 from __future__ import annotations
 
@@ -17,64 +17,64 @@ TEXT = 3
 """Tokens of a text."""
 
 Text = tuple[int, ...]
-Law = npt.NDArray[np.float64]
+Distribution = npt.NDArray[np.float64]
 Outcomes = Iterable[tuple[Text, float]]
 Rule = Callable[[DraftTree, npt.NDArray[np.int64]], Text]
 
 
 class ToyTarget:
-    """A random law of the next token behind every text shorter than ``TEXT``; behind longer ones all tokens are alike.
+    """A random distribution of the next token behind every text shorter than ``TEXT``; behind longer ones all tokens are alike.
 
-    ``cut``: so many tokens of every law have probability 0, as after top-k.
+    ``cut``: so many tokens of every distribution have probability 0, as after top-k.
     """
 
     def __init__(self, vocab: int, seed: int, cut: int = 0) -> None:
         rng = np.random.default_rng(seed)
         self.vocab = vocab
-        self._laws: dict[Text, Law] = {}
+        self._distributions: dict[Text, Distribution] = {}
         for size in range(TEXT):
             for text in itertools.product(range(vocab), repeat=size):
-                law = rng.dirichlet(np.full(vocab, 0.7))
-                law[np.argsort(law)[:cut]] = 0
-                self._laws[text] = law / law.sum()
+                distribution = rng.dirichlet(np.full(vocab, 0.7))
+                distribution[np.argsort(distribution)[:cut]] = 0
+                self._distributions[text] = distribution / distribution.sum()
         self._sum_up()
 
     def _sum_up(self) -> None:
         self._rests = {text: np.ones(1) for text in itertools.product(range(self.vocab), repeat=TEXT)}
-        for text in sorted(self._laws, key=len, reverse=True):
-            parts = [self._laws[text][token] * self._rests[text + (token,)] for token in range(self.vocab)]
+        for text in sorted(self._distributions, key=len, reverse=True):
+            parts = [self._distributions[text][token] * self._rests[text + (token,)] for token in range(self.vocab)]
             self._rests[text] = np.concatenate(parts)
 
-    def law(self, text: Text) -> Law:
+    def distribution(self, text: Text) -> Distribution:
         """float64[vocab], of the token behind ``text``."""
-        return self._laws.get(text, np.full(self.vocab, 1 / self.vocab))
+        return self._distributions.get(text, np.full(self.vocab, 1 / self.vocab))
 
-    def joint(self) -> Law:
-        """float64[vocab ** TEXT], the law of texts by plain decoding."""
+    def joint(self) -> Distribution:
+        """float64[vocab ** TEXT], the distribution of texts by plain decoding."""
         return self._rests[()]
 
-    def output(self, steps: Outcomes) -> Law:
+    def output(self, steps: Outcomes) -> Distribution:
         """As ``joint``, of texts that begin with what a first step commits and go on by plain decoding."""
-        law = np.zeros(self.vocab**TEXT)
+        distribution = np.zeros(self.vocab**TEXT)
         weights: dict[Text, float] = {}
         for text, weight in steps:
             weights[text[:TEXT]] = weights.get(text[:TEXT], 0.0) + weight
         for text, weight in weights.items():
             rest = self._rests[text]
             start = sum(token * self.vocab ** (TEXT - 1 - place) for place, token in enumerate(text))
-            law[start : start + len(rest)] += weight * rest
-        return law
+            distribution[start : start + len(rest)] += weight * rest
+        return distribution
 
 
-def distance(law: Law, other: Law) -> float:
-    """The total variation between two laws."""
-    return float(np.abs(law - other).sum() / 2)
+def distance(distribution: Distribution, other: Distribution) -> float:
+    """The total variation between two distributions."""
+    return float(np.abs(distribution - other).sum() / 2)
 
 
-def check_law(target: ToyTarget, steps: Outcomes, tolerance: float = 1e-9) -> None:
-    """Assert that texts which begin with these first steps follow the target's own law."""
+def check_distribution(target: ToyTarget, steps: Outcomes, tolerance: float = 1e-9) -> None:
+    """Assert that texts which begin with these first steps follow the target's own distribution."""
     found = distance(target.output(steps), target.joint())
-    assert found <= tolerance, f"the output's law is {found:.3g} from the target's"
+    assert found <= tolerance, f"the output's distribution is {found:.3g} from the target's"
 
 
 def all_trees(size: int, vocab: int) -> Iterator[DraftTree]:
@@ -117,21 +117,21 @@ class FirstSteps:
 
     def independent(self, target: ToyTarget) -> Outcomes:
         """Where every row draws for itself."""
-        laws = [target.law(text) for text in self.texts]
-        return zip(self.committed, functools.reduce(np.multiply.outer, laws).ravel().tolist(), strict=True)
+        distributions = [target.distribution(text) for text in self.texts]
+        return zip(self.committed, functools.reduce(np.multiply.outer, distributions).ravel().tolist(), strict=True)
 
     def shared(self, target: ToyTarget) -> Outcomes:
         """Where all rows of one depth draw with one uniform number: each the token whose part of 0..1 holds it."""
-        laws = [target.law(text) for text in self.texts]
-        pieces = [self._pieces(laws, depth) for depth in sorted({len(text) for text in self.texts})]
+        distributions = [target.distribution(text) for text in self.texts]
+        pieces = [self._pieces(distributions, depth) for depth in sorted({len(text) for text in self.texts})]
         for chosen in itertools.product(*pieces):
             vector = sum(place for place, _ in chosen)
             yield self.committed[vector], math.prod(width for _, width in chosen)
 
-    def _pieces(self, laws: Sequence[Law], depth: int) -> list[tuple[int, float]]:
+    def _pieces(self, distributions: Sequence[Distribution], depth: int) -> list[tuple[int, float]]:
         """The parts of 0..1 in which no row of ``depth`` changes its draw: their share of the vector's number, their width."""
         own = [place for place, text in enumerate(self.texts) if len(text) == depth]
-        sums = np.stack([np.append(laws[place].cumsum()[:-1], 1.0) for place in own])
+        sums = np.stack([np.append(distributions[place].cumsum()[:-1], 1.0) for place in own])
         ends = np.unique(np.append(sums, 0.0))
         middles = (ends[1:] + ends[:-1]) / 2
         tokens = (sums[:, :, None] <= middles).sum(1)

@@ -66,7 +66,7 @@ def test_the_search_without_surplus_tokens_loses_little_in_the_example() -> None
     assert best_plan(example(3)).seconds < 1.02 * least
 
 
-def test_a_further_level_is_decided_by_the_exact_law() -> None:
+def test_a_further_level_is_decided_by_the_exact_distribution() -> None:
     plans = plans_by_size(example(6))
     assert [len(plan.names) for plan in plans] == [1, 2, 3, 4, 5, 6]
     assert plans[5].objective > plans[4].objective  # without surplus tokens the sixth level does not pay

@@ -14,7 +14,7 @@ from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.verify_step import Outcome, verify
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
-from tests.property.test_redrafter_law import differs
+from tests.property.test_redrafter_distribution import differs
 from tests.support.drafters import MadeUpDrafter, alone, eager_decoder, eager_loop, knowing, tree
 from tests.support.tiny_models import VOCAB, tiny_model
 
@@ -44,7 +44,7 @@ def sampled(target: Target, law: SamplingSettings, rng: np.random.Generator, lie
 
 @pytest.mark.parametrize("law", [SamplingSettings(24), SamplingSettings(24, 1.0, top_p=0.9, seed=3)])
 def test_rejection_accepts_chains_of_a_known_law(target: Target, law: SamplingSettings) -> None:
-    """Greedy, the text is the plain one; sampled, it is another of the same law (tests/property/test_exact_law.py)."""
+    """Greedy, the text is the plain one; sampled, it follows the same distribution (tests/property/test_exact_distribution.py)."""
     law = replace(law, verification="rejection")
     run = eager_decoder(target, sampled(target, law, np.random.default_rng(0))).generate(PROMPT, law)
     list(run)

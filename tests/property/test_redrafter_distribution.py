@@ -1,4 +1,4 @@
-"""Chains that the recurrent head draws leave the target's law alone under ``rejection``; the best of its beams would not."""
+"""Sampled chains of the recurrent head keep the target's distribution under ``rejection``; the best of its beams would not."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def head(target: Target) -> RedrafterHead:
 
 
 def decided_head(target: Target, seed: int) -> RedrafterHead:
-    """Random, with clear preferences: its law is far from uniform, and from the target's."""
+    """Random, with clear preferences: its distribution is far from uniform, and from the target's."""
     head = random_head(target, seed)
     with torch.no_grad():
         head.get_parameter("output.weight").mul_(6)
     return head
 
 
-def laws_of_target(settings: SamplingSettings) -> npt.NDArray[np.float64]:
+def distributions_of_target(settings: SamplingSettings) -> npt.NDArray[np.float64]:
     """float64[FEW + 1, FEW], of the token behind each first token, and (last row) of the first."""
     model = tiny_model(vocab_size=FEW)
     with torch.no_grad():
@@ -59,9 +59,9 @@ def laws_of_target(settings: SamplingSettings) -> npt.NDArray[np.float64]:
     return (rows / settings.temperature).softmax(-1).numpy()
 
 
-def differs(counts: npt.NDArray[np.int64], law: npt.NDArray[np.float64]) -> bool:
-    """Whether ``counts`` are beyond what ``law`` explains (G-test, cells that expect less than 5 taken together)."""
-    expected = counts.sum() * law
+def differs(counts: npt.NDArray[np.int64], distribution: npt.NDArray[np.float64]) -> bool:
+    """Whether ``counts`` are beyond what ``distribution`` explains (G-test, cells that expect less than 5 taken together)."""
+    expected = counts.sum() * distribution
     assert not counts[expected == 0].any()
     rare = expected < 5
     counts, expected = np.append(counts[~rare], counts[rare].sum()), np.append(expected[~rare], expected[rare].sum())
@@ -71,24 +71,27 @@ def differs(counts: npt.NDArray[np.int64], law: npt.NDArray[np.float64]) -> bool
     return bool(difference > freedom + 4 * math.sqrt(2 * freedom) + 4)
 
 
-def pairs_differ(texts: list[tuple[int, int]], laws: npt.NDArray[np.float64]) -> bool:
-    """The same of two tokens each, by their ``laws_of_target``."""
+def pairs_differ(texts: list[tuple[int, int]], distributions: npt.NDArray[np.float64]) -> bool:
+    """The same of two tokens each, by their ``distributions_of_target``."""
     counts = np.bincount([first * FEW + second for first, second in texts], minlength=FEW**2)
-    return differs(counts, (laws[FEW][:, None] * laws[:FEW]).ravel())
+    return differs(counts, (distributions[FEW][:, None] * distributions[:FEW]).ravel())
 
 
 def text_of(
-    chain: list[int], drafted: torch.Tensor, laws: npt.NDArray[np.float64], seed: int
+    chain: list[int], drafted: torch.Tensor, distributions: npt.NDArray[np.float64], seed: int
 ) -> tuple[tuple[int, int], int]:
     """The first two tokens that a step commits, the second drawn alone where the step gives one; and how many were drafted."""
     uniforms = SeededUniforms(seed, torch.device("cpu"))
-    wanted = torch.from_numpy(laws[[FEW, *chain]])
+    wanted = torch.from_numpy(distributions[[FEW, *chain]])
     positions = torch.arange(len(PROMPT), len(PROMPT) + 3)
     verdict = verify_chain(np.array(chain), drafted, wanted, uniforms.coins(positions), uniforms.draws(positions))
-    text = [*chain[: verdict.accepted], verdict.token]  # of a third token the law is some other: it is not looked at
+    text = [
+        *chain[: verdict.accepted],
+        verdict.token,
+    ]  # of a third token the distribution is some other: it is not looked at
     if len(text) < 2:
         uniform = float(uniforms.draws(positions[1:2]))
-        text.append(int(np.searchsorted(laws[text[0]].cumsum(), uniform).clip(max=FEW - 1)))
+        text.append(int(np.searchsorted(distributions[text[0]].cumsum(), uniform).clip(max=FEW - 1)))
     return (text[0], text[1]), verdict.accepted
 
 
@@ -116,19 +119,23 @@ def drawn_chains(head: RedrafterHead, target: Target, settings: SamplingSettings
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_drawn_chains_leave_the_law_alone(target: Target, head: RedrafterHead, settings: SamplingSettings) -> None:
-    laws, chains = laws_of_target(settings), drawn_chains(head, target, settings)
+def test_drawn_chains_leave_the_distribution_alone(
+    target: Target, head: RedrafterHead, settings: SamplingSettings
+) -> None:
+    distributions, chains = distributions_of_target(settings), drawn_chains(head, target, settings)
     counts = np.bincount([int(chain.tree.tokens[0]) for chain in chains], minlength=FEW)
     drafted = chains[0].law[0].numpy()
-    assert np.abs(drafted - laws[FEW]).sum() > 0.2  # the head is no copy of the target
-    assert np.abs(counts / RUNS - drafted).max() < 0.04  # drawn from the law that it tells
-    found = [text_of(chain.tree.tokens.tolist(), chain.law, laws, seed) for seed, chain in enumerate(chains)]
-    assert not pairs_differ([text for text, _ in found], laws)
+    assert np.abs(drafted - distributions[FEW]).sum() > 0.2  # the head is no copy of the target
+    assert np.abs(counts / RUNS - drafted).max() < 0.04  # drawn from the distribution that it tells
+    found = [text_of(chain.tree.tokens.tolist(), chain.law, distributions, seed) for seed, chain in enumerate(chains)]
+    assert not pairs_differ([text for text, _ in found], distributions)
     accepted = sum(number > 0 for _, number in found) / RUNS
-    assert accepted == pytest.approx(np.minimum(drafted, laws[FEW]).sum(), abs=0.04)  # 1 - total variation: the optimum
+    assert accepted == pytest.approx(
+        np.minimum(drafted, distributions[FEW]).sum(), abs=0.04
+    )  # 1 - total variation: the optimum
 
 
-def test_texts_of_several_drafts_follow_the_law() -> None:
+def test_texts_of_several_drafts_follow_the_distribution() -> None:
     """Through the step loop: what is drawn again behind a rejected token must not know what was rejected."""
     few, length = 3, 4
     target = Target.wrap(tiny_model(vocab_size=few))
@@ -146,11 +153,13 @@ def test_texts_of_several_drafts_follow_the_law() -> None:
     texts = np.array(list(itertools.product(range(few), repeat=length)))
     with torch.no_grad():
         inputs = torch.tensor([[0, 1, 2, *text] for text in texts.tolist()])
-        laws = (tiny_model(vocab_size=few)(inputs).logits[:, 2:-1] / 2.0).softmax(-1).numpy()
-    law = np.take_along_axis(laws, texts[..., None], 2)[..., 0].prod(1)
+        distributions = (tiny_model(vocab_size=few)(inputs).logits[:, 2:-1] / 2.0).softmax(-1).numpy()
+    distribution = np.take_along_axis(distributions, texts[..., None], 2)[..., 0].prod(1)
     powers = few ** np.arange(length)[::-1]
-    counts = np.bincount([int(request.generated[:length] @ powers) for request in requests], minlength=len(law))
-    assert not differs(counts, law)
+    counts = np.bincount(
+        [int(request.generated[:length] @ powers) for request in requests], minlength=len(distribution)
+    )
+    assert not differs(counts, distribution)
     steps, accepted = (sum(getattr(request.stats, name) for request in requests) for name in ("steps", "accepted"))
     assert 0.3 * steps < accepted < 1.7 * steps  # some of the two are rejected, and some are not
 
@@ -158,15 +167,15 @@ def test_texts_of_several_drafts_follow_the_law() -> None:
 def test_the_ratio_test_on_the_best_beam_is_found(target: Target, head: RedrafterHead) -> None:
     """What ReDrafter's own code does at temperatures above 0: the beam was searched, not drawn, but is tested as if."""
     settings = SETTINGS[0]
-    laws = laws_of_target(settings)
+    distributions = distributions_of_target(settings)
     feature = last_states(torch.tensor([PROMPT[:-1]]), vocab_size=FEW)[0, -1]
     with torch.no_grad():
         states = head.initial_state(torch.tensor([PROMPT[-2:-1]]))
         search = BeamSearch(torch.tensor([1]), 3, torch.tensor([[-1]]))
         logits, states = head(feature[None], states, torch.tensor([PROMPT[-1:]]))
-        log_law = (logits / settings.temperature).log_softmax(-1)
-        origins = search.grow(log_law, torch.arange(FEW).expand(1, 1, FEW))
+        log_distribution = (logits / settings.temperature).log_softmax(-1)
+        origins = search.grow(log_distribution, torch.arange(FEW).expand(1, 1, FEW))
         assert take(states, origins).shape == (1, 3, 32)
     best = search.tokens[0, 0].tolist()
-    texts = [text_of(best, log_law[0].exp(), laws, seed)[0] for seed in range(RUNS)]
-    assert pairs_differ(texts, laws)
+    texts = [text_of(best, log_distribution[0].exp(), distributions, seed)[0] for seed in range(RUNS)]
+    assert pairs_differ(texts, distributions)

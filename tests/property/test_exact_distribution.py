@@ -1,8 +1,8 @@
-"""Proofs that drafts do not change the law of the text, by enumeration and by long runs; and rules that do, which must fail.
+"""Proves by enumeration and by long runs that drafts do not change the distribution of the text. Biased rules must fail.
 
 Enumeration: for a random target over few tokens, every vector of draws (coins, residual draws) of a first step is put through
-the production functions and weighted with its probability; plain decoding follows. The joint law of three tokens must be the
-target's to 1e-9. Trees of ``match``: of up to 4 nodes, all shapes, equal siblings included; with 2 and 3 tokens all namings of
+the production functions and weighted with its probability; plain decoding follows. The joint distribution of three tokens must be
+the target's to 1e-9. Trees of ``match``: of up to 4 nodes, all shapes, equal siblings included; with 2 and 3 tokens all namings of
 the nodes, with 4 and 5 all up to the tokens' names (the targets are random, so names mean nothing).
 """
 
@@ -34,7 +34,7 @@ from tests.support.toy_target import (
     Text,
     ToyTarget,
     all_trees,
-    check_law,
+    check_distribution,
     contexts,
     distance,
     trees_up_to_names,
@@ -50,15 +50,15 @@ def match(draft: DraftTree, drawn: npt.NDArray[np.int64]) -> Text:
 
 
 @pytest.mark.parametrize("vocab", [2, 3, 4, 5])
-def test_match_leaves_the_law_alone(vocab: int) -> None:
+def test_match_leaves_the_distribution_alone(vocab: int) -> None:
     targets = [ToyTarget(vocab, seed, cut) for seed, cut in ((1, 0), (2, min(1, vocab - 2)))]
     longer = 0
     for draft in trees(vocab):
         steps = FirstSteps(draft, vocab, match)
         check_pathwise(draft, steps)
         for target in targets:
-            check_law(target, steps.independent(target))
-            check_law(target, steps.shared(target))
+            check_distribution(target, steps.independent(target))
+            check_distribution(target, steps.shared(target))
         longer += sum(len(text) > 1 for text in steps.committed)
     assert longer > 100
 
@@ -93,33 +93,33 @@ def rejection_steps(target: ToyTarget, chains: Outcomes, drafter: ToyTarget | No
     """
     for chain, drafted in chains:
         size = len(chain)
-        wanted = torch.from_numpy(np.stack([target.law(chain[:place]) for place in range(size + 1)]))
+        wanted = torch.from_numpy(np.stack([target.distribution(chain[:place]) for place in range(size + 1)]))
         proposed, kept = None, np.array([wanted[place, token].item() for place, token in enumerate(chain)])
         if drafter is not None:
-            laws = [drafter.law(chain[:place]) for place in range(size)]
-            proposed = torch.from_numpy(np.stack(laws) if size else np.empty((0, target.vocab)))
+            distributions = [drafter.distribution(chain[:place]) for place in range(size)]
+            proposed = torch.from_numpy(np.stack(distributions) if size else np.empty((0, target.vocab)))
             at = torch.arange(size), torch.tensor(chain, dtype=torch.int64)
             kept = acceptance(wanted[at], proposed[at]).numpy()
         for accepted in range(size + 1):
             weight = drafted * kept[:accepted].prod()
             coins, draws = np.full(size, 0.5), np.full(size + 1, 0.5)
             coins[:accepted] = kept[:accepted] / 2
-            law = wanted[accepted]
+            distribution = wanted[accepted]
             if accepted < size:
                 weight *= 1 - kept[accepted]
                 coins[accepted] = (1 + kept[accepted]) / 2
                 one_hot = torch.eye(target.vocab, dtype=torch.float64)[chain[accepted]]
-                law = residual(law, one_hot if proposed is None else proposed[accepted])
+                distribution = residual(distribution, one_hot if proposed is None else proposed[accepted])
             if weight == 0:
                 continue
-            ends = law.cumsum(0)
-            for token in law.nonzero()[:, 0].tolist():
-                draws[accepted] = ends[token] - law[token] / 2
+            ends = distribution.cumsum(0)
+            for token in distribution.nonzero()[:, 0].tolist():
+                draws[accepted] = ends[token] - distribution[token] / 2
                 verdict = verify_chain(
                     np.array(chain, np.int64), proposed, wanted, torch.from_numpy(coins), torch.from_numpy(draws)
                 )
                 assert verdict == VerifiedChain(accepted, token)
-                yield (*chain[:accepted], token), weight * float(law[token])
+                yield (*chain[:accepted], token), weight * float(distribution[token])
 
 
 def sampled_chains(drafter: ToyTarget, longest: int, stop: Callable[[Text], float], text: Text = ()) -> Outcomes:
@@ -128,8 +128,8 @@ def sampled_chains(drafter: ToyTarget, longest: int, stop: Callable[[Text], floa
     if stops > 0:
         yield text, stops
     if stops < 1:
-        for token in np.flatnonzero(drafter.law(text)).tolist():
-            weight = (1 - stops) * drafter.law(text)[token]
+        for token in np.flatnonzero(drafter.distribution(text)).tolist():
+            weight = (1 - stops) * drafter.distribution(text)[token]
             for chain, reached in sampled_chains(drafter, longest, stop, (*text, token)):
                 yield chain, weight * reached
 
@@ -145,33 +145,33 @@ MODELS = [
 
 
 @pytest.mark.parametrize(("vocab", "seed", "cut"), MODELS)
-def test_rejection_leaves_the_law_alone(vocab: int, seed: int, cut: int) -> None:
+def test_rejection_leaves_the_distribution_alone(vocab: int, seed: int, cut: int) -> None:
     target, drafter = ToyTarget(vocab, seed, cut), ToyTarget(vocab, seed + 10, cut)
     for longest in range(3 if vocab == 5 else 4):
-        check_law(target, rejection_steps(target, sampled_chains(drafter, longest, never), drafter))
-    check_law(target, rejection_steps(target, sampled_chains(target, 2, never), target))
+        check_distribution(target, rejection_steps(target, sampled_chains(drafter, longest, never), drafter))
+    check_distribution(target, rejection_steps(target, sampled_chains(target, 2, never), target))
 
 
 @pytest.mark.parametrize(("vocab", "seed", "cut"), MODELS)
-def test_rejection_of_chains_that_were_not_drawn_leaves_the_law_alone(vocab: int, seed: int, cut: int) -> None:
+def test_rejection_of_chains_that_were_not_drawn_leaves_the_distribution_alone(vocab: int, seed: int, cut: int) -> None:
     target = ToyTarget(vocab, seed, cut)
     for chain in itertools.product(range(vocab), repeat=2):
-        check_law(target, rejection_steps(target, [(chain, 1.0)], None))
+        check_distribution(target, rejection_steps(target, [(chain, 1.0)], None))
 
 
 @pytest.mark.parametrize(("vocab", "seed", "cut"), MODELS[:-1])
-def test_rejection_of_chains_that_end_as_the_drafter_likes_leaves_the_law_alone(
+def test_rejection_of_chains_that_end_as_the_drafter_likes_leaves_the_distribution_alone(
     vocab: int, seed: int, cut: int
 ) -> None:
     """It looks at the tokens so far and at what it knows of the next, but not at the next itself."""
     target, drafter = ToyTarget(vocab, seed, cut), ToyTarget(vocab, seed + 10, cut)
 
     def unsure(text: Text) -> float:
-        return 1.0 if text and drafter.law(text).max() < 0.6 else 0.25 if sum(text) % 2 else 0.0
+        return 1.0 if text and drafter.distribution(text).max() < 0.6 else 0.25 if sum(text) % 2 else 0.0
 
     chains = list(sampled_chains(drafter, 3, unsure))
     assert len({len(chain) for chain, _ in chains}) > 1
-    check_law(target, rejection_steps(target, chains, drafter))
+    check_distribution(target, rejection_steps(target, chains, drafter))
 
 
 SETTINGS = [
@@ -183,9 +183,9 @@ TEXTS = 1_500
 VOCAB = 24
 
 
-def check_counts(counts: npt.NDArray[np.int64], law: npt.NDArray[np.float64]) -> None:
-    """Assert that counts agree with a law: G-test, cells that expect less than 5 taken together."""
-    expected = counts.sum() * law
+def check_counts(counts: npt.NDArray[np.int64], distribution: npt.NDArray[np.float64]) -> None:
+    """Assert that counts agree with a distribution: G-test, cells that expect less than 5 taken together."""
+    expected = counts.sum() * distribution
     assert not counts[expected == 0].any()
     rare = expected < 5
     counts = np.append(counts[~rare], counts[rare].sum())
@@ -197,7 +197,7 @@ def check_counts(counts: npt.NDArray[np.int64], law: npt.NDArray[np.float64]) ->
 
 
 def models(settings: SamplingSettings) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Logits of a target behind each token and (last row) behind none, their laws, and the laws of a poor copy of it."""
+    """Logits of a target behind each token and (last row) behind none, their distributions, and those of a poor copy of it."""
     generator = torch.Generator().manual_seed(5)
     logits = 1.5 * torch.randn(VOCAB + 1, VOCAB, generator=generator, dtype=torch.float64)
     poor = logits + torch.randn(VOCAB + 1, VOCAB, generator=generator, dtype=torch.float64)
@@ -213,9 +213,9 @@ def at(position: int, draft: DraftTree | None = None) -> RowContexts:
 
 def texts_of_match(settings: SamplingSettings) -> npt.NDArray[np.int64]:
     """int64[TEXTS, 2], a first step on a tree and plain decoding, drawn by the production sampler with its keyed noise."""
-    logits, laws, _ = models(settings)
-    best = laws[0].topk(3).indices.tolist()
-    draft = tree([*best, *laws[best[0]].topk(2).indices.tolist(), VOCAB - 1], [-1, -1, -1, 0, 0, 1])
+    logits, distributions, _ = models(settings)
+    best = distributions[0].topk(3).indices.tolist()
+    draft = tree([*best, *distributions[best[0]].topk(2).indices.tolist(), VOCAB - 1], [-1, -1, -1, 0, 0, 1])
     behind = torch.tensor([VOCAB, *draft.tokens.tolist()])
     sampler = Sampler(settings, VOCAB, CPU)
     texts = np.empty((TEXTS, 2), np.int64)
@@ -229,7 +229,7 @@ def texts_of_match(settings: SamplingSettings) -> npt.NDArray[np.int64]:
 
 def texts_of_rejection(settings: SamplingSettings, draws: str) -> npt.NDArray[np.int64]:
     """As ``texts_of_match``, with chains that a poor copy of the target drew; ``draws``: the stream of the residual draws."""
-    _, laws, poor = models(settings)
+    _, distributions, poor = models(settings)
     drafter = Sampler(SamplingSettings(temperature=1.0), VOCAB, CPU)
     uniforms = SeededUniforms(3, CPU)
     texts = np.empty((TEXTS, 2), np.int64)
@@ -242,7 +242,7 @@ def texts_of_rejection(settings: SamplingSettings, draws: str) -> npt.NDArray[np
                 behind = [VOCAB, *text, *chain][position]
                 proposed.append(poor[behind])
                 chain += (int(drafter.sample(poor[behind][None].log(), at(3 * number + position + 1))),)
-            wanted = laws[[[VOCAB, *text][-1], *chain]]
+            wanted = distributions[[[VOCAB, *text][-1], *chain]]
             positions = 3 * number + torch.arange(len(text), 3)
             verdict = verify_chain(
                 np.array(chain),
@@ -257,18 +257,18 @@ def texts_of_rejection(settings: SamplingSettings, draws: str) -> npt.NDArray[np
 
 
 def check_texts(settings: SamplingSettings, texts: npt.NDArray[np.int64]) -> None:
-    _, laws, _ = models(settings)
-    joint = laws[VOCAB][:, None] * laws[:VOCAB]
+    _, distributions, _ = models(settings)
+    joint = distributions[VOCAB][:, None] * distributions[:VOCAB]
     check_counts(np.bincount(texts @ [VOCAB, 1], minlength=VOCAB**2), joint.flatten().numpy())
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_long_runs_of_match_follow_the_law(settings: SamplingSettings) -> None:
+def test_long_runs_of_match_follow_the_distribution(settings: SamplingSettings) -> None:
     check_texts(settings, texts_of_match(settings))
 
 
 @pytest.mark.parametrize("settings", SETTINGS[::2])
-def test_long_runs_of_rejection_follow_the_law(settings: SamplingSettings) -> None:
+def test_long_runs_of_rejection_follow_the_distribution(settings: SamplingSettings) -> None:
     check_texts(settings, texts_of_rejection(settings, "draws"))
 
 
@@ -282,23 +282,23 @@ def test_long_runs_find_coins_that_also_choose() -> None:
 
 
 class Fixed(ToyTarget):
-    """The same law behind every text."""
+    """The same distribution behind every text."""
 
-    def __init__(self, law: list[float]) -> None:
-        super().__init__(len(law), 0)
-        self._laws = dict.fromkeys(self._laws, np.array(law))
+    def __init__(self, distribution: list[float]) -> None:
+        super().__init__(len(distribution), 0)
+        self._distributions = dict.fromkeys(self._distributions, np.array(distribution))
         self._sum_up()
 
 
 def check_biased(target: ToyTarget, outcomes: Outcomes, bound: float) -> npt.NDArray[np.float64]:
-    """Assert that the check fails, by at least ``bound``; the law of the first token."""
+    """Assert that the check fails, by at least ``bound``; the distribution of the first token."""
     steps = list(outcomes)
-    assert math.isclose(sum(weight for _, weight in steps), 1.0)  # a law, only the wrong one
+    assert math.isclose(sum(weight for _, weight in steps), 1.0)  # a distribution, only the wrong one
     with pytest.raises(AssertionError, match="from the target's"):
-        check_law(target, steps)
-    law = target.output(steps)
-    assert distance(law, target.joint()) > bound
-    return np.asarray(law.reshape(target.vocab, -1).sum(1))
+        check_distribution(target, steps)
+    distribution = target.output(steps)
+    assert distance(distribution, target.joint()) > bound
+    return np.asarray(distribution.reshape(target.vocab, -1).sum(1))
 
 
 def first_steps_of(rule: Rule, draft: DraftTree, target: ToyTarget) -> Outcomes:
@@ -321,7 +321,7 @@ def test_a_draw_per_row_on_a_single_row_is_exact() -> None:
     """Not the check but the rule is at fault: a single row has one draw a node."""
     for seed in range(4):
         target = ToyTarget(3, seed)
-        check_law(target, biased_rules.longest_row(target, [(0, 1)], redraw=False))
+        check_distribution(target, biased_rules.longest_row(target, [(0, 1)], redraw=False))
 
 
 def test_a_redraw_after_a_mismatch_is_found() -> None:
@@ -348,7 +348,7 @@ def test_dropping_drawn_tokens_for_their_own_value_is_found() -> None:
     for seed in range(4):
         target, drafter = ToyTarget(3, seed), ToyTarget(3, seed + 10)
         chains = [
-            (chain if drafter.law(())[chain[0]] > 0.3 else (), weight)
+            (chain if drafter.distribution(())[chain[0]] > 0.3 else (), weight)
             for chain, weight in sampled_chains(drafter, 1, never)
         ]
         check_biased(target, rejection_steps(target, chains, drafter), 0.005)
@@ -356,8 +356,8 @@ def test_dropping_drawn_tokens_for_their_own_value_is_found() -> None:
 
 def test_typical_acceptance_is_as_lossy_as_it_says() -> None:
     target = Fixed(SKEWED)
-    law = torch.tensor([SKEWED, SKEWED])
+    distribution = torch.tensor([SKEWED, SKEWED])
     draft = tree([1], [-1])
-    assert typical_path(draft.tokens, draft.parents, law, 0.3, 0.09).tolist() == [0]
+    assert typical_path(draft.tokens, draft.parents, distribution, 0.3, 0.09).tolist() == [0]
     found = check_biased(target, [((1,), 1.0)], 0.69)
     assert found == pytest.approx([0, 1, 0])

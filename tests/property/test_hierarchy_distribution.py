@@ -1,5 +1,6 @@
-"""Stacks of levels leave the target's law alone under ``rejection``: by enumeration of all that their coins and draws can decide,
-and by long runs; and stacks that do it wrong are found by the same checks."""
+"""Stacks of levels keep the target's distribution under ``rejection``, by enumeration of all coins and draws and by long runs.
+
+The same checks find stacks with wrong rules."""
 
 from __future__ import annotations
 
@@ -25,12 +26,12 @@ from suffolk.serving.engine.sampling.seeded_noise import SeededUniforms
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.engine.sampling.verification import VerifiedChain, verify_chain
 from suffolk.serving.engine.sampling.verification.rejection import acceptance, residual
-from tests.property.test_exact_law import check_biased
-from tests.property.test_redrafter_law import differs
+from tests.property.test_exact_distribution import check_biased
+from tests.property.test_redrafter_distribution import differs
 from tests.support.drafters import eager_loop
 from tests.support.hierarchies import DEPTHS, hierarchy, noisy
 from tests.support.tiny_models import tiny_model
-from tests.support.toy_target import Outcomes, Text, ToyTarget, check_law
+from tests.support.toy_target import Outcomes, Text, ToyTarget, check_distribution
 
 SETTINGS = SamplingSettings(max_new_tokens=10, temperature=1.0, verification="rejection", ignore_eos=True)
 COPIED = (1, 0, 0, 1)
@@ -38,7 +39,7 @@ COPIED = (1, 0, 0, 1)
 
 
 class ToyLevel(ModelLevel):
-    """A level whose law is a toy's."""
+    """A level whose distribution is a toy's."""
 
     def __init__(self, toy: ToyTarget, tokens: int, temperature: float | None = None) -> None:
         self.toy, self.tokens, self.temperature = toy, tokens, temperature
@@ -48,9 +49,9 @@ class ToyLevel(ModelLevel):
 class Overflowing(ToyTarget):
     """Has no numbers behind a text that ends with 0."""
 
-    def law(self, text: Text) -> npt.NDArray[np.float64]:
-        law = super().law(text)
-        return np.full_like(law, np.nan) if text[-1:] == (0,) else law
+    def distribution(self, text: Text) -> npt.NDArray[np.float64]:
+        distribution = super().distribution(text)
+        return np.full_like(distribution, np.nan) if text[-1:] == (0,) else distribution
 
 
 class Script:
@@ -91,20 +92,20 @@ def outcomes_of(
         reached = kept[:accepted].prod()
         coins, draws = np.full(size, 0.5), np.full(size + 1, 0.5)
         coins[:accepted] = kept[:accepted] / 2
-        law = target[accepted]
+        distribution = target[accepted]
         if accepted < size:
             reached *= 1 - kept[accepted]
             coins[accepted] = (1 + kept[accepted]) / 2
             one_hot = torch.eye(target.shape[1], dtype=torch.float64)[tokens[accepted]]
-            law = residual(law, one_hot if drafter is None else drafter[accepted])
+            distribution = residual(distribution, one_hot if drafter is None else drafter[accepted])
         if reached <= 0:
             continue
-        ends = law.cumsum(0)
-        for token in law.nonzero()[:, 0].tolist():
-            draws[accepted] = ends[token] - law[token] / 2
+        ends = distribution.cumsum(0)
+        for token in distribution.nonzero()[:, 0].tolist():
+            draws[accepted] = ends[token] - distribution[token] / 2
             verdict = verify_chain(tokens, drafter, target, torch.from_numpy(coins), torch.from_numpy(draws))
             assert verdict == VerifiedChain(accepted, token)
-            yield verdict, reached * float(law[token])
+            yield verdict, reached * float(distribution[token])
 
 
 def answer(levels: Sequence[StackedLevel], ask: LevelQuery) -> LevelReply:
@@ -113,7 +114,7 @@ def answer(levels: Sequence[StackedLevel], ask: LevelQuery) -> LevelReply:
         found = COPIED[len(ask.path) :][: ask.count]
         return DraftSegment(found, np.zeros(len(found)))
     assert isinstance(level, ToyLevel)
-    rows = [level.toy.law(ask.path + ask.draft[:place]) for place in range(len(ask.draft) + 1)]
+    rows = [level.toy.distribution(ask.path + ask.draft[:place]) for place in range(len(ask.draft) + 1)]
     return torch.from_numpy(np.stack(rows)).log()
 
 
@@ -141,14 +142,14 @@ def texts(levels: Sequence[StackedLevel], target: ToyTarget, script: Script) -> 
     """What the target commits in a first step behind what the stack hands up."""
     for segment, weight in handed_up(levels, target.vocab, script):
         chain = segment.tokens
-        wanted = torch.from_numpy(np.stack([target.law(chain[:place]) for place in range(len(chain) + 1)]))
+        wanted = torch.from_numpy(np.stack([target.distribution(chain[:place]) for place in range(len(chain) + 1)]))
         assert segment.distribution is not None
         for verdict, each in outcomes_of(np.array(chain, np.int64), segment.distribution, wanted):
             yield (*chain[: verdict.accepted], verdict.token), weight * each
 
 
 def stack(depth: int, vocab: int, seed: int) -> list[StackedLevel]:
-    """Retrieval at the bottom from depth 3 on; levels of other laws, one at another temperature."""
+    """Retrieval at the bottom from depth 3 on; levels of other distributions, one at another temperature."""
     toys = [ToyTarget(vocab, seed + place) for place in (10, 20, 30)]
     whole: list[StackedLevel] = [
         RetrievalLevel("prompt-lookup", [], 2 if depth == 3 else 1),
@@ -168,29 +169,29 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
 
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("vocab", [2, 3])
-def test_stacks_leave_the_law_alone(depth: int, vocab: int, script: Script) -> None:
+def test_stacks_leave_the_distribution_alone(depth: int, vocab: int, script: Script) -> None:
     if (depth, vocab) == (4, 3):
         vocab = 2
     target = ToyTarget(vocab, depth)
-    check_law(target, texts(stack(depth, vocab, depth), target, script))
+    check_distribution(target, texts(stack(depth, vocab, depth), target, script))
 
 
-def test_retrieval_below_a_level_leaves_the_law_alone(script: Script) -> None:
+def test_retrieval_below_a_level_leaves_the_distribution_alone(script: Script) -> None:
     target = ToyTarget(3, 5)
     levels = [RetrievalLevel("prompt-lookup", [], 2), ToyLevel(ToyTarget(3, 6), 2)]
-    check_law(target, texts(levels, target, script))
+    check_distribution(target, texts(levels, target, script))
 
 
 @pytest.mark.parametrize(("depth", "place"), [(1, 0), (2, 0), (2, 1), (3, 1), (3, 2), (4, 2)])
-def test_a_level_without_numbers_behind_some_tokens_leaves_the_law_alone(
+def test_a_level_without_numbers_behind_some_tokens_leaves_the_distribution_alone(
     depth: int, place: int, script: Script
 ) -> None:
-    """All that had been drawn was dropped: a token lived on or not by its own value, which the law then lacked."""
+    """All that had been drawn was dropped: a token lived on or not by its own value, which the distribution then lacked."""
     target, levels = ToyTarget(2, depth), stack(depth, 2, depth)
     level = levels[place]
     assert isinstance(level, ToyLevel)
     level.toy = Overflowing(2, 40 + place)
-    check_law(target, texts(levels, target, script))
+    check_distribution(target, texts(levels, target, script))
 
 
 def test_a_draft_that_is_dropped_for_what_stands_behind_it_is_found(
@@ -207,8 +208,10 @@ def test_a_draft_that_is_dropped_for_what_stands_behind_it_is_found(
     check_biased(target, texts(levels, target, script), 0.01)
 
 
-def test_a_level_that_tells_the_law_of_the_one_below_is_found(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    """min(1, p / q) with a wrong q: what a level hands up is no longer drawn from the law that the level below it had."""
+def test_a_level_that_tells_the_distribution_of_the_one_below_is_found(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """min(1, p / q) with a wrong q: what a level hands up is no longer drawn from the distribution that the level below it had."""
     target, levels = ToyTarget(2, 2), stack(2, 2, 2)
     below = levels[0]
     assert isinstance(below, ToyLevel)
@@ -216,15 +219,15 @@ def test_a_level_that_tells_the_law_of_the_one_below_is_found(script: Script, mo
 
     def wrong(sampler: object, uniforms: object, request: object, path: Text, *rest: object) -> DraftSegment:
         found: DraftSegment = speculative_sample(sampler, uniforms, request, path, *rest)  # type: ignore[arg-type]
-        laws = [below.toy.law(path + found.tokens[:place]) for place in range(len(found))]
-        return DraftSegment(found.tokens, found.draft_probs, torch.from_numpy(np.stack(laws)))
+        distributions = [below.toy.distribution(path + found.tokens[:place]) for place in range(len(found))]
+        return DraftSegment(found.tokens, found.draft_probs, torch.from_numpy(np.stack(distributions)))
 
     monkeypatch.setattr("suffolk.serving.drafters.hierarchy.recursion.speculative_sample", wrong)
     check_biased(target, texts(levels, target, script), 0.01)
 
 
 def test_a_level_that_keeps_what_the_one_below_drew_is_found(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the test of the level above, its law is told of tokens that it never drew."""
+    """Without the test of the level above, its distribution is told of tokens that it never drew."""
     target, levels = ToyTarget(2, 3), stack(2, 2, 3)
     speculative_sample = level_sampling.speculative_sample
 
@@ -243,13 +246,13 @@ def test_a_level_that_keeps_what_the_one_below_drew_is_found(script: Script, mon
 FEW, LENGTH, RUNS = 3, 3, 800
 
 
-def law_of_texts(few: int) -> npt.NDArray[np.float64]:
+def distribution_of_texts(few: int) -> npt.NDArray[np.float64]:
     """float64[few ** LENGTH], of the target's texts at temperature 2."""
     every = np.array(list(itertools.product(range(few), repeat=LENGTH)))
     with torch.no_grad():
         inputs = torch.tensor([[0, 1, 2, *text] for text in every.tolist()])
-        laws = (tiny_model(vocab_size=few)(inputs).logits[:, 2:-1] / 2.0).softmax(-1).numpy()
-    return np.asarray(np.take_along_axis(laws, every[..., None], 2)[..., 0].prod(1))
+        distributions = (tiny_model(vocab_size=few)(inputs).logits[:, 2:-1] / 2.0).softmax(-1).numpy()
+    return np.asarray(np.take_along_axis(distributions, every[..., None], 2)[..., 0].prod(1))
 
 
 def counts_of_texts(
@@ -284,9 +287,11 @@ def counts_of_texts(
 @pytest.mark.parametrize(
     ("depth", "temperatures"), [(1, (None, None)), (2, (None, 1.0)), (3, (1.0, None)), (4, (0.0, None))]
 )
-def test_long_runs_of_stacks_follow_the_law(depth: int, temperatures: tuple[float | None, float | None]) -> None:
+def test_long_runs_of_stacks_follow_the_distribution(
+    depth: int, temperatures: tuple[float | None, float | None]
+) -> None:
     counts, accepted = counts_of_texts(depth, temperatures)
-    assert not differs(counts, law_of_texts(FEW))
+    assert not differs(counts, distribution_of_texts(FEW))
     assert 0.4 < accepted < 3.5  # some are rejected, and some are not
 
 
@@ -298,7 +303,7 @@ def test_coins_of_a_level_that_also_choose_are_found(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("suffolk.serving.drafters.hierarchy.recursion.FreshUniforms", Same)
     counts, _ = counts_of_texts(3)
-    assert differs(counts, law_of_texts(FEW))
+    assert differs(counts, distribution_of_texts(FEW))
 
 
 def test_levels_and_target_have_numbers_of_their_own() -> None:
