@@ -15,15 +15,15 @@ namespace suffolk::drafting {
 namespace {
 
 // Fitted with the weights of the sources, by research/fit_merge.py.
-constexpr double kNobody = 3.47;       // the more opinions there are, the less likely none of their tokens is right
-constexpr double kLeastRest = 0.01;    // of what a source leaves to other tokens
-constexpr double kLeastChance = 1e-5;  // of what it proposes
+constexpr double kNone = 3.47;       // with more sources it is less likely that none of their tokens is accepted
+constexpr double kLeastRest = 0.01;    // least probability that a source leaves to other tokens
+constexpr double kLeastProbability = 1e-5;  // least probability of a proposed token
 
-// Most merges have few sources: arrays are as long as these need, and sources are counted among those that speak.
+// Most merges have few active sources; their arrays are shorter. Sources are numbered among the active ones.
 constexpr std::size_t kFew = 8;
 
 template <std::size_t kMost>
-using Chances = std::array<float, kMost>;
+using Probabilities = std::array<float, kMost>;
 
 constexpr std::uint32_t lowest(std::uint32_t mark) { return mark & (~mark + 1); }
 
@@ -33,11 +33,11 @@ void for_each_source(std::uint32_t mark, Work work) {
   for (; mark != 0; mark &= mark - 1) work(static_cast<std::size_t>(std::countr_zero(mark)));
 }
 
-// The sources that speak, in the order of their bits.
+// The weights of the sources with nodes, in the order of their bits.
 template <std::size_t kMost>
-class Speakers {
+class ActiveSources {
  public:
-  Speakers(std::uint32_t bits, std::span<const PoolWeight, kSources> weights) : bits_(bits) {
+  ActiveSources(std::uint32_t bits, std::span<const PoolWeight, kSources> weights) : bits_(bits) {
     std::size_t place = 0;
     for_each_source(bits, [&](std::size_t source) { weights_[place++] = weights[source]; });
   }
@@ -52,74 +52,74 @@ class Speakers {
   std::array<PoolWeight, kMost> weights_{};
 };
 
-// What the sources together say of the children of one node. All children are first added, then weighed, then judged.
+// The pooled estimate for the children of one node. First `add` every child, then `weigh`, then ask for `unnormalized`.
 template <std::size_t kMost>
 class Pool {
  public:
-  // `change`: of the chance that the source gave the child before, 0 at first.
+  // `change`: of the probability that the source gave the child before, 0 at first.
   void add(std::size_t source, double change) {
     sources_ |= 1U << source;
     expected_[source] += change;
   }
 
-  void weigh(const Speakers<kMost>& weights) {
+  void weigh(const ActiveSources<kMost>& weights) {
     if (is_lone()) return;
     double sum = 0, most = 0;
     for_each_source(sources_, [&](std::size_t source) {
-      const double expected = std::clamp(expected_[source], kLeastChance, 1.0);
+      const double expected = std::clamp(expected_[source], kLeastProbability, 1.0);
       weight_[source] = weights[source].weight * expected / (expected + weights[source].doubt);
       sum += weight_[source];
       most = std::max(most, weight_[source]);
     });
-    const double opinions = sum / most;
-    double nobody = -kNobody * std::log(opinions);
+    const double effective = sum / most;
+    double none = -kNone * std::log(effective);
     for_each_source(sources_, [&](std::size_t source) {
-      weight_[source] *= std::sqrt(opinions) / sum;
+      weight_[source] *= std::sqrt(effective) / sum;
       const double rest = std::log(std::max(kLeastRest, 1 - expected_[source]));
       unlisted_[source] = rest + weights[source].unlisted;
-      nothing_ += weight_[source] * unlisted_[source];
-      nobody += weight_[source] * rest;
+      unlisted_sum_ += weight_[source] * unlisted_[source];
+      none += weight_[source] * rest;
     });
-    nobody_ = std::exp(nobody);
+    none_ = std::exp(none);
   }
 
-  // What the chance of a child is in proportion to.
-  double judge(std::uint32_t proposers, const Chances<kMost>& chances) {
+  // A value in proportion to the probability of a child.
+  double unnormalized(std::uint32_t proposers, const Probabilities<kMost>& probabilities) {
     if (proposers == 0) return 0;
     double found = 0;
     if (is_lone()) {
-      found = chances[static_cast<std::size_t>(std::countr_zero(sources_))];
+      found = probabilities[static_cast<std::size_t>(std::countr_zero(sources_))];
     } else {
-      double log = nothing_;
+      double log = unlisted_sum_;
       for_each_source(proposers, [&](std::size_t source) {
-        log += weight_[source] * (std::log(std::max<double>(kLeastChance, chances[source])) - unlisted_[source]);
+        log += weight_[source] * (std::log(std::max<double>(kLeastProbability, probabilities[source])) - unlisted_[source]);
       });
       found = std::exp(log);
     }
-    judged_ += found;
+    sum_ += found;
     return found;
   }
 
-  // The sum of all children's and of what is left to other tokens, once all are judged.
-  double total() const { return is_lone() ? std::max(1.0, judged_) : judged_ + nobody_; }
+  // The sum of all children's values and that of other tokens, once all children were asked for.
+  double total() const { return is_lone() ? std::max(1.0, sum_) : sum_ + none_; }
 
  private:
-  // Whether there is at most one opinion, which counts as it is.
+  // Whether at most one source proposes children; its probabilities count unchanged.
   bool is_lone() const { return std::popcount(sources_) < 2; }
 
   std::uint32_t sources_ = 0;
   std::array<double, kMost> expected_{}, weight_{}, unlisted_{};
-  double nothing_ = 0, nobody_ = 0, judged_ = 0;
+  double unlisted_sum_ = 0, none_ = 0, sum_ = 0;
 };
 
 // Nodes found by their parent and token, in a hash table with open addresses, half of them free at least.
 template <std::size_t kMost>
 class Trie {
  public:
-  Trie(std::size_t most, const Speakers<kMost>& speakers) : speakers_(speakers), slots_(std::bit_ceil(2 * most + 1), -1) { nodes_.reserve(most); }
+  Trie(std::size_t most, const ActiveSources<kMost>& active) : active_(active), slots_(std::bit_ceil(2 * most + 1), -1) { nodes_.reserve(most); }
 
-  // The row of the child, which is made or gets what another source thinks of it.
-  std::int32_t add(std::int32_t parent, std::int32_t token, double chance, std::uint32_t mark) {
+  // The row of the child, which is added or gets the probability of another source.
+  std::int32_t add(std::int32_t parent, std::int32_t token, double probability, std::uint32_t mark) {
     std::int32_t& slot = find(parent, token);
     if (slot < 0) {
       slot = static_cast<std::int32_t>(nodes_.size());
@@ -127,20 +127,20 @@ class Trie {
     }
     if (mark != 0) {
       Node& node = nodes_[static_cast<std::size_t>(slot)];
-      const std::size_t source = speakers_.place(mark);
-      const float before = node.chances[source];
-      node.chances[source] = std::max(before, static_cast<float>(chance));
+      const std::size_t source = active_.place(mark);
+      const float before = node.probabilities[source];
+      node.probabilities[source] = std::max(before, static_cast<float>(probability));
       node.mark |= mark;
       node.proposers |= 1U << source;
-      pools_[node.pool].add(source, node.chances[source] - before);
+      pools_[node.pool].add(source, node.probabilities[source] - before);
     }
     return slot;
   }
 
-  // Makes scores of chances: parents stand before their children.
+  // Makes scores of probabilities; parents stand before their children.
   void score() {
-    for (Pool<kMost>& pool : pools_) pool.weigh(speakers_);
-    for (Node& node : nodes_) node.value = pools_[node.pool].judge(node.proposers, node.chances);
+    for (Pool<kMost>& pool : pools_) pool.weigh(active_);
+    for (Node& node : nodes_) node.value = pools_[node.pool].unnormalized(node.proposers, node.probabilities);
     for (Node& node : nodes_) {
       if (node.value > 0) node.value /= pools_[node.pool].total();
       if (node.parent >= 0) node.value *= nodes_[static_cast<std::size_t>(node.parent)].value;
@@ -172,10 +172,10 @@ class Trie {
  private:
   struct Node {
     std::int32_t token, parent;
-    std::size_t pool;   // its own and its siblings'
-    Chances<kMost> chances{};  // behind its parent, by source
+    std::size_t pool;   // shared with its siblings
+    Probabilities<kMost> probabilities{};  // given its parent, by source
     std::uint32_t mark = 0, proposers = 0;
-    double value = 0;       // after `score` the chance of the whole path
+    double value = 0;       // after `score` the probability of the whole path
     std::size_t below = 0;  // the pool of its children; 0, the root's, where it has none
   };
 
@@ -200,15 +200,15 @@ class Trie {
     }
   }
 
-  Speakers<kMost> speakers_;
+  ActiveSources<kMost> active_;
   std::vector<std::int32_t> slots_;  // rows; -1 where free
-  std::vector<Node> nodes_;          // in the order of their coming
+  std::vector<Node> nodes_;          // in the order of adding
   std::vector<Pool<kMost>> pools_{1};  // the root's first
 };
 
 template <std::size_t kMost>
-MergedTree merged(std::span<const ScoredTree> trees, std::size_t size, const Speakers<kMost>& speakers, std::size_t max_nodes) {
-  Trie<kMost> trie(size, speakers);
+MergedTree merged(std::span<const ScoredTree> trees, std::size_t size, const ActiveSources<kMost>& active, std::size_t max_nodes) {
+  Trie<kMost> trie(size, active);
   std::vector<std::int32_t> rows;
   for (const ScoredTree& tree : trees) {
     rows.clear();
@@ -216,8 +216,8 @@ MergedTree merged(std::span<const ScoredTree> trees, std::size_t size, const Spe
       const bool first = tree.parents[node] < 0;
       const auto parent = static_cast<std::size_t>(tree.parents[node]);
       const double above = first ? 1.0 : tree.scores[parent];
-      const double chance = above > 0 ? tree.scores[node] / above : 0.0;
-      rows.push_back(trie.add(first ? -1 : rows[parent], tree.tokens[node], chance, tree.sources[node]));
+      const double probability = above > 0 ? tree.scores[node] / above : 0.0;
+      rows.push_back(trie.add(first ? -1 : rows[parent], tree.tokens[node], probability, tree.sources[node]));
     }
   }
   trie.score();
@@ -234,17 +234,17 @@ MergedTree merge(std::span<const ScoredTree> trees, std::span<const PoolWeight, 
                                             "; they must be finite, the weight above 0, the doubt 0 or more");
   }
   std::size_t size = 0;
-  std::uint32_t speaking = 0;
+  std::uint32_t active_bits = 0;
   for (const ScoredTree& tree : trees) {
     require_scored(tree);
     size += tree.tokens.size();
-    for (const std::uint32_t mark : tree.sources) speaking |= lowest(mark);
+    for (const std::uint32_t mark : tree.sources) active_bits |= lowest(mark);
   }
   if (size > std::numeric_limits<std::int32_t>::max()) {
     throw Error(Code::kInvalidArgument, "draft trees: " + std::to_string(size) + " nodes in all; there must be fewer than 2147483648");
   }
-  if (std::popcount(speaking) <= static_cast<int>(kFew)) return merged(trees, size, Speakers<kFew>(speaking, weights), max_nodes);
-  return merged(trees, size, Speakers<kSources>(speaking, weights), max_nodes);
+  if (std::popcount(active_bits) <= static_cast<int>(kFew)) return merged(trees, size, ActiveSources<kFew>(active_bits, weights), max_nodes);
+  return merged(trees, size, ActiveSources<kSources>(active_bits, weights), max_nodes);
 }
 
 }  // namespace suffolk::drafting
