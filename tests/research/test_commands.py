@@ -31,6 +31,7 @@ MISTAKES = {
     "gpu": (*MODEL, *PROMPTS),
     "overlap": (*PROMPTS, *STORE),
     "record_answers": (*MODEL, *PROMPTS, "--output", "out.jsonl"),
+    "plot_speed_by_set": (NONE, "x.png"),
     "remote_overlap": (NONE, *MODEL, *PROMPTS, "--delays-ms", "-1"),
     "replay": (*MODEL, *PROMPTS),
     "row_linear": (*MODEL, "--rounds", "1"),

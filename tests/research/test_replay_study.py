@@ -49,6 +49,6 @@ def test_right_drafts_gain_what_their_passes_leave() -> None:
 def test_a_drafter_that_learns_gains_and_one_that_is_useless_loses_little() -> None:
     [gain, _] = replay(ANSWERS, [PromptLookupDrafter(100)], COSTS, 0.05, 0).values()
     assert gain["speed_up"] > 2
-    long = [answer("one", [1], np.random.default_rng(0).integers(0, 100, 400).tolist())]
-    [loss] = replay(long, [UselessDrafter(100)], COSTS, 0.05, 0).values()
-    assert 0.97 < loss["speed_up"] < 1.005  # 400 passes with a noise of 5 % each
+    long = [answer("one", [1], np.random.default_rng(0).integers(50, 100, 400).tolist())]
+    losses = [replay(long, [UselessDrafter(50)], COSTS, 0.05, seed)["one"]["speed_up"] for seed in range(8)]
+    assert 0.98 < np.mean(losses) < 1.005  # of 8 x 400 passes with a noise of 5 % each: 0.09 % remain
