@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from research import row_linear
+from research import skinny_gemm
 from suffolk.cli.main import main
 from suffolk.datastore.errors import NotFound
 from suffolk.datastore.tokenizer import load_tokenizer
@@ -45,7 +45,7 @@ def test_a_name_that_the_hub_does_not_give_is_one_line(name: str, capfd: pytest.
 
 @pytest.mark.usefixtures("no_hub")
 def test_a_benchmark_of_layers_asks_the_hub_but_once(capfd: pytest.CaptureFixture[str]) -> None:
-    assert row_linear.main(["--model", "nothing", "--rounds", "1", "--threads", str(torch.get_num_threads())]) == 2
+    assert skinny_gemm.main(["--model", "nothing", "--rounds", "1", "--threads", str(torch.get_num_threads())]) == 2
     error = capfd.readouterr().err
     assert error.startswith("error: model nothing: no file or folder of that name, and the hub did not give it (")
     assert error.count("\n") == 1

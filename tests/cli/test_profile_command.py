@@ -14,8 +14,7 @@ from suffolk.cli.main import main
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied, SuffolkError, Unsupported
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.costs.cost_store import CostKey, CostStore, find_costs, load_costs, save_costs
-from suffolk.serving.engine.model import int8_linear as byte_linear
-from suffolk.serving.engine.model import skinny_gemm as row_linear
+from suffolk.serving.engine.model import int8_linear, skinny_gemm
 from suffolk.serving.engine.model.int8_linear import compress
 from suffolk.serving.engine.model.target import Target
 from tests.support.tiny_models import save_tiny, tiny_model
@@ -57,8 +56,8 @@ def test_what_is_tuned_is_taken_up(model: str, cache: Path, tmp_path: Path, caps
 
 
 def test_a_draft_model_is_tuned_as_it_drafts(model: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_linear, "_MIN_WEIGHTS", 1)
-    monkeypatch.setattr(byte_linear, "_faster_rows", lambda layer: 8)
+    monkeypatch.setattr(skinny_gemm, "_MIN_WEIGHTS", 1)
+    monkeypatch.setattr(int8_linear, "_faster_rows", lambda layer: 8)
     assert tune(model, "--as-draft-model", "--dtype", "float32") == 0
     (file,) = cache.iterdir()
     target = Target.load(model, "float32")

@@ -34,7 +34,7 @@ MISTAKES = {
     "plot_speed_by_set": (NONE, "x.png"),
     "remote_overlap": (NONE, *MODEL, *PROMPTS, "--delays-ms", "-1"),
     "replay": (*MODEL, *PROMPTS),
-    "row_linear": (*MODEL, "--rounds", "1"),
+    "skinny_gemm": (*MODEL, "--rounds", "1"),
     "split_attention": (*MODEL, "--rounds", "1"),
     "tuning_prompts": ("--output", "file/x"),
     "unrelated_corpus": ("--output", "file/x", "--megabytes", "0.001"),

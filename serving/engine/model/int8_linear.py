@@ -15,49 +15,49 @@ import torch
 
 from suffolk.serving.engine.model import memory
 from suffolk.serving.engine.model.layer_trial import seconds, some_rows
-from suffolk.serving.engine.model.skinny_gemm import MOST_ROWS, RowLinear, fits_kernel, row_linear
+from suffolk.serving.engine.model.skinny_gemm import MOST_ROWS, SkinnyLinear, fits_kernel, skinny_gemm
 
 log = logging.getLogger(__name__)
 _TRIAL_ROWS = (1, 2, 4, 8, 16, 32, MOST_ROWS)
 _ROUNDS = 5
-_PLAIN = (torch.nn.Linear, RowLinear)
+_PLAIN = (torch.nn.Linear, SkinnyLinear)
 _TINY = torch.finfo(torch.float32).tiny
 _CHUNK = 512
 """Outputs that are rounded at once: wide copies of a whole head would take as much memory as the model."""
 
 
-class ByteLinear(RowLinear):
-    """A linear layer that multiplies up to ``byte_rows`` rows by its rounded weights, in inference mode.
+class Int8Linear(SkinnyLinear):
+    """A linear layer that multiplies up to ``int8_rows`` rows by its rounded weights, in inference mode.
 
     Attributes:
-        weight_bytes: int8[outputs, inputs]; ``scales``: float32[outputs], which multiply them.
-        byte_dtype: of the weights that were rounded, and of rows that their bytes take.
+        int8_weight: int8[outputs, inputs]; ``scales``: float32[outputs], which multiply them.
+        rounded_dtype: of the weights that were rounded, and of rows that their bytes take.
     """
 
-    weight_bytes: torch.Tensor
+    int8_weight: torch.Tensor
     scales: torch.Tensor
-    byte_rows: int
-    byte_dtype: torch.dtype
+    int8_rows: int
+    rounded_dtype: torch.dtype
 
     @staticmethod
-    def round(layer: torch.nn.Linear) -> ByteLinear:
+    def round(layer: torch.nn.Linear) -> Int8Linear:
         """Make ``layer`` itself one, of no rows yet; one that is one stays as it is."""
-        if isinstance(layer, ByteLinear):
+        if isinstance(layer, Int8Linear):
             return layer
-        if not isinstance(layer, RowLinear):
-            RowLinear.take_over(layer, frozenset())
-        layer.__class__ = ByteLinear
-        assert isinstance(layer, ByteLinear)
-        layer.weight_bytes, layer.scales = round_weights(layer.weight)
-        layer.byte_rows, layer.byte_dtype = 0, layer.weight.dtype
+        if not isinstance(layer, SkinnyLinear):
+            SkinnyLinear.take_over(layer, frozenset())
+        layer.__class__ = Int8Linear
+        assert isinstance(layer, Int8Linear)
+        layer.int8_weight, layer.scales = round_weights(layer.weight)
+        layer.int8_rows, layer.rounded_dtype = 0, layer.weight.dtype
         return layer
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002  # torch's own name for it
         rows = input.numel() // max(1, input.shape[-1])
-        use = 1 <= rows <= self.byte_rows and input.dtype is self.byte_dtype and torch.is_inference_mode_enabled()
+        use = 1 <= rows <= self.int8_rows and input.dtype is self.rounded_dtype and torch.is_inference_mode_enabled()
         if not use or torch.compiler.is_compiling():
             return super().forward(input)
-        return row_linear(input, self.weight_bytes, self.bias, self.scales)
+        return skinny_gemm(input, self.int8_weight, self.bias, self.scales)
 
 
 def compress(model: torch.nn.Module) -> int:
@@ -75,10 +75,10 @@ def compress(model: torch.nn.Module) -> int:
     rows = _faster_rows(copy.copy(layers[0])) if layers else 0  # a copy, whose bytes are gone if they are no faster
     if not rows:
         return 0
-    rounded = [ByteLinear.round(layer) for layer in layers]
+    rounded = [Int8Linear.round(layer) for layer in layers]
     for each in rounded:
-        each.byte_rows = rows if bool(each.scales.isfinite().all()) else 0
-    return sum(each.byte_rows > 0 for each in rounded)
+        each.int8_rows = rows if bool(each.scales.isfinite().all()) else 0
+    return sum(each.int8_rows > 0 for each in rounded)
 
 
 def compressed(layer: torch.nn.Module) -> torch.nn.Module:
@@ -90,7 +90,7 @@ def compressed(layer: torch.nn.Module) -> torch.nn.Module:
 
 def is_compressed(model: torch.nn.Module) -> bool:
     """Whether any of its layers use rounded weights."""
-    return any(isinstance(layer, ByteLinear) and layer.byte_rows > 0 for layer in model.modules())
+    return any(isinstance(layer, Int8Linear) and layer.int8_rows > 0 for layer in model.modules())
 
 
 def round_weights(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -114,12 +114,12 @@ def _rounding(model: torch.nn.Module) -> list[torch.nn.Linear]:
 
 @torch.inference_mode()
 def _faster_rows(linear: torch.nn.Linear) -> int:
-    """Up to how many rows the rounded weights are faster; makes ``linear`` a ``ByteLinear``."""
-    found, layer = 0, ByteLinear.round(linear)
+    """Up to how many rows the rounded weights are faster; makes ``linear`` a ``Int8Linear``."""
+    found, layer = 0, Int8Linear.round(linear)
     for count in _TRIAL_ROWS:
         rows = some_rows(count, layer)
         times = [
-            (seconds(layer, rows), seconds(row_linear, rows, layer.weight_bytes, None, layer.scales))
+            (seconds(layer, rows), seconds(skinny_gemm, rows, layer.int8_weight, None, layer.scales))
             for _ in range(_ROUNDS)
         ]
         plain, rounded = (min(each) for each in zip(*times, strict=True))

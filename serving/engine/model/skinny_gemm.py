@@ -53,7 +53,7 @@ def accelerate(model: torch.nn.Module) -> int:
     """Let the model's plain linear layers use the kernel where it is right and faster on this machine; how many do.
 
     Takes well below a second for most models. Parameters and state_dict stay as they are: a layer's class becomes
-    ``RowLinear``. Only layers that are exactly ``torch.nn.Linear``, without hooks, on a CPU, in fp32, bf16 or (where the
+    ``SkinnyLinear``. Only layers that are exactly ``torch.nn.Linear``, without hooks, on a CPU, in fp32, bf16 or (where the
     processor converts it) fp16 qualify. Not to be called while another thread uses the model.
     """
     groups: dict[tuple[int, int, torch.dtype], list[torch.nn.Linear]] = defaultdict(list)
@@ -65,11 +65,11 @@ def accelerate(model: torch.nn.Module) -> int:
     chosen = [layer for layers in right for layer in layers] if rows else []
     many = bool(chosen) and _share(right, _MANY) < 1
     for layer in chosen:
-        RowLinear.take_over(layer, rows, many)
+        SkinnyLinear.take_over(layer, rows, many)
     return len(chosen)
 
 
-class RowLinear(torch.nn.Linear):
+class SkinnyLinear(torch.nn.Linear):
     """A ``torch.nn.Linear`` that uses the kernel in inference mode for the numbers of rows in ``kernel_rows``."""
 
     kernel_rows: frozenset[int]
@@ -79,10 +79,10 @@ class RowLinear(torch.nn.Linear):
     """Whether it uses the kernel for more than ``MOST_ROWS`` rows too."""
 
     @staticmethod
-    def take_over(layer: torch.nn.Linear, kernel_rows: frozenset[int], kernel_many: bool = False) -> RowLinear:
+    def take_over(layer: torch.nn.Linear, kernel_rows: frozenset[int], kernel_many: bool = False) -> SkinnyLinear:
         """Make ``layer`` itself one."""
-        layer.__class__ = RowLinear
-        assert isinstance(layer, RowLinear)
+        layer.__class__ = SkinnyLinear
+        assert isinstance(layer, SkinnyLinear)
         layer.kernel_rows, layer.kernel_many = kernel_rows, kernel_many
         bits = sum(1 << rows - 1 for rows in kernel_rows)
         layer.kernel_bits = bits - (bits >> MOST_ROWS - 1 << MOST_ROWS)
@@ -92,7 +92,7 @@ class RowLinear(torch.nn.Linear):
         if torch.compiler.is_compiling():
             if torch.is_grad_enabled() or not self.weight.is_cpu:
                 return super().forward(input)
-            operator = torch.ops.suffolk.row_linear
+            operator = torch.ops.suffolk.skinny_gemm
             return operator(input, self.weight, self.bias, self.kernel_bits, self.kernel_many)  # type: ignore[no-any-return]
         rows = input.numel() // max(1, input.shape[-1])
         if (rows in self.kernel_rows or (self.kernel_many and rows > MOST_ROWS)) and torch.is_inference_mode_enabled():
@@ -102,7 +102,7 @@ class RowLinear(torch.nn.Linear):
         return super().forward(input)
 
 
-def row_linear(
+def skinny_gemm(
     rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, scales: torch.Tensor | None = None
 ) -> torch.Tensor:
     """``F.linear(rows, weight, bias)`` by the kernel: sums in fp32, rounded once; no gradients.
@@ -122,7 +122,7 @@ def row_linear(
     """
     problem = _problem(rows, weight, bias, scales)
     if problem is not None:
-        raise InvalidArgument(f"row_linear: {problem}; use torch.nn.functional.linear")
+        raise InvalidArgument(f"skinny_gemm: {problem}; use torch.nn.functional.linear")
     return _product(rows, weight, bias, scales)
 
 
@@ -137,7 +137,7 @@ def fits_kernel(layer: torch.nn.Linear) -> bool:
 def _linear(
     rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, kernel_bits: int, kernel_many: bool
 ) -> torch.Tensor:
-    """The operator ``suffolk::row_linear``: what ``RowLinear`` does, in one piece, for a compiled graph of any number of rows."""
+    """The operator ``suffolk::skinny_gemm``: ``SkinnyLinear`` as one node of a compiled graph, for any number of rows."""
     count = rows.numel() // max(1, rows.shape[-1])
     wanted = kernel_many if count > MOST_ROWS else count >= 1 and bool(kernel_bits >> count - 1 & 1)
     if wanted and _problem(rows, weight, bias) is None:
@@ -210,7 +210,7 @@ def _is_right(layer: torch.nn.Linear) -> bool:
     """Whether a few of a layer's outputs are within the roundings of sums in fp64."""
     weight, bias = layer.weight[:100], None if layer.bias is None else layer.bias[:100]
     rows = some_rows(7, layer)
-    found = row_linear(rows, weight, bias).double()
+    found = skinny_gemm(rows, weight, bias).double()
     expected = F.linear(rows.double(), weight.double(), None if bias is None else bias.double())
     size = F.linear(rows.double().abs(), weight.double().abs(), None if bias is None else bias.double().abs())
     bound = torch.finfo(rows.dtype).eps * expected.abs() + 2.0**-24 * (layer.in_features / 8 + 8) * size
@@ -244,7 +244,7 @@ def _compare(layers: list[torch.nn.Linear], count: int) -> tuple[float, float]:
     kernel: list[float] = []
     plain: list[float] = []
     while not _enough(kernel, plain):
-        kernel.append(seconds(row_linear, rows, next(weights)))  # in turn: what else runs disturbs both alike
+        kernel.append(seconds(skinny_gemm, rows, next(weights)))  # in turn: what else runs disturbs both alike
         plain.append(seconds(F.linear, rows, next(weights)))
     parts = max(1.0, layers[0].out_features / _TRIAL_OUTPUTS)
     return min(kernel) * parts, min(plain) * parts
@@ -272,7 +272,7 @@ def _trial_weights(layers: list[torch.nn.Linear]) -> Iterator[torch.Tensor]:
 
 
 define_operator(
-    "row_linear(Tensor rows, Tensor weight, Tensor? bias, int kernel_bits, bool kernel_many) -> Tensor",
+    "skinny_gemm(Tensor rows, Tensor weight, Tensor? bias, int kernel_bits, bool kernel_many) -> Tensor",
     _linear,
     _shape_of_linear,
 )

@@ -12,7 +12,7 @@ from torch._dynamo.utils import counters
 from suffolk.datastore.errors import Unsupported
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.model.passes import Passes
-from suffolk.serving.engine.model.skinny_gemm import RowLinear, accelerate
+from suffolk.serving.engine.model.skinny_gemm import SkinnyLinear, accelerate
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import TreeLayout, lay_out
 from suffolk.serving.engine.sampling.settings import SamplingSettings
@@ -79,7 +79,7 @@ def test_the_kernel_is_an_operator_in_the_graph(monkeypatch: pytest.MonkeyPatch)
         "suffolk.serving.engine.model.skinny_gemm._faster_rows", lambda groups: frozenset({1, 2, 5, 7, 64})
     )
     target = Target.wrap(tiny_model(num_hidden_layers=1).to(torch.float32))
-    assert any(isinstance(layer, RowLinear) for layer in target.model.modules())
+    assert any(isinstance(layer, SkinnyLinear) for layer in target.model.modules())
     cache = target.new_cache(1, 90)
     target.prefill(PROMPT, cache)
     packed, compiled = (Passes(target, cache, kind) for kind in ("packed", "compiled"))
@@ -92,10 +92,10 @@ def test_the_kernel_is_an_operator_in_the_graph(monkeypatch: pytest.MonkeyPatch)
 def test_the_operator_gives_the_kernels_own_bits() -> None:
     layer: Any = torch.nn.Sequential(torch.nn.Linear(300, 400))
     for many in (False, True):
-        taken = RowLinear.take_over(layer[0], frozenset({1, 3, 64}), many)
+        taken = SkinnyLinear.take_over(layer[0], frozenset({1, 3, 64}), many)
         for count in (1, 2, 3, 63, 64, 65, 200):
             rows = torch.randn(1, count, 300)
-            found = torch.ops.suffolk.row_linear(rows, taken.weight, taken.bias, taken.kernel_bits, many)
+            found = torch.ops.suffolk.skinny_gemm(rows, taken.weight, taken.bias, taken.kernel_bits, many)
             with torch.inference_mode():
                 assert torch.equal(found, taken(rows))
     assert accelerate(layer) == 0  # it is one already

@@ -9,8 +9,8 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.costs.cost_store import CostKey
 from suffolk.serving.engine.model import int8_linear as layers
 from suffolk.serving.engine.model import skinny_gemm as kernel
-from suffolk.serving.engine.model.int8_linear import ByteLinear, compress, compressed, is_compressed, round_weights
-from suffolk.serving.engine.model.skinny_gemm import MOST_ROWS, RowLinear, accelerate, row_linear
+from suffolk.serving.engine.model.int8_linear import Int8Linear, compress, compressed, is_compressed, round_weights
+from suffolk.serving.engine.model.skinny_gemm import MOST_ROWS, SkinnyLinear, accelerate, skinny_gemm
 from suffolk.serving.engine.model.target import Target
 from tests.support.tiny_models import tiny_model
 
@@ -69,10 +69,10 @@ def test_rows_that_no_kernel_takes_are_torchs_own(eager):
 
 
 def test_an_accelerated_layer_goes_on_as_one_for_more_rows(eager):
-    layer = RowLinear.take_over(torch.nn.Linear(70, 50), frozenset(range(1, MOST_ROWS + 1)))
+    layer = SkinnyLinear.take_over(torch.nn.Linear(70, 50), frozenset(range(1, MOST_ROWS + 1)))
     rows = some(9, 70)
     with torch.inference_mode():
-        expected = row_linear(rows, layer.weight, layer.bias)
+        expected = skinny_gemm(rows, layer.weight, layer.bias)
         assert compress(layer) == 1
         assert torch.equal(layer(rows), expected)
         assert not torch.equal(layer(rows[:8]), expected[:8])
@@ -86,7 +86,7 @@ def test_a_borrowed_layer_stays_as_it_is(eager):
     with torch.inference_mode():
         expected = layer(rows)
         twin = compressed(layer)
-        assert type(twin) is ByteLinear
+        assert type(twin) is Int8Linear
         assert twin.weight is layer.weight
         assert type(layer) is kind
         assert torch.equal(layer(rows), expected)
@@ -107,7 +107,7 @@ def test_what_is_not_plain_finite_or_faster_is_left_alone(eager, monkeypatch):
     slow = torch.nn.Linear(70, 50)
     assert compress(slow) == 0
     assert compressed(slow) is slow
-    assert not isinstance(slow, ByteLinear)  # whose bytes nobody would read
+    assert not isinstance(slow, Int8Linear)  # whose bytes nobody would read
 
 
 def test_without_memory_for_it_nothing_is_rounded(eager, monkeypatch, caplog):
@@ -123,7 +123,7 @@ def test_without_memory_for_it_nothing_is_rounded(eager, monkeypatch, caplog):
 @pytest.mark.parametrize(("rounded", "rows"), [({1: 0.5, 2: 0.9, 4: 1.1, 8: 0.5}, 2), ({1: 1.0}, 0), ({}, MOST_ROWS)])
 def test_the_measurement_decides(monkeypatch, rounded, rows):
     monkeypatch.setattr(
-        layers, "seconds", lambda product, x, *rest: 1.0 if product is not row_linear else rounded.get(len(x), 0.5)
+        layers, "seconds", lambda product, x, *rest: 1.0 if product is not skinny_gemm else rounded.get(len(x), 0.5)
     )
     assert layers._faster_rows(torch.nn.Linear(70, 50)) == rows
 
@@ -150,4 +150,4 @@ def test_costs_of_a_compressed_model_are_others(eager):
 )
 def test_operands_that_the_kernel_cannot_take_are_refused(weight, scales, message):
     with pytest.raises(InvalidArgument, match=message):
-        row_linear(torch.ones(2, 8), weight, None, scales)
+        skinny_gemm(torch.ones(2, 8), weight, None, scales)

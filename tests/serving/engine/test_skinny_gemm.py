@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from suffolk.datastore import _native
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.model import skinny_gemm as layers
-from suffolk.serving.engine.model.skinny_gemm import MOST_ROWS, RowLinear, accelerate, row_linear
+from suffolk.serving.engine.model.skinny_gemm import MOST_ROWS, SkinnyLinear, accelerate, skinny_gemm
 from suffolk.serving.engine.model.target import Target
 from tests.support.tiny_models import tiny_model
 
@@ -34,14 +34,14 @@ def assert_right(found: torch.Tensor, x: torch.Tensor, w: torch.Tensor, b: torch
 @pytest.mark.parametrize(("k", "n"), [(576, 192), (64, 48), (13, 1), (100, 37), (1, 5)])
 def test_sums_are_within_their_roundings_and_a_row_has_the_same_bits_anywhere(dtype, k, n):
     x, w, b = operands(65, k, n, dtype)
-    whole = row_linear(x, w, b)
+    whole = skinny_gemm(x, w, b)
     assert_right(whole, x, w, b)
-    assert_right(row_linear(x, w), x, w, None)
+    assert_right(skinny_gemm(x, w), x, w, None)
     for m in range(1, 66):
-        assert torch.equal(row_linear(x[:m], w, b), whole[:m])
-        assert torch.equal(row_linear(x[65 - m :], w, b), whole[65 - m :])
+        assert torch.equal(skinny_gemm(x[:m], w, b), whole[:m])
+        assert torch.equal(skinny_gemm(x[65 - m :], w, b), whole[65 - m :])
     order = torch.randperm(65, generator=torch.Generator().manual_seed(3))
-    assert torch.equal(row_linear(x[order], w, b), whole[order])
+    assert torch.equal(skinny_gemm(x[order], w, b), whole[order])
 
 
 def test_the_number_of_threads_changes_no_bit():
@@ -51,7 +51,7 @@ def test_the_number_of_threads_changes_no_bit():
         found = []
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            found.append(row_linear(x, w, b))
+            found.append(skinny_gemm(x, w, b))
     finally:
         torch.set_num_threads(before)
     assert torch.equal(found[0], found[1])
@@ -61,32 +61,32 @@ def test_the_number_of_threads_changes_no_bit():
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rows_may_lie_in_any_way(dtype):
     x, w, b = operands(12, 40, 30, dtype)
-    plain = row_linear(x, w, b)
+    plain = skinny_gemm(x, w, b)
     wide = torch.zeros(12, 99, dtype=dtype)
     wide[:, 7:47] = x
-    assert torch.equal(row_linear(wide[:, 7:47], w, b), plain)
-    assert torch.equal(row_linear(x.T.contiguous().T, w, b), plain)
-    assert torch.equal(row_linear(x[::3], w, b), plain[::3])
-    assert torch.equal(row_linear(x[:1].expand(5, -1), w, b), plain[:1].expand(5, -1))
-    assert torch.equal(row_linear(x.view(3, 1, 4, 40), w, b), plain.view(3, 1, 4, 30))
-    assert torch.equal(row_linear(x[0], w, b), plain[0])
+    assert torch.equal(skinny_gemm(wide[:, 7:47], w, b), plain)
+    assert torch.equal(skinny_gemm(x.T.contiguous().T, w, b), plain)
+    assert torch.equal(skinny_gemm(x[::3], w, b), plain[::3])
+    assert torch.equal(skinny_gemm(x[:1].expand(5, -1), w, b), plain[:1].expand(5, -1))
+    assert torch.equal(skinny_gemm(x.view(3, 1, 4, 40), w, b), plain.view(3, 1, 4, 30))
+    assert torch.equal(skinny_gemm(x[0], w, b), plain[0])
 
 
 def test_nothing_gives_nothing():
-    assert row_linear(torch.empty(0, 8), torch.ones(3, 8)).shape == (0, 3)
-    assert row_linear(torch.empty(2, 0, 8), torch.ones(3, 8)).shape == (2, 0, 3)
-    assert row_linear(torch.ones(2, 8), torch.empty(0, 8)).shape == (2, 0)
+    assert skinny_gemm(torch.empty(0, 8), torch.ones(3, 8)).shape == (0, 3)
+    assert skinny_gemm(torch.empty(2, 0, 8), torch.ones(3, 8)).shape == (2, 0, 3)
+    assert skinny_gemm(torch.ones(2, 8), torch.empty(0, 8)).shape == (2, 0)
     assert torch.equal(
-        row_linear(torch.empty(2, 0), torch.empty(3, 0), torch.arange(3.0)), torch.arange(3.0).expand(2, 3)
+        skinny_gemm(torch.empty(2, 0), torch.empty(3, 0), torch.arange(3.0)), torch.arange(3.0).expand(2, 3)
     )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_is_not_finite_stays_so_in_its_row_alone(dtype):
     x, w, b = operands(4, 21, 14, dtype)
-    plain = row_linear(x, w, b)
+    plain = skinny_gemm(x, w, b)
     x[1, 20], x[2, 3] = float("inf"), float("nan")
-    found = row_linear(x, w, b)
+    found = skinny_gemm(x, w, b)
     assert found[1].isinf().all()
     assert found[2].isnan().all()
     assert torch.equal(found[[0, 3]], plain[[0, 3]])
@@ -107,15 +107,15 @@ def test_what_is_not_finite_stays_so_in_its_row_alone(dtype):
 )
 def test_operands_that_the_kernel_cannot_take_are_refused(x, w, b, message):
     with pytest.raises(InvalidArgument, match=message):
-        row_linear(x, w, b)
+        skinny_gemm(x, w, b)
 
 
 def test_a_forked_child_computes_the_same():
     x, w, b = operands(9, 600, 500, torch.float32)
-    whole = row_linear(x, w, b)
+    whole = skinny_gemm(x, w, b)
     child = os.fork()
     if child == 0:  # the parent's threads do not exist here
-        os._exit(0 if torch.equal(row_linear(x, w, b), whole) else 1)
+        os._exit(0 if torch.equal(skinny_gemm(x, w, b), whole) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
@@ -133,7 +133,7 @@ def test_an_accelerated_model_agrees_and_gives_a_row_the_same_bits_in_every_line
     with torch.inference_mode():
         plain = model(ids).logits
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    assert accelerate(model) == sum(type(layer) is RowLinear for layer in model.modules()) > 4
+    assert accelerate(model) == sum(type(layer) is SkinnyLinear for layer in model.modules()) > 4
     with torch.inference_mode():
         found = model(ids).logits
     assert torch.allclose(
@@ -160,7 +160,7 @@ def test_copies_are_layers_of_their_own(eager):
     for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):  # noqa: S301  # our own bytes
         with torch.inference_mode():
             copied[0].weight.zero_()
-            assert type(copied[0]) is RowLinear
+            assert type(copied[0]) is SkinnyLinear
             assert not copied(torch.ones(2, 64)).any()
             assert model(torch.ones(2, 64)).any()
 
@@ -187,7 +187,7 @@ def test_small_layers_and_wrong_sums_are_left_to_torch(monkeypatch):
     monkeypatch.setattr(layers, "_faster_rows", lambda layers: frozenset({1}))
     assert accelerate(torch.nn.Linear(16, 16)) == 0
     large = torch.nn.Linear(512, 512)
-    monkeypatch.setattr(layers, "row_linear", lambda x, w, b: F.linear(x, w, b) + 0.01)
+    monkeypatch.setattr(layers, "skinny_gemm", lambda x, w, b: F.linear(x, w, b) + 0.01)
     assert accelerate(large) == 0
     monkeypatch.undo()
     monkeypatch.setattr(layers, "_faster_rows", lambda layers: frozenset({1}))
@@ -208,10 +208,10 @@ def test_the_measurement_decides(monkeypatch, kernel, rows):
     assert layers._faster_rows([[torch.nn.Linear(16, 16)]]) == frozenset(rows)
 
 
-@pytest.mark.parametrize("paused", [F.linear, row_linear])
+@pytest.mark.parametrize("paused", [F.linear, skinny_gemm])
 def test_one_pause_of_the_machine_decides_nothing(monkeypatch, paused):
     pauses = [0.5]
-    usual = {F.linear: 0.002, row_linear: 0.001}
+    usual = {F.linear: 0.002, skinny_gemm: 0.001}
     monkeypatch.setattr(
         layers, "seconds", lambda linear, x, w: pauses.pop() if linear is paused and pauses else usual[linear]
     )
@@ -239,10 +239,10 @@ def test_trials_cover_all_numbers_of_rows_and_large_layers_by_pieces():
 def test_a_target_can_be_wrapped_without(eager):
     model = tiny_model("llama").float()
     Target.wrap(model, accelerate=False)
-    assert not any(isinstance(layer, RowLinear) for layer in model.modules())
+    assert not any(isinstance(layer, SkinnyLinear) for layer in model.modules())
     model = tiny_model("llama").float()
     Target.wrap(model)
-    assert any(isinstance(layer, RowLinear) for layer in model.modules())
+    assert any(isinstance(layer, SkinnyLinear) for layer in model.modules())
 
 
 @pytest.mark.parametrize(("many", "expected"), [(0.9, True), (1.1, False)])

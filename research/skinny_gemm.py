@@ -23,7 +23,7 @@ from suffolk.benchmarks.machine import describe_machine
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.model.int8_linear import compress, round_weights
-from suffolk.serving.engine.model.skinny_gemm import MOST_ROWS, RowLinear, accelerate, row_linear
+from suffolk.serving.engine.model.skinny_gemm import MOST_ROWS, SkinnyLinear, accelerate, skinny_gemm
 from suffolk.serving.engine.model.target_loader import DTYPES, read_vocab_size
 
 EXAMPLES = (
@@ -59,11 +59,11 @@ def measure_layer(
             return F.linear(given, weights[next(turns) % copies])
 
         def by_kernel(given: torch.Tensor = given) -> object:
-            return row_linear(given, weights[next(turns) % copies])
+            return skinny_gemm(given, weights[next(turns) % copies])
 
         def by_bytes(given: torch.Tensor = given) -> object:
             weight, scales = rounded[next(turns) % copies]
-            return row_linear(given, weight, None, scales)
+            return skinny_gemm(given, weight, None, scales)
 
         found[count] = _in_turn({"torch": by_torch, "kernel": by_kernel, "bytes": by_bytes}, rounds)
     return found
@@ -75,7 +75,7 @@ def measure_model(name: str, dtype: torch.dtype, rows: tuple[int, ...], rounds: 
     model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
     model.eval()
     accelerate(model)
-    layers = [layer for layer in model.modules() if isinstance(layer, RowLinear)]
+    layers = [layer for layer in model.modules() if isinstance(layer, SkinnyLinear)]
     chosen = [layer.kernel_rows for layer in layers]
     every, none = [frozenset(range(1, MOST_ROWS + 1))] * len(layers), [frozenset[int]()] * len(layers)
 
@@ -152,7 +152,7 @@ def _measurements(options: argparse.Namespace, dtype: str) -> list[tuple[str, Ca
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command_parser("row_linear", __doc__, *EXAMPLES)
+    parser = command_parser("skinny_gemm", __doc__, *EXAMPLES)
     parser.add_argument("--model", help="time this model's whole pass instead of single layers")
     parser.add_argument(
         "--dtype",
