@@ -6,8 +6,11 @@ import argparse
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import torch
 
 from suffolk.cli.output_file import require_folder
 from suffolk.datastore.errors import SuffolkError
@@ -52,6 +55,11 @@ def check_timing(threads: int, rounds: int) -> None:
     """Raise InvalidArgument if ``--threads`` or ``--rounds`` of a timed comparison is out of its range."""
     check_range("--threads", threads, 1, MAX_THREADS)
     check_range("--rounds", rounds, 1, MOST_ROUNDS)
+
+
+def cpu_clock() -> float:
+    """CPU seconds of the calling thread if torch has no other, which other programs do not disturb; else wall seconds."""
+    return time.thread_time() if torch.get_num_threads() == 1 else time.perf_counter()
 
 
 def run_command(

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch._dynamo.utils import counters
 
-from research.command import check_timing, command_parser, run_command
+from research.command import check_timing, command_parser, cpu_clock, run_command
 from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.machine import describe_machine
 from suffolk.benchmarks.table import format_table
@@ -74,10 +74,10 @@ def _time(ways: dict[str, Passes], layouts: list[TreeLayout], rounds: int) -> di
     times: dict[str, list[float]] = {way: [] for way in ways}
     for turn in range(rounds + 1):  # the first warms up
         for way, passes in ways.items():
-            begin = time.perf_counter()
+            begin = cpu_clock()
             passes.forward(slots, layouts, wanted)
             if turn > 0:
-                times[way].append(1000 * (time.perf_counter() - begin))
+                times[way].append(1000 * (cpu_clock() - begin))
     return {way: {"median": median(seen), "least": min(seen)} for way, seen in times.items()}
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForCausalLM
 
-from research.command import check_timing, command_parser, run_command
+from research.command import check_timing, command_parser, cpu_clock, run_command
 from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.machine import describe_machine
 from suffolk.benchmarks.table import format_table
@@ -104,10 +103,10 @@ def _in_turn(ways: dict[str, Callable[[], object]], rounds: int) -> Times:
     times: dict[str, list[float]] = {way: [] for way in ways}
     for turn in range(rounds + 1):  # the first warms up
         for way, call in ways.items():
-            begin = time.perf_counter()
+            begin = cpu_clock()
             call()
             if turn > 0:
-                times[way].append((time.perf_counter() - begin) * 1000)
+                times[way].append((cpu_clock() - begin) * 1000)
     return {way: {"least": min(seen), "median": median(seen)} for way, seen in times.items()}
 
 

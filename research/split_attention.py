@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -14,7 +13,7 @@ from statistics import median
 import numpy as np
 import torch
 
-from research.command import check_timing, command_parser, run_command
+from research.command import check_timing, command_parser, cpu_clock, run_command
 from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.table import format_table
 from suffolk.datastore.draft_tree import DraftTree
@@ -68,10 +67,10 @@ def _time(target: Target, cache: KVCache, layout: TreeLayout, rounds: int) -> di
     times: dict[str, list[float]] = {way: [] for way in LEAST_PAIRS}
     for number in range(rounds + 1):
         for way, split_attention.LEAST_PAIRS in LEAST_PAIRS.items():
-            begin = time.thread_time()
+            begin = cpu_clock()
             target.forward(cache, [0], [layout], [len(layout)])
             if number:
-                times[way].append(1000 * (time.thread_time() - begin))
+                times[way].append(1000 * (cpu_clock() - begin))
     return times
 
 

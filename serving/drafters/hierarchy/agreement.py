@@ -20,7 +20,7 @@ from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from suffolk.serving.drafters.hierarchy.run_distribution import DraftStarts, Floats
 from suffolk.serving.drafters.neural.coupled_sampling import contexts, needs_distributions
 from suffolk.serving.engine.loop.drafter import DraftRequest
-from suffolk.serving.engine.loop.prefill_budget import PREFILL_CHUNK
+from suffolk.serving.engine.model.language_model import PREFILL_CHUNK
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import chain
 from suffolk.serving.engine.sampling.settings import SamplingSettings

@@ -11,7 +11,7 @@ import torch
 from suffolk.serving.drafters.hierarchy.draft_segment import LevelQuery
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import DraftRequest
-from suffolk.serving.engine.loop.prefill_budget import PREFILL_CHUNK
+from suffolk.serving.engine.model.language_model import PREFILL_CHUNK
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import chain
 

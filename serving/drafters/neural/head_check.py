@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from suffolk.datastore.errors import Unsupported
-from suffolk.serving.engine.loop.prefill_budget import PREFILL_CHUNK
+from suffolk.serving.engine.model.language_model import PREFILL_CHUNK
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import chain
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-PREFILL_CHUNK = 512
-"""Tokens of prompts in a pass: more would keep running requests waiting."""
+from suffolk.serving.engine.model.language_model import PREFILL_CHUNK
 
 
 class PrefillBudget:

@@ -1,8 +1,10 @@
-"""A forward pass that torch compiles, as one graph for all numbers of rows, requests and cached tokens; for CPUs.
+"""A forward pass compiled by torch, as one graph for all numbers of rows, requests and cached tokens; for CPUs.
 
-What differs between two passes but for token ids and positions is behind an operator that the graph calls for each layer,
-``suffolk::attend``: it writes keys and values into the cache of the pass at hand and attends as a packed pass does. The graph
-therefore has one size that is not fixed, the number of rows, and compiling joins what lies between attention and products.
+The graph calls an operator for each layer, ``suffolk::attend``, which writes keys and values to the pass's cache and attends as a
+packed pass does. Its only dynamic size is the number of rows. Compiling fuses the operations between attention and products.
+
+Measured gain: 10 to 16 % of a pass of SmolLM2-135M over 1 to 16 rows, 7 to 9 % of Qwen2.5-Coder-0.5B (docs/design/
+measured-mechanisms.md). Compiling takes a minute at the first start.
 """
 
 from __future__ import annotations
@@ -28,13 +30,13 @@ from suffolk.serving.engine.model.tree_layout import TreeLayout
 log = logging.getLogger(__name__)
 
 _pass: ContextVar[tuple[list[Any], PackedRows]] = ContextVar("suffolk_pass")
-"""The cache's layers and the rows of the pass that this thread computes."""
+"""The cache's layers and the rows of this thread's pass."""
 
 
 class CompiledPass:
-    """A target's pass over the rows of several requests, compiled by its first call of two rows or more.
+    """A compiled pass over the rows of several requests. Its first call, of two rows or more, compiles it.
 
-    Once compiled any number of threads may use it, each with a cache of its own.
+    Once compiled it is safe to share between threads; each needs a cache of its own.
     """
 
     @staticmethod
@@ -42,7 +44,7 @@ class CompiledPass:
         """The compiled pass of ``target``, made on first use and kept there.
 
         Raises:
-            Unsupported: the model is not on a CPU, or layers of it share what they cache.
+            Unsupported: the model is not on a CPU, or some of its layers share a cache.
         """
         if not target.compiled:
             target.compiled.append(CompiledPass(target))
@@ -59,10 +61,10 @@ class CompiledPass:
         self._is_compiled = False
 
     def forward(self, cache: KVCache, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> PassResult:
-        """As ``Target.forward`` with the logits of all rows wanted.
+        """As ``LanguageModel.forward``, with the logits of all rows.
 
         Raises:
-            RuntimeError: torch cannot compile the model, or finds no compiler.
+            RuntimeError: torch cannot compile the model, or finds no C++ compiler.
         """
         packed, rows = self._target.place(cache, slots, layouts)
         token = _pass.set((cache.layers.layers, rows))
@@ -73,11 +75,11 @@ class CompiledPass:
 
     @torch.inference_mode()
     def _call(self, packed: torch.Tensor) -> torch.Tensor:
-        ids, positions = packed[0][None].clone(), packed[1][None].clone()  # each its own, as the graph has them
+        ids, positions = packed[0][None].clone(), packed[1][None].clone()  # the graph expects separate tensors
         if self._is_compiled:
             return self._compiled(ids, positions)  # type: ignore[no-any-return]
         log.info(
-            "model %s: compiling its passes, a minute or more; what torch keeps on disk saves most of it later",
+            "model %s: compiling its passes, a minute or more; later starts find most of it in TORCHINDUCTOR_CACHE_DIR",
             self._name,
         )
         begin = time.perf_counter()
@@ -94,7 +96,7 @@ class CompiledPass:
 
 
 class _OperatorRows:
-    """The rows of whichever pass is computed: attention is a call of the operator."""
+    """The rows of the current pass; attention calls the operator."""
 
     def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, terms: Terms) -> torch.Tensor:
         output: torch.Tensor = torch.ops.suffolk.attend(query, key, value, *terms)
@@ -102,7 +104,7 @@ class _OperatorRows:
 
 
 class _PassingLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # transformers is not typed throughout
-    """A cache layer that hands on the keys and values of the pass, for the operator to write."""
+    """A cache layer that returns the pass's keys and values; the operator writes them."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -118,7 +120,7 @@ class _PassingLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # transform
 
 
 def _compile(target: LanguageModel) -> Any:
-    """A function of token ids and positions, [1, rows] each, that gives logits [rows, vocab]."""
+    """A compiled function of token ids and positions, [1, rows] each, to logits [rows, vocab]."""
     model, vocab_size, rows = target.model, target.vocab_size, _OperatorRows()
     cache = DynamicCache(config=model.config)
     cache.layers = [_PassingLayer() for _ in cache.layers]
@@ -128,9 +130,8 @@ def _compile(target: LanguageModel) -> Any:
         logits: torch.Tensor = output.logits[0, :, :vocab_size]
         return logits
 
-    # torch keeps graphs by code object and tells them apart by guards. We need none: the model stays as it is, and ids and
-    # positions are always alike but for their length, which includes 1 although torch would set it apart. So every model
-    # has a code object of its own.
+    # torch keeps graphs by code object and tells them apart by guards. None is needed: the model does not change, and inputs
+    # differ in length alone, length 1 included, which torch would specialise. So every model has a code object of its own.
     own = FunctionType(compute.__code__.replace(), compute.__globals__, "compute", None, compute.__closure__)
     return torch.compile(own, fullgraph=True, dynamic=True, options={"guard_filter_fn": _no_guards})
 
@@ -140,7 +141,7 @@ def _no_guards(guards: Sequence[object]) -> list[bool]:
 
 
 def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *terms: Any) -> torch.Tensor:
-    """[1, rows, heads, value width], contiguous; ``key`` and ``value`` are those of the pass alone."""
+    """[1, rows, heads, value width], contiguous; ``key`` and ``value`` are those of the pass."""
     layers, rows = _pass.get()
     found = Terms(*terms)
     keys, values = layers[found.layer].update(key, value)

@@ -1,7 +1,6 @@
-"""Attention of a pass of static shape: every slot has the same number of cells for rows and of keys, whatever is in them.
+"""Attention of a pass of static shape: every slot has the same number of cells for rows and of keys.
 
-No size here depends on the requests' lengths or trees but for the bucket's, and nothing asks the device for a number: such a pass
-can be captured and replayed, or compiled.
+All sizes are the bucket's, and nothing copies from the device to the host, so that CUDA graphs can capture the pass.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import torch.nn.functional as F
 from suffolk.serving.engine.model.tree_attention import Terms, capped_attention
 
 WORD = 64
-"""Bits of a number of ``ancestors``."""
+"""Bits of an element of ``ancestors``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +22,9 @@ class Bucket:
 
     Attributes:
         rows: of the linear layers, of all requests together.
-        slots: attention runs over the cache's first so many slots.
-        cells: rows that attention has for each of them.
-        keys: cached tokens and rows that a slot may have.
+        slots: the number of slots, from the first on, that attention runs over.
+        cells: rows per slot in attention.
+        keys: keys per slot in attention, cached tokens and rows.
     """
 
     rows: int
@@ -36,17 +35,17 @@ class Bucket:
 
 @dataclass(slots=True)
 class Grid:
-    """Which rows of a static pass stand where, and what they see. All arrays are int64 and lie on the cache's device.
+    """The places of a static pass's rows, and what they see. All arrays are int64, on the cache's device.
 
     Attributes:
         bucket: the pass's shape.
         capacity: tokens of a slot of the cache.
         members: [slots * cells], the row in each cell; any row in a cell that is not used.
         places: [rows], the cell of each row; any cell for a row that is not used.
-        lengths: [slots], cached tokens; 0 for a slot that takes no part.
-        depths: [slots, cells], a row's position behind the cached tokens.
-        ancestors: [slots, cells, words], bit j % 64 of word j // 64 tells whether the cell sees the slot's cell j. Every cell
-            sees itself, also where it is not used: a softmax over nothing would be NaN.
+        lengths: [slots], cached tokens; 0 for an unused slot.
+        depths: [slots, cells], a row's position after the cached tokens.
+        ancestors: [slots, cells, words], bit j % 64 of word j // 64 is set if the cell sees the slot's cell j. Every cell sees
+            itself, even an unused one: a softmax over nothing would be NaN.
     """
 
     bucket: Bucket
@@ -81,7 +80,7 @@ class Grid:
         )
 
     def _mask(self, window: int | None, fold: int, dtype: torch.dtype) -> torch.Tensor:
-        """Additive [slots, 1, fold * cells, keys]; made once a pass for all layers alike."""
+        """Additive [slots, 1, fold * cells, keys]; made once per pass for all layers of one kind."""
         kind = (window, fold, dtype)
         if kind not in self._masks:
             seen = self._seen(window)
@@ -90,7 +89,7 @@ class Grid:
         return self._masks[kind]
 
     def _seen(self, window: int | None) -> torch.Tensor:
-        """bool[slots, cells, keys], whether the row in a cell sees a key of its slot."""
+        """bool[slots, cells, keys], whether a cell's row sees a key of its slot."""
         cells, device = self.bucket.cells, self.lengths.device
         keys = torch.arange(self.bucket.keys, device=device)
         behind = keys - self.lengths[:, None]  # the cell that a key belongs to; negative for a cached token's

@@ -1,4 +1,4 @@
-"""Keys and values of all running requests: one allocation at the start, a slot per request, compacted in place."""
+"""The KV cache of all running requests: allocated once, one slot per request, compacted in place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from suffolk.serving.engine.model.transfer import to_device
 
 @dataclass(frozen=True, slots=True)
 class LayerShape:
-    """What one layer keeps per token: heads and widths of keys and values, and how far back it looks (None: all)."""
+    """The cache of one layer per token: heads, widths of keys and values, and its window (None: all tokens)."""
 
     heads: int
     key_width: int
@@ -24,22 +24,21 @@ class LayerShape:
 
 
 Shapes = tuple[LayerShape | None, ...]
-"""One entry per layer; None for a layer that keeps nothing of its own."""
+"""One entry per layer; None for a layer without a cache of its own."""
 
 
 class KVCache:
     """Keys and values of ``slots`` requests of up to ``capacity`` tokens each, rows of rejected nodes included.
 
     Token i of slot s is row s * capacity + i of every layer. Layers of equal shape share a slab [layers, rows, heads, width], so
-    that keeping the accepted rows of all requests is one gather and one copy for all layers. Layers with a sliding window keep
-    their whole history and are windowed in attention: a rejected branch then needs no undoing. Not thread-safe.
+    that compaction is one gather and one copy for all layers and requests. Layers with a sliding window keep their whole history;
+    attention applies the window. Not thread-safe.
 
     Attributes:
         lengths: int64[slots], tokens kept per slot.
         spare: a row of every layer that belongs to no slot.
-        finite: whether NaN and infinity are written as 0. A pass of static shape reads rows that it then weighs with 0: what
-            a rejected node or a slot's last request left there must not show in a text.
-        layers: the transformers cache that the model's forward pass takes.
+        finite: whether NaN and infinity are written as 0. A pass of static shape multiplies stale rows by 0, which must give 0.
+        layers: the transformers cache for the model's forward pass.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class KVCache:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        """Takes over ``layers``, an empty cache made for the model; its layers without a shape stay as they are."""
+        """``layers``: an empty cache made for the model; its layers with a shape are replaced."""
         self.slots = slots
         self.capacity = capacity
         self.lengths = np.zeros(slots, np.int64)
@@ -85,18 +84,18 @@ class KVCache:
 
     @property
     def nbytes(self) -> int:
-        """Memory of all slabs."""
+        """Bytes of all slabs."""
         return sum(slab.nbytes for slab in self._slabs.values())
 
     def place(self, rows: torch.Tensor) -> None:
-        """Where the next forward pass puts its rows: int64[q] on the cache's device, one cache row for each."""
+        """Set the cache rows of the next forward pass: int64[q] on the cache's device, one for each of its rows."""
         for layer in self._appending:
             layer.rows = rows
 
     def keep(self, slots: Sequence[int], accepted: Sequence[npt.NDArray[np.int64]]) -> None:
-        """Keep the ``accepted`` rows of those that passes have put behind each slot's kept ones, and drop the others.
+        """Keep the ``accepted`` rows that passes appended to each slot, and drop the others.
 
-        ``accepted``: for each of ``slots`` int64[k], rising, counted from the slot's length.
+        ``accepted``: for each of ``slots`` int64[k], ascending, counted from the slot's length.
         """
         sources: list[npt.NDArray[np.int64]] = []
         places: list[npt.NDArray[np.int64]] = []
@@ -112,10 +111,10 @@ class KVCache:
         if len(source):
             index = to_device(np.stack([source, place]), self._device)
             for slab in self._slabs.values():
-                slab[:, index[1]] = slab[:, index[0]]  # the gather is complete before anything is overwritten
+                slab[:, index[1]] = slab[:, index[0]]  # the gather completes before anything is overwritten
 
     def copy(self, source: int, target: int, begin: int, end: int) -> None:
-        """Put the tokens from ``begin`` to ``end`` of one slot into the same places of another, which then has ``end``."""
+        """Copy the tokens from ``begin`` to ``end`` of one slot to the same places of another, whose length becomes ``end``."""
         places = slice(source * self.capacity + begin, source * self.capacity + end)
         others = slice(target * self.capacity + begin, target * self.capacity + end)
         for slab in self._slabs.values():
@@ -123,14 +122,14 @@ class KVCache:
         self.lengths[target] = end
 
     def clear(self, slot: int) -> None:
-        """Forget a slot's tokens; the memory stays."""
+        """Drop a slot's tokens; the memory stays."""
         self.lengths[slot] = 0
 
 
 class SlabLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # transformers is not typed throughout
-    """A cache layer of transformers that writes into its part of a slab and answers with all of it: [rows, heads, width].
+    """A cache layer of transformers that writes to its part of a slab and returns all of it: [rows, heads, width].
 
-    Only ``suffolk.serving.engine.model.tree_attention`` reads such an answer.
+    Tree attention alone reads that layout.
     """
 
     keys: torch.Tensor
@@ -146,7 +145,7 @@ class SlabLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # transformers 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """``key_states``, ``value_states``: [1, heads, q, width], the rows of one packed pass."""
+        """Write ``key_states`` and ``value_states`` [1, heads, q, width], the rows of one packed pass."""
         if self.finite:
             key_states = key_states.nan_to_num(0.0, 0.0, 0.0)
             value_states = value_states.nan_to_num(0.0, 0.0, 0.0)
@@ -159,7 +158,7 @@ class SlabLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # transformers 
 
 
 def bytes_per_token(shapes: Shapes, itemsize: int) -> int:
-    """What one token takes in the cache, over all layers."""
+    """Bytes of one token in the cache, over all layers."""
     return itemsize * sum(heads * width for shape in shapes for heads, width in _forms(shape))
 
 

@@ -11,13 +11,15 @@ import numpy.typing as npt
 import torch
 from transformers.cache_utils import DynamicCache
 
-from suffolk.serving.engine.loop.prefill_budget import PREFILL_CHUNK
 from suffolk.serving.engine.model.kv_cache import KVCache, Shapes
 from suffolk.serving.engine.model.memory import memory_guard
 from suffolk.serving.engine.model.pass_result import PassResult
 from suffolk.serving.engine.model.transfer import to_device
 from suffolk.serving.engine.model.tree_attention import PackedRows, find_places
 from suffolk.serving.engine.model.tree_layout import TreeLayout, chain
+
+PREFILL_CHUNK = 512
+"""Prompt tokens per pass; more would keep running requests waiting."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Trying a linear layer: rows to multiply, and how long that takes."""
+"""Time a linear layer on made-up rows."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import torch
 
 
 def some_rows(count: int, layer: torch.nn.Linear) -> torch.Tensor:
-    """[count, inputs] of the layer's dtype, the same each time."""
+    """Deterministic rows [count, inputs] of the layer's dtype."""
     numbers = torch.sin(torch.arange(count * layer.in_features, dtype=torch.float32))
     return numbers.view(count, -1).to(layer.weight.dtype)
 
 
 def seconds(product: Callable[..., torch.Tensor], *operands: torch.Tensor | None) -> float:
-    """How long one call takes."""
+    """Seconds of one call."""
     begin = time.perf_counter()
     product(*operands)
     return time.perf_counter() - begin

@@ -1,4 +1,4 @@
-"""Will it fit? Asked before a model is loaded, because a killed process explains nothing."""
+"""Memory of models and caches: checks before loading, and out-of-memory errors as ResourceExhausted."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _FLOATING = ("F64", "F32", "F16", "BF16")
 
 
 def require_memory(name: str, weights: int, cache: int, available: int, device: torch.device) -> None:
-    """Nothing, if ``weights`` + ``cache`` bytes (and a margin of 5 %) fit into ``available``.
+    """Check that ``weights`` + ``cache`` bytes and a margin of 5 % fit into ``available``.
 
     Raises:
-        ResourceExhausted: they do not; the message has the three sizes.
+        ResourceExhausted: they do not fit; the message has the three sizes.
     """
     if (weights + cache) * _HEADROOM > available:
         raise ResourceExhausted(
@@ -37,14 +37,14 @@ def require_memory(name: str, weights: int, cache: int, available: int, device: 
 
 
 def available_memory(device: torch.device) -> int:
-    """Bytes that can still be allocated on ``device``: free GPU memory, or what the kernel and our cgroup grant."""
+    """Bytes that can still be allocated on ``device``: free GPU memory, or the memory that the kernel and the cgroup grant."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return host_memory()
 
 
 def weight_bytes(folder: Path, dtype: torch.dtype | None) -> int:
-    """What a model folder's weights take in memory as ``dtype`` (None: as stored), from its file headers alone.
+    """Bytes of a model folder's weights in memory as ``dtype`` (None: as stored), from its file headers alone.
 
     Raises:
         Corruption: a safetensors file has no readable header.
@@ -56,7 +56,7 @@ def weight_bytes(folder: Path, dtype: torch.dtype | None) -> int:
 
 
 def cache_bytes(config: Any, tokens: int, itemsize: int) -> int:
-    """An estimate of the keys and values of ``tokens`` tokens, from a transformers config; 0 where it does not say."""
+    """An estimate of the keys and values of ``tokens`` tokens, from a transformers config; 0 if it lacks the sizes."""
     config = config.get_text_config(decoder=True)
     heads = getattr(config, "num_attention_heads", 0) or 0
     width = getattr(config, "head_dim", None) or (getattr(config, "hidden_size", 0) // heads if heads else 0)
@@ -69,7 +69,7 @@ _ADVICE = "use a smaller dtype (bfloat16), less capacity (slots, prompt, new tok
 
 @contextmanager
 def memory_guard(what: str, advice: str = _ADVICE) -> Iterator[None]:
-    """Turn torch's out-of-memory errors, which have several types, into ResourceExhausted, whose message ends with ``advice``."""
+    """Turn torch's out-of-memory errors, of several types, into ResourceExhausted; its message ends with ``advice``."""
     try:
         yield
     except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:

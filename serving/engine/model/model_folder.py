@@ -1,4 +1,4 @@
-"""Where a model is, before anything of it is loaded."""
+"""Find a model's folder before loading it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from suffolk.datastore.paths import expand
 
 
 def find_folder(name: str) -> Path | None:
-    """The model's folder if ``name`` is a path, None if it can be a hub name. Raises NotFound: a path, and no model's."""
+    """The model's folder if ``name`` is a path, None if it can be a hub name. Raises NotFound for a path without a model."""
     path = expand(name)
     if path.is_dir():
         if not (path / "config.json").is_file():

@@ -1,4 +1,4 @@
-"""Our own operators of torch: what a graph that torch compiles calls without looking inside."""
+"""Custom torch operators: opaque nodes of compiled graphs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _OPERATORS: Any = torch.library.Library("suffolk", "FRAGMENT")  # type: ignore[n
 
 
 def define_operator(schema: str, compute: Callable[..., torch.Tensor], shape: Callable[..., torch.Tensor]) -> None:
-    """Make ``torch.ops.suffolk.NAME``, for CPUs and without gradients; ``schema`` begins with NAME.
+    """Define ``torch.ops.suffolk.NAME``, for CPUs and without gradients; ``schema`` begins with NAME.
 
-    ``shape``: of the same arguments, gives a tensor like the result, whatever is in it.
+    ``shape``: returns, for the same arguments, an uninitialised tensor of the result's shape.
     """
     _OPERATORS.define(schema)
     name = schema.partition("(")[0]

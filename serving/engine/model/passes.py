@@ -1,6 +1,4 @@
-"""Which kind of forward pass a step takes: packed, of any shape; compiled, the same as one graph; or static, in a bucket's shape,
-which CUDA can capture.
-"""
+"""The kinds of forward pass: packed (any shape), compiled (one graph for CPUs), captured (static shapes, CUDA graphs)."""
 
 from __future__ import annotations
 
@@ -26,26 +24,28 @@ log = logging.getLogger(__name__)
 
 KINDS = ("auto", "packed", "captured", "compiled")
 MOST_ROWS = 256
-"""Larger passes have work enough to hide their launches, and what compiling saves."""
+"""Larger passes are packed: their work hides kernel launches and the gain of compiling."""
 _LEAST_KEYS = 256
 _MOST_PASSES = 64
-"""Shapes that are kept; the one that was not used for longest goes first."""
-_TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # many models norm in fp32, whatever their dtype
+"""Static passes that are kept; the least recently used goes first."""
+_TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # many models normalise in fp32, whatever their dtype
 
 
 class Passes:
     """The forward passes over one cache. Not thread-safe.
 
-    With ``captured`` a pass of up to ``MOST_ROWS`` rows, all of whose logits are wanted, has static shape: captured as a graph
-    on CUDA, computed as it stands elsewhere; with ``compiled``, on a CPU, it runs as a graph that is made at once, for all
-    sizes (``compiled_pass.py``). Others, such as prompts, are packed. ``auto``: captured on CUDA, packed elsewhere; a model
-    that cannot be captured is then packed, with a warning.
+    The kind applies to passes of up to ``MOST_ROWS`` rows, all of whose logits are wanted; others, such as prompts, are packed.
+
+    - ``packed``: any shape.
+    - ``captured``: static shapes (``static_pass.py``), captured as graphs on CUDA and run uncaptured elsewhere. Not measured.
+    - ``compiled``: one compiled graph for all sizes, on CPUs (``compiled_pass.py``).
+    - ``auto``: captured on CUDA, packed elsewhere. A model that cannot be captured is packed, with a warning.
     """
 
     def __init__(self, target: LanguageModel, cache: KVCache, kind: str = "auto", layers: Sequence[int] = ()) -> None:
-        """Tries small passes of the kind against packed ones, unless all are packed; compiling takes a minute or more.
+        """Checks small passes of the kind against packed ones. Compiling takes a minute or more.
 
-        ``layers``: whose hidden states all passes give.
+        ``layers``: whose hidden states all passes return.
 
         Raises:
             InvalidArgument: an unknown kind.
@@ -69,20 +69,20 @@ class Passes:
         return _StaticPasses(self._target, cache, self._layers)
 
     def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> None:
-        """Make what ``forward`` with the same arguments makes only once, a graph, so that a clock need not see it.
+        """Capture the graph that ``forward`` with the same arguments needs, so that a clock does not measure it.
 
         Raises:
-            Unsupported: ``captured``, and the pass cannot be.
+            Unsupported: ``captured``, and the pass cannot be captured.
         """
         if self._special is None or not _fits(layouts, wanted):
             return
         try:
             self._special.prepare(slots, layouts)
-        except RuntimeError as error:  # torch's for whatever CUDA cannot do, memory for the graph included
+        except RuntimeError as error:  # of CUDA, memory for the graph included
             self._degrade(_first_line(error))
 
     def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> PassResult:
-        """As ``Target.forward``. The result is good until the next pass."""
+        """As ``LanguageModel.forward``. The next pass may overwrite the result."""
         if self._special is not None and _fits(layouts, wanted):
             return self._special.forward(slots, layouts)
         return self._target.forward(self._cache, slots, layouts, wanted, self._layers)
@@ -92,23 +92,21 @@ class Passes:
             raise Unsupported(
                 f"model {self._target.name}: its passes cannot be {self._kind} ({problem}); use packed passes"
             )
-        log.warning(
-            "model %s: its passes cannot be captured (%s); going on with packed ones", self._target.name, problem
-        )
+        log.warning("model %s: its passes cannot be captured (%s); using packed ones", self._target.name, problem)
         self._special = None
 
 
 def require_states(target: LanguageModel, kind: str, layers: Sequence[int]) -> None:
-    """Raises Unsupported if passes of that ``kind`` give no hidden states, and those of ``layers`` are wanted."""
+    """Raise Unsupported if hidden states of ``layers`` are wanted and passes of that ``kind`` return none."""
     if kind == "compiled" and layers:
         raise Unsupported(
-            f"model {target.name}: its passes cannot be compiled (compiled passes give no hidden states, which a drafter asks "
-            "for); use packed passes"
+            f"model {target.name}: its passes cannot be compiled (compiled passes give no hidden states, which a drafter "
+            "needs); use packed passes"
         )
 
 
 def bucket_for(cache: KVCache, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> Bucket:
-    """The smallest bucket for these rows: powers of two, the cache's own sizes where they are smaller."""
+    """The smallest bucket for these rows: powers of two, capped by the cache's sizes."""
     sizes = np.asarray([len(layout) for layout in layouts])
     keys = int((cache.lengths[list(slots)] + sizes).max())
     return Bucket(
@@ -126,20 +124,20 @@ class _SpecialPasses(Protocol):
 
 
 class _CompiledPasses:
-    """Passes of the target's graph over one cache."""
+    """The compiled pass over one cache."""
 
     def __init__(self, target: LanguageModel, cache: KVCache) -> None:
         self._cache, self._pass = cache, CompiledPass.of(target)
 
     def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> None:
-        """Nothing is left to make."""
+        """Nothing to prepare: the first pass compiles."""
 
     def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> PassResult:
         return self._pass.forward(self._cache, slots, layouts)
 
 
 class _StaticPasses:
-    """Static passes by shape. On CUDA their graphs share memory and one array of logits."""
+    """Static passes by bucket. On CUDA their graphs share memory and one array of logits."""
 
     def __init__(self, target: LanguageModel, cache: KVCache, layers: tuple[int, ...]) -> None:
         cache.finite = True
@@ -163,7 +161,7 @@ class _StaticPasses:
         bucket = bucket_for(cache, slots, layouts)
         key = (cache.slots, cache.capacity, bucket)
         found = self._passes.pop(key, None) or StaticPass(self._target, cache, bucket, self._layers)
-        self._passes[key] = found  # the last is the one used last
+        self._passes[key] = found  # ordered by last use
         if len(self._passes) > _MOST_PASSES:
             del self._passes[next(iter(self._passes))]
         return found
@@ -175,13 +173,14 @@ def _fits(layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> bool:
 
 
 def _power(number: int) -> int:
-    """The smallest power of two that is not less."""
+    """The smallest power of two that is at least ``number``."""
     return 1 << (number - 1).bit_length()
 
 
 def _problem(target: LanguageModel, make: Callable[[KVCache], _SpecialPasses]) -> str | None:
-    """What is wrong with special passes of the model: two requests, one with a small tree, one slot left out between them, and
-    one row alone.
+    """Why special passes of the model fail, None if they work.
+
+    Checks a pass over two requests with an unused slot between them, one with a small tree, and a pass over one row.
     """
     vocab = target.vocab_size
     ids = (np.arange(12) * 7919 + 17) % vocab
@@ -204,7 +203,7 @@ def _problem(target: LanguageModel, make: Callable[[KVCache], _SpecialPasses]) -
 def _deviation(
     target: LanguageModel, cache: KVCache, special: _SpecialPasses, slots: Sequence[int], layouts: Sequence[TreeLayout]
 ) -> float:
-    """Of a special pass's logits from a packed one's, in standard deviations of these."""
+    """Deviation of a special pass's logits from a packed one's, in standard deviations of the latter."""
     expected = target.forward(cache, slots, layouts, [len(layout) for layout in layouts]).logits
     special.prepare(slots, layouts)
     found = special.forward(slots, layouts).logits

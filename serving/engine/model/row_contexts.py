@@ -1,4 +1,4 @@
-"""Which text stands behind each row of a step."""
+"""The text before each row of a step."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from suffolk.datastore.draft_tree import DraftTree
 
 @dataclass(frozen=True, slots=True)
 class RowContexts:
-    """The texts behind which a step draws tokens for one request: the committed tokens, and for each row the drafted tokens
-    behind them. The token drawn at a row takes position ``len(tokens) + depth``.
+    """The texts after which a step samples tokens for one request: committed tokens, then each row's drafted tokens.
+
+    The token sampled at a row has position ``len(tokens) + depth``. Immutable by convention (the arrays are not copied); safe to
+    share between threads.
 
     Attributes:
         tokens: int32[length], prompt and generated tokens; one or more.
-        prompt_length: how many of them are the prompt's.
-        paths: int64[rows, deepest], the drafted tokens on each row's path from the top, -1 behind the row's depth.
+        prompt_length: the number of prompt tokens among them.
+        paths: int64[rows, deepest], the drafted tokens on each row's path from the top; padded with -1.
         depths: int64[rows], 0 for row 0.
-
-    Immutable by convention (the arrays are not copied); safe to share between threads.
     """
 
     tokens: npt.NDArray[np.int32]
@@ -36,7 +36,7 @@ class RowContexts:
 
     @staticmethod
     def of_tree(tokens: npt.NDArray[np.integer[Any]], prompt_length: int, tree: DraftTree) -> RowContexts:
-        """Row 0 behind ``tokens``, row ``i + 1`` behind the node ``i`` of ``tree``; a valid tree, empty in plain decoding."""
+        """Row 0 after ``tokens``, row ``i + 1`` after node ``i`` of the valid ``tree``; plain decoding has an empty tree."""
         depths = np.zeros(len(tree) + 1, np.int64)
         depths[1:] = tree.depths()
         paths = np.full((len(depths), depths.max()), -1, np.int64)
@@ -49,11 +49,11 @@ class RowContexts:
 
     @staticmethod
     def of_text(tokens: npt.NDArray[np.integer[Any]], prompt_length: int) -> RowContexts:
-        """One row behind ``tokens``."""
+        """One row after ``tokens``."""
         return RowContexts.of_tree(tokens, prompt_length, DraftTree.empty())
 
     def tails(self, length: int) -> npt.NDArray[np.int64]:
-        """int64[rows, length], the last tokens of each row's text; -1 in front of a text that is shorter."""
+        """int64[rows, length], the last tokens of each row's text, padded in front with -1."""
         tail = np.full(length, -1, np.int64)
         kept = min(length, len(self.tokens))
         tail[length - kept :] = self.tokens[len(self.tokens) - kept :]

@@ -1,14 +1,16 @@
-"""Linear layers for few rows on a CPU: the rows of a draft tree at little more than the cost of one.
+"""Linear layers over few rows on a CPU, by the kernel of ``csrc/kernels/skinny_gemm.h``.
 
-torch's own products over 2 to 64 rows take up to many times as long as over one row, though the weights are read once in
-any case. ``csrc/kernels/skinny_gemm.h`` does better, on the model's own parameters where they lie.
+torch's products over 2 to 64 rows take up to several times as long as over one row, although the weights are read once in any
+case. The kernel reads the model's own parameters in place.
 
-A row's result in the kernel is the same, bit for bit, whatever the number of rows, the row's place among them and the number
-of threads. ``accelerate`` therefore takes the kernel for all layers and all numbers of rows up to ``MOST_ROWS`` where it is
-ever faster, except where torch is clearly faster (by more than a tenth, over all layers): where ``kernel_rows`` has no gap
-linear layers give a token the same numbers in a tree pass as alone. The choice rests on a measurement, so two loads of a
-model may differ in rounding. Longer passes, such as prompts', take the kernel where it is faster for 128 rows: on a processor
-without bf16 units it takes a seventh of torch's time.
+A row's result is the same, bit for bit, for any number of rows, place among them and number of threads. So where ``kernel_rows``
+has no gap, linear layers give a token the same numbers in a tree pass as alone. ``accelerate`` therefore takes the kernel for all
+layers and all numbers of rows up to ``MOST_ROWS``, except numbers for which torch is more than 10 % faster over all layers. More
+rows, such as prompts', take the kernel if it is faster for 128 rows. The choice rests on timings, so two loads of a model may
+differ in rounding.
+
+Measured gain: a pass of SmolLM2-135M over 8 rows takes 0.48 of torch's time in fp32 and 0.78 in bf16 (docs/design/
+measured-mechanisms.md).
 """
 
 from __future__ import annotations
@@ -34,14 +36,14 @@ _ELEMENTS = {
     torch.float16: _native.Element.FLOAT16,
 }
 _TRIALS = ((1, range(1, 2)), (2, range(2, 3)), (8, range(3, 13)), (32, range(13, MOST_ROWS + 1)))
-"""Numbers of rows that are tried, and those that each stands for."""
+"""Numbers of rows that are timed, and the numbers that each represents."""
 _MANY = 128
-"""Stands for all passes of more than ``MOST_ROWS`` rows, such as prompts'."""
+"""Represents all numbers above ``MOST_ROWS``, such as prompts'."""
 _ROUNDS = range(3, 25)
 _TRIAL_SECONDS = 0.02
-"""Rounds beyond the first three are for short calls, which a disturbance changes most."""
+"""Only short calls, which disturbances change most, are timed more than three times."""
 _TRIAL_OUTPUTS = 8192
-"""Outputs of larger layers are not all tried: a whole head takes torch up to seconds."""
+"""Larger layers are timed on a part of their outputs: a whole output layer takes torch up to seconds."""
 _PAGE_BYTES = 4096
 _MIN_WEIGHTS = 1 << 16
 """Smaller layers take too little time to matter."""
@@ -50,11 +52,11 @@ _PLAINLY = 3.0
 
 
 def accelerate(model: torch.nn.Module) -> int:
-    """Let the model's plain linear layers use the kernel where it is right and faster on this machine; how many do.
+    """Let the model's plain linear layers use the kernel where it is right and faster on this machine. Returns their number.
 
     Takes well below a second for most models. Parameters and state_dict stay as they are: a layer's class becomes
     ``SkinnyLinear``. Only layers that are exactly ``torch.nn.Linear``, without hooks, on a CPU, in fp32, bf16 or (where the
-    processor converts it) fp16 qualify. Not to be called while another thread uses the model.
+    processor converts it) fp16 qualify. Not thread-safe: no other thread may use the model.
     """
     groups: dict[tuple[int, int, torch.dtype], list[torch.nn.Linear]] = defaultdict(list)
     for layer in model.modules():
@@ -74,13 +76,13 @@ class SkinnyLinear(torch.nn.Linear):
 
     kernel_rows: frozenset[int]
     kernel_bits: int
-    """The same as a signed number of 64 bits, bit i for i + 1 rows, as an operator can be told it."""
+    """The same as a signed 64-bit number, an operator's argument: bit i stands for i + 1 rows."""
     kernel_many: bool
-    """Whether it uses the kernel for more than ``MOST_ROWS`` rows too."""
+    """Whether it uses the kernel for more than ``MOST_ROWS`` rows as well."""
 
     @staticmethod
     def take_over(layer: torch.nn.Linear, kernel_rows: frozenset[int], kernel_many: bool = False) -> SkinnyLinear:
-        """Make ``layer`` itself one."""
+        """Turn ``layer`` itself into one."""
         layer.__class__ = SkinnyLinear
         assert isinstance(layer, SkinnyLinear)
         layer.kernel_rows, layer.kernel_many = kernel_rows, kernel_many
@@ -105,11 +107,11 @@ class SkinnyLinear(torch.nn.Linear):
 def skinny_gemm(
     rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, scales: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """``F.linear(rows, weight, bias)`` by the kernel: sums in fp32, rounded once; no gradients.
+    """``F.linear(rows, weight, bias)`` by the kernel, without gradients. Sums are fp32 and rounded once.
 
     Args:
-        rows: [..., inputs], any strides; copied where the rows themselves have gaps.
-        weight: [outputs, inputs], contiguous; read once for each 64 rows. Of the rows' dtype, or int8 with ``scales``.
+        rows: [..., inputs], any strides; copied if a row is not contiguous.
+        weight: [outputs, inputs], contiguous, of the rows' dtype, or int8 with ``scales``; read once for each 64 rows.
         bias: [outputs], contiguous.
         scales: float32[outputs], contiguous, by which each output's int8 weights are multiplied.
 
@@ -117,8 +119,8 @@ def skinny_gemm(
         [..., outputs], contiguous. Uses up to ``torch.get_num_threads()`` threads; safe to call from any thread.
 
     Raises:
-        InvalidArgument: shapes that do not fit, operands of several dtypes, or of one that the kernel lacks (it has fp32,
-            bf16, and fp16 where the processor converts it), not on a CPU, or a weight with gaps.
+        InvalidArgument: shapes do not fit, dtypes differ or lack a kernel (there are fp32, bf16, and fp16 if the processor
+            converts it), an operand is not on a CPU, or a weight is not contiguous.
     """
     problem = _problem(rows, weight, bias, scales)
     if problem is not None:
@@ -127,7 +129,7 @@ def skinny_gemm(
 
 
 def fits_kernel(layer: torch.nn.Linear) -> bool:
-    """Whether the kernel can do what the layer does, and the layer takes long enough to matter."""
+    """Whether the kernel can compute the layer, and the layer is large enough to matter."""
     hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks
     if any(hooks) or "forward" in vars(layer) or layer.weight.numel() < _MIN_WEIGHTS:
         return False
@@ -154,7 +156,7 @@ def _shape_of_linear(
 def _problem(
     rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, scales: torch.Tensor | None = None
 ) -> str | None:
-    """Why the kernel cannot take these operands, None if it can. Everything that it relies on is checked here."""
+    """Why the kernel cannot take these operands, None if it can. All its requirements are checked here."""
     dtype = rows.dtype
     element = _ELEMENTS.get(dtype)
     if element is None or not _native.skinny_gemm_supports(element):
@@ -207,7 +209,7 @@ def _product(
 
 @torch.inference_mode()
 def _is_right(layer: torch.nn.Linear) -> bool:
-    """Whether a few of a layer's outputs are within the roundings of sums in fp64."""
+    """Whether a few of a layer's outputs are within rounding of sums in fp64."""
     weight, bias = layer.weight[:100], None if layer.bias is None else layer.bias[:100]
     rows = some_rows(7, layer)
     found = skinny_gemm(rows, weight, bias).double()
@@ -219,7 +221,7 @@ def _is_right(layer: torch.nn.Linear) -> bool:
 
 @torch.inference_mode()
 def _faster_rows(groups: list[list[torch.nn.Linear]]) -> frozenset[int]:
-    """The numbers of rows for which all layers, in groups of one shape, are to use the kernel."""
+    """The numbers of rows for which all layers, grouped by shape, are to use the kernel."""
     shares = {count: _share(groups, count) for count, _ in _TRIALS}
     if min(shares.values()) >= 1:
         return frozenset()
@@ -228,7 +230,7 @@ def _faster_rows(groups: list[list[torch.nn.Linear]]) -> frozenset[int]:
 
 @torch.inference_mode()
 def _share(groups: list[list[torch.nn.Linear]], count: int) -> float:
-    """The kernel's time for ``count`` rows through all layers, in groups of one shape, as a share of torch's."""
+    """The kernel's time for ``count`` rows through all layers, grouped by shape, as a share of torch's."""
     kernel = plain = 0.0
     for layers in groups:
         fastest = _compare(layers, count)
@@ -238,21 +240,20 @@ def _share(groups: list[list[torch.nn.Linear]], count: int) -> float:
 
 
 def _compare(layers: list[torch.nn.Linear], count: int) -> tuple[float, float]:
-    """The fewest seconds of a layer over ``count`` rows: by the kernel, and by torch."""
+    """The least seconds of a layer over ``count`` rows: by the kernel, and by torch."""
     weights = itertools.cycle(_trial_weights(layers))
     rows = some_rows(count, layers[0])
     kernel: list[float] = []
     plain: list[float] = []
     while not _enough(kernel, plain):
-        kernel.append(seconds(skinny_gemm, rows, next(weights)))  # in turn: what else runs disturbs both alike
+        kernel.append(seconds(skinny_gemm, rows, next(weights)))  # in turn, so that other programs disturb both alike
         plain.append(seconds(F.linear, rows, next(weights)))
     parts = max(1.0, layers[0].out_features / _TRIAL_OUTPUTS)
     return min(kernel) * parts, min(plain) * parts
 
 
 def _enough(kernel: list[float], plain: list[float]) -> bool:
-    """Whether what was measured decides: a few rounds, more of short calls, and two where the difference is plain to see; one may
-    be a pause of the machine."""
+    """Whether the timings suffice: two if the difference is plain (one may be a pause), else a few, more of short calls."""
     if len(plain) < 2:
         return False
     if max(sum(kernel), sum(plain)) > max(_PLAINLY * min(sum(kernel), sum(plain)), _TRIAL_SECONDS):
@@ -261,8 +262,10 @@ def _enough(kernel: list[float], plain: list[float]) -> bool:
 
 
 def _trial_weights(layers: list[torch.nn.Linear]) -> Iterator[torch.Tensor]:
-    """Weights of one shape, of which a call does not find in the caches what the last one read, but all in memory: reading
-    them from a model's file takes longer than the products, and by chance torch's stayed for one row, 1.7 times as slow."""
+    """Weights of one shape in turn, so that no call finds them in the processor's caches.
+
+    Each is touched first: reading a page of the model's file takes longer than the product.
+    """
     for layer in layers:
         pieces = max(1, layer.out_features // _TRIAL_OUTPUTS)
         for piece in range(pieces):

@@ -2,6 +2,8 @@
 
 Both parts are merged by their log-sum-exp, so that the mask does not grow with the context. Used on CPUs for large trees behind
 long contexts; small ones are faster with one mask.
+
+Measured gain: 3 to 7 % of a pass from ``LEAST_PAIRS`` on (docs/design/measured-mechanisms.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a step sends from the host to its device, without waiting for the device."""
+"""Copies from the host to the device that do not wait for the device."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import torch
 
 
 def to_device(array: npt.NDArray[np.generic], device: torch.device) -> torch.Tensor:
-    """``array`` on ``device``. On a CPU its own memory; on CUDA a copy from pinned memory in the order of the stream.
+    """``array`` on ``device``: on a CPU the same memory, on CUDA a copy from pinned memory in stream order.
 
-    A copy from pageable memory would wait for all that the stream still has to do. Pinned memory comes from torch's cache, which
-    hands it out again only when the copy is over.
+    A copy from pageable memory would wait for the whole stream. torch reuses pinned memory only after the copy.
     """
     host: Any = torch.from_numpy(array)
     return host.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else host.to(device)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""The rows of a forward pass: a draft tree behind a context's last token (SpecInfer, Miao et al. 2024), or a run of the prompt."""
+"""The rows of a forward pass: a draft tree after a context's last token (SpecInfer, Miao et al. 2024), or a chunk of a prompt."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class TreeLayout:
 
     Attributes:
         tokens: int64[n].
-        depths: int64[n], a row's position behind the cached tokens; 0 for row 0.
-        visible: bool[n, earlier + n], whether a row (first axis) sees another: its ancestors and itself. None for a chain, in which
-            every row sees those before it.
-        earlier: int64[earlier], the depths of rows of passes before, which stand behind the cached tokens and are not kept yet:
-            a tree that is read level by level.
+        depths: int64[n], a row's position after the cached tokens; 0 for row 0.
+        visible: bool[n, earlier + n], whether a row (first axis) sees another: its ancestors and itself. None for a chain, where
+            every row sees all rows before it.
+        earlier: int64[earlier], the depths of rows of earlier passes that are not kept yet, for a tree that is read level by
+            level.
     """
 
     tokens: npt.NDArray[np.int64]
@@ -38,18 +38,18 @@ class TreeLayout:
 
 
 def lay_out(last_token: int, tree: DraftTree) -> TreeLayout:
-    """The rows for ``tree`` behind a context that ends in ``last_token``. Raises InvalidArgument if it is no tree."""
+    """The rows for ``tree`` after a context that ends in ``last_token``. Raises InvalidArgument if it is not a tree."""
     return TreeLayout(*_native.lay_out(last_token, tree.tokens, tree.parents))
 
 
 def chain(tokens: npt.NDArray[np.int64]) -> TreeLayout:
-    """The rows for ``tokens`` one behind the other: a part of a prompt, or a draft without branches."""
+    """The rows for ``tokens`` in sequence: a chunk of a prompt, or a draft without branches."""
     return TreeLayout(tokens, np.arange(len(tokens)), None)
 
 
 def cut(tree: DraftTree, max_depth: int) -> DraftTree:
     """``tree`` without the nodes deeper than ``max_depth``."""
-    if len(tree) <= max_depth:  # a node a level at least
+    if len(tree) <= max_depth:  # each level has a node
         return tree
     keep = tree.depths() <= max_depth
     if keep.all():

@@ -115,7 +115,7 @@ def test_without_memory_for_it_nothing_is_rounded(eager, monkeypatch, caplog):
     monkeypatch.setattr(layers.memory, "available_memory", lambda device: 2 * 70 * 50 - 1)
     assert compress(layer) == 0
     assert type(layer) is torch.nn.Linear
-    assert "drafts read whole weights" in caplog.text
+    assert "drafters use their original weights" in caplog.text
     monkeypatch.setattr(layers.memory, "available_memory", lambda device: 2 * 70 * 50)
     assert compress(layer) == 1
 

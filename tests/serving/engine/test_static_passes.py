@@ -197,6 +197,6 @@ def test_a_capture_that_fails_later_leaves_packed_passes(
             monkeypatch.undo()
     with caplog.at_level(logging.WARNING):
         passes.prepare([0], layouts, [1])
-    assert "going on with packed ones" in caplog.text
+    assert "using packed ones" in caplog.text
     assert passes.forward([0], layouts, [1]).logits.shape == (1, VOCAB)
     assert passes._special is None
