@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.serving.engine.loop.drafter import CacheDrafter, Drafter, FeatureDrafter, LogitsDrafter, Said
-from suffolk.serving.engine.loop.prefill_budget import PREFILL_CHUNK
+from suffolk.serving.engine.model.language_model import PREFILL_CHUNK
 from suffolk.serving.engine.model.pass_result import PassResult
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.model.tree_layout import chain
