@@ -1,2 +1,1 @@
-"""What sources' drafts are worth: from what a source knows of a node to the probability that the target takes it, learned while
-decoding, for each source and class of requests, and kept in a file."""
+"""Calibration: maps a source's features of a node to its acceptance probability, learned online and kept in a file."""

@@ -1,4 +1,4 @@
-"""Calibrations as files: JSON, of each learner the cells that are not empty."""
+"""Reads and writes calibrations as JSON: the cells of each learner that are not empty."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.engine.loop.checks import listed, number, text, whole_within
 
 VERSION = 2
-_LEARNERS: dict[str, Callable[[], Learner]] = {  # to hold states against: the prior is no part of one
+_LEARNERS: dict[str, Callable[[], Learner]] = {  # to check states; the prior is not part of a state
     TEXT: partial(Calibrator, Prior(0.0, 0.0, 0.0, 0.0, 0.0)),
     NETWORK: Confidence,
 }
 
 
 def write_calibration(path: Path, calibration: Calibration) -> None:
-    """Put it in the place of what is at ``path``: whole or not at all. Raises as ``write_atomically``."""
+    """Replace the file at ``path`` atomically. Raises as ``write_atomically``."""
     learned = [
         {
             "source": each.source,
@@ -41,7 +41,7 @@ def write_calibration(path: Path, calibration: Calibration) -> None:
 
 
 def read_calibration(path: Path) -> Calibration:
-    """What ``write_calibration`` wrote.
+    """Read a file of ``write_calibration``.
 
     Raises:
         NotFound: it cannot be read.

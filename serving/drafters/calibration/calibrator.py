@@ -1,4 +1,4 @@
-"""From what a source found to the probability that the target follows it: learned while decoding (csrc/drafting/calibrator.h)."""
+"""Learns acceptance probabilities of retrieved nodes online (csrc/drafting/calibrator.h)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from suffolk.serving.drafters.calibration.reliability import Reliability
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """log-odds of acceptance before anything is learned: linear in log(match length), log-odds of the share, log(parent's
-    count) and log(depth)."""
+    """Prior log-odds of acceptance: linear in log(match length), log-odds of the share, log(parent's count) and log(depth)."""
 
     constant: float
     match: float
@@ -31,7 +30,7 @@ class Calibrator:
     per observed tree. ``score`` and ``learn`` raise InvalidArgument for what is no tree, and then learn nothing.
 
     Attributes:
-        reliability: how true its predictions came.
+        reliability: its reliability diagram.
     """
 
     def __init__(self, prior: Prior, decay: float = 0.999) -> None:
@@ -39,7 +38,7 @@ class Calibrator:
         self.reliability = Reliability(decay)
 
     def score(self, tree: DraftTree) -> DraftTree:
-        """``tree`` with the estimated probabilities that each node's whole path is accepted as its scores, in its own order.
+        """Return ``tree`` with the probability that each node's path is accepted as its scores, in the same order.
 
         A child's never exceeds its parent's.
         """
@@ -49,16 +48,16 @@ class Calibrator:
         )
 
     def learn(self, tree: DraftTree, tokens: npt.NDArray[np.int32]) -> None:
-        """Count what the target's ``tokens`` say about ``tree``: only nodes whose parent's path they contain are evidence."""
+        """Learn from the target's ``tokens`` behind ``tree``: from nodes whose parent was accepted."""
         chances, taken = self._native.learn(
             tree.tokens, tree.parents, tree.counts, tree.match_length, tree.match_count, tokens
         )
         self.reliability.add(chances, taken.astype(np.bool_))
 
     def state(self) -> npt.NDArray[np.float64]:
-        """float64[n], all that was learned, for ``restore``."""
+        """float64[n], the learned state, for ``restore``."""
         return np.asarray(self._native.state(), np.float64)
 
     def restore(self, state: npt.NDArray[np.float64]) -> None:
-        """Take over what another calibrator learned. Raises InvalidArgument for what is no such state."""
+        """Load a state. Raises InvalidArgument for a malformed one."""
         self._native.restore(state)

@@ -10,23 +10,24 @@ from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 BREADTH, ENOUGH = 4, 64
-"""Times as many nodes are looked up as may be proposed, as the noise chooses among them; more than the second only if as many may
-be proposed."""
+"""Nodes to look up, as a multiple of those that may be proposed, and the most by this multiple: the noise chooses among them."""
 
 
 def knows_noise(settings: SamplingSettings) -> bool:
-    """Whether all that the target takes is drawn with noise that can be known beforehand. Under ``rejection`` and ``typical`` other
-    things decide too, and nothing was fitted; where one token alone is left, noise decides nothing."""
+    """Whether seeded noise alone decides which token the target samples.
+
+    Under ``rejection`` and ``typical`` other random numbers decide too, and with one candidate left noise decides nothing.
+    """
     return settings.temperature > 0 and settings.top_k != 1 and settings.verification == "match"
 
 
 def with_noise(request: DraftRequest, tree: DraftTree, above: int) -> DraftTree:
-    """``tree``, which hangs behind ``above`` tokens more than the request's, with the scores that its nodes have once the noise of
-    the request's draws is known. Siblings may add up to more than their parent: at most one of them is drawn, but which is not
-    known.
+    """Reweight the scores of ``tree`` by the request's sampling noise; ``above``: drafted tokens between text and tree.
+
+    Siblings may add up to more than their parent. Measured gain: see ``docs/design/measured-drafting.md``.
 
     Raises:
-        InvalidArgument: it is no tree, or a score is not within 0..1 or above its parent's.
+        InvalidArgument: the tree is malformed, or a score is outside 0..1 or above its parent's.
     """
     settings, position = request.settings, len(request.tokens) + above
     scores = _native.reweight_scores(

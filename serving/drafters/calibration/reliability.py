@@ -1,4 +1,4 @@
-"""How true predicted probabilities came: a reliability diagram that is kept while decoding."""
+"""A reliability diagram, kept online: predicted probabilities against observed frequencies."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ BINS = 10
 _ROUNDING = 1e-3
 """Predictions come in single precision."""
 _FADED = 1e-300
-"""What has faded so far is rounded more."""
+"""Rounding of decayed sums."""
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Predictions of one tenth of 0..1: their mean, the share that came true, and how many they are (old ones count less)."""
+    """Predictions in one tenth of 0..1: their mean, the share that came true, and their decayed number."""
 
     predicted: float
     measured: float
@@ -27,8 +27,10 @@ class Bar:
 
 
 class Reliability:
-    """Predictions and outcomes by tenths of 0..1. A prediction is entered before its outcome is learned from, so that each is one
-    about what was not seen. Old ones fade with ``decay`` per call. Not thread-safe."""
+    """Predictions and outcomes by tenths of 0..1, which decay per call of ``add``. Not thread-safe.
+
+    A prediction is added before its outcome is learned from.
+    """
 
     def __init__(self, decay: float = 1.0) -> None:
         self._decay = decay
@@ -42,19 +44,18 @@ class Reliability:
             self._sums[row] += np.bincount(bins, values, BINS)
 
     def bars(self) -> list[Bar]:
-        """Those that have predictions, from 0 up."""
+        """The tenths that have predictions, in ascending order."""
         return [
             Bar(predicted / seen, taken / seen, seen) for predicted, taken, seen in self._sums.T.tolist() if seen > 0
         ]
 
     @property
     def weight(self) -> float:
-        """How many predictions there are."""
+        """The decayed number of predictions."""
         return float(self._sums[2].sum())
 
     def error(self, least: float = 0.0) -> float:
-        """The mean distance between prediction and outcome, bar by bar, of predictions of ``least`` or more (rounded down to a
-        tenth): 0 is perfect; also where there are none."""
+        """The expected calibration error of predictions of ``least`` (rounded down to a tenth) or more; 0 without predictions."""
         sums = self._sums[:, int(least * BINS) :]
         total = float(sums[2].sum())
         return float(np.abs(sums[0] - sums[1]).sum()) / total if total else 0.0
@@ -64,7 +65,7 @@ class Reliability:
         return np.array(self._sums.ravel())
 
     def restore(self, state: Floats) -> None:
-        """Take over a ``state``. Raises InvalidArgument for what is none."""
+        """Load a state. Raises InvalidArgument for a malformed one."""
         if state.shape != (3 * BINS,):
             raise InvalidArgument(f"reliability has {state.size} numbers; it must have {3 * BINS}")
         sums = state.reshape(3, BINS).copy()

@@ -1,4 +1,4 @@
-"""A run's state in one file, replaced whole: a process killed at any time leaves the last one."""
+"""Saves and loads a run's state in one file, replaced atomically: a killed process leaves the last one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DEVICE_STATE = "random.cuda"
 
 @dataclass(frozen=True, slots=True)
 class RandomState:
-    """Where torch's generators stand: uint8 tensors of the CPU's, and of the CUDA device's if there is one."""
+    """State of torch's random generators: uint8 tensors of the CPU's and, if there is one, the CUDA device's."""
 
     cpu: torch.Tensor
     device: torch.Tensor | None
@@ -80,7 +80,7 @@ def save_checkpoint(
 def load_checkpoint(
     path: Path, parameters: Iterable[torch.nn.Parameter], optimizer: torch.optim.Optimizer, device: torch.device
 ) -> dict[str, Any]:
-    """Set all as it was when it was saved; the ``facts``.
+    """Restore what was saved; return the ``facts``.
 
     Raises:
         Corruption: the file is damaged, or does not fit the head.

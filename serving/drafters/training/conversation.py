@@ -1,4 +1,4 @@
-"""A conversation as its model's chat template writes it, and which characters of that are the model's to write."""
+"""Renders conversations with a model's chat template, and finds the spans of the answers."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ ASSISTANT = "assistant"
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A text with the spans (begin, end), in characters, that answers take in it, the marks that end them included."""
+    """A text, and the spans (begin, end) of its answers in characters, end marks included."""
 
     text: str
     answers: tuple[tuple[int, int], ...]
 
 
 def render(tokenizer: Any, messages: Sequence[Message]) -> list[Rendered]:
-    """The conversation up to its last answer, and where its answers are.
+    """Render the conversation up to its last answer, and find its answers.
 
-    Nothing is known of the template: it is asked for the conversation up to each answer, with and without that answer, and the
-    texts are compared. A template that writes an answer differently once others follow (as those do that drop its reasoning) gives
-    one more text for each such answer, which ends with it. An answer that nothing comes before is not counted.
+    The template is rendered up to each answer, with and without it, and the texts are compared. A template that renders an answer
+    differently once others follow (reasoning templates do) gives one more text for each of them, which ends with that answer. An
+    answer without a message before it is not counted.
 
     Raises:
         InvalidArgument: no answer, no template, or the template refuses it.
@@ -47,7 +47,7 @@ def render(tokenizer: Any, messages: Sequence[Message]) -> list[Rendered]:
 
 
 def render_question(tokenizer: Any, messages: Sequence[Message]) -> str:
-    """The conversation without its last answer, up to where the model begins to write it. Raises as ``render``."""
+    """Render the conversation up to where its last answer begins. Raises as ``render``."""
     answers = [number for number, message in enumerate(messages) if message["role"] == ASSISTANT]
     question = messages[: answers[-1]] if answers and answers[-1] == len(messages) - 1 else messages
     if not question or question[-1]["role"] == ASSISTANT:
@@ -62,11 +62,11 @@ def _apply(tokenizer: Any, messages: Sequence[Message], asking: bool = False) ->
         written = tokenizer.apply_chat_template(
             [dict(message) for message in messages], tokenize=False, add_generation_prompt=asking
         )
-    except (TemplateError, TypeError, KeyError) as error:  # the template's own, and what its expressions raise
+    except (TemplateError, TypeError, KeyError) as error:  # raised by the template and by its expressions
         raise InvalidArgument(f"the chat template refuses it ({' '.join(str(error).split())})") from error
     return str(written)
 
 
 def _common(one: str, other: str) -> int:
-    """How many characters both begin with."""
+    """The length of the common prefix."""
     return len(os.path.commonprefix([one, other]))

@@ -1,4 +1,4 @@
-"""A corpus as windows of tokens to train on, and others that measure the head and are never trained on."""
+"""Cuts a corpus into windows of tokens to train on, and held-out windows that measure the head."""
 
 from __future__ import annotations
 
@@ -11,12 +11,24 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.training.advice import nothing_to_learn
 from suffolk.serving.drafters.training.documents import Document, is_held_out
 from suffolk.serving.drafters.training.options import TrainOptions
 
 AHEAD = 2
-"""Tokens of a window that no draft can reach: a draft stands behind a token with features and the one that follows it."""
+"""Tokens of a window that no draft reaches: a draft begins behind a token with features and the next one."""
+
+_MOST_REASONS = 3
+_ADVICE = {
+    "no chat template": "use a model that has one, or give texts",
+    "no answer of an assistant": "give conversations in which an assistant answers",
+    "the chat template refuses": "write conversations as the model's template takes them",
+    "no question to answer": "give conversations that end with a question or its answer",
+    "empty prompts": "give longer texts",
+    "no room in a window": "give a larger window, or shorter prompts",
+    "documents": "give longer texts",
+}
+"""Part of a reason for leaving something out -> advice."""
+_REGENERATED = "raise max_new_tokens, or give longer prompts"
 
 
 class Window(NamedTuple):
@@ -32,9 +44,9 @@ class Corpus:
 
     Attributes:
         training, held_out: windows of different documents.
-        documents, held_out_documents: how many of either are used.
+        documents, held_out_documents: numbers of documents used.
         tokens, counted: of the windows to train on, all and those that count.
-        skipped: how many files, rows and documents were left out, by reason.
+        skipped: files, rows and documents left out, by reason.
     """
 
     training: tuple[Window, ...]
@@ -47,7 +59,7 @@ class Corpus:
 
     @property
     def windows(self) -> tuple[Window, ...]:
-        """All of them, those to train on first."""
+        """All windows, those to train on first."""
         return self.training + self.held_out
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,7 +95,7 @@ def make_corpus(documents: Iterable[Document], options: TrainOptions, depth: int
             continue
         used.append((document.key, windows))
     if not used:
-        raise InvalidArgument(nothing_to_learn(options, needed, longest, skipped))
+        raise InvalidArgument(_nothing_to_learn(options, needed, longest, skipped))
     chosen = _choose_held_out({key for key, _ in used}, options)
     training = [window for key, windows in used if key not in chosen for window in windows]
     held_out = [window for key, windows in used if key in chosen for window in windows]
@@ -100,8 +112,9 @@ def make_corpus(documents: Iterable[Document], options: TrainOptions, depth: int
 
 
 def cut(document: Document, size: int, needed: int) -> Iterator[Window]:
-    """Its windows of up to ``size`` tokens, one behind the other: those of ``needed`` tokens or more in which a draft can reach a
-    token that counts. They never hold two documents, so that there is no border to learn wrongly.
+    """Cut a document into windows of up to ``size`` tokens.
+
+    Windows of fewer than ``needed`` tokens, or in which no draft reaches a counted token, are left out.
     """
     for begin in range(0, len(document.tokens), size):
         window = Window(document.tokens[begin : begin + size], document.counted[begin : begin + size])
@@ -110,8 +123,10 @@ def cut(document: Document, size: int, needed: int) -> Iterator[Window]:
 
 
 def _choose_held_out(keys: set[bytes], options: TrainOptions) -> set[bytes]:
-    """The keys of the documents that are not trained on: the lowest share of all that there could be; at least the lowest that
-    there is, and never the highest. Raises InvalidArgument: there is only one."""
+    """The keys of held-out documents: those of the share, and the lowest key; never the highest.
+
+    Raises InvalidArgument: there is only one document.
+    """
     if not options.held_out:
         return set()
     if len(keys) == 1:
@@ -121,3 +136,18 @@ def _choose_held_out(keys: set[bytes], options: TrainOptions) -> set[bytes]:
         )
     share = {key for key in keys if is_held_out(key, options.held_out)}
     return (share | {min(keys)}) - {max(keys)}
+
+
+def _nothing_to_learn(options: TrainOptions, needed: int, longest: int, skipped: Counter[str]) -> str:
+    """The error message for a corpus without usable documents, with advice for the most frequent reason.
+
+    ``needed``: tokens of a document; ``longest``: tokens of the longest. ``skipped``: documents and rows left out, by reason.
+    """
+    reasons = [(reason, count) for reason, count in skipped.most_common(_MOST_REASONS) if count]
+    found = ", ".join(f"{count} {reason}" for reason, count in reasons) or "no documents at all"
+    first = reasons[0][0] if reasons else ""
+    advice = next((words for part, words in _ADVICE.items() if part in first), "name files with text or conversations")
+    if first.startswith("documents"):
+        found += f"; a document needs {needed} tokens, two more than the head's depth, and the longest has {longest}"
+        advice = advice if options.regenerate is None else _REGENERATED
+    return f"corpus {' '.join(options.corpora)}: nothing to learn from ({found}); {advice}"

@@ -1,4 +1,4 @@
-"""The learning curve: what a head made of its training text and of held-out text, from time to time."""
+"""The learning curve: losses and acceptance on training and held-out text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A head after ``step`` steps.
+    """The head's quality after ``step`` steps.
 
     Attributes:
         tokens: trained on so far, repetitions included. ``seconds``: of training so far, over all runs.
@@ -31,5 +31,5 @@ class Point:
 
 
 def percentages(acceptance: list[float] | None) -> str:
-    """Acceptance by depth, for people: "61 48 30 %"."""
+    """Format acceptance by depth: "61 48 30 %"."""
     return "-" if acceptance is None else " ".join(f"{share * 100:.0f}" for share in acceptance) + " %"

@@ -1,4 +1,4 @@
-"""Documents to learn from: tokens, and which of them count."""
+"""Encodes rows of a corpus as documents: tokens, and which of them count."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Document:
 
 
 def encode_row(target: Target, row: Row) -> list[Document]:
-    """A text as one document of which all counts, a conversation as those of ``render``, of which its answers count.
+    """Encode a text as one document whose tokens all count, a conversation as those of ``render``, whose answers count.
 
     Raises:
-        InvalidArgument: a conversation that nothing can be learnt from; the message is the reason, without the row.
-        Unsupported: the tokenizer gives tokens that the model has not, or does not say where in a text they are.
+        InvalidArgument: a conversation without an answer; the message is the reason, without the row.
+        Unsupported: the tokenizer gives ids outside the model's vocabulary, or no offsets.
     """
     key = key_of(row.content)
     if row.text is not None:
@@ -43,7 +43,7 @@ def encode_row(target: Target, row: Row) -> list[Document]:
 
 
 def make_document(target: Target, tokens: Any, counted: npt.NDArray[np.bool_], key: bytes) -> Document:
-    """A document with these tokens. Raises Unsupported: one of them is beyond the model's vocabulary."""
+    """A document of ``tokens``. Raises Unsupported: one is outside the model's vocabulary."""
     ids = np.asarray(tokens, np.int32)
     if len(ids) and int(ids.max()) >= target.vocab_size:
         raise Unsupported(
@@ -54,22 +54,22 @@ def make_document(target: Target, tokens: Any, counted: npt.NDArray[np.bool_], k
 
 
 def key_of(content: str) -> bytes:
-    """The same for equal contents, and spread evenly over all 32-byte strings."""
+    """The SHA-256 of ``content``, 32 bytes."""
     return hashlib.sha256(content.encode("utf-8", "surrogatepass")).digest()
 
 
 def is_held_out(key: bytes, share: float) -> bool:
-    """Whether a document with that key is among the ``share`` that is not trained on."""
+    """Whether the document of ``key`` is among the ``share`` held out."""
     return int.from_bytes(key[:8], "big") < share * 2**64
 
 
 def _encode_rendered(target: Target, rendered: Rendered) -> tuple[list[int], npt.NDArray[np.bool_]]:
-    """Tokens, and whether each begins inside an answer, up to the token with which the model ends it."""
+    """Tokens, and whether each begins inside an answer, up to the answer's end token."""
     try:
         encoded = target.tokenizer(rendered.text, add_special_tokens=False, return_offsets_mapping=True)
     except NotImplementedError as error:
         raise Unsupported(
-            f"model {target.name}: its tokenizer does not tell which characters a token stands for; save it as tokenizer.json"
+            f"model {target.name}: its tokenizer gives no character offsets; save it as tokenizer.json"
         ) from error
     tokens = list(encoded["input_ids"])
     begins = np.array([begin for begin, _ in encoded["offset_mapping"]], np.int64)

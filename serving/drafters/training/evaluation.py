@@ -1,4 +1,4 @@
-"""What a head makes of windows that it is not trained on."""
+"""Evaluates a head on held-out windows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def evaluate(
 ) -> Tally:
     """Loss and acceptance over ``windows``, by their numbers, ``batch`` at a time, in evaluation mode.
 
-    Draws nothing from the random generators of training: they stand afterwards where they stood.
+    The random generators of training are unchanged afterwards.
     """
     tally = Tally()
     devices = [device] if device.type == "cuda" else []
@@ -30,7 +30,7 @@ def evaluate(
 
 @contextmanager
 def evaluation_mode(head: TrainableHead) -> Iterator[None]:
-    """Inside it the head is without dropout and noise."""
+    """Inside it the head is in evaluation mode: without dropout and noise."""
     assert isinstance(head, torch.nn.Module)  # as TrainableHead says
     head.eval()
     try:

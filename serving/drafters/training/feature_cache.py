@@ -1,4 +1,4 @@
-"""Hidden states that are kept on disk, in shards of bounded size, up to a limit."""
+"""Caches hidden states on disk, in shards of bounded size, up to a limit."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ PATTERN = "features-*.safetensors"
 class FeatureCache:
     """Features of windows by their number, each kept once. Not thread-safe.
 
-    They are written when a shard is full and on ``flush``; what a process that is killed has not written is computed again.
+    They are written when a shard is full and on ``flush``. A killed process loses unwritten ones, which are computed again.
 
     Attributes:
-        full: whether the limit is reached: nothing more is taken from then on.
+        full: whether the limit is reached: nothing more is kept.
         shards: how many have been written. ``nbytes``: their size, at most ``limit``.
     """
 
     def __init__(self, folder: Path, limit: int, shard_bytes: int = SHARD_BYTES) -> None:
-        """Makes ``folder`` if it is missing; ``take_over`` tells what becomes of what is in it."""
+        """Make ``folder`` if it is missing. ``take_over`` decides what of its content is used."""
         self._folder, self._limit, self._shard_bytes = folder, limit, shard_bytes
         self._places: dict[int, Path] = {}
         self._waiting: dict[int, torch.Tensor] = {}
@@ -36,8 +36,7 @@ class FeatureCache:
         folder.mkdir(exist_ok=True)
 
     def take_over(self, shards: int, full: bool) -> None:
-        """Go on from the first ``shards`` of those that lie in the folder, and remove the others: a run that was killed may have
-        written more after its last checkpoint, and is to meet what it met then.
+        """Use the first ``shards`` of the folder, and remove the others: a killed run may have written more after its checkpoint.
 
         Raises:
             Corruption: one of them is missing or damaged.
@@ -64,7 +63,7 @@ class FeatureCache:
             return found
 
     def put(self, features: Mapping[int, torch.Tensor]) -> None:
-        """Keep what was computed in one pass, all of it or, where the limit would be passed, nothing from here on."""
+        """Keep the features of one pass; from the first that would exceed the limit on, keep nothing."""
         if self.full or not features:
             return
         added = sum(each.nbytes for each in features.values())
@@ -77,7 +76,7 @@ class FeatureCache:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits, unless the file's own words would pass the limit."""
+        """Write the pending shard, unless it would exceed the limit."""
         if not self._waiting:
             return
         content = save({str(number): each.contiguous() for number, each in self._waiting.items()})

@@ -1,4 +1,4 @@
-"""What the frozen target makes of windows of text, as the decoding loop would tell a drafter."""
+"""Makes batches of windows with the frozen target's hidden states, as the decoding loop gives them to a drafter."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from suffolk.serving.engine.model.tree_layout import chain
 class FeatureSource:
     """Batches of windows with the target's hidden states. Not thread-safe.
 
-    They come from ``Target.forward``, the pass that decoding makes, so that a head is trained on the layers, numbered as in
-    ``FeatureDrafter``, that it is given later. The windows of a batch lie one behind the other in one pass, without padding.
+    They come from ``Target.forward``, the pass of decoding, with layers numbered as in ``FeatureDrafter``. The windows of a batch
+    are concatenated in one pass, without padding.
     """
 
     def __init__(
@@ -30,15 +30,15 @@ class FeatureSource:
         batch: int,
         cache: FeatureCache | None = None,
     ) -> None:
-        """Takes room for keys and values of ``batch`` windows.
+        """Allocate keys and values for ``batch`` windows.
 
         Args:
-            layers: 0 for the embedding, k for what leaves the k-th layer, the last as the output layer reads it; rising.
+            layers: 0 for the embedding, k for the output of layer k, the last as the output layer reads it; rising.
             batch: the most windows in a pass.
-            cache: what is in it is not computed again; None to compute all.
+            cache: of features that need not be computed; None to compute all.
 
         Raises:
-            InvalidArgument: layers that the target has not.
+            InvalidArgument: layers that the target does not have.
             ResourceExhausted: no memory for keys and values.
         """
         if not layers or list(layers) != sorted(set(layers)) or not 0 <= layers[0] <= layers[-1] <= target.layers:
@@ -49,7 +49,7 @@ class FeatureSource:
         self._keys = target.new_cache(batch, max(len(window.tokens) for window in windows))
 
     def batch(self, numbers: Sequence[int]) -> Batch:
-        """The windows of these numbers on the target's device, filled up behind their ends with tokens that do not count.
+        """The windows of these numbers on the target's device, padded with tokens that do not count.
 
         Features are of the target's dtype. Raises ResourceExhausted: no memory for the pass.
         """
@@ -68,7 +68,7 @@ class FeatureSource:
         return Batch(torch.from_numpy(tokens).to(device), torch.from_numpy(counted).to(device), features)
 
     def _find(self, numbers: Sequence[int]) -> Mapping[int, torch.Tensor]:
-        """float[n, layers, width] of each window, kept or computed; all that is missing in one pass."""
+        """float[n, layers, width] of each window, cached or computed; all missing ones in one pass."""
         kept = {} if self.cache is None else {number: self.cache.get(number) for number in numbers}
         found = {number: each for number, each in kept.items() if each is not None}
         missing = [number for number in dict.fromkeys(numbers) if number not in found]

@@ -1,4 +1,4 @@
-"""The settings that each kind of head has of its own: for makers, help and documentation alike. Imports nothing large."""
+"""The options of each kind of head, for makers, help and documentation. Imports nothing large."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from suffolk.datastore.errors import InvalidArgument
 
 
 class HeadOption(NamedTuple):
-    """A setting: its name, its range or choices, what it is if it is not given, and what it says; all in words."""
+    """An option: its name, values, default and meaning, all in words."""
 
     name: str
     values: str
@@ -33,11 +33,11 @@ HEAD_OPTIONS: dict[str, tuple[HeadOption, ...]] = {
     ),
     "eagle": (HeadOption("noise", "0..10", "0.2", "width of uniform noise on hidden states, in training"),),
 }
-"""Kind of head -> its settings, in order."""
+"""Kind of head -> its options, in order."""
 
 
 def require_known(kind: str, options: Mapping[str, Any]) -> None:
-    """Raises InvalidArgument if there are ``options`` that such a head has not."""
+    """Raise InvalidArgument if ``options`` has one that this kind of head does not have."""
     known = [option.name for option in HEAD_OPTIONS[kind]]
     unknown = sorted(options.keys() - set(known))
     if unknown:
@@ -45,7 +45,7 @@ def require_known(kind: str, options: Mapping[str, Any]) -> None:
 
 
 def option_lines() -> list[str]:
-    """All of them for people, a line each."""
+    """All options, a line each."""
     return [
         f"{kind:<12}{option.name:<15}{option.meaning}: {option.values} (default: {option.default})"
         for kind, options in HEAD_OPTIONS.items()
@@ -54,7 +54,7 @@ def option_lines() -> list[str]:
 
 
 def option_rows() -> list[str]:
-    """All of them as rows of a Markdown table."""
+    """All options as rows of a Markdown table."""
     return [
         f"| {kind} | `{option.name}` | {option.meaning} | {option.values} | {option.default} |"
         for kind, options in HEAD_OPTIONS.items()

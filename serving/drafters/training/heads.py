@@ -14,13 +14,12 @@ from suffolk.serving.drafters.training.head_options import require_known
 from suffolk.serving.engine.model.target import Target
 
 HeadMaker = Callable[[Target, Mapping[str, Any]], TrainableHead]
-"""(the target, the head's own settings) -> a head with fresh weights on the target's device. It refuses settings that it does not
-know, and imports what it needs when it is called."""
+"""(target, the head's options) -> a head with fresh weights on the target's device. It refuses unknown options, and imports what it
+needs when it is called."""
 
 
 def make_exit(target: Target, options: Mapping[str, Any]) -> TrainableHead:
-    """An exit behind the layer that the option ``layers`` names, by default the middle one; ``width`` of its own layer, by default
-    the target's hidden size."""
+    """An exit behind ``layers`` layers, by default half of them, with a block of ``width``, by default the target's hidden size."""
     from suffolk.serving.drafters.neural.early_exit.training import new_head
 
     require_known("early-exit", options)
@@ -29,8 +28,7 @@ def make_exit(target: Target, options: Mapping[str, Any]) -> TrainableHead:
 
 
 def make_redrafter(target: Target, options: Mapping[str, Any]) -> TrainableHead:
-    """A recurrent head; its options are those of ``LossConfig``, and of ``RedrafterConfig`` but for what the target decides.
-    By default the target's output layer is its own."""
+    """A recurrent head with options of ``LossConfig`` and ``RedrafterConfig``; by default with the target's output layer."""
     from suffolk.serving.drafters.neural.redrafter.config import LossConfig, RedrafterConfig
     from suffolk.serving.drafters.neural.redrafter.training import TrainableRedrafterHead
 
@@ -47,7 +45,7 @@ def make_redrafter(target: Target, options: Mapping[str, Any]) -> TrainableHead:
 
 
 def make_eagle(target: Target, options: Mapping[str, Any]) -> TrainableHead:
-    """A head of EAGLE-1, shaped as the target's layers; ``noise`` on its features while it is trained."""
+    """A head of EAGLE-1, shaped as the target's layers; ``noise``: on its features in training."""
     from suffolk.serving.drafters.neural.eagle.training import new_head
 
     require_known("eagle", options)
@@ -55,20 +53,20 @@ def make_eagle(target: Target, options: Mapping[str, Any]) -> TrainableHead:
 
 
 HEADS: dict[str, HeadMaker] = {"early-exit": make_exit, "redrafter": make_redrafter, "eagle": make_eagle}
-"""Name -> how such a head is made. A new kind is one more line, and one in ``HEAD_OPTIONS``."""
+"""Kind of head -> its maker. A new kind is one more line here, and one in ``HEAD_OPTIONS``."""
 
 _PROBED_TOKENS = 128
 
 
 def head_maker(name: str) -> HeadMaker:
-    """How a head of that name is made. Raises InvalidArgument: there is none of that name."""
+    """The maker of a kind of head. Raises InvalidArgument for an unknown one."""
     if name not in HEADS:
         raise InvalidArgument(f"head {name!r} is unknown; use {', '.join(sorted(HEADS))}")
     return HEADS[name]
 
 
 def draft_depth(head: TrainableHead, target: Target) -> int:
-    """How many tokens ahead ``head`` drafts, as its losses on a batch of zeros have it."""
+    """How many tokens ahead ``head`` drafts, from its losses on a batch of zeros."""
     shape = 1, _PROBED_TOKENS
     batch = Batch(
         torch.zeros(shape, dtype=torch.int64, device=target.device),

@@ -1,4 +1,4 @@
-"""Ctrl-C that waits until it can be heeded."""
+"""Defers Ctrl-C to a safe point."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 
 class Interrupts:
-    """Context manager: inside it the first SIGINT is only noted, and ``wanted`` tells of it; the second interrupts as ever.
+    """Context manager: inside it the first SIGINT only sets ``wanted``, and the second raises KeyboardInterrupt.
 
-    In other threads than the main one, and where SIGINT is ignored or handled by someone else, it changes nothing.
+    It changes nothing in threads other than the main one, and where SIGINT is ignored or has another handler.
     """
 
     def __init__(self) -> None:

@@ -1,13 +1,13 @@
-"""The linear map that predicts best, from rows that come in parts."""
+"""Ridge regression over rows that come in parts."""
 
 from __future__ import annotations
 
 import torch
 
 _RIDGE = 1e-4
-"""Of each input's own square, added to it."""
+"""Ridge as a share of each input's sum of squares."""
 _ROWS = 16
-"""So many rows for each input are enough."""
+"""Rows per input that are enough."""
 
 
 class LeastSquares:
@@ -20,11 +20,11 @@ class LeastSquares:
 
     @property
     def enough(self) -> bool:
-        """Whether there are rows enough to tell."""
+        """Whether enough rows were added."""
         return self._inputs is not None and self._rows >= _ROWS * len(self._inputs)
 
     def add(self, x: torch.Tensor, y: torch.Tensor) -> None:
-        """``x`` float[rows, inputs] and what is to be predicted, ``y`` float[rows, outputs]."""
+        """Add ``x`` float[rows, inputs] and the labels ``y`` float[rows, outputs]."""
         x, y = x.double(), y.double()
         inputs, both = x.T @ x, x.T @ y
         self._rows += len(x)

@@ -1,4 +1,4 @@
-"""What a training run is asked to do, checked once."""
+"""The settings of a training run, checked once."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ CHANGEABLE = (
     "save_every",
     "cache_bytes",
 )
-"""Settings that a run may be resumed with another value of: they decide neither its data nor how many steps it has."""
+"""Settings that may change when a run is resumed: they affect neither its data nor its number of steps."""
 ANSWERING = ("model", "corpora", "data", "window", "dtype", "seed", "regenerate")
-"""Those that the target's answers depend on: before the first checkpoint all others may change."""
+"""Settings that the target's answers depend on: before the first checkpoint all others may change."""
 
 _WHOLE = {
     "window": (8, 1 << 20),
@@ -51,7 +51,7 @@ _NUMBERS = {
 
 @dataclass(frozen=True, slots=True)
 class Regeneration:
-    """How the target writes the answers that a head learns from, in place of the corpus's own.
+    """Settings of the target's own answers, which replace those of the corpus.
 
     Attributes:
         temperature: as in ``SamplingSettings``.
@@ -69,7 +69,7 @@ class Regeneration:
     slots: int = 8
 
     def __post_init__(self) -> None:
-        SamplingSettings(temperature=self.temperature)  # refuses what the answers cannot be drawn at
+        SamplingSettings(temperature=self.temperature)  # refuses a bad temperature
         for name, most in (("max_new_tokens", 1 << 20), ("prompt_tokens", 1 << 20), ("slots", 1024)):
             whole_within(name, getattr(self, name), 1, most)
 
@@ -82,24 +82,23 @@ class TrainOptions:
         head: which kind, by its name in ``heads.HEADS``; ``head_options`` are its own settings.
         model: the target, a folder in the Hugging Face layout or a hub name; it stays as it is.
         corpora: files, folders or glob patterns with text (any file that is text), or JSON lines with ``messages`` or ``text``.
-        output: the folder to make; while it is made the work lies beside it, in ``OUTPUT.training``.
+        output: the folder to make; work in progress is in ``OUTPUT.training`` beside it.
         window: tokens of a document that the target and the head see together; 8..2^20.
         batch: windows in a pass; 1..4096. ``accumulate``: passes in a step; 1..4096.
-        draft_share: of the drafts that could be begun in a window, how many each pass trains, chosen at random anew; above 0, at
-            most 1. Where the target's vocabulary is large, logits cost more than all else, and fewer of them more text.
-        learning_rate: its highest value; above 0, at most 1. It rises over the first ``warmup`` (a share) of the steps and then
-            falls to 0 as a cosine does.
+        draft_share: the share of a window's possible drafts that each pass trains, chosen at random; above 0, at most 1. With a
+            large vocabulary logits cost most, and a smaller share trains on more text in the same time.
+        learning_rate: its maximum; above 0, at most 1. It rises over the first ``warmup`` (a share) of the steps, then decays to
+            0 along a cosine.
         steps: how many; or ``passes`` over the text, if steps is None. One of them; one pass if both are None.
         weight_decay: of AdamW; 0..1. ``clip``: the longest gradient; 0 for any.
         dtype, device: of the target, as in ``Target.load``. ``threads``: of the CPU, for the record; None: torch's choice.
         seed: of the head's first weights, the order of windows, noise in training, and regeneration; 0..2^63-1.
         held_out: share of documents that are never trained on and measure the head; 0..0.5. They are chosen by a hash of their
-            content, so that copies of a document are all on one side, whatever the seed and the order. Above 0 it is at least the
-            document whose hash is the smallest, and never all.
+            content, so copies are all on one side, whatever the seed. Above 0 it is at least one document, and never all.
         evaluate_every, save_every: steps between two evaluations, and two checkpoints; 1 or more.
         evaluate_windows: how many held-out windows an evaluation sees at most.
-        cache_bytes: the target's hidden states are kept on disk, up to so many bytes; 0: computed anew in each pass.
-        regenerate: let the target write the answers; None to learn from the text as it is.
+        cache_bytes: the most bytes of hidden states on disk; 0: they are computed in each pass.
+        regenerate: let the target generate the answers; None: learn from the corpus as it is.
 
     Raises:
         InvalidArgument: a value is of another type or out of its range.
@@ -150,7 +149,7 @@ class TrainOptions:
             raise InvalidArgument(f"passes is {self.passes}; it must be above 0 and at most 10000")
 
     def count_steps(self, windows: int) -> int:
-        """How many steps it takes on so many windows."""
+        """The number of steps on so many windows."""
         if self.steps is not None:
             return self.steps
         batches = math.ceil(windows / self.batch)

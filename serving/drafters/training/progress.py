@@ -1,4 +1,4 @@
-"""How a training run shows its progress: a moving line on a terminal, a plain line now and then anywhere else."""
+"""Shows the progress of a training run: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from suffolk.build_index.progress import PLAIN_SECONDS, bars
 
 
 class TrainProgress(Protocol):
-    """Is told how far a run is. Called from the thread that trains."""
+    """Receives the progress of a run, in the thread that trains."""
 
     def note(self, text: str) -> None:
-        """Something people should know."""
+        """Show a message."""
         ...
 
     def advance(self, work: str, share: float, facts: str) -> None:
-        """``share`` of a piece of work (reading, answering, training) is done; ``facts`` about it for people."""
+        """A ``share`` of a piece of work (reading, training) is done; ``facts`` are shown beside it."""
         ...
 
 
 class SilentProgress:
-    """Says nothing; for runs from Python."""
+    """Shows nothing; for runs from Python."""
 
     def note(self, text: str) -> None: ...
 
@@ -34,7 +34,7 @@ class SilentProgress:
 
 
 class PlainProgress:
-    """Notes, and a line every half minute, to ``stream``."""
+    """Writes notes, and a line every half minute, to ``stream``."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -76,7 +76,7 @@ class TerminalProgress:
 
 @contextmanager
 def show_progress(stream: TextIO | None = None) -> Iterator[TrainProgress]:
-    """The progress that fits ``stream``; standard error if none is given."""
+    """The progress that fits ``stream``; None: standard error."""
     stream = stream or sys.stderr
     if not stream.isatty():
         yield PlainProgress(stream)

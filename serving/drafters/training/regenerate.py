@@ -1,4 +1,4 @@
-"""Answers by the target itself: a head then learns from what its target says, not from what others wrote."""
+"""Lets the target generate the answers that a head learns from."""
 
 from __future__ import annotations
 
@@ -35,11 +35,10 @@ def regenerate(
     skipped: Counter[str],
     report: Callable[[int], None],
 ) -> Iterator[Document]:
-    """One document a row: its prompt and the target's answer, which alone counts, together no longer than ``window``.
+    """One document a row: its prompt and the target's answer, which alone counts; at most ``window`` tokens together.
 
-    The prompt is a conversation without its last answer, or the beginning of a text. Answers are kept in ``file`` as they come, in
-    order, and are not asked for again: an answer depends on its prompt, the settings and the seed alone. ``report`` is told how
-    many there are.
+    The prompt is a conversation without its last answer, or the beginning of a text. Answers are appended to ``file`` in order and
+    are not generated again: an answer depends on its prompt, the settings and the seed alone. ``report`` gets their number.
 
     Raises:
         Corruption: ``file`` is of other rows. And as ``Engine`` does.
@@ -102,7 +101,7 @@ def _settings(question: Question, regeneration: Regeneration, window: int, seed:
 
 
 def _take(target: Target, waiting: deque[tuple[Question, Generation]], descriptor: int) -> Document:
-    """The oldest answer, once it is whole; kept before it is used."""
+    """Wait for the oldest answer, and save it before it is used."""
     question, generation = waiting.popleft()
     for _ in generation:
         pass
@@ -118,7 +117,7 @@ def _document(target: Target, question: Question, answer: list[int]) -> Document
 
 
 def _read_kept(file: Path) -> list[tuple[str, list[int]]]:
-    """The answers of an earlier run; a last line that a kill has cut off is removed."""
+    """The answers of an earlier run; a cut last line is removed."""
     if not file.exists():
         return []
     content = file.read_bytes()

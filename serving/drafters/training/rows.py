@@ -1,4 +1,4 @@
-"""The rows of a corpus: texts and conversations, with where they come from."""
+"""Reads the rows of a corpus: texts and conversations, with their file and line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from suffolk.serving.drafters.training.options import TrainOptions
 from suffolk.serving.drafters.training.workspace import work_folder
 
 Message = Mapping[str, Any]
-"""One message of a conversation: ``role``, ``content``, and whatever else its template reads."""
+"""A message of a conversation: ``role``, ``content``, and other keys that its template reads."""
 _CHUNK = 1 << 20
 
 
@@ -34,13 +34,13 @@ class Row:
 
     @property
     def content(self) -> str:
-        """What it says, whatever it is called: equal for copies."""
+        """The row without its source: equal for copies."""
         return self.text if self.text is not None else json.dumps(self.messages, sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file that was learnt from; ``sha256`` of its bytes, in hexadecimal."""
+    """A file of the corpus; ``sha256`` of its bytes, in hexadecimal."""
 
     path: str
     bytes: int
@@ -48,12 +48,12 @@ class DataFile:
 
 
 def reading_options(options: TrainOptions) -> BuildOptions:
-    """What the reader of corpora wants to know."""
+    """The options of the corpus reader."""
     return BuildOptions(corpora=options.corpora, output=options.output, tokenizer=options.model)
 
 
 def find_corpus(options: TrainOptions) -> Inputs:
-    """The files of the corpora, without what a run of these options has put into a folder of theirs.
+    """The files of the corpora, without those in the run's own work folder.
 
     Raises:
         NotFound, InvalidArgument: as ``find_inputs``.
@@ -71,11 +71,11 @@ def describe_files(inputs: Inputs) -> list[DataFile]:
 def read_rows(
     inputs: Inputs, options: BuildOptions, skipped: Counter[str], report: Callable[[float], None]
 ) -> Iterator[Row]:
-    """All rows in order; files that are left out are counted in ``skipped``, the share that is read goes to ``report``.
+    """Read all rows in order; count skipped files in ``skipped``, and report the share that is read.
 
     Raises:
         InvalidArgument: token arrays, or a line without text or messages; the message names file and line.
-        NotFound, Corruption: a file is gone or damaged.
+        NotFound, Corruption: a file is missing or damaged.
     """
     for block in read_blocks(inputs, options, "u16", skipped):
         if isinstance(block.payload, TokenRun):
@@ -137,7 +137,7 @@ def _message(value: object, place: str) -> Message:
 
 
 def _whole(text: str) -> str:
-    """``text`` with U+FFFD for half characters, which JSON may spell and no tokenizer takes."""
+    """``text`` with U+FFFD for lone surrogates, which JSON allows and tokenizers refuse."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

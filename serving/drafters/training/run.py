@@ -1,4 +1,4 @@
-"""A training run from its corpus to a folder with a head."""
+"""Runs a training from its corpus to a folder with a head."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ def train(
     resume: bool = False,
     load: Callable[[TrainOptions], Target] = load_frozen,
 ) -> dict[str, Any]:
-    """Train a head and write its folder; what ``training.json`` in it holds.
+    """Train a head and write its folder; return the content of its ``training.json``.
 
-    A run that was interrupted, at any point and in any way, goes on from its last checkpoint with ``resume``; on a CPU the head is
-    then, bit for bit, that of a run that was not.
+    With ``resume`` a run that was interrupted or killed at any point continues from its last checkpoint. On a CPU the head is then
+    bit for bit that of an uninterrupted run.
 
     Args:
-        load: gives the target, of the model that ``options`` name; it is frozen here. Its linear layers must be torch's own
-            (``accelerate=False``), for gradients may go through the output layer.
+        load: loads the target, which is frozen here. Its linear layers must be torch's own (``accelerate=False``): gradients go
+            through the output layer.
 
     Raises:
-        SuffolkError: a file, setting or folder cannot be used; the message says what to do.
-        KeyboardInterrupt: Ctrl-C; what was done is kept.
+        SuffolkError: a file, setting or folder cannot be used.
+        KeyboardInterrupt: Ctrl-C; the work done is saved.
     """
     show = progress or SilentProgress()
     maker = head_maker(options.head)
@@ -85,7 +85,7 @@ def train(
 
 
 def _require_window(options: TrainOptions) -> None:
-    """Raises InvalidArgument if the model takes fewer tokens: by its config alone, before anything large is read."""
+    """Raise InvalidArgument if the model's context is shorter, before anything large is read."""
     limit = read_context_length(options.model)
     if limit is not None and options.window > limit:
         raise InvalidArgument(
@@ -138,7 +138,7 @@ def _trainer(
     workspace: Workspace,
     show: TrainProgress,
 ) -> Trainer:
-    """A trainer at its beginning, or at the last checkpoint if there is one."""
+    """A new trainer, or one at the last checkpoint if there is one."""
     torch.manual_seed(options.seed)
     resumed = workspace.checkpoint.exists()
     if not resumed:

@@ -1,13 +1,35 @@
-"""The learning rate over a run: a linear warm-up, then half a cosine (Loshchilov and Hutter 2017, SGDR, without restarts)."""
+"""The schedule of a run: its learning rate, and the order of its windows."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+
+import numpy as np
 
 
 def learning_rate(step: int, steps: int, highest: float, warmup: float) -> float:
-    """The rate of a step, 0 <= step < steps: up to ``highest`` over the share ``warmup`` of the steps, then down towards 0."""
+    """The rate of a step, 0 <= step < steps: rising to ``highest`` over the share ``warmup`` of the steps, then falling to 0.
+
+    A linear warm-up and half a cosine (Loshchilov and Hutter 2017, SGDR, without restarts).
+    """
     rising = round(warmup * steps)
     if step < rising:
         return highest * (step + 1) / rising
     return highest * 0.5 * (1.0 + math.cos(math.pi * (step - rising) / (steps - rising)))
+
+
+def batches_of(step: int, windows: int, batch: int, accumulate: int, seed: int) -> Iterator[list[int]]:
+    """The numbers of the windows in each of a step's ``accumulate`` batches, of ``batch`` windows or, at the end of a pass, fewer.
+
+    Every pass over all windows has its own order, which depends on the arguments alone: a resumed run sees the same batches.
+    """
+    in_a_pass = math.ceil(windows / batch)
+    first = step * accumulate
+    order, ordered = np.empty(0, np.int64), -1
+    for number in range(first, first + accumulate):
+        if number // in_a_pass != ordered:
+            ordered = number // in_a_pass
+            order = np.random.default_rng([seed, ordered]).permutation(windows)
+        begin = number % in_a_pass * batch
+        yield order[begin : begin + batch].tolist()

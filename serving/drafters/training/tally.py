@@ -1,4 +1,4 @@
-"""Losses and acceptance by depth, added up over batches."""
+"""Sums losses and acceptance by depth over batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Tally:
     """Sums over batches. Not thread-safe.
 
     Attributes:
-        weight: predictions one token ahead that were counted. ``loss``: the sum of losses, each times its batch's weight.
+        weight: counted predictions of the first depth. ``loss``: the sum of losses, each times its batch's weight.
         hits, seen: float64[depth], as in ``HeadLoss``.
     """
 
@@ -26,13 +26,13 @@ class Tally:
     seen: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     def add(self, found: HeadLoss) -> None:
-        """Take in one batch."""
+        """Add a batch."""
         hits, seen = found.hits.double().cpu().numpy(), found.seen.double().cpu().numpy()
         weight = float(seen[0])
         self.merge(Tally(weight, float(found.loss.detach()) * weight, hits, seen))
 
     def merge(self, other: Tally) -> None:
-        """Take in what another has added up."""
+        """Add another tally."""
         self.weight += other.weight
         self.loss += other.loss
         self.hits = self.hits + other.hits if len(self.hits) else other.hits.copy()
@@ -44,7 +44,7 @@ class Tally:
 
     @property
     def acceptance(self) -> list[float]:
-        """By depth: of the tokens whose predecessors in the draft were right, the share that was right."""
+        """By depth: the share of right tokens among those whose predecessors in the draft were right."""
         return (self.hits / np.maximum(self.seen, 1.0)).tolist()  # type: ignore[no-any-return]
 
     def to_dict(self) -> dict[str, Any]:
@@ -56,5 +56,5 @@ class Tally:
 
 
 def expected_tokens(acceptance: list[float]) -> float:
-    """How many tokens of a draft with one candidate a depth are accepted, on average."""
+    """The expected accepted tokens of a draft with one candidate a depth."""
     return float(np.cumprod(acceptance).sum())

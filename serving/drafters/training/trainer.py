@@ -1,4 +1,4 @@
-"""The loop: steps of AdamW on a head, measured on held-out windows, saved from time to time."""
+"""The training loop: steps of AdamW on a head, with evaluations and checkpoints."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ from suffolk.serving.drafters.training.features import FeatureSource
 from suffolk.serving.drafters.training.head import Batch, TrainableHead
 from suffolk.serving.drafters.training.interrupts import Interrupts
 from suffolk.serving.drafters.training.options import TrainOptions
-from suffolk.serving.drafters.training.order import batches_of
 from suffolk.serving.drafters.training.progress import TrainProgress
-from suffolk.serving.drafters.training.schedule import learning_rate
+from suffolk.serving.drafters.training.schedule import batches_of, learning_rate
 from suffolk.serving.drafters.training.tally import Tally
 from suffolk.serving.engine.model.memory import memory_guard
 
 BETAS = (0.9, 0.95)
-"""Of AdamW, as EAGLE (Li et al. 2024) has them."""
+"""Of AdamW, as in EAGLE (Li et al. 2024)."""
 _SMALLER = (
     "give fewer windows in a pass (--batch, and more to accumulate), a smaller --window, or a smaller dtype (bfloat16)"
 )
 
 
 class Trainer:
-    """One run, from its first step or its last checkpoint to its end. Not thread-safe; uses torch's own random generators.
+    """One run, from its first step or its last checkpoint to its end. Not thread-safe; uses torch's global random generators.
 
     Attributes:
         curve: points so far. ``step``: steps done, of ``steps``.
@@ -59,12 +58,12 @@ class Trainer:
         self.steps = options.count_steps(len(corpus.training))
         self.step = self._tokens = 0
         self._seconds = 0.0
-        self._scale = 1.0 / (options.batch * options.window)  # weighted losses stay small: gradients may be of fp16
+        self._scale = 1.0 / (options.batch * options.window)  # keeps weighted losses small: gradients may be fp16
         self._tally = Tally()
         self.curve: list[Point] = []
 
     def resume(self) -> None:
-        """Go back to where the checkpoint was saved. Raises Corruption: it is damaged or does not fit."""
+        """Restore the checkpoint. Raises Corruption: it is damaged or does not fit."""
         facts = load_checkpoint(self._checkpoint, self._parameters, self._optimizer, self._device)
         self.step, self._tokens, self._seconds = facts["step"], facts["tokens"], facts["seconds"]
         self._tally = Tally.from_dict(facts["tally"])
@@ -76,9 +75,9 @@ class Trainer:
         """Train to the last step.
 
         Raises:
-            InvalidArgument: the loss or its gradient is no finite number; the last checkpoint stands.
-            KeyboardInterrupt: Ctrl-C; a checkpoint is saved before.
-            ResourceExhausted: no memory, or no room on the disk.
+            InvalidArgument: the loss or its gradient is not finite; the last checkpoint remains.
+            KeyboardInterrupt: Ctrl-C, after a checkpoint is saved.
+            ResourceExhausted: out of memory or disk space.
         """
         with Interrupts() as interrupts, memory_guard("training", _SMALLER):
             if not self.curve:
@@ -99,7 +98,7 @@ class Trainer:
                 failpoint("train.step")
 
     def save(self, random: RandomState) -> None:
-        """Write a checkpoint, with what a resumed run is to find of the cache of features."""
+        """Write a checkpoint, with the state of the feature cache."""
         cache = self._source.cache
         if cache is not None:
             cache.flush()
@@ -116,7 +115,7 @@ class Trainer:
         self._progress.note(f"saved a checkpoint after step {self.step}")
 
     def _first_batches(self, interrupts: Interrupts) -> Iterator[Batch]:
-        """Those of the first pass over the text, and no more."""
+        """The batches of the first pass over the text."""
         options, windows = self._options, len(self._corpus.training)
         for step in range(math.ceil(windows / options.batch)):
             for numbers in batches_of(step, windows, options.batch, 1, options.seed):
@@ -126,7 +125,7 @@ class Trainer:
                 yield self._source.batch(numbers)
 
     def _train_step(self, interrupts: Interrupts) -> bool:
-        """One step over ``accumulate`` batches, each weighted by what is counted in it; False: interrupted before its end."""
+        """Make one step over ``accumulate`` batches, weighted by their counted tokens; False if it was interrupted."""
         begin = time.monotonic()
         self._optimizer.zero_grad()
         tally, tokens = Tally(), 0
@@ -149,7 +148,7 @@ class Trainer:
         return True
 
     def _apply(self, weight: float) -> None:
-        """One step of the optimizer with the mean gradient."""
+        """Make one step of the optimizer with the mean gradient."""
         for parameter in self._parameters:
             if parameter.grad is not None:
                 parameter.grad /= max(weight, self._scale)
@@ -163,7 +162,7 @@ class Trainer:
         return learning_rate(step, self.steps, self._options.learning_rate, self._options.warmup)
 
     def _measure(self) -> None:
-        """A point of the curve: held-out windows with the head as it is, and training since the last point."""
+        """Add a point to the curve: held-out windows now, and training since the last point."""
         held_out = self._evaluate()
         trained = self._tally if self._tally.weight else None
         self.curve.append(
@@ -185,7 +184,7 @@ class Trainer:
             )
 
     def _evaluate(self) -> Tally | None:
-        """Over the first held-out windows; None if there are none."""
+        """Evaluate the first held-out windows; None if there are none."""
         options, first = self._options, len(self._corpus.training)
         count = min(len(self._corpus.held_out), options.evaluate_windows)
         if not count:

@@ -1,4 +1,4 @@
-"""Where a run keeps its work until the head is whole: ``OUTPUT.training``, beside the folder that is made."""
+"""The work folder of a run until the head is complete: ``OUTPUT.training``, beside the output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from suffolk.serving.drafters.training.options import ANSWERING, CHANGEABLE
 
 
 def work_folder(output: Path) -> Path:
-    """Where the work for ``output`` lies."""
+    """The work folder for ``output``."""
     whole = output.resolve()
     return whole.with_name(f"{whole.name}.training")
 
@@ -35,7 +35,7 @@ class Workspace:
         self.result = self.folder / "result"
 
     def holds_work(self) -> bool:
-        """Whether there is something to go on from."""
+        """Whether there is something to resume."""
         return self.checkpoint.exists() or (self.answers.exists() and self.answers.stat().st_size > 0)
 
     def new_result(self) -> Path:
@@ -45,13 +45,13 @@ class Workspace:
         return self.result
 
     def publish(self) -> None:
-        """Make ``result`` the output, whole or not at all, and remove the rest."""
+        """Rename ``result`` to the output atomically, and remove the rest."""
         for path in self.result.iterdir():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
         fsync_directory(self.result)
         failpoint("publish.written")
-        os.rename(self.result, self.output)  # an empty folder of that name gives way
+        os.rename(self.result, self.output)  # replaces an empty folder
         failpoint("publish.renamed")
         fsync_directory(self.output.parent)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -59,17 +59,17 @@ class Workspace:
 
 @contextmanager
 def open_workspace(output: Path, settings: Mapping[str, Any], resume: bool) -> Iterator[Workspace]:
-    """The workspace of the run that makes ``output``, alone. A run that fails before it has something to go on from leaves nothing.
+    """Lock and open the workspace of the run that makes ``output``. A run that fails with nothing to resume leaves nothing.
 
     Args:
-        settings: all that decides what comes out, as JSON holds it; kept, and compared by a run that resumes.
-        resume: go on with an interrupted run.
+        settings: everything that decides the result, as JSON holds it; saved, and compared when a run is resumed.
+        resume: continue an interrupted run.
 
     Raises:
-        InvalidArgument: the output holds other things, there is an interrupted run that was not to be resumed, or the settings
-            are not those of the run to resume.
+        InvalidArgument: the output is not empty, an interrupted run exists and ``resume`` is False, or the settings differ from
+            those of the run to resume.
         NotFound: nothing to resume, or no folder for the output.
-        Unavailable: another process works there.
+        Unavailable: another process uses it.
     """
     workspace = Workspace(output)
     _require_output(workspace)
@@ -99,11 +99,11 @@ def _require_output(workspace: Workspace) -> None:
         raise NotFound(f"output {output}: there is no folder {output.parent}; name one in a folder that exists")
     if output.exists() and not output.is_dir():
         raise InvalidArgument(f"output {output} is a file; name a new or empty folder")
-    if output.is_mount():  # nothing can be renamed to it
+    if output.is_mount():  # no folder can be renamed to it
         raise InvalidArgument(f"output {output} is a mount point; name a new folder in it")
     names = sorted(path.name for path in output.iterdir()) if output.exists() else []
     if "training.json" in names:
-        if workspace.settings.exists() and not workspace.result.exists():  # killed between its last two acts
+        if workspace.settings.exists() and not workspace.result.exists():  # killed between rename and cleanup
             shutil.rmtree(workspace.folder, ignore_errors=True)
         raise InvalidArgument(f"output {output} holds a trained head already; name another folder, or remove it")
     if names:
@@ -111,7 +111,7 @@ def _require_output(workspace: Workspace) -> None:
 
 
 def _require_ours(workspace: Workspace) -> None:
-    """Keep out of a folder of the user's that happens to have the name."""
+    """Refuse a folder of the user's own with this name."""
     if not workspace.folder.exists():
         return
     names = {path.name for path in workspace.folder.iterdir()} if workspace.folder.is_dir() else {"no folder"}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from suffolk.serving.drafters.training.order import batches_of
-from suffolk.serving.drafters.training.schedule import learning_rate
+from suffolk.serving.drafters.training.schedule import batches_of, learning_rate
 
 
 def test_every_pass_sees_every_window_once_in_an_order_of_its_own() -> None:
