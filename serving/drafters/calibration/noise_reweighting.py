@@ -1,4 +1,7 @@
-"""Reweights retrieved tokens by the sampling noise of the target (csrc/drafting/noise_reweighting.h)."""
+"""Reweights retrieved tokens by the sampling noise of the target (csrc/drafting/noise_reweighting.h).
+
+Measured gain: 4.1 % of M for the datastore at temperature 1 (commit 57eea60; see ``docs/design/measured-drafting.md``).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def knows_noise(settings: SamplingSettings) -> bool:
 def with_noise(request: DraftRequest, tree: DraftTree, above: int) -> DraftTree:
     """Reweight the scores of ``tree`` by the request's sampling noise; ``above``: drafted tokens between text and tree.
 
-    Siblings may add up to more than their parent. Measured gain: see ``docs/design/measured-drafting.md``.
+    Siblings may add up to more than their parent.
 
     Raises:
         InvalidArgument: the tree is malformed, or a score is outside 0..1 or above its parent's.

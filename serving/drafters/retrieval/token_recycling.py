@@ -2,7 +2,8 @@
 
 Each pass has logits for all tokens behind each token of an answer. The paper keeps the best candidates by the token before them and
 drafts trees from them (section 3). Here they are kept by up to four tokens, with log probabilities, and the longest known ending is
-used (csrc/drafting/recycler.h). Measured gain: see ``docs/design/measured-drafting.md``.
+used (csrc/drafting/recycler.h). Measured gain: 6.5 % of M in hybrid,
+greedy (commit 57eea60; see ``docs/design/measured-drafting.md``).
 """
 
 from __future__ import annotations
