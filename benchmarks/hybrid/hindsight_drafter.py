@@ -16,8 +16,8 @@ from suffolk.serving.engine.loop.drafter import (
     Drafter,
     DraftRequest,
     FeatureDrafter,
+    GeneratedLogits,
     LogitsDrafter,
-    Said,
     tree_of,
 )
 from suffolk.serving.replay.replayer import accepted
@@ -70,10 +70,10 @@ class HindsightDrafter:
         if isinstance(self._network, FeatureDrafter):
             self._network.follow(request_id, features)
 
-    def learn_logits(self, said: Sequence[Said]) -> None:
+    def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None:
         """See ``LogitsDrafter``."""
         for learner in self._learners:
-            learner.learn_logits(said)
+            learner.learn_logits(generated)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         return [self._draft(request) for request in requests]

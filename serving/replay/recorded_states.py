@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.serving.engine.loop.drafter import CacheDrafter, Drafter, FeatureDrafter, LogitsDrafter, Said
+from suffolk.serving.engine.loop.drafter import CacheDrafter, Drafter, FeatureDrafter, GeneratedLogits, LogitsDrafter
 from suffolk.serving.engine.model.language_model import PREFILL_CHUNK
 from suffolk.serving.engine.model.pass_result import PassResult
 from suffolk.serving.engine.model.target import Target
@@ -71,7 +71,7 @@ class RecordedStates:
             if self._learner is not None and learns and first < end:
                 logits = chunk.result.logits[first - chunk.end :][: end - first]
                 learning = time.perf_counter()
-                self._learner.learn_logits([Said(request_id, self._tokens[: end + 1], logits)])
+                self._learner.learn_logits([GeneratedLogits(request_id, self._tokens[: end + 1], logits)])
                 seconds += time.perf_counter() - learning
             self._given = end
         return seconds

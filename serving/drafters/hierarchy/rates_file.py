@@ -56,9 +56,9 @@ def from_json(values: object) -> Levels:
     ]
     runs = [
         RunDistribution(
-            **_object(f"law {place} of runs", each, RunDistribution, ("drafter", "verifier", "probabilities"))
+            **_object(f"distribution {place} of runs", each, RunDistribution, ("drafter", "verifier", "probabilities"))
         )
-        for place, each in enumerate(listed("runs", document.get("runs", ()), "laws"))
+        for place, each in enumerate(listed("runs", document.get("runs", ()), "distributions"))
     ]
     return Levels(tuple(levels), document["acceptance"], tuple(runs))
 

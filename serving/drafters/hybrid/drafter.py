@@ -23,9 +23,9 @@ from suffolk.serving.engine.loop.drafter import (
     Drafter,
     DraftRequest,
     FeatureDrafter,
+    GeneratedLogits,
     LogitsDrafter,
     PrefetchingDrafter,
-    Said,
 )
 from suffolk.serving.engine.policy.acceptance_model import AcceptanceModel
 from suffolk.serving.engine.policy.draft_gate import GateDecision
@@ -69,7 +69,7 @@ class HybridDrafter:
 
     Attributes:
         layers: whose hidden states of the target its networks want (``FeatureDrafter``); empty if none does.
-        reads_logits: whether one of its sources wants to know what the target said (``LogitsDrafter``).
+        reads_logits: whether one of its sources reads the logits of generated tokens (``LogitsDrafter``).
         model_sources: ``Source`` bits of its neural drafters (``MixedDrafter``).
     """
 
@@ -121,10 +121,10 @@ class HybridDrafter:
             columns = [self.layers.index(layer) for layer in layers]
             network.follow(request_id, features if len(columns) == len(self.layers) else features[:, columns])
 
-    def learn_logits(self, said: Sequence[Said]) -> None:
+    def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None:
         """See ``LogitsDrafter``."""
         for learner in self._learners:
-            learner.learn_logits(said)
+            learner.learn_logits(generated)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         scored = [source.draft(requests) for source in self._sources]

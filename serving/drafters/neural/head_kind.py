@@ -61,7 +61,7 @@ def _is_language_model(folder: Path, config: dict[str, Any]) -> bool:
 
 
 def _tensor_names(folder: Path) -> set[str]:
-    """Of the weights in ``folder``; none where they cannot be told without reading them, or at all."""
+    """The names of the tensors in ``folder``; empty if they are unknown without reading the weights."""
     try:
         index = folder / "model.safetensors.index.json"
         if index.is_file():

@@ -25,7 +25,7 @@ from suffolk.serving.engine.policy.expansion_policy import ExpansionPolicy
 
 
 class TreeModel:
-    """Grows the trees of texts whose tokens are in ``cache``. Each pass must promise more tokens' worth of time than it takes.
+    """Grows the trees of texts whose tokens are in ``cache``. Each pass must be worth its time.
 
     At a temperature above 0 the candidates are the best of the model's scores with the target's own noise (``keyed_noise.py``), so
     that both draw the same token more often. Not thread-safe.

@@ -26,7 +26,7 @@ from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids
 from suffolk.serving.drafters.retrieval.retrieval_source import propose_merged
-from suffolk.serving.engine.loop.drafter import DraftRequest, Said
+from suffolk.serving.engine.loop.drafter import DraftRequest, GeneratedLogits
 
 SOURCE = source_bits("token-recycling")
 
@@ -83,17 +83,17 @@ class TokenRecyclingDrafter:
         ]
 
     @torch.inference_mode()
-    def learn_logits(self, said: Sequence[Said]) -> None:
+    def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None:
         """See ``LogitsDrafter``. Makes one copy from the device."""
         width = _native.Recycler.WIDTH
-        logits = torch.cat([each.logits for each in said]).float()
+        logits = torch.cat([each.logits for each in generated]).float()
         if logits.shape[1] < width:
             return  # too small a vocabulary
         best = logits.topk(width, dim=-1)
         chances = (best.values - logits.logsumexp(-1, keepdim=True)).clamp_(max=0.0)
         found = torch.cat([best.indices.int(), chances.view(torch.int32)], 1).cpu().numpy()
-        ends = np.cumsum([len(each.logits) for each in said])[:-1]
-        for each, rows in zip(said, np.split(found, ends), strict=True):
+        ends = np.cumsum([len(each.logits) for each in generated])[:-1]
+        for each, rows in zip(generated, np.split(found, ends), strict=True):
             self._recycler.learn(each.tokens, rows[:, :width], rows[:, width:].view(np.float32))
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:

@@ -154,11 +154,11 @@ class FeatureDrafter(Drafter, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What the last k tokens of a request were drawn from.
+class GeneratedLogits:
+    """The logits from which the last k tokens of a request were sampled.
 
     Attributes:
-        request_id: whose; tokens: int32[n], its text, prompt included, which cannot be written to.
+        request_id: of the request; ``tokens``: int32[n], its text, prompt included, read-only.
         logits: float[k, vocab], on the target's device; gone after the call.
     """
 
@@ -169,17 +169,16 @@ class Said:
 
 @runtime_checkable
 class LogitsDrafter(Drafter, Protocol):
-    """A drafter that learns from all that the target says, and not only from what it draws, as token recycling does.
+    """A drafter that learns from the target's logits, as token recycling does.
 
     Attributes:
-        reads_logits: whether it wants to be told.
+        reads_logits: whether it wants them.
     """
 
     reads_logits: bool
 
-    def learn_logits(self, said: Sequence[Said]) -> None:
-        """One for each of its requests that got tokens and might have had drafts, also where nothing was proposed; booked to the
-        step's drafts."""
+    def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None:
+        """One entry for each of its requests that got tokens in this step. Its time counts as drafting."""
         ...
 
 

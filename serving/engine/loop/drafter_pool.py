@@ -23,10 +23,10 @@ from suffolk.serving.engine.loop.drafter import (
     Drafter,
     DraftRequest,
     FeatureDrafter,
+    GeneratedLogits,
     LogitsDrafter,
     PrefetchingDrafter,
     Proposal,
-    Said,
     SampledChain,
     model_sources,
     tree_of,
@@ -157,7 +157,7 @@ class DrafterPool:
             self._miss(request.drafter, [request], error)
 
     def learns(self, request: Request) -> bool:
-        """Whether the request's drafter wants to know what the target said."""
+        """Whether the request's drafter reads the logits of generated tokens."""
         return request.drafter in self._learners
 
     def learn_logits(self, requests: Sequence[Request], logits: Sequence[torch.Tensor]) -> None:
@@ -165,7 +165,7 @@ class DrafterPool:
         for name, members in _by_drafter(requests).items():
             try:
                 self._learners[name].learn_logits(
-                    [Said(requests[at].number, _text(requests[at]), logits[at]) for at in members]
+                    [GeneratedLogits(requests[at].number, _text(requests[at]), logits[at]) for at in members]
                 )
             except USER_CODE_ERRORS as error:
                 self._miss(name, [requests[at] for at in members], error)

@@ -120,7 +120,7 @@ def test_levels_that_do_not_fit_are_refused(values: dict[str, Any], message: str
         ({"levels": [1], "acceptance": []}, "level 0 is of type int"),
         ({"levels": [{"name": "x"}], "acceptance": []}, "level 0 has no seconds"),
         ({"levels": [{"name": "x", "second": 1}], "acceptance": []}, "level 0 has the key 'second'"),
-        ({"levels": [], "acceptance": [], "runs": [{"drafter": "x"}]}, "law 0 of runs has no verifier"),
+        ({"levels": [], "acceptance": [], "runs": [{"drafter": "x"}]}, "distribution 0 of runs has no verifier"),
     ],
 )
 def test_other_json_is_refused(values: Any, message: str) -> None:

@@ -21,7 +21,7 @@ from suffolk.serving.drafters.load import load_drafters, make_drafter
 from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
-from suffolk.serving.engine.loop.drafter import DraftRequest, Said
+from suffolk.serving.engine.loop.drafter import DraftRequest, GeneratedLogits
 from suffolk.serving.engine.loop.generation import Generation
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.step_loop import StepLoop
@@ -48,8 +48,8 @@ class Learner(MadeUpDrafter):
         super().__init__(make)
         self.told: list[tuple[list[int], list[int]]] = []
 
-    def learn_logits(self, said: Sequence[Said]) -> None:
-        for each in said:
+    def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None:
+        for each in generated:
             assert each.logits.shape[1] == VOCAB
             self.told.append((each.tokens.tolist(), each.logits.argmax(-1).tolist()))
 
@@ -108,7 +108,7 @@ def test_one_that_may_not_draft_does_not_learn() -> None:
 
 def test_a_learner_that_fails_costs_nothing_but_its_lesson() -> None:
     class Failing(Learner):
-        def learn_logits(self, said: Sequence[Said]) -> None:
+        def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None:
             raise ValueError("no more room")
 
     target, settings = Target.wrap(tiny_model()), SamplingSettings(10)
@@ -129,7 +129,7 @@ def test_one_that_cannot_say_what_it_wants_is_refused_before_anything_runs() -> 
         def reads_logits(self) -> bool:
             raise RuntimeError("no answer")
 
-        def learn_logits(self, said: Sequence[Said]) -> None: ...
+        def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None: ...
 
     with pytest.raises(RuntimeError, match="no answer"):
         eager_loop(Target.wrap(tiny_model()), {"broken": Broken(lambda request: DraftTree.empty())})
@@ -170,7 +170,7 @@ def test_a_replay_books_what_learning_takes() -> None:
     """It was free there, and is a part of what drafts cost in service."""
 
     class Slow(TokenRecyclingDrafter):
-        def learn_logits(self, said: Sequence[Said]) -> None:
+        def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None:
             time.sleep(0.01)
 
     target = Target.wrap(tiny_model())
@@ -228,7 +228,7 @@ def test_what_it_is_worth_is_learned() -> None:
     logits = torch.full((1, VOCAB), -20.0)
     logits[0, 7] = 0.0
     text = np.array([1, 2, 3, 4, 5, 7], np.int32)
-    drafter.learn_logits([Said(1, text, logits)])
+    drafter.learn_logits([GeneratedLogits(1, text, logits)])
     request = DraftRequest(1, text[:-1], 4)
     first = drafter.propose([request])[0]
     assert first.tokens[0] == 7
@@ -243,7 +243,7 @@ def test_behind_a_path_it_drafts_as_behind_the_text() -> None:
     drafter = TokenRecyclingDrafter()
     generator = torch.Generator().manual_seed(0)
     text = np.array([1, 2, 3, 4, 5, 6, 7, 8], np.int32)
-    drafter.learn_logits([Said(1, text, 5 * torch.randn((6, VOCAB), generator=generator))])
+    drafter.learn_logits([GeneratedLogits(1, text, 5 * torch.randn((6, VOCAB), generator=generator))])
     for settings in (SamplingSettings(), SamplingSettings(temperature=1.0, seed=5)):
         whole = DraftRequest(1, text[:-1], 64, settings=settings)
         part = DraftRequest(2, text[:-3], 64, settings=settings)
@@ -257,7 +257,7 @@ def test_behind_a_path_it_drafts_as_behind_the_text() -> None:
 
 def test_a_vocabulary_of_a_toy_is_not_learned_and_a_size_that_is_none_refused() -> None:
     drafter = TokenRecyclingDrafter(ends=64)
-    drafter.learn_logits([Said(1, np.array([1, 2], np.int32), torch.zeros((1, 5)))])
+    drafter.learn_logits([GeneratedLogits(1, np.array([1, 2], np.int32), torch.zeros((1, 5)))])
     assert drafter.stats()["ends"] == 0
     with pytest.raises(InvalidArgument, match="ends is 3"):
         TokenRecyclingDrafter(ends=3)

@@ -15,7 +15,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import Internal, InvalidArgument, Unavailable
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.loop.drafter import DraftRequest, Said
+from suffolk.serving.engine.loop.drafter import DraftRequest, GeneratedLogits
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.model.target import Target
@@ -108,8 +108,8 @@ def test_a_drafter_that_writes_to_the_text_is_at_fault(target: Target, call: str
         def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
             self.write("prefetch", requests[0].tokens)
 
-        def learn_logits(self, said: Sequence[Said]) -> None:
-            self.write("learn_logits", said[0].tokens)
+        def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None:
+            self.write("learn_logits", generated[0].tokens)
 
         def observe(self, request_id: int, tokens: Any) -> None:
             self.write("observe", tokens)
