@@ -26,7 +26,7 @@ def generate_remotely(options: Options, settings: SamplingSettings, prompt: str)
         given = options.given.get(name)
         if given is not None and given.origin == COMMAND_LINE:  # a file may also be for other runs
             raise InvalidArgument(
-                f"{given.label} cannot be given with --worker, which has its own drafters; leave it out, or give --model"
+                f"{given.label} cannot be given with --worker, which has its own model and drafters; leave it out, or give --model"
             )
     with connect_worker(str(options.worker)) as worker:
         facts = worker.info()

@@ -193,7 +193,7 @@ def test_options_of_the_model_are_refused_with_a_worker() -> None:
     ended = suffolk("generate", "--worker", "grpc://127.0.0.1:1", "--dtype", "float32", "x")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == (
-        "suffolk: --dtype cannot be given with --worker: it is for a model that runs here; leave it out, or give --model\n"
+        "suffolk: --dtype cannot be given with --worker, which has its own model and drafters; leave it out, or give --model\n"
     )
     ended = suffolk("generate", "--worker", "grpc://127.0.0.1:1", "x")
     assert ended.returncode == 2

@@ -148,7 +148,9 @@ def test_help_shows_how_networks_draft(command: list[str], capsys: pytest.Captur
 
 def test_a_worker_has_its_own_drafters(folders: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert generate("--worker", "grpc://127.0.0.1:1", "--draft-model", folders["small"], PROMPT) == 2
-    assert "--draft-model cannot be given with --worker, which has its own drafters" in capsys.readouterr().err
+    assert (
+        "--draft-model cannot be given with --worker, which has its own model and drafters" in capsys.readouterr().err
+    )
     assert main(["worker", "--model", folders["model"], "--drafter", "draft-model"]) == 2
     assert "--drafter draft-model needs something to draft from; add --draft-model MODEL" in capsys.readouterr().err
 
