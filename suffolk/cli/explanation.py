@@ -6,8 +6,9 @@ import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from suffolk.build_index.report import count
 from suffolk.cli.documents import document_id
 from suffolk.datastore.datastore import Datastore
 from suffolk.datastore.draft_tree import RETRIEVED
@@ -18,7 +19,6 @@ from suffolk.serving.drafters.registry import source_name
 
 if TYPE_CHECKING:
     from suffolk.serving.engine.loop.request import Step
-    from suffolk.serving.engine.model.target import Target
 
 MOST_PASSAGES = 5
 MOST_DOCUMENTS = 3
@@ -40,14 +40,19 @@ class Passage:
 
 
 def explain(
-    target: Target, steps: Sequence[Step], stores: Sequence[Retriever], explained: Sequence[ExplainedStep]
+    tokenizer: Any, steps: Sequence[Step], stores: Sequence[Retriever], explained: Sequence[ExplainedStep]
 ) -> list[str]:
-    """The lines for people. ``explained``: of a hybrid drafter, else none."""
+    """The lines for people.
+
+    Args:
+        tokenizer: the target's; None to show token ids.
+        explained: steps of a hybrid drafter, else none.
+    """
     tokens = [token for step in steps for token in step.tokens]
     sources = [source for step in steps for source in step.sources]
     lines = [*_marked_text(steps), ""]
     for store in stores:
-        lines += [*_passage_lines(target, store, tokens, sources), ""]
+        lines += [*_passage_lines(tokenizer, store, tokens, sources), ""]
     return [*lines, *(step.line() for step in explained), *summary(explained)]
 
 
@@ -79,7 +84,7 @@ def _marked_text(steps: Sequence[Step]) -> Iterator[str]:
     yield "".join(f"<{marks[bits]}:{text}>" if bits else text for text, bits in runs)
 
 
-def _passage_lines(target: Target, store: Retriever, tokens: Sequence[int], sources: Sequence[int]) -> Iterator[str]:
+def _passage_lines(tokenizer: Any, store: Retriever, tokens: Sequence[int], sources: Sequence[int]) -> Iterator[str]:
     passages = copied_passages(store, tokens, sources)
     if not passages:
         yield f"datastore {printable(store.name)}: no passage of {SHORTEST} tokens or more was copied from it"
@@ -87,8 +92,8 @@ def _passage_lines(target: Target, store: Retriever, tokens: Sequence[int], sour
     yield f"datastore {printable(store.name)}: the longest copied passages, and documents that hold them"
     for passage in passages:
         ids = list(tokens[passage.begin : passage.end])
-        text = str(target.tokenizer.decode(ids)) if target.tokenizer is not None else " ".join(map(str, ids))
-        yield f"  {passage.length} tokens, {passage.count:,} times: {text!r}"
+        text = str(tokenizer.decode(ids)) if tokenizer is not None else " ".join(map(str, ids))
+        yield f"  {passage.length} tokens, {count(passage.count, 'time')}: {text!r}"
         if isinstance(store, Datastore):
             for place in store.occurrences(ids, MOST_DOCUMENTS, 0):
                 yield f"    {document_id(place)}, token {place.offset}"

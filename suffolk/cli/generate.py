@@ -104,7 +104,7 @@ def _generate(
         if recorder is not None:
             recorder.add(generation, "chat" if _is_chat(target, options) else "text")
     if options.explain:
-        print("\n".join(explain(target, steps, stores, explanation.steps)), file=sys.stderr)
+        print("\n".join(explain(target.tokenizer, steps, stores, explanation.steps)), file=sys.stderr)
     report: dict[str, Any] = {"model": options.model, "drafter": name} | generation.stats.to_dict()
     report["tokens_generated"] = generation.tokens
     if settings.logprobs is not None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.cli.explanation import Passage, copied_passages
+from suffolk.cli.explanation import Passage, copied_passages, explain
 from suffolk.cli.main import main
 from suffolk.datastore.draft_tree import RETRIEVED
+from suffolk.serving.engine.loop.request import Step
 from tests.support.generate_command import PROMPT, generate
 from tests.support.stores import make_store
 
@@ -40,6 +41,24 @@ def test_copied_passages_are_the_longest_that_hold_a_drafted_token(tmp_path: Pat
         only[6] = RETRIEVED | 2
         assert copied_passages(store, tokens, only) == [Passage(5, 8, 2)]
         assert copied_passages(store, [1, 2, 3, 40], [1, 1, 1, 1]) == [Passage(0, 3, 1)]
+
+
+def test_marks_and_documents_are_shown(tmp_path: Path) -> None:
+    steps = [
+        Step((1, 2, 3), (RETRIEVED, RETRIEVED, 0), (("one two", RETRIEVED), (" three", 0)), ""),
+        Step((9, 4), (2, 0), ((" nine", 2), (" four", 0)), "length"),
+    ]
+    with make_store(tmp_path / "store", [[[5, 1, 2, 3], [1, 2]]], vocab_size=12) as store:
+        lines = explain(None, steps, [store], [])
+    assert lines == [
+        "text by source: <a:...> datastore, <b:...> prompt-lookup; unmarked: the target's own tokens",
+        "<a:one two> three<b: nine> four",
+        "",
+        "datastore store: the longest copied passages, and documents that hold them",
+        "  3 tokens, 1 time: '1 2 3'",
+        "    segment 0 document 0, token 1",
+        "",
+    ]
 
 
 def test_a_file_sets_what_is_generated(
