@@ -1,4 +1,4 @@
-"""What a caller passed, held against the type it should have. numpy's numbers count as numbers, ``bool`` does not."""
+"""Type checks of arguments. numpy's numbers count as numbers; ``bool`` does not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from suffolk.datastore.errors import InvalidArgument
 
 
 def whole_number(name: str, value: object) -> int:
-    """``value`` as an int. Raises InvalidArgument if it is no whole number, 5.0 and "5" included."""
+    """``value`` as an int. Raises InvalidArgument if it is not a whole number; 5.0 and "5" are not."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise InvalidArgument(f"{name} is {value!r}, {_kind(value)}; it must be a whole number")
     return int(value)
@@ -24,7 +24,7 @@ def whole_within(name: str, value: object, least: int, most: int) -> int:
 
 
 def number(name: str, value: object) -> float:
-    """``value`` as a float. Raises InvalidArgument if it is no number, or one that no float holds."""
+    """``value`` as a float. Raises InvalidArgument if it is not a number, or too large for a float."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InvalidArgument(f"{name} is {value!r}, {_kind(value)}; it must be a number")
     try:
@@ -34,7 +34,7 @@ def number(name: str, value: object) -> float:
 
 
 def text(name: str, value: object, most: int = sys.maxsize) -> str:
-    """``value``, a string of up to ``most`` characters. Raises InvalidArgument if it is none."""
+    """``value``, a string of up to ``most`` characters. Raises InvalidArgument otherwise."""
     if not isinstance(value, str):
         raise InvalidArgument(f"{name} is {value!r}, {_kind(value)}; it must be a text")
     if len(value) > most:
@@ -43,7 +43,7 @@ def text(name: str, value: object, most: int = sys.maxsize) -> str:
 
 
 def listed(name: str, value: object, of: str) -> tuple[object, ...]:
-    """``value``, a tuple or list, as a tuple. Raises InvalidArgument if it is neither; ``of`` says of what."""
+    """``value``, a tuple or list, as a tuple. Raises InvalidArgument otherwise; ``of`` names its items."""
     if not isinstance(value, tuple | list):
         raise InvalidArgument(f"{name} is {value!r}, {_kind(value)}; it must be a tuple of {of}, also for a single one")
     return tuple(value)

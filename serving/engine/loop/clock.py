@@ -1,4 +1,4 @@
-"""Where the time of a step goes."""
+"""The seconds of a step by part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Clock:
         self._last = time.perf_counter()
 
     def lap(self, part: str) -> None:
-        """Books the time since the last lap under ``part``, with what is there already."""
+        """Add the time since the last lap to ``part``."""
         now = time.perf_counter()
         self.seconds[part] = self.seconds.get(part, 0.0) + now - self._last
         self._last = now

@@ -1,4 +1,4 @@
-"""What became of drafted tokens, by who proposed them and how deep."""
+"""Counts of drafted tokens at each stage, by source and depth."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from suffolk.datastore.draft_tree import DraftTree
 
 Place = tuple[int, int]
-"""Source bits (a shared node has all its sources' bits, and counts once), and depth: 1 for the first token behind the text."""
+"""Source bits (a shared node has the bits of all its sources and counts once), and depth: 1 for the first drafted token."""
 
 STAGES = ("proposed", "verified", "accepted", "earned")
 
@@ -20,10 +20,10 @@ class DraftCounts:
 
     Attributes:
         proposed: nodes that came from drafters.
-        verified: nodes that the target looked at.
+        verified: nodes that the target read.
         accepted: drafted tokens that are in the text.
-        earned: those of them that took no pass of their own. All but a drafted token that ends the text, which that pass would
-            have drawn without drafts: so that tokens behind the first = passes behind the prompt's + earned.
+        earned: accepted tokens that saved a pass: all but a drafted token that ends the text, which its pass would have
+            sampled anyway. So tokens after the first = passes after the prompt's + earned.
     """
 
     proposed: Counter[Place] = field(default_factory=Counter)
@@ -32,7 +32,7 @@ class DraftCounts:
     earned: Counter[Place] = field(default_factory=Counter)
 
     def add_tokens(self, sources: Sequence[int]) -> None:
-        """Book what one pass added to the text: drafted tokens from depth 1 on, and 0 for the target's own behind them."""
+        """Count the tokens that one pass added: the source bits of the drafted tokens from depth 1 on, then 0 for the target's."""
         drafted = [(source, depth) for depth, source in enumerate(sources, 1) if source]
         self.accepted.update(drafted)
         self.earned.update(drafted[: len(sources) - 1])
@@ -51,7 +51,7 @@ class DraftCounts:
 
 
 def places(tree: DraftTree) -> Counter[Place]:
-    """Where the nodes of ``tree`` are counted, and how many there."""
+    """The places of the nodes of ``tree``, and the number of nodes at each."""
     return Counter(zip(tree.sources.tolist(), tree.depths().tolist(), strict=True))
 
 

@@ -26,17 +26,17 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings, settings_
 
 log = logging.getLogger(__name__)
 
-"""Characters of the name of a class of requests."""
+"""Most characters of the name of a class of requests."""
 
 _STATS_AGE = 0.05
-"""Seconds; adding everything up takes a quarter of a millisecond, too long for every step."""
+"""Seconds between updates of ``stats``: a sum takes a quarter of a millisecond, too long for every step."""
 
 
 class Engine:
     """Generates for many requests at once. Safe to use from any thread; a context manager that closes itself.
 
-    The tokens of a request depend on its prompt and settings alone, not on the other requests, nor, under verification ``match``,
-    on its drafter. Under ``rejection`` their law does not depend on it; under ``typical`` they do.
+    A request's tokens depend on its prompt and settings, never on other requests. Under verification ``match`` they do not depend
+    on its drafter; under ``rejection`` their distribution does not; under ``typical`` they do.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class Engine:
 
         Args:
             target: the model whose text is produced.
-            drafters: by name; each request chooses one; a None is left out. ``close`` closes them.
-            costs: the target's costs as measured, which are left as they are; None to measure them now if there are drafters.
+            drafters: by name; each request chooses one. None values are ignored. ``close`` closes them.
+            costs: the target's measured costs, which stay unchanged; None measures them now if there are drafters.
             slots: requests that are decoded at once, 1..1024.
             capacity: tokens of a request, its prompt and its largest tree included.
             queue: requests that may wait for a slot, 0 or more.
@@ -123,17 +123,17 @@ class Engine:
 
     @property
     def drifts(self) -> int:
-        """How often real steps took so much longer or shorter than measured that all costs were scaled (``CostModel``)."""
+        """The number of times that steps deviated so far from the measured costs that all were scaled (``CostModel``)."""
         return self._loop.drifts
 
     @property
     def alive(self) -> bool:
-        """False once the engine has died or is closed, and in a forked child, where its thread is not."""
+        """False once the engine has died or is closed, and in a forked child, which lacks its thread."""
         return not self._ended.is_set() and self._thread.is_alive()
 
     @property
     def death(self) -> SuffolkError | None:
-        """Why the engine died; None while it lives or after ``close``."""
+        """The error that ended the engine; None while it lives or after ``close``."""
         return self._death
 
     def generate(
@@ -143,12 +143,12 @@ class Engine:
         drafter: str = "",
         max_nodes: int = 64,
     ) -> Generation:
-        """Start a generation; it runs whether or not anybody reads its steps.
+        """Start a generation. It runs whether or not its steps are read.
 
         Args:
             prompt: a text to continue, a conversation of (role, content) messages to answer, or token ids.
             settings: None for greedy decoding of up to 256 tokens.
-            drafter: the name of one of the engine's; empty or "none" for plain decoding.
+            drafter: the name of a drafter of the engine; empty or "none" for plain decoding.
             max_nodes: largest tree, 1..1024.
 
         Raises:
@@ -175,20 +175,19 @@ class Engine:
         return generation
 
     def stats(self) -> dict[str, Any]:
-        """Counts and seconds (``LoopStats`` says of what), a twentieth of a second old at most while steps are faster, and what
-        runs and waits now."""
+        """The counts and seconds of ``LoopStats``, at most 0.05 s or one step old, and the requests that run and wait now."""
         with self._changed:
             return self._stats | {"running": len(self._running), "waiting": len(self._waiting)}
 
     def close(self) -> None:
-        """Cancel what runs, end the thread, close the drafters: a fault of one is logged. Calling it again does nothing."""
+        """Cancel all requests, end the thread and close the drafters, whose errors are logged. Idempotent."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
         if (
             self._thread is not threading.current_thread() and self._thread.is_alive()
-        ):  # a forked child has no such thread
-            self._ended.wait()  # once interrupted, Thread.join takes the thread for ended
+        ):  # a forked child lacks this thread
+            self._ended.wait()  # after an interrupt, Thread.join believes that the thread has ended
             self._thread.join()
         with self._changed:
             drafters, self._drafters = self._drafters, {}
@@ -207,9 +206,10 @@ class Engine:
         self.close()
 
     def _close_at_exit(self) -> None:
-        """An interpreter that ends takes its threads down inside the model's pass, and that aborts the process: end ours first.
+        """End the thread before the interpreter does: killing it inside the model's pass would abort the process.
 
-        Nobody closed the engine, or a second Ctrl-C came while ``close`` waited."""
+        Called if the engine was not closed, or if a second Ctrl-C interrupted ``close``.
+        """
         if self._thread.is_alive():
             self.close()
 
@@ -230,7 +230,7 @@ class Engine:
         try:
             self._step_on()
         finally:
-            atexit.unregister(self._close_at_exit)  # which would keep the engine, and the model, in memory
+            atexit.unregister(self._close_at_exit)  # the registration keeps the engine and the model in memory
             self._ended.set()
 
     def _step_on(self) -> None:
@@ -240,7 +240,7 @@ class Engine:
                 self._deliver(self._loop.step())
         except SuffolkError as fault:
             error = fault
-        except BaseException as fault:  # nobody stands above this thread, and those who wait must learn of it
+        except BaseException as fault:  # the top of this thread: waiting callers must receive the error
             log.exception("the engine has died")
             error = Internal(first_line(fault))
         with self._changed:
@@ -252,7 +252,7 @@ class Engine:
             self._waiting.clear()
 
     def _admit(self) -> bool:
-        """Between two steps: who leaves, who joins. False when the engine closes; waits while there is nothing to do."""
+        """Between two steps, let requests leave and join. Waits for a request; returns False when the engine closes."""
         with self._changed:
             while not (self._running or self._waiting or self._closing):
                 self._cancelled.clear()

@@ -1,4 +1,4 @@
-"""One running generation, as whoever asked for it sees it."""
+"""A running generation, as its caller sees it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
 
 
 class Generation(Iterator[Step], AsyncIterator[Step]):
-    """Iterate over it, plainly or with ``async for``, to get its steps as they come. One reader; ``cancel`` from any thread.
+    """An iterator over a request's steps as they come, with ``for`` or ``async for``. One reader; ``cancel`` from any thread.
 
-    It does not wait for its reader: steps that nobody takes are kept, at most one for each of its tokens, of which there are no
-    more than the request's ``max_new_tokens`` and a slot's capacity. The slot is free once the text has ended.
+    It does not wait for its reader: unread steps are kept, at most one for each of its tokens. The slot is free once the text has
+    ended.
     """
 
     def __init__(self, request: Request, cancel: Callable[[Generation], None]) -> None:
@@ -39,14 +39,13 @@ class Generation(Iterator[Step], AsyncIterator[Step]):
 
     @property
     def ended(self) -> bool:
-        """Whether no step will follow those that wait to be read, and its place in the engine is free: another ``generate`` may
-        take it."""
+        """Whether no step follows the unread ones and its place in the engine is free for another ``generate``."""
         with self._changed:
             return self._ended
 
     @property
     def log_probabilities(self) -> list[LogProbability]:
-        """Those of ``tokens``, if ``logprobs`` was set; else empty."""
+        """Log-probabilities of ``tokens`` if ``logprobs`` is set; else empty."""
         return self.request.log_probabilities[:]
 
     @property
@@ -93,7 +92,7 @@ class Generation(Iterator[Step], AsyncIterator[Step]):
             self._wake()
 
     def end(self, error: SuffolkError | None = None) -> None:
-        """For the engine: no step will follow; ``error`` is raised behind the last one."""
+        """For the engine: no step follows; ``error`` is raised after the last one."""
         with self._changed:
             if not self._ended:
                 self._ended, self._error = True, error
@@ -111,7 +110,7 @@ class Generation(Iterator[Step], AsyncIterator[Step]):
     def _wake(self) -> None:
         self._changed.notify_all()
         for loop, event in self._waiters:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the event loop is closed, and nothing waits there
                 loop.call_soon_threadsafe(event.set)
         self._waiters.clear()
 

@@ -1,4 +1,4 @@
-"""How much of their texts requests may read in one pass."""
+"""The budget of prompt tokens that requests read in one pass."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from suffolk.serving.engine.model.language_model import PREFILL_CHUNK
 
 
 class PrefillBudget:
-    """Tokens that a pass may still read, of all requests together. Not thread-safe.
+    """Prompt tokens that a pass may still read, over all requests. Not thread-safe.
 
     Attributes:
         left: tokens, 0 or more.
@@ -16,7 +16,7 @@ class PrefillBudget:
         self.left = tokens
 
     def take(self, pending: int) -> int:
-        """How many of a text's ``pending`` tokens to read now; they are taken off."""
+        """The number of a text's ``pending`` tokens to read now, taken from the budget."""
         taken = min(pending, self.left)
         self.left -= taken
         return taken

@@ -26,10 +26,10 @@ FORMS = (
 
 
 def read_prompt(prompt: Prompt) -> str | list[tuple[str, str]] | npt.NDArray[np.int64]:
-    """Which of the three ``prompt`` is: a text, a conversation, or token ids int64[n], for which one row [1, n] is taken too.
+    """``prompt`` as a text, a conversation, or token ids int64[n], which may come as one row [1, n].
 
     Raises:
-        InvalidArgument: none of them, or a text with half a character (a surrogate), which no tokenizer takes.
+        InvalidArgument: none of these, or a text with half a character (a surrogate), which tokenizers reject.
     """
     if isinstance(prompt, str):
         return _whole("the prompt", prompt)
@@ -51,7 +51,7 @@ def encode(target: Target, prompt: Prompt) -> npt.NDArray[np.int64]:
 
 
 def has_template(target: Target) -> bool:
-    """Whether the model says how conversations are written."""
+    """Whether the model has a chat template."""
     return bool(getattr(target.tokenizer, "chat_template", None))
 
 

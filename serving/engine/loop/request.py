@@ -1,4 +1,4 @@
-"""One request: its tokens, how it samples, where it ends, and its numbers."""
+"""One request: its tokens, its sampling, its end and its counts."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 
 class Request:
-    """A request from its prompt to its end. Made by whoever submits it, then used by one step loop alone.
+    """A request from its prompt to its end. Its submitter makes it; then one step loop alone uses it.
 
     Attributes:
-        number: the same for the request's whole life, and no other's.
+        number: unique, and constant for the request's life.
         drafter: name of its drafter; empty for none.
         max_nodes: its largest tree.
         length: tokens so far, prompt and generated: ``tokens[:length]``.
         slot: its place in the cache while it runs.
-        sampler, uniforms: what its tokens are drawn with.
-        stats: its numbers.
+        sampler, uniforms: sample its tokens.
+        stats: its counts and seconds.
         log_probabilities: of the generated tokens, if ``settings`` ask for them.
     """
 
@@ -69,7 +69,7 @@ class Request:
 
     @property
     def room(self) -> int:
-        """How many drafted tokens may still be accepted: one token more comes from the target."""
+        """The most drafted tokens that may still be accepted; one more token comes from the target."""
         return len(self.tokens) - self.length - 1
 
     @property

@@ -1,4 +1,4 @@
-"""What generations did, in numbers."""
+"""Counts and seconds of requests and of the step loop."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ PARTS = ("prefill", "draft", "wait", "forward", "verify", "compact", "other")
 
 @dataclass(slots=True)
 class Counts:
-    """What is counted of one request, and of all together. The pass that ends a prompt gives the first token and is no step.
+    """Counts of one request, or of all together. The pass that ends a prompt gives the first token and is not a step.
 
     Attributes:
         tokens: tokens generated, the first included.
         steps: target passes after the prompt's.
         proposals: steps in which the drafter was asked.
-        drafted: drafted tokens by who proposed them and how deep; ``nodes_proposed``, ``nodes_verified``, ``accepted`` and
+        drafted: drafted tokens by source and depth; ``nodes_proposed``, ``nodes_verified``, ``accepted`` and
             ``earned`` are their sums.
-        missed: proposals that failed, by reason: faults the loop caught, and those the drafter reports.
+        missed: failed proposals by reason: errors that the loop caught, and those that the drafter reports.
         seconds: by part: prefill, draft (choosing of the drafts and laying them out), wait (for drafters), forward, verify,
             compact, other.
     """
@@ -51,17 +51,17 @@ class Counts:
         return self.drafted.earned.total()
 
     def add_tokens(self, sources: tuple[int, ...]) -> None:
-        """Book what one pass added to the text; ``sources`` as ``DraftCounts.add_tokens`` takes them."""
+        """Count the tokens that one pass added; ``sources`` as for ``DraftCounts.add_tokens``."""
         self.tokens += len(sources)
         self.drafted.add_tokens(sources)
 
     def add_seconds(self, parts: Mapping[str, float]) -> None:
-        """Book the parts of one step."""
+        """Add the seconds of one step, by part."""
         for part, seconds in parts.items():
             self.seconds[part] += seconds
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields and derived values, ready for JSON and shared with nobody."""
+        """A copy of all fields and derived values, ready for JSON."""
         found = {each.name: getattr(self, each.name) for each in fields(self)}
         copies = {name: dict(value) for name, value in found.items() if isinstance(value, dict)}
         sums = {name: getattr(self, name) for name in ("nodes_proposed", "nodes_verified", "accepted", "earned")}
@@ -83,7 +83,7 @@ class GenerationStats(Counts):
 
     @property
     def mean_generated_length(self) -> float:
-        """M: tokens per target pass behind the prompt; 1.0 for plain decoding."""
+        """M: tokens per target pass after the prompt; 1.0 for plain decoding."""
         return (self.tokens - 1) / self.steps if self.steps else 1.0
 
     @property
@@ -92,7 +92,7 @@ class GenerationStats(Counts):
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens behind the first, per second behind the prompt's pass."""
+        """Tokens after the first, per second after the prompt's pass."""
         return (self.tokens - 1) / self.decode_seconds if self.decode_seconds > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -102,13 +102,16 @@ class GenerationStats(Counts):
 
 @dataclass(slots=True)
 class LoopStats(Counts):
-    """Sums over all requests of a step loop, the running ones included; prompts' seconds are not told apart.
+    """Sums over all requests of a step loop, the running ones included. Seconds of prompts are not separate.
 
     Attributes:
-        passes: forward passes of the target; ``rows`` in them, and ``turns``: requests that took part, summed over passes.
-        prompt_tokens: tokens of prompts that were read.
-        requests: requests that ended; ``finished``: the same by why.
-        missed: of requests that ended; the loop knows those of the others.
+        passes: forward passes of the target.
+        rows: rows of all passes.
+        turns: requests that took part, summed over passes.
+        prompt_tokens: prompt tokens read.
+        requests: requests that ended.
+        finished: the same by reason.
+        missed: of requests that ended; the loop adds those of running ones.
     """
 
     passes: int = 0
@@ -120,14 +123,14 @@ class LoopStats(Counts):
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS[1:], 0.0))
 
     def add_step(self, requests: int, rows: int, parts: Mapping[str, float]) -> None:
-        """Book one pass."""
+        """Add one pass."""
         self.passes += 1
         self.rows += rows
         self.turns += requests
         self.add_seconds(parts)
 
     def add_request(self, stats: GenerationStats) -> None:
-        """Book that a request has ended."""
+        """Add a request that has ended."""
         self.requests += 1
         self.finished[stats.finish] += 1
         self.missed.update(stats.missed)

@@ -1,4 +1,4 @@
-"""Tokens to text as they come: whole characters only, and nothing that may turn out to belong to a stop string."""
+"""Stream tokens as text: whole characters only, and nothing that may belong to a stop string."""
 
 from __future__ import annotations
 
@@ -18,24 +18,22 @@ class TextStream:
         """``tokenizer``: anything with transformers' ``decode(ids, skip_special_tokens)``."""
         self._tokenizer = tokenizer
         self._stop = tuple(stop)
-        self._silent = frozenset(
-            getattr(tokenizer, "all_special_ids", ())
-        )  # decoded to nothing, however many there are
+        self._silent = frozenset(getattr(tokenizer, "all_special_ids", ()))  # these decode to nothing
         self._tokens: list[int] = []
-        self._shown = 0  # tokens whose text is out already; decoding starts a little before, for the right spaces
+        self._shown = 0  # tokens whose text was returned; decoding starts a little earlier, for correct spaces
         self._start = 0
         self._held: list[tuple[str, int]] = []
         self.stopped = False
 
     def push(self, token: int, source: int = 0) -> list[tuple[str, int]]:
-        """Pieces that are safe to show after ``token``; ``stopped`` is set once a stop string is complete: the text ends there."""
+        """Text that is final after ``token``. ``stopped`` is set once a stop string is complete: the text ends before it."""
         if token in self._silent:
             return []
         self._tokens.append(token)
         return self._release(self._decode(final=False), source, final=False)
 
     def finish(self) -> list[tuple[str, int]]:
-        """What was held back, at the end of the text."""
+        """The rest of the text, at its end."""
         return [] if self.stopped else self._release(self._decode(final=True), 0, final=True)
 
     def _decode(self, final: bool) -> str:
@@ -60,7 +58,7 @@ class TextStream:
         return self._take(min(found) if found else len(held) if final else len(held) - self._doubtful(held))
 
     def _doubtful(self, text: str) -> int:
-        """Length of the longest end of ``text`` that begins a stop string."""
+        """Length of the longest suffix of ``text`` that begins a stop string."""
         longest = min(len(text), max(map(len, self._stop)) - 1)
         return next(
             (size for size in range(longest, 0, -1) if any(stop.startswith(text[-size:]) for stop in self._stop)), 0

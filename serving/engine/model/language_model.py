@@ -77,7 +77,7 @@ class LanguageModel:
         wanted: Sequence[int],
         layers: Sequence[int] = (),
     ) -> PassResult:
-        """One pass over the rows of several requests, each behind the cached tokens of its slot.
+        """One pass over the rows of several requests, each after the cached tokens of its slot.
 
         The cache's lengths stay as they are: the caller decides which rows to keep.
 
