@@ -122,7 +122,7 @@ class DraftingOptions(DrafterOptions):
     GROUP = "drafting"
     drafter: str | None = option(
         None,
-        "the drafter (default: hybrid, all sources in one tree; without sources prompt-lookup)",
+        f"{', '.join((NONE, *names()))} (default: hybrid, all sources in one tree; without sources prompt-lookup)",
         choices=(NONE, *names()),
         metavar="NAME",
     )

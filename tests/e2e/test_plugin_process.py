@@ -34,7 +34,7 @@ def run(packages: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_the_package_of_the_guide_drafts(model: str, tmp_path: Path) -> None:
     packages = install_guide(tmp_path / "packages")
     options = ["--max-new-tokens", "400", "--stats-json", str(tmp_path / "stats.json"), "--compare-plain"]
-    options += ["--frequency-penalty", "-2"]  # the text repeats itself
+    options += ["--set", "frequency_penalty=-2"]  # the text repeats itself
     done = run(
         packages,
         "generate",
