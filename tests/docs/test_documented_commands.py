@@ -31,7 +31,7 @@ def test_documented_commands_are_understood(page: Path) -> None:
         if words[-1] == "--help":
             continue
         name, rest = split_command(words)
-        settings = settings_of(command_module(name).Options, rest)
+        settings = settings_of(command_module(name).Options)
         parse_words(
             make_parser(f"suffolk {name}", "", "", settings), settings, [word for word in rest if word != "..."]
         )
