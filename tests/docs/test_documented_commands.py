@@ -13,8 +13,11 @@ from suffolk.cli.options.parser import make_parser, parse_words
 from suffolk.cli.options.setting import settings_of
 
 ROOT = Path(__file__).resolve().parents[2]
-HISTORY = ROOT / "docs" / "research-log.md"
-PAGES = sorted({*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "benchmarks" / "README.md"} - {HISTORY})
+LEFT_OUT = {
+    ROOT / "docs" / "research-log.md",  # history
+    ROOT / "docs" / "how-to" / "write-a-drafter.md",  # has an option of a plugin; its own test runs it
+}
+PAGES = sorted({*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "benchmarks" / "README.md"} - LEFT_OUT)
 
 
 def commands(page: Path) -> list[str]:
@@ -28,7 +31,7 @@ def commands(page: Path) -> list[str]:
 def test_documented_commands_are_understood(page: Path) -> None:
     for line in commands(page):
         words = shlex.split(re.split(r" {2,}| [<>] [\w.]+$| \| ", line)[0], comments=True)
-        if words[-1] == "--help":
+        if words[-1] == "--help" or words[:2] == ["config", "show"]:  # the latter takes another command's options
             continue
         name, rest = split_command(words)
         settings = settings_of(command_module(name).Options)
