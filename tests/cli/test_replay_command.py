@@ -247,8 +247,8 @@ def test_a_replay_learns_into_a_calibration_and_begins_with_it(
         assert replay(recording, *words, "--calibration", kept) == 0
         capsys.readouterr()
         assert main(["calibration", str(kept), "--json"]) == 0
-        known = {(each["source"], each["class"]): each["predictions"] for each in json.loads(capsys.readouterr().out)}
-        weights.append(known["datastore texts", ""])
+        known = {each["source"]: each["predictions"] for each in json.loads(capsys.readouterr().out)}
+        weights.append(known["datastore texts"])
     assert weights[1] > 1.5 * weights[0]
     assert replay(recording, "--datastore", store, "--calibration", kept) == 2
     assert "is of one drafter; name one --drafter and one size of --nodes" in capsys.readouterr().err
