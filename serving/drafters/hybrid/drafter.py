@@ -1,10 +1,10 @@
-"""One tree from several drafters, their calibrated scores being on one scale."""
+"""One draft tree from several drafters, whose calibrated scores are on one scale."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.hybrid.accepted_length import reach
 from suffolk.serving.drafters.hybrid.explanation import Explanation
 from suffolk.serving.drafters.hybrid.gated_drafter import ANY_TOKEN, GatedDrafter
-from suffolk.serving.drafters.hybrid.leaf_retrieval import LeafRetrieval
 from suffolk.serving.drafters.hybrid.merge import merge
 from suffolk.serving.drafters.registry import network_bits
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
@@ -28,7 +27,6 @@ from suffolk.serving.engine.loop.drafter import (
     PrefetchingDrafter,
 )
 from suffolk.serving.engine.policy.acceptance_model import AcceptanceModel
-from suffolk.serving.engine.policy.draft_gate import GateDecision
 
 if TYPE_CHECKING:
     import torch
@@ -37,40 +35,32 @@ if TYPE_CHECKING:
 
 
 _RETRIEVAL = "retrieval"
-"""All sources of text together."""
-
-
-class Addition(Protocol):
-    """Adds drafts where that should repay its time: a neural drafter, or retrieval behind drafted tokens.
-
-    Attributes:
-        name: of what it adds; ``decisions``: of the last step, by the number of the request.
-    """
-
-    name: str
-    decisions: dict[int, GateDecision]
-
-    def add(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> list[list[DraftTree]]:
-        """For each request further trees, beside those that are there; none where that does not pay."""
-        ...
+"""The key of all retrieval sources together in the acceptance model."""
 
 
 @dataclass(slots=True)
 class _Step:
-    """What retrieval found for a request: of each source its first tokens with their probabilities, and the merged tree."""
+    """What retrieval drafted for a request in a step.
 
-    first: dict[str, DraftTree]
+    Attributes:
+        by_source: the merged tree of each source, before it is scaled.
+        tree: of all sources, the nodes that would be verified.
+    """
+
+    by_source: dict[str, DraftTree]
     tree: DraftTree
 
 
 class HybridDrafter:
-    """Asks every source of text, then each network where it should add enough; merges all trees as a trie, and keeps the best
-    nodes. Not thread-safe.
+    """Merges the drafts of all sources into one tree. Not thread-safe.
+
+    Retrieval sources draft in every step. A neural drafter runs where the tokens that it should add are worth more than its time
+    (``GatedDrafter``). Trees are merged as a trie, and the nodes of the highest score are kept.
 
     Attributes:
-        layers: whose hidden states of the target its networks want (``FeatureDrafter``); empty if none does.
+        layers: whose hidden states of the target its neural drafters want (``FeatureDrafter``); empty for none.
         reads_logits: whether one of its sources reads the logits of generated tokens (``LogitsDrafter``).
-        model_sources: ``Source`` bits of its neural drafters (``MixedDrafter``).
+        model_sources: source bits of its neural drafters (``MixedDrafter``).
     """
 
     name = "hybrid"
@@ -78,48 +68,49 @@ class HybridDrafter:
     def __init__(
         self,
         sources: Sequence[RetrievalSource],
-        networks: Sequence[Drafter] = (),
+        models: Sequence[Drafter] = (),
         calibration: Calibration | None = None,
         vocab_size: int = ANY_TOKEN,
     ) -> None:
-        """Takes over all of them: ``close`` closes them. ``networks``: are asked where that pays; those of them that score their
-        drafts are sources like the others. ``calibration``: where it learns what networks are worth beside others. ``vocab_size``:
-        the target's, beyond which a network's drafts are missed ones."""
+        """Takes over all of them: ``close`` closes them.
+
+        Args:
+            models: neural drafters; those that are retrieval sources (token recycling) are treated as such.
+            calibration: keeps how the scores of neural drafters turn out beside other sources.
+            vocab_size: the target's; a neural draft with other ids is a failed draft.
+        """
         known = calibration or Calibration()
-        self._sources = [*sources, *(each for each in networks if isinstance(each, RetrievalSource))]
-        networks = [each for each in networks if not isinstance(each, RetrievalSource)]
-        self._networks = [
-            GatedDrafter(drafter, known.network(f"{drafter.name} in {self.name}"), vocab_size) for drafter in networks
+        self._sources = [*sources, *(each for each in models if isinstance(each, RetrievalSource))]
+        self._models = [
+            GatedDrafter(each, known.network(f"{each.name} in {self.name}"), vocab_size)
+            for each in models
+            if not isinstance(each, RetrievalSource)
         ]
-        self.model_sources = network_bits() if networks else 0
+        self.model_sources = network_bits() if self._models else 0
         self._acceptance = AcceptanceModel()
         self._retrieved: dict[int, _Step] = {}
-        self._grafts = LeafRetrieval(self._sources)
-        self._additions: list[Addition] = [*self._networks, self._grafts]
-        self._drafters: list[RetrievalSource | GatedDrafter] = [*self._sources, *self._networks]
+        self._drafters: list[RetrievalSource | GatedDrafter] = [*self._sources, *self._models]
         self._explanation: Explanation | None = None
-        self._readers = {
-            network: network.drafter.layers for network in self._networks if isinstance(network.drafter, FeatureDrafter)
-        }
+        self._readers = {each: each.drafter.layers for each in self._models if isinstance(each.drafter, FeatureDrafter)}
         self._learners = [each for each in self._sources if isinstance(each, LogitsDrafter) and each.reads_logits]
         self.reads_logits = bool(self._learners)
         self.layers = tuple(sorted({layer for layers in self._readers.values() for layer in layers}))
 
     def explain(self, explanation: Explanation) -> None:
-        """Tell ``explanation`` of all drafts from now on."""
+        """Record all drafts from now on in ``explanation``."""
         self._explanation = explanation
 
     def attach(self, cache: KVCache) -> None:
         """See ``CacheDrafter``."""
-        for network in self._networks:
-            if isinstance(network.drafter, CacheDrafter):
-                network.drafter.attach(cache)
+        for model in self._models:
+            if isinstance(model.drafter, CacheDrafter):
+                model.drafter.attach(cache)
 
     def follow(self, request_id: int, features: torch.Tensor) -> None:
         """See ``FeatureDrafter``."""
-        for network, layers in self._readers.items():
+        for model, layers in self._readers.items():
             columns = [self.layers.index(layer) for layer in layers]
-            network.follow(request_id, features if len(columns) == len(self.layers) else features[:, columns])
+            model.follow(request_id, features if len(columns) == len(self.layers) else features[:, columns])
 
     def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None:
         """See ``LogitsDrafter``."""
@@ -127,39 +118,40 @@ class HybridDrafter:
             learner.learn_logits(generated)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-        scored = [source.draft(requests) for source in self._sources]
-        found = [self._scaled(request, each) for request, *each in zip(requests, *scored, strict=True)]
+        drafted = [source.draft(requests) for source in self._sources]
+        found = [self._scale(request, each) for request, *each in zip(requests, *drafted, strict=True)]
         trees = [self.merged(request, each) for request, each in zip(requests, found, strict=True)]
         retrieved = list(trees)
-        if self._additions:
-            requests = [self._told(request, tree) for request, tree in zip(requests, trees, strict=True)]
-        for addition in self._additions:
-            for place, more in enumerate(addition.add(requests, trees)):
+        if self._models:
+            requests = [self._expect(request, tree) for request, tree in zip(requests, trees, strict=True)]
+        for model in self._models:
+            for place, more in enumerate(model.add(requests, trees)):
                 if more:
                     found[place] += more
                     trees[place] = self.merged(requests[place], found[place])
         if self._explanation is not None:
             for request, tree, before in zip(requests, trees, retrieved, strict=True):
                 number = request.request_id
-                decisions = {each.name: each.decisions[number] for each in self._additions if number in each.decisions}
+                decisions = {each.name: each.decisions[number] for each in self._models if number in each.decisions}
                 self._explanation.propose(number, len(request.tokens), len(before), decisions, tree)
         return trees
 
-    def _scaled(self, request: DraftRequest, scored: Sequence[Sequence[DraftTree]]) -> list[DraftTree]:
-        """The trees of all sources, with scores as far as each source is right in this text."""
-        first = {
-            source.name: merge(trees, request.max_nodes) for source, trees in zip(self._sources, scored, strict=True)
+    def _scale(self, request: DraftRequest, drafted: Sequence[Sequence[DraftTree]]) -> list[DraftTree]:
+        """The trees of all sources, their scores scaled by how right each source is in this text."""
+        names = [source.name for source in self._sources]
+        by_source = {
+            name: merge(trees, request.max_nodes) for name, trees in zip(names, drafted, strict=True) if any(trees)
         }
-        self._retrieved[request.request_id] = _Step(first, DraftTree.empty())
-        scales = [self._acceptance.scale(source.name, request.request_id) for source in self._sources]
+        self._retrieved[request.request_id] = _Step(by_source, DraftTree.empty())
+        scales = [np.float32(self._acceptance.scale(name, request.request_id)) for name in names]
         return [
-            replace(tree, scores=(tree.scores * scale).astype(np.float32))
-            for scale, trees in zip(scales, scored, strict=True)
+            replace(tree, scores=tree.scores * scale)
+            for scale, trees in zip(scales, drafted, strict=True)
             for tree in trees
         ]
 
-    def _told(self, request: DraftRequest, tree: DraftTree) -> DraftRequest:
-        """``request`` with what retrieval should bring it, now and in a step of its answer."""
+    def _expect(self, request: DraftRequest, tree: DraftTree) -> DraftRequest:
+        """``request`` with the tokens that retrieval should bring, in this step and in the mean."""
         likely = tree.likely(request.budget.least_score)
         self._retrieved[request.request_id].tree = likely
         expected = float(likely.scores.sum()) * self._acceptance.scale(_RETRIEVAL, request.request_id)
@@ -180,7 +172,7 @@ class HybridDrafter:
         if self._explanation is not None:
             self._explanation.observe(request_id, tokens)
         self._learn(request_id, tokens)
-        for each in (*self._drafters, self._grafts):
+        for each in self._drafters:
             each.observe(request_id, tokens)
 
     def release(self, request_id: int) -> None:
@@ -188,27 +180,26 @@ class HybridDrafter:
             self._explanation.release(request_id)
         self._retrieved.pop(request_id, None)
         self._acceptance.release(request_id)
-        for each in (*self._drafters, self._grafts):
+        for each in self._drafters:
             each.release(request_id)
 
     def _learn(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        """The target's ``tokens`` followed: how right each source is about the next token, and how far retrieval gets alone."""
+        """Learn from the target's ``tokens``: how right each source is about the next one, and how far retrieval gets alone."""
         step = self._retrieved.pop(request_id, None)
         if step is None:
             return
-        for name, tree in step.first.items():
+        for name, tree in step.by_source.items():
             children = tree.parents < 0
             hit = bool((tree.tokens[children] == tokens[0]).any())
-            self._acceptance.learn(name, request_id, float(tree.scores[children].sum()), hit, bool(children.any()))
-        if self._additions:
+            self._acceptance.learn(name, request_id, float(tree.scores[children].sum()), hit, True)
+        if self._models:
             accepted = min(len(tokens) - 1, reach(step.tree, tokens))
             self._acceptance.learn(_RETRIEVAL, request_id, float(step.tree.scores.sum()), accepted, True)
             self._acceptance.count(request_id, accepted)
 
     def stats(self) -> dict[str, float]:
-        """The drafters' counters added up, and each one's own under its name; how often retrieval was asked behind drafts; and
-        the time of models, for ``MixedDrafter``."""
-        total = self._grafts.stats() | {"model_seconds": sum(each.seconds for each in self._networks)}
+        """The counters of all drafters added up, and each one's under its name; "model_seconds" for ``MixedDrafter``."""
+        total: dict[str, float] = {"model_seconds": sum(each.seconds for each in self._models)}
         for drafter in self._drafters:
             for key, value in drafter.stats().items():
                 for name in (key, f"{drafter.name}: {key}"):

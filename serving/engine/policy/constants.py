@@ -27,6 +27,8 @@ UNUSUAL = 4.0
 # AcceptanceModel: what drafts bring.
 MEMORY = 0.97
 """Share of that record that remains after a verified draft: some thirty drafts count."""
+ADAPTION = 0.2
+"""Weight of the latest draft in the usual time of drafts: five drafts count."""
 RECOVERY = 0.995
 """Share that remains after a draft that was not verified: a bad record fades in some hundred steps."""
 SHARE_PRIOR = 0.6

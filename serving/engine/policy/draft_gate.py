@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.policy.acceptance_model import AddedTokens
-from suffolk.serving.engine.policy.constants import FIRST_PAUSE, LONGEST_PAUSE
+from suffolk.serving.engine.policy.constants import ADAPTION, FIRST_PAUSE, LONGEST_PAUSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,6 @@ class DraftGate:
         return GateDecision(pays or explored, explored, budget.expected, gain, cost)
 
     def learn_cost(self, seconds: float) -> None:
-        """A draft took ``seconds`` for a request. The first ten count alike."""
+        """A draft took ``seconds`` for a request. The first few count alike."""
         self._drafts += 1
-        self.seconds += max(0.1, 1 / self._drafts) * (seconds - self.seconds)
+        self.seconds += max(ADAPTION, 1 / self._drafts) * (seconds - self.seconds)

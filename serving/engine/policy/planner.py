@@ -21,12 +21,11 @@ class DraftCandidate:
 
     Attributes:
         request_id: whose.
-        scores: float32[n], falling: of each node the probability that its path is accepted.
+        scores: float32[n], falling: the probability that the path to each node is accepted.
         of_models: bool[n], nodes that models alone proposed.
-        seconds: the request's share of the time of drafting; model_seconds: of passes of models besides; prefill_seconds: of their
-            prefill besides.
-        verified: nodes that are verified, at first those that no planner may leave out.
-        accepted: of these; accepted_of_models: of those that models alone proposed.
+        seconds: the request's share of the time of drafting; besides, ``model_seconds`` of passes of models, ``prefill_seconds``.
+        verified: nodes to verify, at first those that no planner may leave out.
+        accepted: of these; ``accepted_of_models``: of those that models alone proposed.
     """
 
     request_id: int
@@ -124,7 +123,11 @@ class Planner:
         if self._passes_with_drafts >= RECHECK:
             self._passes_with_drafts = 0
             return
-        scores = np.concatenate([self._scale(each) * each.scores for each in candidates])
+        drafters = [self._requests[each.request_id].drafter for each in candidates]
+        scales = [
+            self._acceptance.scale(*of) for of in zip(drafters, [each.request_id for each in candidates], strict=True)
+        ]
+        scores = np.concatenate([scale * each.scores for scale, each in zip(scales, candidates, strict=True)])
         order = np.argsort(-scores, kind="stable")  # within a request scores fall, so its first nodes come first
         expected = np.concatenate([[0.0], np.cumsum(scores[order], dtype=np.float64)])
         nodes = np.arange(len(expected), dtype=np.float64)
@@ -187,6 +190,3 @@ class Planner:
         """The budget of retrieval, or that of models while the other is empty."""
         running = self._requests[candidate.request_id]
         return running.budget if running.budget.allows or running.models is None else running.models
-
-    def _scale(self, candidate: DraftCandidate) -> float:
-        return self._acceptance.scale(self._requests[candidate.request_id].drafter, candidate.request_id)

@@ -10,10 +10,7 @@ from suffolk.serving.engine.policy.expansion_policy import saved_share
 
 
 class RoundPolicy:
-    """Compares the tokens that a further round can bring with its time, both learned while decoding. Not thread-safe.
-
-    A round behind tokens that are all accepted with probability v brings v times the accepted tokens of a round.
-    """
+    """Compares the tokens that a further round can bring with its time, both learned while decoding. Not thread-safe."""
 
     def __init__(self, costs: list[CostModel]) -> None:
         """``costs``: of the passes of all levels that are models."""

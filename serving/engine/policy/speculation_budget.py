@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from suffolk.serving.engine.policy.constants import (
+    ADAPTION,
     DRAFT_STAKE,
     INSTALMENT,
     LEAST_STAKE,
@@ -68,7 +69,7 @@ class SpeculationBudget:
         if tokens <= 0:
             return
         now = min(tokens, UNUSUAL * (self._usual or LEAST_STAKE))
-        self._usual += (now - self._usual) * (0.3 if self._usual else 1.0)
+        self._usual += (now - self._usual) * (ADAPTION if self._usual else 1.0)
         self.defer(tokens - now)
         self.add(-now)
 
