@@ -14,13 +14,14 @@ import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
 from suffolk.serving.engine.loop.draft_counts import places
 from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, model_sources, only_from, tree_of
 from suffolk.serving.engine.loop.drafter_pool import DraftSeconds, checked_tree
 from suffolk.serving.engine.loop.stats import GenerationStats
 from suffolk.serving.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.engine.model.tree_layout import cut
-from suffolk.serving.engine.policy.planner import DraftCandidate, Planner
+from suffolk.serving.engine.policy.planner import Planner
 from suffolk.serving.engine.sampling.verification import accept
 from suffolk.serving.replay.recorded_states import SLOT, RecordedStates
 from suffolk.serving.replay.recording import Recording

@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import SuffolkError
+from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
 from suffolk.serving.engine.loop.drafter import Proposal, tree_of
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.verify_step import Outcome
 from suffolk.serving.engine.model.tree_layout import TreeLayout, lay_out
-from suffolk.serving.engine.policy.planner import DraftCandidate
 
 
 @dataclass(slots=True)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_budget import UNLIMITED, DraftBudget
-from suffolk.serving.engine.policy.planner import DraftCandidate, Planner
+from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
+from suffolk.serving.engine.policy.planner import Planner
 
 
 class VerifyAllPlanner(Planner):

@@ -6,42 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_budget import DraftBudget
+from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
 from suffolk.serving.engine.policy.acceptance_model import AcceptanceModel
 from suffolk.serving.engine.policy.constants import FEW_ROWS, GIFT, MARGIN, MEMORY, NOISE, PRIOR_WEIGHT, RECHECK, REFILL
 from suffolk.serving.engine.policy.speculation_budget import SpeculationBudget
-
-
-@dataclass(slots=True)
-class DraftCandidate:
-    """One request's draft in a step, and what came of it.
-
-    Attributes:
-        request_id: whose.
-        scores: float32[n], falling: the probability that the path to each node is accepted.
-        of_models: bool[n], nodes that models alone proposed.
-        seconds: the request's share of the time of drafting; besides, ``model_seconds`` of passes of models, ``prefill_seconds``.
-        verified: nodes to verify, at first those that no planner may leave out.
-        accepted: of these; ``accepted_of_models``: of those that models alone proposed.
-    """
-
-    request_id: int
-    scores: npt.NDArray[np.float32]
-    of_models: npt.NDArray[np.bool_]
-    seconds: float = 0.0
-    model_seconds: float = 0.0
-    prefill_seconds: float = 0.0
-    verified: int = 0
-    accepted: int = 0
-    accepted_of_models: int = 0
-
-    def accept(self, path: npt.NDArray[np.int64], accepted: int) -> None:
-        """The target accepted the first ``accepted`` nodes of ``path``."""
-        self.accepted = accepted
-        self.accepted_of_models = int(self.of_models[path[:accepted]].sum())
 
 
 @dataclass(slots=True)
@@ -123,11 +94,7 @@ class Planner:
         if self._passes_with_drafts >= RECHECK:
             self._passes_with_drafts = 0
             return
-        drafters = [self._requests[each.request_id].drafter for each in candidates]
-        scales = [
-            self._acceptance.scale(*of) for of in zip(drafters, [each.request_id for each in candidates], strict=True)
-        ]
-        scores = np.concatenate([scale * each.scores for scale, each in zip(scales, candidates, strict=True)])
+        scores = np.concatenate([self._scale(each) * each.scores for each in candidates])
         order = np.argsort(-scores, kind="stable")  # within a request scores fall, so its first nodes come first
         expected = np.concatenate([[0.0], np.cumsum(scores[order], dtype=np.float64)])
         nodes = np.arange(len(expected), dtype=np.float64)
@@ -190,3 +157,6 @@ class Planner:
         """The budget of retrieval, or that of models while the other is empty."""
         running = self._requests[candidate.request_id]
         return running.budget if running.budget.allows or running.models is None else running.models
+
+    def _scale(self, candidate: DraftCandidate) -> float:
+        return self._acceptance.scale(self._requests[candidate.request_id].drafter, candidate.request_id)

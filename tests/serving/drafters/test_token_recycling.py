@@ -21,13 +21,13 @@ from suffolk.serving.drafters.load import load_drafters, make_drafter
 from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
+from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
 from suffolk.serving.engine.loop.drafter import DraftRequest, GeneratedLogits
 from suffolk.serving.engine.loop.generation import Generation
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.step_loop import StepLoop
 from suffolk.serving.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.planner import DraftCandidate
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.replay.recorded_states import RecordedStates
 from suffolk.serving.replay.recording import Recording

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
 from suffolk.serving.engine.loop.draft_counts import STAGES
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.step_loop import StepLoop
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.policy.planner import DraftCandidate
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.drafters import Booked, MadeUpDrafter, eager_decoder, eager_loop, knowing, lying
 from tests.support.tiny_models import VOCAB, tiny_model
@@ -88,7 +88,7 @@ def test_what_sizing_takes_is_a_part_of_what_drafts_cost() -> None:
     """To choose, count and lay out the drafts of many requests took a millisecond a step that no draft paid."""
 
     class Slow(Booked):
-        def choose(self, offers: Sequence[DraftCandidate], requests: int, rows: int, context: float) -> None:
+        def choose(self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float) -> None:
             time.sleep(0.01)
 
     target, planner = Target.wrap(tiny_model()), Slow()
@@ -97,5 +97,5 @@ def test_what_sizing_takes_is_a_part_of_what_drafts_cost() -> None:
         loop.join(Request(number, target, PROMPT, SamplingSettings(6, ignore_eos=True), "none"))
     while loop.running:
         loop.step()
-    assert len(planner.offers) == 8
-    assert all(offer.seconds >= 0.005 for offer in planner.offers)
+    assert len(planner.candidates) == 8
+    assert all(offer.seconds >= 0.005 for offer in planner.candidates)

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pytest
 
 from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.policy.planner import DraftCandidate, Planner
+from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
+from suffolk.serving.engine.policy.planner import Planner
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 MEASURED = (57.0, 90.0, 91.0, 92.0, 95.0, 151.0, 222.0)
