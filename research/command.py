@@ -14,7 +14,7 @@ import torch
 
 from suffolk.cli.output_file import require_folder
 from suffolk.datastore.errors import SuffolkError
-from suffolk.serving.engine.loop.checks import whole_within
+from suffolk.serving.engine.checks import whole_within
 from suffolk.serving.engine.sampling.settings import MAX_SEED
 from suffolk.serving.transport.limits import MAX_THREADS, check_range
 

@@ -14,7 +14,7 @@ from suffolk.serving.drafters.drafter_entry import DrafterEntry, LoadContext, Op
 from suffolk.serving.drafters.registry import NONE, find
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.engine.loop.drafter import Drafter
-from suffolk.serving.engine.loop.user_code_errors import USER_CODE_ERRORS, first_line
+from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
 if TYPE_CHECKING:
     from suffolk.serving.engine.model.target import Target

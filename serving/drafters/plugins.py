@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from suffolk.datastore.errors import Unsupported
 from suffolk.serving.drafters.drafter_entry import DrafterEntry
-from suffolk.serving.engine.loop.user_code_errors import USER_CODE_ERRORS, first_line
+from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
 GROUP = "suffolk.drafters"
 MOST_SOURCES = 32

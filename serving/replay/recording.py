@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.errors import InvalidArgument, Unsupported
-from suffolk.serving.engine.loop.checks import listed, number, text, whole_within
+from suffolk.serving.engine.checks import listed, number, text, whole_within
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 
 from suffolk.datastore.errors import Internal, InvalidArgument, Unavailable
-from suffolk.serving.engine.loop.checks import number, text, whole_within
+from suffolk.serving.engine.checks import number, text, whole_within
 from suffolk.serving.engine.loop.prompt import Prompt
 from suffolk.serving.engine.loop.stats import GenerationStats
 from suffolk.serving.engine.loop.step import Step

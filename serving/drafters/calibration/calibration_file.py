@@ -16,7 +16,7 @@ from suffolk.datastore.manifest import write_atomically
 from suffolk.serving.drafters.calibration.calibration import NETWORK, TEXT, Calibration, Learned, Learner
 from suffolk.serving.drafters.calibration.calibrator import Calibrator, Prior
 from suffolk.serving.drafters.calibration.confidence import Confidence
-from suffolk.serving.engine.loop.checks import listed, number, text, whole_within
+from suffolk.serving.engine.checks import listed, number, text, whole_within
 
 VERSION = 2
 _LEARNERS: dict[str, Callable[[], Learner]] = {  # to check states; the prior is not part of a state

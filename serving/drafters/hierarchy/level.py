@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.loop.checks import listed, number
+from suffolk.serving.engine.checks import listed, number
 
 _MOST_ENTRIES = 1 << 16
 _MOST_SECONDS = 1e6

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
-from suffolk.serving.engine.loop.checks import listed, number
+from suffolk.serving.engine.checks import listed, number
 
 MOST_LEVELS = 256
 

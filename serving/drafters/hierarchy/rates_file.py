@@ -11,7 +11,7 @@ from typing import Any
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound
 from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
 from suffolk.serving.drafters.hierarchy.levels import Levels
-from suffolk.serving.engine.loop.checks import listed
+from suffolk.serving.engine.checks import listed
 
 _MOST_BYTES = 1 << 26
 

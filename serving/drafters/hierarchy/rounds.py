@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.loop.checks import whole_within
+from suffolk.serving.engine.checks import whole_within
 
 _MOST_TOKENS = 1 << 16
 _ROUNDING = 1e-9

@@ -12,7 +12,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.hierarchy.level import Level
 from suffolk.serving.drafters.hierarchy.levels import Levels
 from suffolk.serving.drafters.hierarchy.rounds import Floats, expected_rounds, expected_rounds_of, gain_distribution
-from suffolk.serving.engine.loop.checks import whole_within
+from suffolk.serving.engine.checks import whole_within
 
 MOST_DEPTH = 256
 _MOST_STATES = 4096

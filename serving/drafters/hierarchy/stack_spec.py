@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.loop.checks import number, whole_within
+from suffolk.serving.engine.checks import number, whole_within
 from suffolk.serving.engine.sampling.settings import MIN_TEMPERATURE
 
 RETRIEVAL = ("prompt-lookup", "datastore")

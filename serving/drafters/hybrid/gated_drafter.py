@@ -19,8 +19,8 @@ from suffolk.serving.drafters.calibration.rescale import learn_tree, normalize_s
 from suffolk.serving.drafters.hybrid.accepted_length import reach
 from suffolk.serving.engine.loop.draft_failures import DraftFailures
 from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, FeatureDrafter, Proposal, tree_of
-from suffolk.serving.engine.loop.user_code_errors import USER_CODE_ERRORS, first_line
 from suffolk.serving.engine.policy.draft_gate import DraftGate, GateDecision
+from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
 if TYPE_CHECKING:
     import torch

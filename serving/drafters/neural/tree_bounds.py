@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from suffolk.serving.engine.loop.checks import whole_within
+from suffolk.serving.engine.checks import whole_within
 
 _BOUNDS = {"max_depth": 64, "width": 64, "children": 64}
 OWN_ROWS = 64

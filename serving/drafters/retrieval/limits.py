@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH
 from suffolk.serving.draft_service.limits import MAX_DEPTH
-from suffolk.serving.engine.loop.checks import whole_within
+from suffolk.serving.engine.checks import whole_within
 
 MAX_TOKENS = 4096
 """Longer matches and deeper drafts gain nothing."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.loop.checks import number, whole_within
+from suffolk.serving.engine.checks import number, whole_within
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 MAX_SEED = 2**63 - 1

@@ -32,9 +32,9 @@ from suffolk.serving.engine.loop.drafter import (
     tree_of,
 )
 from suffolk.serving.engine.loop.request import Request
-from suffolk.serving.engine.loop.user_code_errors import USER_CODE_ERRORS, first_line
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
 log = logging.getLogger(__name__)
 _Value = TypeVar("_Value", bound=np.generic)

@@ -13,16 +13,16 @@ from types import TracebackType
 from typing import Any
 
 from suffolk.datastore.errors import Internal, InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
+from suffolk.serving.engine.checks import whole_number
 from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.loop.checks import whole_number
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.loop.generation import Generation
 from suffolk.serving.engine.loop.prompt import Prompt
 from suffolk.serving.engine.loop.request import Request, Step
 from suffolk.serving.engine.loop.step_loop import StepLoop
-from suffolk.serving.engine.loop.user_code_errors import USER_CODE_ERRORS, first_line
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings, settings_or_default
+from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
 log = logging.getLogger(__name__)
 

@@ -23,13 +23,13 @@ from suffolk.serving.engine.loop.drafter_pool import DrafterPool
 from suffolk.serving.engine.loop.request import Request, Step
 from suffolk.serving.engine.loop.stats import LoopStats
 from suffolk.serving.engine.loop.step_batch import StepBatch
-from suffolk.serving.engine.loop.user_code_errors import USER_CODE_ERRORS, first_line
 from suffolk.serving.engine.loop.verify_step import Outcome, verify
 from suffolk.serving.engine.model.memory import memory_guard
 from suffolk.serving.engine.model.pass_result import PassResult
 from suffolk.serving.engine.model.passes import Passes, require_states
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.policy.planner import Planner
+from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
 log = logging.getLogger(__name__)
 

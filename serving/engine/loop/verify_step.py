@@ -13,11 +13,11 @@ import torch
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
 from suffolk.serving.engine.loop.drafter import Proposal, SampledChain, tree_of
 from suffolk.serving.engine.loop.request import Request
-from suffolk.serving.engine.loop.user_code_errors import USER_CODE_ERRORS, first_line
 from suffolk.serving.engine.model.row_contexts import RowContexts
 from suffolk.serving.engine.sampling.log_probabilities import LogProbability, log_probabilities
 from suffolk.serving.engine.sampling.sampler import NO_TOKEN, likeliest
 from suffolk.serving.engine.sampling.verification import accept, sound_rows, typical_path, verify_chain
+from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
 log = logging.getLogger(__name__)
 

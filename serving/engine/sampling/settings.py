@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.loop.checks import listed, number, whole_number
+from suffolk.serving.engine.checks import listed, number, whole_number
 
 if TYPE_CHECKING:
     import torch

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
-from suffolk.serving.engine.loop.user_code_errors import USER_CODE_ERRORS, first_line
 from suffolk.serving.engine.model.row_contexts import RowContexts
 from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
 
 class UserFunctions:

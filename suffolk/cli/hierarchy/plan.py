@@ -42,7 +42,7 @@ from suffolk.serving.drafters.hierarchy.plan import fastest, plans_by_size
 from suffolk.serving.drafters.hierarchy.rates_file import read_rates
 from suffolk.serving.drafters.hierarchy.stack_spec import MOST_TOKENS
 from suffolk.serving.drafters.retrieval.limits import Limits
-from suffolk.serving.engine.loop.checks import whole_within
+from suffolk.serving.engine.checks import whole_within
 from suffolk.serving.engine.model.model_folder import find_folder
 
 RATES = """

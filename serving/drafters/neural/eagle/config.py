@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument, Unsupported
-from suffolk.serving.engine.loop.checks import listed, number, whole_number, whole_within
+from suffolk.serving.engine.checks import listed, number, whole_number, whole_within
 
 FORMAT = "eagle"
 """The value of "suffolk" in our own config.json."""

@@ -14,7 +14,7 @@ from suffolk.serving.drafters.neural.eagle.model import EagleHead
 from suffolk.serving.drafters.neural.eagle.shared_embeddings import SharedEmbeddings
 from suffolk.serving.drafters.training.head import Batch, HeadLoss
 from suffolk.serving.drafters.training.least_squares import LeastSquares
-from suffolk.serving.engine.loop.checks import number
+from suffolk.serving.engine.checks import number
 from suffolk.serving.engine.model.target import Target
 
 DEPTHS = 5

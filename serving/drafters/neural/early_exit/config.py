@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound
-from suffolk.serving.engine.loop.checks import whole_number, whole_within
+from suffolk.serving.engine.checks import whole_number, whole_within
 
 KIND = "early-exit"
 _MOST = {"target_layers": 1024, "hidden_size": 1 << 20, "vocab_size": 1 << 24, "width": 1 << 20}

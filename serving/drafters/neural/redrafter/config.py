@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.loop.checks import whole_within
+from suffolk.serving.engine.checks import whole_within
 
 FORMAT = "redrafter"
 """The value of ``suffolk`` in the config.json of a head."""
