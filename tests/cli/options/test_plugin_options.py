@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,11 @@ from suffolk.serving.drafters.drafter_entry import DrafterEntry, DrafterOption
 def install(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
     option = DrafterOption(flag, "how much to echo", int, "N")
     entry = DrafterEntry(name="echo", source_id=9, loader="x:y", options=(option,), package="echo-drafter 1.0")
+    modules = "suffolk.cli.generate_options", "suffolk.cli.generate"  # their import asks for the names of drafters
+    for module in modules:
+        importlib.import_module(module)
+    for module in modules:
+        monkeypatch.delitem(sys.modules, module)
     monkeypatch.setattr(plugins, "names", lambda built_in: ["echo"])
     monkeypatch.setattr(plugins, "_loaded", {"echo": entry})
 
