@@ -15,7 +15,6 @@ from suffolk.benchmarks.json_file import write_json
 from suffolk.benchmarks.prompts import encode_prompt, load_prompts
 from suffolk.serving.drafters.hierarchy.levels import Levels
 from suffolk.serving.drafters.hierarchy.plan import Plan, fastest, plans_by_size
-from suffolk.serving.drafters.hierarchy.rates_file import to_json
 from suffolk.serving.drafters.hierarchy.stack_spec import StackLevel, name_stack, read_stack
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.engine.sampling.settings import SamplingSettings
@@ -97,7 +96,7 @@ def measure_hierarchy(
     stacks = StackLoader(target, options.draft_model, options.head, stores, limits, options.dtype)
     found, plans, levels = _plan(options, stacks, target, wanted_levels(options, given), prompts, settings, bool(given))
     if options.save_rates is not None:
-        write_json(options.save_rates, to_json(levels))
+        write_json(options.save_rates, asdict(levels))
     chosen = given or [read_stack(str(plan)) for plan in plans if len(plan.names) > 1]
     try:
         outcomes, plain = _run(options, stacks, target, found, chosen, prompts, settings)

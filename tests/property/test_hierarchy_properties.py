@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffolk.serving.drafters.hierarchy.levels import Levels
-from suffolk.serving.drafters.hierarchy.plan import best_plan, plans_by_size
-from suffolk.serving.drafters.hierarchy.prediction import predict
+from suffolk.serving.drafters.hierarchy.plan import best_plan, plans_by_size, predict
 from suffolk.serving.drafters.hierarchy.search import search
 from tests.support.hierarchy_oracle import hierarchies, objective, real_seconds, some_levels
 

@@ -16,8 +16,8 @@ from suffolk.serving.drafters.neural.eagle.config import EagleConfig
 from suffolk.serving.drafters.neural.eagle.drafter import EagleDrafter
 from suffolk.serving.drafters.neural.eagle.layer import causal
 from suffolk.serving.drafters.neural.eagle.model import EagleHead
-from suffolk.serving.drafters.neural.eagle.shared_embeddings import SharedEmbeddings
 from suffolk.serving.drafters.neural.eagle.training import TrainableEagleHead
+from suffolk.serving.drafters.neural.shared_embeddings import SharedEmbeddings
 from suffolk.serving.drafters.training.head import Batch
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import DraftRequest

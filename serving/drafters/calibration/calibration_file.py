@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
+from suffolk.datastore.errors import Corruption, InvalidArgument, Unsupported
 from suffolk.datastore.manifest import write_atomically
 from suffolk.serving.drafters.calibration.calibration import NETWORK, TEXT, Calibration, Learned, Learner
 from suffolk.serving.drafters.calibration.calibrator import Calibrator, Prior
 from suffolk.serving.drafters.calibration.confidence import Confidence
+from suffolk.serving.engine.checked_fields import read_object
 from suffolk.serving.engine.checks import listed, number, text, whole_within
 
 VERSION = 2
@@ -28,12 +30,7 @@ _LEARNERS: dict[str, Callable[[], Learner]] = {  # to check states; the prior is
 def write_calibration(path: Path, calibration: Calibration) -> None:
     """Replace the file at ``path`` atomically. Raises as ``write_atomically``."""
     learned = [
-        {
-            "source": each.source,
-            "kind": each.kind,
-            "state": _sparse(each.state),
-            "reliability": each.reliability.tolist(),
-        }
+        asdict(each) | {"state": _sparse(each.state), "reliability": each.reliability.tolist()}
         for each in calibration.learned()
     ]
     content = {"suffolk": "calibration", "version": VERSION, "learned": learned}
@@ -48,15 +45,8 @@ def read_calibration(path: Path) -> Calibration:
         Corruption: it is no calibration, or a damaged one.
         Unsupported: it is one of another version.
     """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise NotFound(
-            f"calibration {path}: cannot be read ({error.strerror}); name a file that --calibration wrote"
-        ) from error
-    except (ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict) or content.get("suffolk") != "calibration":
+    content = read_object(path, f"calibration {path}", "name a file that --calibration wrote")
+    if content.get("suffolk") != "calibration":
         raise Corruption(f"{path} is no calibration; name a file that --calibration wrote")
     if content.get("version") != VERSION:
         raise Unsupported(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.checks import listed, number
+from suffolk.serving.engine.checked_fields import Within, check_fields
 
 _MOST_ENTRIES = 1 << 16
-_MOST_SECONDS = 1e6
 _SUM_TOLERANCE = 1e-6
+Probability = Annotated[float, Within(0, 1)]
+Seconds = Annotated[float, Within(0, 1_000_000)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +24,9 @@ class Level:
 
     Attributes:
         name: not empty.
-        seconds: cost of a pass; above 0, up to 1e6. A number: whatever the pass verifies. Several: entry d is for a pass that
-            verifies d drafted tokens; beyond the last the cost grows as between the last two. Retrieval has one number, 0 or more:
-            one call, however many tokens it drafts.
+        seconds: cost of a pass, above 0. A number: whatever the pass verifies. Several: entry d is for a pass that verifies d
+            drafted tokens; beyond the last the cost grows as between the last two. Retrieval has one number, 0 or more: one call,
+            however many tokens it drafts.
         retrieval: whether it is searched, not run; it then drafts at the bottom, and verifies nothing.
         found: of retrieval: entry j is the probability that it finds exactly j tokens, the last entry j or more; the sum is 1.
             None: it always finds as many as asked for.
@@ -34,34 +36,27 @@ class Level:
     """
 
     name: str
-    seconds: float | tuple[float, ...]
+    seconds: Seconds | tuple[Seconds, ...]
     retrieval: bool = False
-    found: tuple[float, ...] | None = None
+    found: tuple[Probability, ...] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise InvalidArgument(f"name of a level is {self.name!r}; it must be a string that is not empty")
-        if not isinstance(self.retrieval, bool):
-            raise InvalidArgument(f"retrieval of level {self.name} is {self.retrieval!r}; it must be true or false")
-        what = f"seconds of level {self.name}"
-        several = isinstance(self.seconds, tuple | list)
-        entries = listed(what, self.seconds, "numbers") if several else (self.seconds,)
+        of = f" of level {self.name}"
+        check_fields(self, of)
+        if not self.name.strip():
+            raise InvalidArgument(f"name of a level is {self.name!r}; it must not be empty")
+        several = not isinstance(self.seconds, float | int)
         if several and self.retrieval:
-            raise InvalidArgument(
-                f"{what} are {len(entries)} in a list; retrieval has a single number, whatever it drafts"
-            )
-        if not 0 < len(entries) <= _MOST_ENTRIES:
-            raise InvalidArgument(f"{what} are {len(entries)} numbers; give 1 to {_MOST_ENTRIES}")
-        costs = tuple(number(what, entry) for entry in entries)
-        for cost in costs:
-            if not (0 < cost <= _MOST_SECONDS or (self.retrieval and cost == 0)):
-                least = "0 or more" if self.retrieval else "above 0"
-                raise InvalidArgument(f"{what} is {cost}; it must be {least}, and at most {_MOST_SECONDS:.0f}")
-        object.__setattr__(self, "seconds", costs if several else costs[0])
+            raise InvalidArgument(f"seconds{of} is {self.seconds}; retrieval has a single number, whatever it drafts")
+        costs = np.atleast_1d(np.asarray(self.seconds))
+        if not 0 < len(costs) <= _MOST_ENTRIES:
+            raise InvalidArgument(f"seconds{of} are {len(costs)} numbers; give 1 to {_MOST_ENTRIES}")
+        if not self.retrieval and not costs.all():
+            raise InvalidArgument(f"seconds{of} is 0.0; it must be above 0: only retrieval may take no time")
         if self.found is not None:
             if not self.retrieval:
-                raise InvalidArgument(f"found of level {self.name} is given, and it is no retrieval; leave it out")
-            object.__setattr__(self, "found", _distribution(f"found of level {self.name}", self.found))
+                raise InvalidArgument(f"found{of} is given, and it is no retrieval; leave it out")
+            _require_sum(f"found{of}", self.found)
 
     def availability(self, longest: int) -> NDArray[np.float64]:
         """float64[longest + 1], entry j: the probability that it drafts at least j tokens if ``longest`` are asked for."""
@@ -101,11 +96,12 @@ class RunDistribution:
 
     drafter: str
     verifier: str
-    probabilities: tuple[float, ...]
+    probabilities: tuple[Probability, ...]
 
     def __post_init__(self) -> None:
-        what = f"probabilities of runs from {self.drafter!r} to {self.verifier!r}"
-        object.__setattr__(self, "probabilities", _distribution(what, self.probabilities))
+        of = f" of runs from {self.drafter!r} to {self.verifier!r}"
+        check_fields(self, of)
+        _require_sum(f"probabilities{of}", self.probabilities)
 
     def reach(self, longest: int) -> NDArray[np.float64]:
         """float64[longest + 1], entry j: the probability that at least j tokens are accepted."""
@@ -118,13 +114,9 @@ def _tails(probabilities: tuple[float, ...], longest: int) -> NDArray[np.float64
     return np.pad(tails / tails[0], (0, longest + 1 - len(tails)))
 
 
-def _distribution(what: str, value: object) -> tuple[float, ...]:
-    """Check that ``value`` is a list of probabilities with sum 1. Raises InvalidArgument otherwise."""
-    entries = tuple(number(what, entry) for entry in listed(what, value, "numbers"))
+def _require_sum(what: str, entries: tuple[float, ...]) -> None:
+    """Raise InvalidArgument unless ``entries`` are a distribution."""
     if not 0 < len(entries) <= _MOST_ENTRIES:
         raise InvalidArgument(f"{what} are {len(entries)} numbers; give 1 to {_MOST_ENTRIES}")
-    if bad := [entry for entry in entries if not 0 <= entry <= 1]:
-        raise InvalidArgument(f"{what} include {bad[0]}; each must be between 0 and 1")
     if abs(math.fsum(entries) - 1) > _SUM_TOLERANCE:
         raise InvalidArgument(f"{what} add up to {math.fsum(entries):.9g}; they must add up to 1")
-    return entries

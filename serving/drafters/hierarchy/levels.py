@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
-from suffolk.serving.engine.checks import listed, number
+from suffolk.serving.engine.checked_fields import Within, check_fields, from_json, read_object
 
 MOST_LEVELS = 256
+Rate = Annotated[float, Within(0, 1, "between 0 and 1, or null where it is not known")]
+
+
+def read_rates(path: Path) -> Levels:
+    """Read levels from a JSON file with the fields of ``Levels``, ``Level`` and ``RunDistribution``.
+
+    Raises:
+        NotFound, Corruption: as ``read_object``.
+        InvalidArgument: a key is missing or unknown, or a value is refused.
+    """
+    what = f"rates {path}"
+    values = read_object(path, what, "see the example of 'suffolk hierarchy plan --help'")
+    try:
+        return from_json(Levels, values, "the document")
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{what}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +49,35 @@ class Levels:
     """
 
     levels: tuple[Level, ...]
-    acceptance: tuple[tuple[float | None, ...], ...]
+    acceptance: tuple[tuple[Rate | None, ...], ...]
     runs: tuple[RunDistribution, ...] = ()
 
     def __post_init__(self) -> None:
-        levels = listed("levels", self.levels, "levels")
-        if not 0 < len(levels) <= MOST_LEVELS:
-            raise InvalidArgument(f"levels are {len(levels)}; give 1 to {MOST_LEVELS}, the target last")
-        for level in levels:
-            if not isinstance(level, Level):
-                raise InvalidArgument(f"levels include {level!r}; each must be a Level")
-        object.__setattr__(self, "levels", levels)
-        if twice := [name for name in self.names if self.names.count(name) > 1]:
+        check_fields(self)
+        names, size = self.names, len(self.levels)
+        if not 0 < size <= MOST_LEVELS:
+            raise InvalidArgument(f"levels are {size}; give 1 to {MOST_LEVELS}, the target last")
+        if twice := [name for name in names if names.count(name) > 1]:
             raise InvalidArgument(f"levels are two of the name {twice[0]}; give each a name of its own")
         if self.levels[-1].retrieval:
-            raise InvalidArgument(f"level {self.names[-1]} is last, and retrieval; the last one is the target, a model")
-        object.__setattr__(self, "acceptance", _rows(self.acceptance, self.names))
-        runs = listed("runs", self.runs, "distributions")
-        for number_of, run in enumerate(runs):
-            self._check(run, runs[:number_of])
-        object.__setattr__(self, "runs", runs)
+            raise InvalidArgument(f"level {names[-1]} is last, and retrieval; the last one is the target, a model")
+        for place, entries in enumerate((self.acceptance, *self.acceptance)):
+            if len(entries) != size:
+                what = f"acceptance[{place - 1}]" if place else "acceptance"
+                raise InvalidArgument(
+                    f"{what} has {len(entries)} entries; it must have one for each of the {size} levels"
+                )
+        pairs = [(run.drafter, run.verifier) for run in self.runs]
+        for drafter, verifier in pairs:
+            if unknown := [name for name in (drafter, verifier) if name not in names]:
+                raise InvalidArgument(f"runs name {unknown[0]!r}, which is no level; the levels are {', '.join(names)}")
+            pair = f"runs from {drafter} to {verifier}"
+            if names.index(drafter) >= names.index(verifier):
+                raise InvalidArgument(
+                    f"{pair}: the verifier must come behind its drafter; change them, or the order of the levels"
+                )
+            if pairs.count((drafter, verifier)) > 1:
+                raise InvalidArgument(f"{pair} are given twice; leave one out")
 
     @property
     def names(self) -> list[str]:
@@ -72,52 +99,3 @@ class Levels:
         rate = self.acceptance[drafter][verifier]
         accepted = np.full(longest + 1, np.nan if rate is None else rate) ** np.arange(longest + 1)
         return self.levels[drafter].availability(longest) * accepted
-
-    def _check(self, run: object, before: tuple[object, ...]) -> None:
-        """Raise InvalidArgument if ``run`` is not of two of these levels, or one ``before`` is of the same two."""
-        if not isinstance(run, RunDistribution):
-            raise InvalidArgument(f"runs include {run!r}; each must be a RunDistribution")
-        if unknown := [name for name in (run.drafter, run.verifier) if name not in self.names]:
-            raise InvalidArgument(
-                f"runs name {unknown[0]!r}, which is no level; the levels are {', '.join(self.names)}"
-            )
-        pair = f"runs from {run.drafter} to {run.verifier}"
-        if self.names.index(run.drafter) >= self.names.index(run.verifier):
-            raise InvalidArgument(
-                f"{pair}: the verifier must come behind its drafter; change them, or the order of the levels"
-            )
-        if any(
-            (run.drafter, run.verifier) == (other.drafter, other.verifier)
-            for other in before
-            if isinstance(other, RunDistribution)
-        ):
-            raise InvalidArgument(f"{pair} are given twice; leave one out")
-
-
-def _rows(value: object, names: list[str]) -> tuple[tuple[float | None, ...], ...]:
-    """Check that ``value`` has a rate for each two of ``names``. Raises InvalidArgument otherwise."""
-    rows = [
-        listed(f"row {place} of acceptance", row, "rates")
-        for place, row in enumerate(listed("acceptance", value, "rows"))
-    ]
-    for what, size in [
-        ("acceptance", len(rows)),
-        *((f"row {place} of acceptance", len(row)) for place, row in enumerate(rows)),
-    ]:
-        if size != len(names):
-            raise InvalidArgument(f"{what} has {size} entries; it must have one for each of the {len(names)} levels")
-    return tuple(
-        tuple(
-            _rate(entry, f"acceptance of {drafter} by {verifier}") for verifier, entry in zip(names, row, strict=True)
-        )
-        for drafter, row in zip(names, rows, strict=True)
-    )
-
-
-def _rate(entry: object, what: str) -> float | None:
-    if entry is None:
-        return None
-    rate = number(what, entry)
-    if not 0 <= rate <= 1:
-        raise InvalidArgument(f"{what} is {rate}; it must be between 0 and 1, or null where it is not known")
-    return rate

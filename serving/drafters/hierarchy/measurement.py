@@ -14,7 +14,7 @@ from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
 from suffolk.serving.drafters.hierarchy.levels import Levels
 from suffolk.serving.drafters.hierarchy.load import StackLoader
 from suffolk.serving.drafters.hierarchy.pass_seconds import SIZES, time_lookups, time_passes
-from suffolk.serving.drafters.hierarchy.prediction import Prediction, predict
+from suffolk.serving.drafters.hierarchy.plan import Prediction, predict
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from suffolk.serving.drafters.hierarchy.run_distribution import DraftStarts, fit_run_distribution, mean_acceptance
 from suffolk.serving.drafters.hierarchy.stack_spec import (

@@ -1,12 +1,17 @@
-"""Adds a head's folder to error messages."""
+"""Reads the config.json of a head's folder. Imports nothing large."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
-from suffolk.datastore.errors import SuffolkError
+from suffolk.datastore.errors import Corruption, InvalidArgument, SuffolkError, Unsupported
+from suffolk.serving.engine.checked_fields import from_json, read_object
+
+CONFIG = "config.json"
+T = TypeVar("T")
 
 
 @contextmanager
@@ -18,3 +23,29 @@ def naming(folder: Path) -> Iterator[None]:
         if str(folder) in str(error):
             raise
         raise type(error)(f"head {folder}: {error}") from error
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The object in config.json. Raises as ``read_object``."""
+    path = folder / CONFIG
+    return read_object(path, str(path), "name a trained head's folder, or fetch or train the head again")
+
+
+def own_config(kind: type[T], name: str, values: Mapping[str, Any], path: Path) -> T:
+    """The dataclass ``kind`` from the config.json at ``path`` of a head of our own, which says ``"suffolk": name``.
+
+    Raises:
+        Unsupported: it is of another head.
+        Corruption: a key is missing or unknown, or a value is out of its range.
+    """
+    if values.get("suffolk") != name:
+        raise Unsupported(f"{path}: suffolk is {values.get('suffolk')!r}; the head's kind must be {name!r}")
+    try:
+        return from_json(kind, {key: value for key, value in values.items() if key != "suffolk"}, "the config")
+    except InvalidArgument as error:
+        raise Corruption(f"{path}: {error}; fetch or train the head again") from error
+
+
+def read_own_config(kind: type[T], name: str, folder: Path) -> T:
+    """The config of the head of our own in ``folder``. Raises as ``read_config`` and ``own_config``."""
+    return own_config(kind, name, read_config(folder), folder / CONFIG)

@@ -8,8 +8,9 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
+from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.drafters.drafter_entry import DrafterEntry, Options
+from suffolk.serving.drafters.neural.head_folder import read_config
 from suffolk.serving.drafters.registry import known
 
 
@@ -17,22 +18,9 @@ def kind_of(folder: Path) -> str:
     """The name of the drafter of the head in ``folder``. A head of our own says it. Of others it is the first drafter that takes
     their config.json (``DrafterEntry.takes_head``).
 
-    Raises:
-        NotFound: no config.json there.
-        Corruption: it is no JSON object.
-        Unsupported: a head of our own of no known kind, or a language model.
+    Raises as ``read_config``, and Unsupported: a head of our own of no known kind, or a language model.
     """
-    path = folder / "config.json"
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise NotFound(
-            f"head {folder}: config.json cannot be read ({error.strerror}); name a trained head's folder"
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise Corruption(f"{path} is no JSON: {error}; fetch or train the head again") from error
-    if not isinstance(config, dict):
-        raise Corruption(f"{path} is no JSON object; fetch or train the head again")
+    config = read_config(folder)
     takers = {entry.name: entry.takes_head for entry in known() if entry.takes_head is not None}
     kind = config.get("suffolk")
     if "suffolk" in config and kind not in takers:

@@ -1,18 +1,30 @@
-"""Reads and checks the weights of a draft head."""
+"""Reads, checks and writes the weights of a draft head."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from suffolk.datastore.errors import Corruption, NotFound
+from suffolk.serving.drafters.neural.head_folder import CONFIG
 
 FILE = "model.safetensors"
 Tensors = dict[str, torch.Tensor]
+
+
+def write_head(folder: Path, kind: str, config: Any, head: torch.nn.Module) -> None:
+    """Write config.json, with the dataclass ``config``, and model.safetensors. Raises NotFound: there is no such folder."""
+    if not folder.is_dir():
+        raise NotFound(f"folder {folder} does not exist; make it first")
+    (folder / CONFIG).write_text(json.dumps({"suffolk": kind} | asdict(config), indent=2) + "\n")
+    save_file({name: each.detach().contiguous().cpu() for name, each in head.state_dict().items()}, folder / FILE)
 
 
 def read_tensors(path: Path) -> Tensors:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH
 from suffolk.serving.draft_service.limits import MAX_DEPTH
-from suffolk.serving.engine.checks import whole_within
+from suffolk.serving.engine.checked_fields import Within, check_fields
 
 MAX_TOKENS = 4096
 """Longer matches and deeper drafts gain nothing."""
@@ -22,13 +23,12 @@ class Limits:
         InvalidArgument: a value is no whole number or out of its range, or ``min_match`` above ``max_match``.
     """
 
-    max_match: int = DEFAULT_MAX_MATCH
-    min_match: int = DEFAULT_MIN_MATCH
-    max_depth: int = DEFAULT_MAX_DEPTH
+    max_match: Annotated[int, Within(1, MAX_TOKENS)] = DEFAULT_MAX_MATCH
+    min_match: Annotated[int, Within(1, MAX_TOKENS)] = DEFAULT_MIN_MATCH
+    max_depth: Annotated[int, Within(1, MAX_TOKENS)] = DEFAULT_MAX_DEPTH
 
     def __post_init__(self) -> None:
-        for name in ("max_match", "min_match", "max_depth"):
-            whole_within(name, getattr(self, name), 1, MAX_TOKENS)
+        check_fields(self)
         if self.min_match > self.max_match:
             raise InvalidArgument(f"min_match is {self.min_match}; it must not be above max_match, {self.max_match}")
 

@@ -17,6 +17,7 @@ import torch
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied, SuffolkError, Unsupported
 from suffolk.datastore.paths import expand
+from suffolk.serving.engine.checked_fields import read_object
 from suffolk.serving.engine.costs.cost_measurement import measure
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.model.int8_linear import is_compressed
@@ -167,7 +168,7 @@ def load_costs(path: Path, key: CostKey) -> CostModel:
 
 def read_costs(path: Path) -> tuple[CostModel, dict[str, Any]]:
     """The costs in ``path``, and of what they are: the fields of a ``CostKey``. Raises as ``load_costs``, but takes any key."""
-    document = _read(path)
+    document = read_object(path, f"costs {path}", "'suffolk profile' makes them", _MAX_BYTES)
     if document.get("format") != FORMAT:
         raise Unsupported(
             f"costs {path}: format is {document.get('format')!r}, not {FORMAT}; run 'suffolk profile' again"
@@ -186,21 +187,6 @@ def read_costs(path: Path) -> tuple[CostModel, dict[str, Any]]:
         return CostModel(document["sizes"], document["seconds"], *terms), found
     except (TypeError, ValueError, OverflowError) as error:  # InvalidArgument is a ValueError
         raise Corruption(f"costs {path}: damaged ({error}); run 'suffolk profile' again") from error
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise NotFound(f"costs {path}: cannot be read ({error.strerror}); 'suffolk profile' makes them") from error
-    try:
-        document = json.loads(content[: _MAX_BYTES + 1])
-    except (ValueError, RecursionError) as error:
-        raise Corruption(f"costs {path}: no JSON ({error}); run 'suffolk profile' again") from error
-    if not isinstance(document, dict) or len(content) > _MAX_BYTES:
-        raise Corruption(f"costs {path}: no cost file; run 'suffolk profile' again")
-    return document
 
 
 def _require_key(path: Path, found: dict[str, Any], key: CostKey) -> None:

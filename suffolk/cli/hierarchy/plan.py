@@ -37,9 +37,8 @@ from suffolk.cli.options.setting import passed_on
 from suffolk.cli.output_file import require_folder
 from suffolk.cli.stores import opened_stores
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.hierarchy.levels import Levels
+from suffolk.serving.drafters.hierarchy.levels import Levels, read_rates
 from suffolk.serving.drafters.hierarchy.plan import fastest, plans_by_size
-from suffolk.serving.drafters.hierarchy.rates_file import read_rates
 from suffolk.serving.drafters.hierarchy.stack_spec import MOST_TOKENS
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.engine.checks import whole_within

@@ -89,7 +89,7 @@ def test_control_characters_of_names_are_escaped(
         ({}, ["--depth", "0"], "suffolk: --depth is 0; it must be between 1 and 256\n"),
         ({"levels": []}, [], "levels are 0; give 1 to 256"),
         ({"rate": 1}, [], "the document has the key 'rate'; it must have levels, acceptance, runs, no more"),
-        ({"acceptance": [[2] * 6] * 6}, [], "acceptance of m1 by m1 is 2.0; it must be between 0 and 1, or null"),
+        ({"acceptance": [[2] * 6] * 6}, [], "acceptance[0][0] is 2.0; it must be between 0 and 1, or null"),
     ],
 )
 def test_bad_input_is_one_line(

@@ -55,9 +55,10 @@ def test_what_was_learned_is_kept_with_what_nobody_asked_for(tmp_path: Path) -> 
     ("content", "error", "message"),
     [
         (None, NotFound, "cannot be read"),
-        ("{", Corruption, "is no calibration; name a file that --calibration wrote"),
-        ("[" * 100_000, Corruption, "is no calibration"),
-        ("[]", Corruption, "is no calibration"),
+        ("{", Corruption, "no JSON .*; name a file that --calibration wrote"),
+        ("[" * 100_000, Corruption, "no JSON"),
+        ("[]", Corruption, "holds a list, no object"),
+        ("{}", Corruption, "is no calibration"),
         ('{"suffolk": "calibration", "version": 9}', Unsupported, "has version 9, this program reads 2"),
         ('{"suffolk": "calibration", "version": 2}', Corruption, "is damaged"),
     ],

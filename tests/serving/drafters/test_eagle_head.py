@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from suffolk.serving.drafters.neural.eagle.config import EagleConfig, EagleTreeC
 from suffolk.serving.drafters.neural.eagle.layer import causal, rotations
 from suffolk.serving.drafters.neural.eagle.model import EagleHead
 from suffolk.serving.drafters.training.head import Batch, TrainableHead
+from suffolk.serving.engine.checked_fields import from_json
 from tests.support.eagle_heads import (
     DRAFTED,
     PROMPT,
@@ -255,18 +256,19 @@ def test_scaled_rotary_positions_are_llama_s() -> None:
 
 
 def test_a_form_survives_json_and_unknown_options_are_refused() -> None:
+    def read(values: dict[str, Any]) -> EagleConfig:
+        return from_json(EagleConfig, values, "the config")
+
     for version in (1, 3):
         config = eagle_config(version, rope_scaling=RopeScaling(8.0, 1.0, 4.0, 8192) if version == 3 else None)
-        assert EagleConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
-    values = eagle_config().to_dict()
-    with pytest.raises(InvalidArgument, match="rope_scaling is .*; it must have factor, low, high, original"):
-        EagleConfig.from_dict(values | {"rope_scaling": {"factor": 2.0}})
-    with pytest.raises(InvalidArgument, match="depth is no option"):
-        EagleConfig.from_dict(values | {"depth": 5})
-    with pytest.raises(InvalidArgument, match="heads is missing"):
-        EagleConfig.from_dict({name: value for name, value in values.items() if name != "heads"})
-    with pytest.raises(Unsupported, match="redrafter"):
-        EagleConfig.from_dict(values | {"suffolk": "redrafter"})
+        assert read(json.loads(json.dumps(asdict(config)))) == config
+    values = asdict(eagle_config())
+    with pytest.raises(InvalidArgument, match="rope_scaling has no low; it needs factor, low, high, original"):
+        read(values | {"rope_scaling": {"factor": 2.0}})
+    with pytest.raises(InvalidArgument, match="the config has the key 'depth'"):
+        read(values | {"depth": 5})
+    with pytest.raises(InvalidArgument, match="the config has no heads"):
+        read({name: value for name, value in values.items() if name != "heads"})
 
 
 @pytest.mark.parametrize("wrong", [{"top_k": 0}, {"depth": 65}, {"nodes": 2.5}])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,18 @@ import pytest
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound
 from suffolk.serving.drafters.hierarchy.agreement import Agreement, ModelVariant
 from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
-from suffolk.serving.drafters.hierarchy.levels import Levels
+from suffolk.serving.drafters.hierarchy.levels import Levels, read_rates
 from suffolk.serving.drafters.hierarchy.measurement import Measurements
-from suffolk.serving.drafters.hierarchy.plan import best_plan
-from suffolk.serving.drafters.hierarchy.prediction import predict
-from suffolk.serving.drafters.hierarchy.rates_file import from_json, read_rates, to_json
+from suffolk.serving.drafters.hierarchy.plan import best_plan, predict
+from suffolk.serving.engine.checked_fields import from_json
 
 STORE, DRAFT, TARGET = Level("store", 0.5, retrieval=True), Level("draft", 1.0), Level("target", (10.0, 12.0, 13.0))
 RATES = ((None, 0.5, 0.25), (None, 1.0, 0.75), (None, None, None))
 LAW = RunDistribution("store", "target", (0.5, 0.25, 0.25))
+
+
+def read(values: object) -> Levels:
+    return from_json(Levels, values, "the document")
 
 
 def test_costs_by_length() -> None:
@@ -42,22 +46,22 @@ def test_what_is_accepted() -> None:
 
 def test_levels_survive_json(tmp_path: Path) -> None:
     levels = Levels((STORE, DRAFT, TARGET), RATES, (LAW,))
-    assert from_json(json.loads(json.dumps(to_json(levels)))) == levels
-    (tmp_path / "rates.json").write_text(json.dumps(to_json(levels)))
+    assert read(json.loads(json.dumps(asdict(levels)))) == levels
+    (tmp_path / "rates.json").write_text(json.dumps(asdict(levels)))
     assert read_rates(tmp_path / "rates.json") == levels
     least = {"levels": [{"name": "target", "seconds": 1}], "acceptance": [[None]]}
-    assert from_json(least) == Levels((Level("target", 1.0),), ((None,),))
+    assert read(least) == Levels((Level("target", 1.0),), ((None,),))
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
         ({"name": ""}, "name of a level is ''"),
-        ({"name": 3}, "name of a level is 3"),
+        ({"name": 3}, "name of level 3 is 3, of type int; it must be a text"),
         ({"seconds": 0}, "seconds of level x is 0.0; it must be above 0"),
-        ({"seconds": -1.0, "retrieval": True}, "seconds of level x is -1.0; it must be 0 or more"),
+        ({"seconds": -1.0, "retrieval": True}, "seconds of level x is -1.0; it must be between 0 and 1000000"),
         ({"seconds": float("nan")}, "seconds of level x is nan"),
-        ({"seconds": float("inf")}, "seconds of level x is inf; it must be above 0, and at most 1000000"),
+        ({"seconds": float("inf")}, "seconds of level x is inf; it must be between 0 and 1000000"),
         ({"seconds": "1"}, "seconds of level x is '1', of type str; it must be a number"),
         ({"seconds": ()}, "seconds of level x are 0 numbers"),
         ({"seconds": (1.0, 0.0)}, "seconds of level x is 0.0"),
@@ -72,11 +76,17 @@ def test_bad_levels_are_refused(values: dict[str, Any], message: str) -> None:
 
 @pytest.mark.parametrize(
     ("law", "message"),
-    [((), "are 0 numbers"), ((0.5, 0.4), "add up to 0.9;"), ((1.5, -0.5), "include 1.5"), (0.5, "must be a tuple"),
-     ((float("nan"),), "include nan"), (("1",), "must be a number")],
-)  # fmt: skip
+    [
+        ((), "are 0 numbers"),
+        ((0.5, 0.4), "add up to 0.9;"),
+        ((1.5, -0.5), "is 1.5; it must be between 0 and 1"),
+        (0.5, "must be a tuple"),
+        ((float("nan"),), "is nan"),
+        (("1",), "must be a number"),
+    ],
+)
 def test_bad_laws_are_refused(law: Any, message: str) -> None:
-    with pytest.raises(InvalidArgument, match=f"probabilities of runs from 'a' to 'b'.*{message}"):
+    with pytest.raises(InvalidArgument, match=f"probabilities.* of runs from 'a' to 'b'.*{message}"):
         RunDistribution("a", "b", law)
 
 
@@ -84,17 +94,17 @@ def test_bad_laws_are_refused(law: Any, message: str) -> None:
     ("values", "message"),
     [
         ({"levels": ()}, "levels are 0; give 1 to 256"),
-        ({"levels": ("a", DRAFT, TARGET)}, "levels include 'a'"),
+        ({"levels": ("a", DRAFT, TARGET)}, r"levels\[0\] is 'a'; it must be a Level"),
         ({"levels": (DRAFT, DRAFT, TARGET)}, "levels are two of the name draft"),
         ({"levels": (DRAFT, TARGET, STORE)}, "level store is last, and retrieval"),
         ({"acceptance": RATES[:2]}, "acceptance has 2 entries; it must have one for each of the 3 levels"),
-        ({"acceptance": (*RATES[:2], (None,))}, "row 2 of acceptance has 1 entries"),
+        ({"acceptance": (*RATES[:2], (None,))}, r"acceptance\[2\] has 1 entries"),
         (
             {"acceptance": ((None, 1.5, 0.25), *RATES[1:])},
-            "acceptance of store by draft is 1.5; it must be between 0 and 1",
+            r"acceptance\[0\]\[1\] is 1.5; it must be between 0 and 1",
         ),
-        ({"acceptance": ((None, float("nan"), 0.25), *RATES[1:])}, "acceptance of store by draft is nan"),
-        ({"acceptance": ((None, "x", 0.25), *RATES[1:])}, "acceptance of store by draft is 'x'"),
+        ({"acceptance": ((None, float("nan"), 0.25), *RATES[1:])}, r"acceptance\[0\]\[1\] is nan"),
+        ({"acceptance": ((None, "x", 0.25), *RATES[1:])}, r"acceptance\[0\]\[1\] is 'x'"),
         ({"acceptance": 0.5}, "acceptance is 0.5"),
         ({"runs": (LAW, LAW)}, "runs from store to target are given twice"),
         (
@@ -102,7 +112,7 @@ def test_bad_laws_are_refused(law: Any, message: str) -> None:
             "runs from target to draft: the verifier must come behind",
         ),
         ({"runs": (RunDistribution("target", "other", (1.0,)),)}, "runs name 'other', which is no level"),
-        ({"runs": ("x",)}, "runs include 'x'"),
+        ({"runs": ("x",)}, r"runs\[0\] is 'x'; it must be a RunDistribution"),
     ],
 )
 def test_levels_that_do_not_fit_are_refused(values: dict[str, Any], message: str) -> None:
@@ -117,15 +127,15 @@ def test_levels_that_do_not_fit_are_refused(values: dict[str, Any], message: str
         ({"levels": [], "acceptance": [], "speed": 1}, "the document has the key 'speed'"),
         ({"levels": []}, "the document has no acceptance"),
         ({"levels": {}, "acceptance": []}, "levels is {}"),
-        ({"levels": [1], "acceptance": []}, "level 0 is of type int"),
-        ({"levels": [{"name": "x"}], "acceptance": []}, "level 0 has no seconds"),
-        ({"levels": [{"name": "x", "second": 1}], "acceptance": []}, "level 0 has the key 'second'"),
-        ({"levels": [], "acceptance": [], "runs": [{"drafter": "x"}]}, "distribution 0 of runs has no verifier"),
+        ({"levels": [1], "acceptance": []}, r"levels\[0\] is of type int"),
+        ({"levels": [{"name": "x"}], "acceptance": []}, r"levels\[0\] has no seconds"),
+        ({"levels": [{"name": "x", "second": 1}], "acceptance": []}, r"levels\[0\] has the key 'second'"),
+        ({"levels": [], "acceptance": [], "runs": [{"drafter": "x"}]}, r"runs\[0\] has no verifier"),
     ],
 )
 def test_other_json_is_refused(values: Any, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
-        from_json(values)
+        read(values)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000])
@@ -150,7 +160,7 @@ def test_retrieval_that_finds_little_costs_little_to_verify() -> None:
     store = Level("store", 1.0, retrieval=True, found=(0.5, 0, 0, 0.5))
     runs = RunDistribution("store", "target", (0.75, 0, 0, 0.25))
     levels = Levels((store, target), ((None, None), (None, None)), (runs,))
-    assert from_json(json.loads(json.dumps(to_json(levels)))) == levels
+    assert read(json.loads(json.dumps(asdict(levels)))) == levels
     assert [store.draft_lengths(tokens).tolist() for tokens in (2, 4)] == [[0.5, 0, 0.5], [0.5, 0, 0, 0.5, 0]]
     found = predict(levels, (0, 1), (3,))
     assert found.tokens == pytest.approx(1 + 0.25 * 3)

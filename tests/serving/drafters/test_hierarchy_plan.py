@@ -9,8 +9,7 @@ import pytest
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
 from suffolk.serving.drafters.hierarchy.levels import Levels
-from suffolk.serving.drafters.hierarchy.plan import Plan, best_plan, fastest, plans_by_size
-from suffolk.serving.drafters.hierarchy.prediction import predict
+from suffolk.serving.drafters.hierarchy.plan import Plan, best_plan, fastest, plans_by_size, predict
 from suffolk.serving.drafters.hierarchy.search import search
 from tests.support.hierarchy_oracle import objective
 

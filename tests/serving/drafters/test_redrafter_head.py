@@ -13,6 +13,7 @@ from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.drafters.neural.redrafter.config import BeamConfig, LossConfig, RedrafterConfig
 from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.drafters.training.head import Batch, HeadLoss, TrainableHead
+from suffolk.serving.engine.checked_fields import from_json
 from suffolk.serving.engine.model.target import Target
 from tests.support.heads import random_head, train
 from tests.support.tiny_models import VOCAB, tiny_model
@@ -182,9 +183,8 @@ GOOD = RedrafterConfig(97, 32, 64)
         (lambda: RedrafterConfig(97, 32, 64, initial_state="first"), "one of embedding, zero"),
         (lambda: RedrafterConfig(97, 32, 64, output="both"), "one of own, target"),
         (lambda: RedrafterConfig(97, 32, 64, recurrent=1), "recurrent is 1"),  # type: ignore[arg-type]
-        (lambda: RedrafterConfig.from_json(GOOD.to_json() | {"depth": 3}), "depth is 3"),
-        (lambda: RedrafterConfig.from_json(asdict(GOOD)), "suffolk is None"),
-        (lambda: RedrafterConfig.from_json({"suffolk": "redrafter"}), "vocab_size is missing"),
+        (lambda: from_json(RedrafterConfig, asdict(GOOD) | {"depth": 3}, "it"), "it has the key 'depth'"),
+        (lambda: from_json(RedrafterConfig, {"blocks": 1}, "it"), "it has no vocab_size; it needs vocab_size"),
         (lambda: BeamConfig(width=0), "width is 0"),
         (lambda: BeamConfig(length=65), "length is 65"),
         (lambda: LossConfig(tokens=0), "tokens is 0"),
@@ -200,7 +200,7 @@ def test_a_value_out_of_its_range_is_refused(make: Any, message: str) -> None:
 def test_configurations_come_back_from_json() -> None:
     for shape in SHAPES:
         config = RedrafterConfig(**{"vocab_size": 97, "hidden_size": 32, "exit_dim": 64, **shape})
-        assert RedrafterConfig.from_json(config.to_json()) == config
+        assert from_json(RedrafterConfig, asdict(config), "it") == config
 
 
 @pytest.mark.parametrize(

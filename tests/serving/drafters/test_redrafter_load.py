@@ -115,13 +115,17 @@ def change_tensors(folder: Path, change: Callable[[dict[str, torch.Tensor]], Any
 
 
 BAD: list[tuple[Callable[[Path], Any], type[SuffolkError], str]] = [
-    (lambda folder: (folder / "config.json").unlink(), NotFound, "config.json cannot be read"),
+    (lambda folder: (folder / "config.json").unlink(), NotFound, "config.json: cannot be read"),
     (lambda folder: (folder / "model.safetensors").unlink(), NotFound, "model.safetensors does not exist"),
     (lambda folder: (folder / "config.json").write_text("{"), Corruption, "no JSON"),
-    (lambda folder: (folder / "config.json").write_text("[]"), Corruption, "a list, no object"),
+    (lambda folder: (folder / "config.json").write_text("[]"), Corruption, "holds a list, no object"),
     (lambda folder: (folder / "model.safetensors").write_bytes(b"12345678901"), Corruption, "weights are damaged"),
-    (lambda folder: change_config(folder, suffolk="eagle"), Unsupported, "describes 'eagle'"),
-    (lambda folder: change_config(folder, heads=3), Corruption, "heads is 3"),
+    (
+        lambda folder: change_config(folder, suffolk="eagle"),
+        Unsupported,
+        "suffolk is 'eagle'; the head's kind must be 'redrafter'",
+    ),
+    (lambda folder: change_config(folder, heads=3), Corruption, "has the key 'heads'"),
     (lambda folder: change_config(folder, blocks=-1), Corruption, "blocks is -1"),
     (lambda folder: change_config(folder, blocks=2), Corruption, "tensor blocks.1.weight is missing"),
     (lambda folder: change_config(folder, blocks=0), Corruption, "tensor blocks.0.bias is unexpected"),

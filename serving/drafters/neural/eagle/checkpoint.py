@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unsupported
-from suffolk.serving.drafters.neural.eagle.config import EagleConfig, RopeScaling
+from suffolk.serving.drafters.neural.eagle.config import KIND, EagleConfig, RopeScaling
+from suffolk.serving.drafters.neural.head_folder import CONFIG, own_config, read_config
 from suffolk.serving.drafters.neural.weights import Tensors, read_tensors
 from suffolk.serving.engine.model.target import Target
 
@@ -41,47 +40,28 @@ _COPIES = ("rotary_emb.inv_freq", "verifier_lm_head.weight", "verifier_norm.weig
 _UNKNOWN_PARTS = ("norm_before_fc", "fc_norm", "norm_output", "layernorms")
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A head's shape, and its tensors named as in ``EagleHead.state_dict``, without the target's."""
-
-    config: EagleConfig
-    tensors: Tensors
-
-
-def read_checkpoint(folder: Path, target: Target) -> Checkpoint:
+def read_checkpoint(folder: Path, target: Target) -> tuple[EagleConfig, Tensors]:
     """Read a head folder: our own, original EAGLE (1, 2 and 3), or speculators'.
 
+    The head's shape, and its tensors named as in ``EagleHead.state_dict``, without the target's.
+
     Raises:
-        NotFound: the folder, its config.json or its weights are missing.
-        Corruption: a file cannot be read.
-        InvalidArgument: a value of its config is out of its range.
+        NotFound: its config.json or its weights are missing.
+        Corruption: a file cannot be read, or a value of our own config is out of its range.
+        InvalidArgument: a value of another config is out of its range.
         Unsupported: the head has a part that ours lack.
     """
-    values = _read_config(folder)
+    values = read_config(folder)
     tensors = _read_tensors(folder)
     if "suffolk" in values:
-        config = EagleConfig.from_dict(values)
+        config = own_config(EagleConfig, KIND, values, folder / CONFIG)
         _check_vocabulary(tensors, config)
     else:
         tensors = _renamed(tensors)
         config = _foreign_config(values, tensors, target)
         _check_vocabulary(tensors, config)
         tensors = _without_target(tensors, config, target)
-    return Checkpoint(config, tensors)
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    file = folder / "config.json"
-    if not file.is_file():
-        raise NotFound(f"{file} does not exist; name the folder of an EAGLE head")
-    try:
-        values = json.loads(file.read_text())
-    except ValueError as error:
-        raise Corruption(f"{file}: it is no JSON ({error}); fetch it again") from error
-    if not isinstance(values, dict):
-        raise Corruption(f"{file}: it holds a {type(values).__name__}, no table of options; fetch it again")
-    return values
+    return config, tensors
 
 
 def _read_tensors(folder: Path) -> Tensors:

@@ -2,49 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated
 
-from suffolk.datastore.errors import InvalidArgument, Unsupported
-from suffolk.serving.engine.checks import listed, number, whole_number, whole_within
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.checked_fields import Within, check_fields
+from suffolk.serving.engine.checks import listed, whole_number, whole_within
 
-FORMAT = "eagle"
+KIND = "eagle"
 """The value of "suffolk" in our own config.json."""
-_SIZES = {
-    "hidden_size": 1 << 16,
-    "heads": 1 << 10,
-    "key_value_heads": 1 << 10,
-    "head_width": 1 << 10,
-    "intermediate_size": 1 << 20,
-    "vocab_size": 1 << 24,
-}
-_TREE_BOUNDS = {"top_k": 64, "depth": 64, "nodes": 1024}
+Positive = Annotated[float, Within(5e-324, 1e6, "above 0 and at most 1000000")]
 
 
 @dataclass(frozen=True, slots=True)
 class RopeScaling:
     """Rotary scaling of Llama 3.1: wavelengths above ``original / low`` tokens are ``factor`` times longer.
 
-    Those below ``original / high`` are unchanged; between them the scaling is interpolated.
-
-    Raises:
-        InvalidArgument: a value is no number or out of its range.
+    Those below ``original / high`` are unchanged; between them the scaling is interpolated. Raises as ``check_fields``.
     """
 
-    factor: float
-    low: float
-    high: float
-    original: int
+    factor: Annotated[float, Within(1, 10000)]
+    low: Positive
+    high: Positive
+    original: Annotated[int, Within(1, 1 << 24)]
 
     def __post_init__(self) -> None:
-        if not 1 <= number("factor", self.factor) <= 1e4:
-            raise InvalidArgument(f"factor of rope_scaling is {self.factor}; it must be between 1 and 10000")
-        if not 0 < number("low", self.low) < number("high", self.high) <= 1e6:
-            raise InvalidArgument(
-                f"low and high of rope_scaling are {self.low} and {self.high}; they must rise from above 0"
-            )
-        whole_within("original of rope_scaling", self.original, 1, 1 << 24)
+        check_fields(self)
+        if not self.low < self.high:
+            raise InvalidArgument(f"low and high of rope_scaling are {self.low} and {self.high}; they must rise")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +53,25 @@ class EagleConfig:
     """
 
     version: int
-    hidden_size: int
-    heads: int
-    key_value_heads: int
-    head_width: int
-    intermediate_size: int
-    vocab_size: int
+    hidden_size: Annotated[int, Within(1, 1 << 16)]
+    heads: Annotated[int, Within(1, 1 << 10)]
+    key_value_heads: Annotated[int, Within(1, 1 << 10)]
+    head_width: Annotated[int, Within(1, 1 << 10)]
+    intermediate_size: Annotated[int, Within(1, 1 << 20)]
+    vocab_size: Annotated[int, Within(1, 1 << 24)]
     layers: tuple[int, ...]
     draft_vocab_size: int = 0
-    rms_eps: float = 1e-6
-    rope_theta: float = 10000.0
+    rms_eps: Annotated[float, Within(5e-324, 1, "above 0 and at most 1")] = 1e-6
+    rope_theta: Annotated[float, Within(1.0000001, 1e12, "above 1 and at most 1e12")] = 10000.0
     rope_scaling: RopeScaling | None = None
     fusion_bias: bool = False
     attention_bias: bool = False
     norm_before_residual: bool = False
 
     def __post_init__(self) -> None:
-        if whole_number("version", self.version) not in (1, 3):
+        check_fields(self)
+        if self.version not in (1, 3):
             raise InvalidArgument(f"version is {self.version}; it must be 1 (EAGLE and EAGLE-2) or 3 (EAGLE-3)")
-        for name, most in _SIZES.items():
-            whole_within(name, getattr(self, name), 1, most)
         if self.heads % self.key_value_heads:
             raise InvalidArgument(f"key_value_heads is {self.key_value_heads}; it must divide heads, {self.heads}")
         if self.head_width % 2:
@@ -97,41 +81,6 @@ class EagleConfig:
             raise InvalidArgument(f"layers is {layers}; they must rise from 0 or more, and be one for version 1")
         least, most = (0, 0) if self.version == 1 else (1, self.vocab_size)
         whole_within("draft_vocab_size", self.draft_vocab_size, least, most)
-        if not 0 < number("rms_eps", self.rms_eps) < 1:
-            raise InvalidArgument(f"rms_eps is {self.rms_eps}; it must be between 0 and 1")
-        if not 1 < number("rope_theta", self.rope_theta) < 1e12:
-            raise InvalidArgument(f"rope_theta is {self.rope_theta}; it must be between 1 and 1e12")
-        for name in ("fusion_bias", "attention_bias", "norm_before_residual"):
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidArgument(f"{name} is {getattr(self, name)!r}; it must be true or false")
-        if self.rope_scaling is not None and not isinstance(self.rope_scaling, RopeScaling):
-            raise InvalidArgument(f"rope_scaling is {self.rope_scaling!r}; it must be a RopeScaling or None")
-
-    @staticmethod
-    def from_dict(values: Mapping[str, Any]) -> EagleConfig:
-        """Of what ``to_dict`` gave. Raises InvalidArgument: a value is bad, unknown or missing; Unsupported: another format."""
-        if values.get("suffolk") != FORMAT:
-            raise Unsupported(f'suffolk is {values.get("suffolk")!r} in its config; it must be "{FORMAT}"')
-        given = {name: value for name, value in values.items() if name != "suffolk"}
-        known = {field.name for field in fields(EagleConfig)}
-        if unknown := sorted(set(given) - known):
-            raise InvalidArgument(
-                f"{unknown[0]} is no option of an EAGLE head; the options are {', '.join(sorted(known))}"
-            )
-        required = ("version", *_SIZES, "layers")
-        if missing := [name for name in required if name not in given]:
-            raise InvalidArgument(f"{missing[0]} is missing; an EAGLE head needs {', '.join(required)}")
-        given["layers"] = listed("layers", given["layers"], "whole numbers")
-        if (scaling := given.get("rope_scaling")) is not None:
-            names = [field.name for field in fields(RopeScaling)]
-            if not isinstance(scaling, dict) or sorted(scaling) != sorted(names):
-                raise InvalidArgument(f"rope_scaling is {scaling!r}; it must have {', '.join(names)}, or be null")
-            given["rope_scaling"] = RopeScaling(**scaling)
-        return EagleConfig(**given)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return {"suffolk": FORMAT} | asdict(self) | {"layers": list(self.layers)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,18 +88,16 @@ class EagleTreeConfig:
     """Bounds of a tree (EAGLE-2, Li et al. 2024, section 4); it ends earlier where a pass is not worth its cost.
 
     Attributes:
-        top_k: candidates behind a node, and nodes of a level that a pass expands; 1..64. With 1 it is a chain.
-        depth: depth of the tree, and the most passes for it; 1..64.
-        nodes: the most nodes proposed, the best of all candidates; 1..1024.
+        top_k: candidates behind a node, and nodes of a level that a pass expands. With 1 it is a chain.
+        depth: depth of the tree, and the most passes for it.
+        nodes: the most nodes proposed, the best of all candidates.
 
-    Raises:
-        InvalidArgument: a value is no whole number or out of its range.
+    Raises as ``check_fields``.
     """
 
-    top_k: int = 10
-    depth: int = 6
-    nodes: int = 60
+    top_k: Annotated[int, Within(1, 64)] = 10
+    depth: Annotated[int, Within(1, 64)] = 6
+    nodes: Annotated[int, Within(1, 1024)] = 60
 
     def __post_init__(self) -> None:
-        for name, most in _TREE_BOUNDS.items():
-            whole_within(name, getattr(self, name), 1, most)
+        check_fields(self)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from suffolk.datastore.errors import NotFound, SuffolkError, Unsupported
+from suffolk.datastore.errors import Unsupported
 from suffolk.datastore.paths import expand
 from suffolk.serving.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.drafters.neural.eagle.checkpoint import read_checkpoint
@@ -14,8 +14,9 @@ from suffolk.serving.drafters.neural.eagle.config import EagleTreeConfig
 from suffolk.serving.drafters.neural.eagle.drafter import EagleDrafter
 from suffolk.serving.drafters.neural.eagle.layer import causal
 from suffolk.serving.drafters.neural.eagle.model import EagleHead
-from suffolk.serving.drafters.neural.eagle.shared_embeddings import SharedEmbeddings
 from suffolk.serving.drafters.neural.head_check import check_fit
+from suffolk.serving.drafters.neural.head_folder import naming
+from suffolk.serving.drafters.neural.shared_embeddings import SharedEmbeddings
 from suffolk.serving.drafters.neural.weights import fit
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.model.skinny_gemm import accelerate
@@ -62,12 +63,8 @@ def load_eagle(
 def load_head(folder: str | Path, target: Target) -> EagleHead:
     """Load the head in ``folder``. Raises as ``load_eagle``."""
     path = expand(folder)
-    if not path.is_dir():
-        raise NotFound(f"EAGLE head {folder}: there is no such folder; name one with config.json and weights")
-    try:
+    with naming(path):
         return _build(path, target)
-    except SuffolkError as error:
-        raise type(error)(f"EAGLE head {folder}: {error}") from error
 
 
 def check_head(head: EagleHead, target: Target, name: str) -> float:
@@ -90,8 +87,7 @@ def check_head(head: EagleHead, target: Target, name: str) -> float:
 
 
 def _build(folder: Path, target: Target) -> EagleHead:
-    checkpoint = read_checkpoint(folder, target)
-    config, tensors = checkpoint.config, checkpoint.tensors
+    config, tensors = read_checkpoint(folder, target)
     if config.layers[0] < 0 or config.layers[-1] > target.layers:
         raise Unsupported(f"it reads layers {list(config.layers)}; model {target.name} has 0..{target.layers}")
     with torch.device("meta"):  # a damaged config may ask for more than the memory

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 
 from suffolk.datastore.errors import Unsupported
-from suffolk.serving.drafters.neural.eagle.config import EagleConfig
+from suffolk.serving.drafters.neural.eagle.config import KIND, EagleConfig
 from suffolk.serving.drafters.neural.eagle.layer import Attend, EagleLayer
-from suffolk.serving.drafters.neural.eagle.shared_embeddings import SharedEmbeddings
-from suffolk.serving.engine.model.int8_linear import compress, compressed
+from suffolk.serving.drafters.neural.shared_embeddings import SharedEmbeddings
+from suffolk.serving.drafters.neural.weights import write_head
+from suffolk.serving.engine.model.int8_linear import compress
 
 
 class EagleHead(torch.nn.Module):
@@ -103,10 +101,8 @@ class EagleHead(torch.nn.Module):
         """Quantize weights that only drafts read, on a CPU where that is faster; not for a head that is trained further."""
         compress(self)
         if self.config.version == 1:
-            self._shared = replace(self._shared, output=compressed(self._shared.output))
+            self._shared = self._shared.compressed()
 
     def save(self, folder: Path) -> None:
-        """Write config.json and model.safetensors into an existing folder."""
-        (folder / "config.json").write_text(json.dumps(self.config.to_dict(), indent=2) + "\n")
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
-        save_file(tensors, folder / "model.safetensors")
+        """Write config.json and model.safetensors into an existing folder. Raises as ``write_head``."""
+        write_head(folder, KIND, self.config, self)

@@ -11,7 +11,7 @@ from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.drafters.neural.eagle.config import EagleConfig
 from suffolk.serving.drafters.neural.eagle.layer import causal
 from suffolk.serving.drafters.neural.eagle.model import EagleHead
-from suffolk.serving.drafters.neural.eagle.shared_embeddings import SharedEmbeddings
+from suffolk.serving.drafters.neural.shared_embeddings import SharedEmbeddings
 from suffolk.serving.drafters.training.head import Batch, HeadLoss
 from suffolk.serving.drafters.training.least_squares import LeastSquares
 from suffolk.serving.engine.checks import number

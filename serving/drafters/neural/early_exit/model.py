@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 from torch import nn
 
 from suffolk.datastore.errors import Unsupported
-from suffolk.serving.drafters.neural.early_exit.config import ExitConfig
+from suffolk.serving.drafters.neural.early_exit.config import KIND, ExitConfig
 from suffolk.serving.drafters.neural.early_exit.shallow import find_layers
+from suffolk.serving.drafters.neural.weights import write_head
 from suffolk.serving.engine.model.target import Target
 
 _NORMS = ("norm", "ln_f", "final_layer_norm", "final_layernorm")
@@ -41,11 +41,8 @@ class ExitHead(nn.Module):
         return (x + block).to(hidden.dtype)
 
     def save(self, folder: Path) -> None:
-        """Write config.json and model.safetensors."""
-        self.config.save(folder)
-        save_file(
-            {name: tensor.contiguous() for name, tensor in self.state_dict().items()}, folder / "model.safetensors"
-        )
+        """Write config.json and model.safetensors. Raises as ``write_head``."""
+        write_head(folder, KIND, self.config, self)
 
 
 class ExitLayer(nn.Module):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from suffolk.datastore.errors import Unsupported
-from suffolk.serving.drafters.neural.redrafter.checkpoint import write_checkpoint
-from suffolk.serving.drafters.neural.redrafter.config import RedrafterConfig
-from suffolk.serving.engine.model.int8_linear import compress, compressed
+from suffolk.serving.drafters.neural.redrafter.config import KIND, RedrafterConfig
+from suffolk.serving.drafters.neural.shared_embeddings import SharedEmbeddings
+from suffolk.serving.drafters.neural.weights import write_head
+from suffolk.serving.engine.model.int8_linear import compress
 from suffolk.serving.engine.model.target import Target
 
 
@@ -52,12 +52,11 @@ class RedrafterHead(torch.nn.Module):
             Unsupported: hidden size or vocabulary are not the target's.
         """
         super().__init__()
-        embedding, output = target.model.get_input_embeddings(), target.model.get_output_embeddings()
-        _require_fit(config, target, embedding, output)
+        self._target = SharedEmbeddings.of(target)
+        _require_fit(config, target, self._target)
         self.config = config
         self.layers = (target.layers,)
         self.vocab_size = target.vocab_size
-        self._target = (embedding, output)  # in a tuple, where torch does not look for modules
         hidden, width = config.hidden_size, config.exit_dim
 
         def linear(inputs: int, outputs: int, bias: bool) -> torch.nn.Linear:
@@ -105,41 +104,35 @@ class RedrafterHead(torch.nn.Module):
 
     def target_logits(self, features: torch.Tensor) -> torch.Tensor:
         """float[..., vocab], the target's output layer on ``features`` [..., hidden]; its weights get no gradient."""
-        layer = self._target[1]
-        features = features.to(layer.weight.dtype)
-        if not torch.is_grad_enabled():
-            return layer(features)[..., : self.vocab_size]  # type: ignore[no-any-return]
-        bias = None if layer.bias is None else layer.bias.detach()
-        return F.linear(features, layer.weight.detach(), bias)[..., : self.vocab_size]
+        return self._target.logits(features)
 
     def compress(self) -> None:
         """Quantize weights that only drafts read, on a CPU where that is faster; not for a head that is trained further."""
         compress(self)
         if self.config.output != "own":
-            embedding, output = self._target
-            self._target = (embedding, compressed(output))
+            self._target = self._target.compressed()
 
     def embedding_spread(self) -> float:
         """Standard deviation of the target's embedding, over a part of the vocabulary."""
-        return max(float(self._target[0].weight[:4096].float().std()), 1e-6)
+        return max(float(self._target.embedding.weight[:4096].float().std()), 1e-6)
 
     def target_weight(self) -> torch.Tensor:
         """float[vocab, hidden], of the target's output layer."""
-        return self._target[1].weight[: self.vocab_size].detach()  # type: ignore[no-any-return]
+        return self._target.output.weight[: self.vocab_size].detach()  # type: ignore[no-any-return]
 
     def save(self, folder: Path) -> None:
-        """Write config.json and model.safetensors into an existing folder."""
-        write_checkpoint(folder, self.config, self.state_dict())
+        """Write config.json and model.safetensors into an existing folder. Raises as ``write_head``."""
+        write_head(folder, KIND, self.config, self)
 
     def _embed(self, tokens: torch.Tensor) -> torch.Tensor:
-        dtype = next(self.parameters()).dtype
-        return self._target[0](tokens).detach().to(dtype)  # type: ignore[no-any-return]
+        return self._target.embed(tokens).to(next(self.parameters()).dtype)
 
 
-def _require_fit(config: RedrafterConfig, target: Target, embedding: Any, output: Any) -> None:
+def _require_fit(config: RedrafterConfig, target: Target, shared: SharedEmbeddings) -> None:
+    output = shared.output
     if output is None or type(output).__name__ == "Identity":
         raise Unsupported(f"model {target.name} has no output layer; a recurrent head needs a causal LM")
-    widths = {"embedding": embedding.weight.shape[1], "output layer": output.weight.shape[1]}
+    widths = {"embedding": shared.embedding.weight.shape[1], "output layer": output.weight.shape[1]}
     for name, width in widths.items():
         if width != config.hidden_size:
             raise Unsupported(

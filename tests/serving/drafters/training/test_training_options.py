@@ -24,7 +24,7 @@ from tests.support.training_runs import default_options
         ({"held_out": 0.6}, "held_out is 0.6; it must be between 0"),
         ({"steps": 3, "passes": 2.0}, "steps 3 and passes 2.0 are both given"),
         ({"passes": 0.0}, "passes is 0.0"),
-        ({"dtype": "int8"}, "dtype 'int8' is unknown"),
+        ({"dtype": "int8"}, "dtype is 'int8'; it must be one of auto, float32"),
         ({"seed": -1}, "seed is -1"),
         ({"corpora": ()}, "corpora: none given"),
     ],

@@ -1,13 +1,14 @@
-"""The target's embedding and output layer, shared with an EAGLE head."""
+"""The target's embedding and output layer, shared with a draft head."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
+from suffolk.serving.engine.model.int8_linear import compressed
 from suffolk.serving.engine.model.target import Target
 
 
@@ -46,3 +47,7 @@ class SharedEmbeddings:
         else:
             found = self.output(features)
         return found[..., : self.vocab_size]
+
+    def compressed(self) -> SharedEmbeddings:
+        """The same with a quantized output layer, on a CPU where that is faster."""
+        return replace(self, output=compressed(self.output))
