@@ -34,7 +34,7 @@ PACKAGES = ("numpy", "torch", "transformers", "grpcio")
 NOTES = (
     "waiting: every step waits for the answer; ahead: as in service: drafts are prefetched while the target runs where that gives "
     "more tokens a second",
-    "wait: milliseconds a step; asked: steps with drafts; prefetched: of these, with prefetched drafts",
+    "wait: milliseconds a step; drafted: steps with drafts; prefetched: of these, with prefetched drafts",
     "ways take turns, prompt by prompt; the delay is a sleep in the server, so it takes no processor time",
 )
 EXAMPLES = (
@@ -121,19 +121,19 @@ def _measure_delay(
 def _summary(runs: list[dict[str, Any]], counters: dict[str, float]) -> dict[str, Any]:
     total: Counter[str] = Counter()
     for stats in runs:
-        total.update({key: stats[key] for key in ("steps", "proposals")})
+        total.update({key: stats[key] for key in ("steps", "draft_calls")})
         total.update(
             {"tokens": stats["tokens"] - 1, "seconds": stats["decode_seconds"], "wait": stats["seconds"]["wait"]}
         )
-    steps, proposals = max(1, total["steps"]), max(1, total["proposals"])
+    steps, calls = max(1, total["steps"]), max(1, total["draft_calls"])
     return {
         "tokens_per_second": total["tokens"] / total["seconds"]
         if total["seconds"]
         else 0.0,  # of single tokens there is no rate
         "mean_generated_length": total["tokens"] / steps,
         "wait_ms_a_step": 1e3 * total["wait"] / steps,
-        "asked": total["proposals"] / steps,
-        "prefetched": counters.get("prefetched", 0) / proposals,
+        "drafted": total["draft_calls"] / steps,
+        "prefetched": counters.get("prefetched", 0) / calls,
         "counters": counters,
     }
 
@@ -145,10 +145,10 @@ def lines(results: dict[str, Any]) -> list[str]:
         "tokens/s",
         "M",
         "wait ms/step",
-        "asked",
+        "drafted",
         "prefetched",
         "late",
-        "missed",
+        "failed",
         "identical",
     )
     rows = [
@@ -157,10 +157,10 @@ def lines(results: dict[str, Any]) -> list[str]:
             row["tokens_per_second"],
             row["mean_generated_length"],
             row["wait_ms_a_step"],
-            row["asked"],
+            row["drafted"],
             row["prefetched"],
             row["counters"].get("late", 0),
-            row["counters"].get("missed", 0),
+            row["counters"].get("failed", 0),
             f"{row['identical']} of {row['prompts']}",
         )
         for delay, ways in results.items()

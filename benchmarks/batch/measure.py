@@ -37,7 +37,7 @@ class BatchRun:
     size: int
     way: str
     outputs: list[list[int]]
-    turns: int
+    batched_requests: int
     seconds: float
 
     @property
@@ -129,7 +129,7 @@ def run_batch(
             pass
     seconds = time.perf_counter() - begin
     outputs = [each.tokens for each in sorted([*done, *running], key=lambda each: each.request.number)]
-    return BatchRun(size, way, outputs, engine.stats()["turns"] - before["turns"], seconds)
+    return BatchRun(size, way, outputs, engine.stats()["batched_requests"] - before["batched_requests"], seconds)
 
 
 def _run_rounds(
@@ -199,7 +199,7 @@ def _summary(runs: Sequence[BatchRun], first: BatchRun) -> dict[str, dict[str, A
             "tokens_per_second": rate,
             "speed_up": rate / plain,
             "speed_up_least": min(run.rate / other.rate for run, other in zip(runs, ways[PLAIN], strict=True)),
-            "tokens_a_turn": sum(run.tokens for run in runs) / sum(run.turns for run in runs),
+            "tokens_per_pass": sum(run.tokens for run in runs) / sum(run.batched_requests for run in runs),
             "identical": sum(
                 output == text for run in runs for output, text in zip(run.outputs, first.outputs, strict=True)
             ),

@@ -8,11 +8,11 @@ from suffolk.benchmarks.decode.options import PLAIN
 from suffolk.benchmarks.plot import Panel
 from suffolk.benchmarks.table import format_table
 
-HEADERS = ("batch, drafter", "requests", "tokens/s", "speed-up", "least", "tokens a turn", "as the first plain run")
+HEADERS = ("batch, drafter", "requests", "tokens/s", "speed-up", "least", "tokens a pass", "as the first plain run")
 NOTES = (
     "tokens/s: of the whole engine, prompts included, median of rounds; speed-up: against plain decoding at the same batch size; "
     "least: the worst round",
-    "tokens a turn: tokens per request and target pass, passes over parts of prompts included",
+    "tokens a pass: tokens per request and target pass, passes over parts of prompts included",
     "as the first plain run: outputs equal, token for token, to the first plain output of that prompt, at whatever batch size",
     "near-ties: in fp32 and bf16 rounding may decide between two tokens of nearly equal score, otherwise in another batch or "
     "tree; gap: of the two scores, logits when greedy, else with the noise added",
@@ -28,7 +28,7 @@ def batch_lines(results: dict[str, Any]) -> list[str]:
             each["tokens_per_second"],
             each["speed_up"],
             each["speed_up_least"],
-            each["tokens_a_turn"],
+            each["tokens_per_pass"],
             f"{each['identical']}/{each['requests']}",
         )
         for size, ways in results["batches"].items()

@@ -52,7 +52,7 @@ def _summary(group: Sequence[dict[str, Any]], plain: Sequence[dict[str, Any]], w
             part: _share(1e3 * sum(run["seconds"][part] for run in runs), steps) for part in PARTS if part != "prefill"
         },
         "draft_time_share": _share(sum(run["seconds"]["draft"] + run["seconds"]["wait"] for run in runs), seconds),
-        "missed": sum(sum(run["missed"].values()) for run in runs),
+        "draft_failures": sum(sum(run["draft_failures"].values()) for run in runs),
         "identical": len(runs) - len(differing),
         "disagreements_per_100k_tokens": _share(1e5 * len(differing), _sum(runs, "tokens_compared")),
         "largest_near_tie_gap": max((run["near_tie_gap"] for run in differing), default=None),

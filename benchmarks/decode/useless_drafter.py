@@ -37,7 +37,7 @@ class UselessDrafter:
         pass
 
     def stats(self) -> dict[str, float]:
-        return {"calls": self._calls, "missed": 0}
+        return {"calls": self._calls, "failed": 0}
 
     def close(self) -> None:
         pass

@@ -84,7 +84,7 @@ def _counts(replayed: Replayed) -> dict[str, Any]:
         "passes": stats.steps,
         "verified": stats.nodes_verified,
         "accepted_by_source": {source_name(int(bits)): count for bits, count in accepted.items()},
-        "missed": stats.missed.total(),
+        "draft_failures": stats.draft_failures.total(),
         "plain_seconds": replayed.plain_seconds,
         "seconds": replayed.seconds,
     }

@@ -13,7 +13,7 @@ from suffolk.benchmarks.hybrid.run_log import Row
 
 MEAN = "mean of sets"
 """Every set has the same weight, whatever its number of prompts."""
-_SUMMED = ("tokens", "passes", "verified", "missed", "plain_seconds", "seconds")
+_SUMMED = ("tokens", "passes", "verified", "draft_failures", "plain_seconds", "seconds")
 
 
 def summarize(rows: Sequence[Row], singles: Sequence[str]) -> dict[str, Any]:

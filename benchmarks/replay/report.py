@@ -84,7 +84,7 @@ def result_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     lines = [
         format_table([*headers, "accepted from", "failures", "replayed/s"], cells),
         "M: tokens a pass of the model, behind the first of each text; to 1, to 2 ...: passes that accepted so many drafts; "
-        "missed: drafts that failed",
+        "failures: drafts that failed",
     ]
     if planned:
         lines.append("speed-up: predicted, against plain decoding, by the costs")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 FINISHED = ("eos", "stop", "length", "context")
 """Finish reasons of texts that are recorded."""
-COUNTS = ("steps", "proposals", "nodes_proposed", "nodes_verified", "accepted", "earned", "mean_generated_length")
+COUNTS = ("steps", "draft_calls", "nodes_proposed", "nodes_verified", "accepted", "earned", "mean_generated_length")
 """Fields of ``GenerationStats`` that are kept."""
 
 _MOST_IDS = 1 << 31
@@ -148,6 +148,8 @@ def _settings(row: object) -> SamplingSettings:
 
 
 def _counts(row: object) -> dict[str, float]:
+    if isinstance(row, dict):
+        row = {"draft_calls" if name == "proposals" else name: value for name, value in row.items()}  # older recordings
     if not isinstance(row, dict) or row.keys() != set(COUNTS):
         raise InvalidArgument(f"field counts must have exactly {', '.join(COUNTS)}; record again")
     found = {name: number(f"field counts.{name}", value) for name, value in row.items()}

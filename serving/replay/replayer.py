@@ -109,7 +109,7 @@ class Replayer:
         stats.add_tokens((0,))
         state = _ReplayState(next(self._numbers), recording, Replayed(recording, stats))
         self._planner.open(state.number, self.drafter.name, self._model_sources != 0)
-        missed = self._missed()
+        failures = self._failures()
         if self._states is not None:
             self._states.begin(state.tokens, len(recording.prompt))
         try:
@@ -119,7 +119,7 @@ class Replayer:
         finally:
             self.drafter.release(state.number)
             self._planner.close(state.number)
-        stats.missed["drafts"] = self._missed() - missed
+        stats.draft_failures["drafts"] = self._failures() - failures
         return state.result
 
     def _step(self, state: _ReplayState) -> None:
@@ -163,7 +163,7 @@ class Replayer:
         if self._draft_seconds is not None:
             own, models, prefill = self._draft_seconds, 0.0, 0.0
         proposal = checked_tree(proposal, state.recording.vocab_size, self._max_nodes)
-        state.result.stats.proposals += 1
+        state.result.stats.draft_calls += 1
         state.result.stats.drafted.proposed.update(places(proposal))
         tree = cut(proposal, room)
         of_models = only_from(tree, self._model_sources)
@@ -182,8 +182,8 @@ class Replayer:
             self._planner.draft_budget(state.number, 1, context),
         )
 
-    def _missed(self) -> int:
-        return int(self.drafter.stats().get("missed", 0))
+    def _failures(self) -> int:
+        return int(self.drafter.stats().get("failed", 0))
 
 
 def accepted(tree: DraftTree, text: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:

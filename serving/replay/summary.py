@@ -59,5 +59,5 @@ def summarize(stats: Sequence[GenerationStats]) -> Summary:
         nodes_per_pass=sum(each.nodes_verified for each in stats) / max(passes, 1),
         acceptance_by_depth=[depths[depth] / max(passes, 1) for depth in range(1, DEPTHS + 1)],
         accepted_by_source={source: count / sources.total() for source, count in sources.most_common()},
-        draft_failures=sum(each.missed.total() for each in stats),
+        draft_failures=sum(each.draft_failures.total() for each in stats),
     )

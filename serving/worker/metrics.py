@@ -17,16 +17,16 @@ SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 1
 COUNTERS = {
     "passes": ("suffolk_target_passes", "Forward passes of the target"),
     "rows": ("suffolk_target_rows", "Rows of those passes: prompt tokens, last tokens, nodes of draft trees"),
-    "turns": ("suffolk_batched_requests", "Requests in a pass, summed over passes"),
+    "batched_requests": ("suffolk_batched_requests", "Requests in a pass, summed over passes"),
     "prompt_tokens": ("suffolk_prompt_tokens", "Prompt tokens read"),
     "tokens": ("suffolk_generated_tokens", "Tokens generated"),
     "steps": ("suffolk_decode_steps", "Passes after the prompt, summed over requests"),
-    "proposals": ("suffolk_draft_calls", "Steps in which a drafter was called, summed over requests"),
+    "draft_calls": ("suffolk_draft_calls", "Steps in which a drafter was called, summed over requests"),
 }
 """Key of ``Engine.stats`` -> name and help text of its counter."""
 LABELLED_COUNTERS = {
     "finished": ("suffolk_requests_finished", "Requests that ended, by finish reason", "reason"),
-    "missed": ("suffolk_draft_failures", "Failed drafter calls, by reason", "reason"),
+    "draft_failures": ("suffolk_draft_failures", "Failed drafter calls, by reason", "reason"),
     "seconds": ("suffolk_step_seconds", "Seconds of steps, by part", "part"),
 }
 DRAFTED_COUNTERS = {

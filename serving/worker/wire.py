@@ -85,9 +85,9 @@ def _pack_stats(stats: GenerationStats) -> decode_pb2.GenerationStats:
         tokens=stats.tokens,
         steps=stats.steps,
         mean_generated_length=stats.mean_generated_length,
-        draft_calls=stats.proposals,
+        draft_calls=stats.draft_calls,
         drafted=[_pack_count(**row) for row in stats.drafted.rows()],
-        draft_failures=stats.missed,
+        draft_failures=stats.draft_failures,
         seconds=stats.seconds,
     )
 
@@ -101,8 +101,8 @@ def _unpack_stats(message: decode_pb2.GenerationStats, finish: str) -> Generatio
         prompt_tokens=message.prompt_tokens,
         tokens=message.tokens,
         steps=message.steps,
-        proposals=message.draft_calls,
-        missed=Counter(dict(message.draft_failures)),
+        draft_calls=message.draft_calls,
+        draft_failures=Counter(dict(message.draft_failures)),
         seconds={part: message.seconds[part] for part in PARTS},
         finish=finish,
     )

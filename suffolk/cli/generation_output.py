@@ -51,7 +51,8 @@ def report_lines(report: dict[str, Any]) -> list[str]:
         f"behind a prompt of {report['prompt_tokens']} ({seconds['prefill']:.2f} s)",
         f"M         {report['mean_generated_length']:.2f} tokens per target pass, {report['steps']} passes",
         f"accepted  {report['accepted']} drafted tokens{_by_source(report['accepted_by_source'])}",
-        f"drafts    {report['proposals']} asked for, {report['nodes_verified']} nodes verified, {_missed(report['missed'])}",
+        f"drafts    {report['draft_calls']} requested, {report['nodes_verified']} nodes verified, "
+        + _failed(report["draft_failures"]),
         "time      " + ", ".join(f"{part} {spent:.2f} s" for part, spent in seconds.items() if part != "prefill"),
     ]
     if report["verification"] == "typical":
@@ -77,9 +78,9 @@ def _by_source(counts: dict[str, int]) -> str:
     return f": {', '.join(shown)}" if shown else ""
 
 
-def _missed(missed: dict[str, int]) -> str:
-    reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(missed.items()))
-    return f"{sum(missed.values())} missed" + (f" ({reasons})" if reasons else "")
+def _failed(failures: dict[str, int]) -> str:
+    reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(failures.items()))
+    return f"{sum(failures.values())} failed" + (f" ({reasons})" if reasons else "")
 
 
 def _paint(text: str, source: int) -> str:

@@ -154,22 +154,22 @@ def test_killed_hung_and_back(store: Path) -> None:
         endpoint = server.endpoint()
         remote = connect(f"grpc://{endpoint}", 0.1)
         drafter = DatastoreDrafter(remote, remote.vocab_size, prefetch=False)
-        missed = drafter.missed.by_reason
+        failures = drafter.failures.by_reason
         until(lambda: drafted(drafter, [1, 2]) > 0)
-        before = missed["DeadlineExceeded"]
+        before = failures["DeadlineExceeded"]
         server.process.send_signal(signal.SIGSTOP)  # hung: the port is open, without answers
         until(lambda: drafted(drafter, [1, 2]) == 0)  # threads on other cores may answer once more
         for _ in range(30):
             assert drafted(drafter, [1, 2]) == 0
-        hung = missed.total()
-        assert missed["DeadlineExceeded"] - before < 20  # the breaker spared the others their deadline
+        hung = failures.total()
+        assert failures["DeadlineExceeded"] - before < 20  # the breaker spared the others their deadline
         server.process.send_signal(signal.SIGCONT)
         until(lambda: drafted(drafter, [1, 2]) > 0)
         server.process.kill()
         server.process.wait(WAIT)
         for _ in range(30):
             assert drafted(drafter, [1, 2]) == 0
-        assert missed.total() >= hung + 30
+        assert failures.total() >= hung + 30
         with running(*serve(store, "--listen", endpoint)):
             until(lambda: drafted(drafter, [1, 2]) > 0)
         remote.close()

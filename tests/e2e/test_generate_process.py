@@ -56,7 +56,7 @@ def test_the_draft_service_is_killed_and_the_text_is_the_same(
     server.send_signal(signal.SIGKILL)
     rest, errors = process.communicate(timeout=WAIT)
     assert process.returncode == 0, errors
-    found = re.search(rb"(\d+) missed \((.*)\)", errors)
+    found = re.search(rb"(\d+) failed \((.*)\)", errors)
     assert found, errors
     assert int(found[1]) > 0
     assert errors.count(b"going on without its drafts") == len(found[2].split(b", ")), errors  # each reason logged once

@@ -97,10 +97,10 @@ def test_a_server_that_stalls_costs_a_few_deadlines_and_is_used_again(generating
     generating.until(lambda: generating.drafter.stats()["prefetched"] > 0)
     server.process.send_signal(signal.SIGSTOP)
     generating.until(generating.remote.breaker.is_open)
-    missed = generating.drafter.stats()["missed"]
+    failed = generating.drafter.stats()["failed"]
     waited = generating.steps_wait(300)
     assert waited < 30 * DEADLINE, "no step waits for a service that does not answer"
-    assert generating.drafter.stats()["missed"] > missed
+    assert generating.drafter.stats()["failed"] > failed
     server.process.send_signal(signal.SIGCONT)
     begin = time.monotonic()
     until(generating.step)
@@ -115,7 +115,7 @@ def test_a_server_that_is_killed_and_started_again_is_used_again(
     server.process.wait(WAIT)
     generating.until(generating.remote.breaker.is_open)
     assert generating.steps_wait(300) < 30 * DEADLINE
-    assert generating.drafter.stats()["missed Unavailable"] > 0
+    assert generating.drafter.stats()["failed Unavailable"] > 0
     with running(*serve(store, server.endpoint())):
         begin = time.monotonic()
         until(generating.step)

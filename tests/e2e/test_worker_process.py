@@ -55,7 +55,7 @@ def test_start_answer_and_stop(model: Path, store: Path) -> None:
             assert there.returncode == 0, there.stderr
             assert there.stdout == here.stdout
             assert "tokens    60 (length)" in there.stderr
-            assert "0 missed" in there.stderr
+            assert "0 failed" in there.stderr
         there = suffolk("generate", "--worker", url, "--set", "verification=typical", "--set", "epsilon=1e-9", *words)
         assert there.returncode == 0, there.stderr
         assert "lossy     typical acceptance" in there.stderr

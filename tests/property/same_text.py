@@ -189,7 +189,7 @@ def run_together(cases: list[Case], slots: int, seed: int, turn: int, names: Seq
                 seen["finished"] += 1
                 seen["tokens"] += len(generated)
                 seen[f"accepted {request.drafter or 'none'}"] += request.stats.accepted
-                seen["missed"] += request.stats.missed.total()
+                seen["failed"] += request.stats.draft_failures.total()
     return seen
 
 

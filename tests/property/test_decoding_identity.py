@@ -102,7 +102,7 @@ def test_the_output_does_not_depend_on_the_drafter(name: str, sampling: Sampling
     if name in ("knowing", "datastore"):
         assert drafted.stats.mean_generated_length > 2.0  # otherwise the test would test nothing
     if name == "lying":
-        assert drafted.stats.missed["InvalidArgument"] + drafted.stats.missed["Unavailable"] > 0
+        assert drafted.stats.draft_failures["InvalidArgument"] + drafted.stats.draft_failures["Unavailable"] > 0
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])

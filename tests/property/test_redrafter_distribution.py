@@ -124,10 +124,13 @@ def test_drawn_chains_leave_the_distribution_alone(
 ) -> None:
     distributions, chains = distributions_of_target(settings), drawn_chains(head, target, settings)
     counts = np.bincount([int(chain.tree.tokens[0]) for chain in chains], minlength=FEW)
-    drafted = chains[0].law[0].numpy()
+    drafted = chains[0].distributions[0].numpy()
     assert np.abs(drafted - distributions[FEW]).sum() > 0.2  # the head is no copy of the target
     assert np.abs(counts / RUNS - drafted).max() < 0.04  # drawn from the distribution that it tells
-    found = [text_of(chain.tree.tokens.tolist(), chain.law, distributions, seed) for seed, chain in enumerate(chains)]
+    found = [
+        text_of(chain.tree.tokens.tolist(), chain.distributions, distributions, seed)
+        for seed, chain in enumerate(chains)
+    ]
     assert not pairs_differ([text for text, _ in found], distributions)
     accepted = sum(number > 0 for _, number in found) / RUNS
     assert accepted == pytest.approx(

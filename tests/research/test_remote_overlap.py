@@ -30,13 +30,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_drafts_that_are_too_late_are_missed_by_those_who_wait(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drafts_that_are_too_late_count_as_failed_for_the_waiting_way(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     costs = FoundCosts(CostModel([1, 64], [1.0, 1.0]), "made up", 0)
     monkeypatch.setattr(remote_overlap, "find_costs", lambda *given: costs)
     decoding = DecodingOptions(str(folder / "model"), (folder / "p.jsonl",), max_new_tokens=12, ignore_eos=True)
     options = AskedAheadOptions(folder / "store", decoding, delays_ms=(0.0, 400.0), deadline_ms=200.0)
     found = measure_asked_ahead(options)
-    assert found["400 ms"]["waiting"]["counters"]["missed"] > 0
+    assert found["400 ms"]["waiting"]["counters"]["failed"] > 0
     for ways in found.values():
         assert ways["none"]["counters"] == {}
         assert all(row["identical"] == row["prompts"] == 1 for row in ways.values())

@@ -18,7 +18,7 @@ from suffolk.serving.drafters.hierarchy.segment_calibrator import SegmentCalibra
 from suffolk.serving.drafters.hierarchy.stack_state import StackState
 from suffolk.serving.drafters.neural.draft_state import LEFT_OVER
 from suffolk.serving.drafters.registry import source_bits
-from suffolk.serving.engine.loop.draft_failures import DraftFailures, missed_by_reason, missed_stats
+from suffolk.serving.engine.loop.draft_failures import DraftFailures, failure_stats, failures_by_reason
 from suffolk.serving.engine.loop.drafter import DraftRequest, Proposal
 from suffolk.serving.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.engine.policy.prefill_policy import PrefillPolicy
@@ -57,8 +57,8 @@ class HierarchyDrafter:
         self._models = [level for level in levels if isinstance(level, ModelLevel)]
         self._sources = [source for level in levels if isinstance(level, RetrievalLevel) for source in level.sources]
         self._recursion = Recursion(self._levels, vocab_size, eos_ids)
-        self.missed = DraftFailures("hierarchy")
-        self._batcher = LevelBatcher(self._levels, self._recursion, self.missed)
+        self.failures = DraftFailures("hierarchy")
+        self._batcher = LevelBatcher(self._levels, self._recursion, self.failures)
         self._calibrator = SegmentCalibrator(retrieval=isinstance(levels[-1], RetrievalLevel))
         self._thrifty = thrifty
         self._rounds = RoundPolicy([level.costs for level in self._models])
@@ -112,7 +112,7 @@ class HierarchyDrafter:
 
     def stats(self) -> dict[str, float]:
         """The usual counters, and each model level's passes and rows read."""
-        missed = sum((missed_by_reason(source.stats()) for source in self._sources), self.missed.by_reason)
+        failures = sum((failures_by_reason(source.stats()) for source in self._sources), self.failures.by_reason)
         counters: dict[str, float] = {
             "calls": self._calls,
             "passes": self._passes_made(),
@@ -121,7 +121,7 @@ class HierarchyDrafter:
         }
         for level in self._models:
             counters |= {f"{level.name}: passes": level.passes, f"{level.name}: rows": level.rows}
-        return counters | missed_stats(missed)
+        return counters | failure_stats(failures)
 
     def close(self) -> None:
         for request_id in list(self._states):
@@ -134,7 +134,7 @@ class HierarchyDrafter:
         state = self._states.get(request.request_id)
         if state is None:
             if not self._free:
-                self.missed.add("ResourceExhausted", f"all {self._slots} slots are taken")
+                self.failures.add("ResourceExhausted", f"all {self._slots} slots are taken")
                 return None
             state = self._states[request.request_id] = self._recursion.new_state(self._free.pop())
         state.begin(
@@ -146,12 +146,12 @@ class HierarchyDrafter:
         tokens = state.request.tokens
         limit = min((level.limit for level in self._models), default=math.inf)
         if len(tokens) >= limit:
-            self.missed.add(
+            self.failures.add(
                 "ResourceExhausted", f"a text has {len(tokens)} tokens, and a level reads {limit - 1} with a draft"
             )
             return False
         if self._models and (highest := int(tokens.max())) >= self._recursion.common_vocab:
-            self.missed.add("Unsupported", f"a text has token {highest}, which a level does not know")
+            self.failures.add("Unsupported", f"a text has token {highest}, which a level does not know")
             return False
         state.room = int(min(state.room, limit - len(tokens)))
         return state.room > 0

@@ -22,9 +22,9 @@ Waiting = tuple[StackState, LevelQueries, LevelQuery]
 class LevelBatcher:
     """Makes the passes that drafts need, those of the lowest level first, so that more queries join each. Not thread-safe."""
 
-    def __init__(self, levels: Sequence[StackedLevel], recursion: Recursion, missed: DraftFailures) -> None:
-        """``missed``: counts drafts that are cut because of NaN logits."""
-        self._levels, self._recursion, self._missed = levels, recursion, missed
+    def __init__(self, levels: Sequence[StackedLevel], recursion: Recursion, failures: DraftFailures) -> None:
+        """``failures``: counts drafts that are cut because of NaN logits."""
+        self._levels, self._recursion, self._failures = levels, recursion, failures
 
     @torch.inference_mode()
     def draft(self, states: Sequence[StackState], most_seconds: float) -> None:
@@ -67,4 +67,4 @@ class LevelBatcher:
         except StopIteration as end:
             state.segment = end.value
             if state.is_cut:
-                self._missed.add(InvalidArgument.__name__, "a level's logits are NaN")
+                self._failures.add(InvalidArgument.__name__, "a level's logits are NaN")

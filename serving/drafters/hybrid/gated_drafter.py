@@ -105,7 +105,7 @@ class GatedDrafter:
             counters.update(self.drafter.stats())
         for name, count in self.failures.stats().items():
             counters[name] = counters.get(name, 0) + count
-        return counters | {"asked": self._gate.ran, "skipped": self._gate.skipped}
+        return counters | {"ran": self._gate.ran, "skipped": self._gate.skipped}
 
     def _may_run(self, request: DraftRequest) -> bool:
         if not request.budget.model_seconds:

@@ -59,7 +59,7 @@ class DatastoreDrafter:
         """``close`` leaves ``retriever`` open.
 
         Args:
-            vocab_size: the target's; a tree with other ids is a missed draft.
+            vocab_size: the target's; a tree with other ids is a failed draft.
             calibration: learned under the datastore's name.
             prefetch: of a remote datastore: True: prefetch all drafts; None: where that is faster than waiting; False: wait for
                 each answer, where ``prefetch`` is never called.
@@ -83,7 +83,7 @@ class DatastoreDrafter:
         self._waits = True  # in this step
         self._calls = 0
         self._lost = False  # whether the last call got no answer
-        self.missed = DraftFailures("datastore drafter")
+        self.failures = DraftFailures("datastore drafter")
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         return propose_merged(self, requests)
@@ -115,7 +115,7 @@ class DatastoreDrafter:
         ]
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
-        """See ``PrefetchingDrafter``. A call that cannot be made is counted as missed when its draft is needed."""
+        """See ``PrefetchingDrafter``. A call that cannot be made is counted as failed when its draft is needed."""
         if self._prefetcher is not None and (self._always_prefetches or self._wait_policy.prefetches):
             with suppress(SuffolkError):
                 self._prefetcher.prefetch(requests, trees, self._lengths)
@@ -129,7 +129,7 @@ class DatastoreDrafter:
     def stats(self) -> dict[str, float]:
         counters: dict[str, float] = {"calls": self._calls}
         counters |= {} if self._prefetcher is None else self._prefetcher.stats()
-        return counters | self.missed.stats()
+        return counters | self.failures.stats()
 
     def close(self) -> None:
         self._scorer.clear()
@@ -148,7 +148,7 @@ class DatastoreDrafter:
             else:
                 trees = self._call(requests, contexts)
         except SuffolkError as error:
-            self.missed.add(type(error).__name__, str(error))
+            self.failures.add(type(error).__name__, str(error))
             return [[DraftTree.empty()] * len(each) for each in contexts]
         self._lost = False
         return trees
@@ -195,7 +195,7 @@ class DatastoreDrafter:
                 each.tree.validate(self._vocab_size)
             return self._scorer.score(request, found)
         except SuffolkError as error:
-            self.missed.add(type(error).__name__, str(error))
+            self.failures.add(type(error).__name__, str(error))
             return [DraftTree.empty()] * len(found)
 
 

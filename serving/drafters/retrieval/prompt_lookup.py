@@ -79,7 +79,7 @@ class PromptLookupDrafter:
         self._scorer.release(request_id)
 
     def stats(self) -> dict[str, float]:
-        return {"calls": self._calls, "missed": 0}
+        return {"calls": self._calls, "failed": 0}
 
     def close(self) -> None:
         self._texts.clear()

@@ -105,7 +105,7 @@ class TokenRecyclingDrafter:
         self._drafts.pop(request_id, None)
 
     def stats(self) -> dict[str, float]:
-        return {"calls": self._calls, "missed": 0, "ends": self._recycler.size}
+        return {"calls": self._calls, "failed": 0, "ends": self._recycler.size}
 
     def close(self) -> None:
         self._drafts.clear()

@@ -18,11 +18,13 @@ from suffolk.serving.engine.model.tree_layout import TreeLayout, lay_out
 
 @dataclass(slots=True)
 class BatchEntry:
-    """What a request brings to a pass: rows of its prompt, or its last token and a tree behind it.
+    """One request's rows in a pass: a chunk of its prompt, or its last token and its draft.
 
     Attributes:
-        layout: its rows; ``wanted``: of how many of the last it wants the logits, 0 while it reads its prompt.
-        proposal: the drafts among the rows; ``candidate``: what the planner chose them from, None without a draft.
+        layout: the rows.
+        wanted: how many of the last rows need logits; 0 while the request reads its prompt.
+        proposal: the draft among the rows, possibly empty.
+        candidate: the draft as the planner saw it; None if the request had none.
     """
 
     request: Request
@@ -41,7 +43,7 @@ class BatchEntry:
         return len(tree_of(self.proposal)) > 0
 
     def without_draft(self) -> BatchEntry:
-        """The same in plain decoding; itself if that is what it is. Its drafter is still told what followed."""
+        """The same entry in plain decoding. Its drafter still observes the tokens that follow."""
         if not self.has_draft:
             return self
         plain = DraftTree.empty()
@@ -50,7 +52,7 @@ class BatchEntry:
         return BatchEntry(self.request, lay_out(int(self.layout.tokens[0]), plain), 1, plain, self.candidate)
 
     def kept(self, outcome: Outcome | SuffolkError | None) -> npt.NDArray[np.int64]:
-        """The rows to keep: a prompt's, or the last token's and the accepted nodes'."""
+        """int64[k], the rows that the cache keeps: all of a prompt's, or the last token's and the accepted nodes'."""
         if isinstance(outcome, Outcome) and len(outcome.path):
             return np.concatenate([[0], outcome.path + 1])
         return np.arange(1 if self.has_draft else len(self.layout))

@@ -1,4 +1,4 @@
-"""What a draft may cost and what it is worth, as the policy tells a drafter."""
+"""The limits that the policy sets for one draft, and the value of an accepted token."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from statistics import fmean
 
 @dataclass(frozen=True, slots=True)
 class DraftBudget:
-    """Bounds of one draft of one request. All times are seconds of all running requests; 0: not known.
+    """Limits of one draft for one request.
+
+    Times are a request's share of a step, in seconds; 0 if not known.
 
     Attributes:
-        token_seconds: a token in plain decoding.
+        token_seconds: one token in plain decoding.
         row_seconds: one more row in a pass of the target.
-        model_seconds: time that passes of a drafter's own model may take; 0: no pass.
-        speedup: tokens per second of late, with drafts, over those of plain decoding; 1 or more.
-        expected: tokens that drafts of other sources already bring in this step.
-        others: tokens that those bring in a step of the request in the mean; idle: share of steps in which they bring none.
+        model_seconds: limit for passes of the drafter's own model; 0 allows no pass.
+        speedup: recent tokens per second with drafts, divided by those of plain decoding; 1 or more.
+        expected: tokens expected of other sources in this step.
+        others: mean accepted tokens of other sources per step of the request.
+        idle: share of the request's steps in which other sources add no token.
     """
 
     token_seconds: float = 0.0
@@ -31,12 +34,12 @@ class DraftBudget:
 
     @property
     def value_seconds(self) -> float:
-        """What an accepted token saves; less if tokens come fast anyway."""
+        """Seconds that an accepted token saves. Drafts that already speed up decoding lower it."""
         return self.token_seconds / self.speedup
 
     @property
     def least_score(self) -> float:
-        """The acceptance probability below which a node does not repay its row."""
+        """The acceptance probability below which a node costs more than it saves."""
         return min(1.0, self.row_seconds / self.value_seconds) if self.value_seconds else 0.0
 
 
@@ -44,5 +47,5 @@ UNLIMITED = DraftBudget()
 
 
 def mean_value(budgets: Iterable[DraftBudget]) -> float:
-    """The mean ``value_seconds`` of one or more requests: a pass that they share pays for all of them or for none."""
+    """The mean ``value_seconds`` of one or more requests that share a pass."""
     return fmean(budget.value_seconds for budget in budgets)

@@ -1,4 +1,4 @@
-"""One request's draft in a step, as the planner sees it."""
+"""The planner's view of one request's draft."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ import numpy.typing as npt
 
 @dataclass(slots=True)
 class DraftCandidate:
-    """One request's draft in a step, and what came of it.
+    """One request's draft in a step: its scores, its cost and its result.
 
     Attributes:
-        request_id: whose.
+        request_id: the number of the request.
         scores: float32[n], falling: the probability that the path to each node is accepted.
-        of_models: bool[n], nodes that models alone proposed.
-        seconds: the request's share of the time of drafting; besides, ``model_seconds`` of passes of models, ``prefill_seconds``.
-        verified: nodes to verify, at first those that no planner may leave out.
-        accepted: of these; ``accepted_of_models``: of those that models alone proposed.
+        of_models: bool[n], nodes that only models proposed.
+        seconds: the request's share of the drafting time, without the next two.
+        model_seconds: the request's share of the passes of models.
+        prefill_seconds: the request's share of the prefill of models.
+        verified: the first nodes, by score, that the target verifies. The planner may only raise it.
+        accepted: verified nodes that the target accepted.
+        accepted_of_models: accepted nodes that only models proposed.
     """
 
     request_id: int
@@ -32,6 +35,6 @@ class DraftCandidate:
     accepted_of_models: int = 0
 
     def accept(self, path: npt.NDArray[np.int64], accepted: int) -> None:
-        """The target accepted the first ``accepted`` nodes of ``path``."""
+        """Record that the first ``accepted`` nodes of ``path`` are in the text."""
         self.accepted = accepted
         self.accepted_of_models = int(self.of_models[path[:accepted]].sum())

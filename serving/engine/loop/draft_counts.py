@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 from suffolk.datastore.draft_tree import DraftTree
 
 Place = tuple[int, int]
-"""Source bits (a shared node has the bits of all its sources and counts once), and depth: 1 for the first drafted token."""
+"""Source bits and depth. A node of several sources has all their bits and counts once. The first drafted token has depth 1."""
 
 STAGES = ("proposed", "verified", "accepted", "earned")
 
 
 @dataclass(slots=True)
 class DraftCounts:
-    """Drafted tokens by place, at each stage on their way into the text. Not thread-safe.
+    """Drafted tokens by source and depth, at each stage from draft to text. Not thread-safe.
 
     Attributes:
-        proposed: nodes that came from drafters.
-        verified: nodes that the target read.
-        accepted: drafted tokens that are in the text.
-        earned: accepted tokens that saved a pass: all but a drafted token that ends the text, which its pass would have
-            sampled anyway. So tokens after the first = passes after the prompt's + earned.
+        proposed: nodes that drafters returned.
+        verified: nodes that the target verified.
+        accepted: drafted tokens in the text.
+        earned: accepted tokens that saved a pass: all except a drafted token that ends the text, because its pass samples that
+            token too. So tokens after the first = passes after the prompt's + earned.
     """
 
     proposed: Counter[Place] = field(default_factory=Counter)
@@ -32,17 +32,20 @@ class DraftCounts:
     earned: Counter[Place] = field(default_factory=Counter)
 
     def add_tokens(self, sources: Sequence[int]) -> None:
-        """Count the tokens that one pass added: the source bits of the drafted tokens from depth 1 on, then 0 for the target's."""
+        """Count the tokens that one pass added.
+
+        ``sources``: the source bits of the drafted tokens from depth 1 on, then 0 for the target's own token.
+        """
         drafted = [(source, depth) for depth, source in enumerate(sources, 1) if source]
         self.accepted.update(drafted)
         self.earned.update(drafted[: len(sources) - 1])
 
     def by_source(self) -> dict[str, dict[str, int]]:
-        """For JSON: ``STAGE_by_source`` -> source bits -> tokens of all depths."""
+        """``STAGE_by_source`` -> source bits -> tokens of all depths, ready for JSON."""
         return {f"{stage}_by_source": _by_source(getattr(self, stage)) for stage in STAGES}
 
     def rows(self) -> list[dict[str, int]]:
-        """For JSON: source bits, depth and the count of each stage, one row per place, sorted."""
+        """One row per source and depth, sorted, with the count of each stage; ready for JSON."""
         places = sorted({place for stage in STAGES for place in getattr(self, stage)})
         return [
             {"source": source, "depth": depth} | {stage: getattr(self, stage)[source, depth] for stage in STAGES}
@@ -51,7 +54,7 @@ class DraftCounts:
 
 
 def places(tree: DraftTree) -> Counter[Place]:
-    """The places of the nodes of ``tree``, and the number of nodes at each."""
+    """The number of nodes of ``tree`` at each place."""
     return Counter(zip(tree.sources.tolist(), tree.depths().tolist(), strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Failed drafts: counted by reason, and logged once each."""
+"""Counts failed drafts by reason."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Mapping
 
 log = logging.getLogger(__name__)
-PREFIX = "missed "
+PREFIX = "failed "
 
 
 class DraftFailures:
     """A drafter's failed drafts, by reason. The first of each reason is logged. Not thread-safe.
 
     Attributes:
-        by_reason: how many, by the name of an error.
+        by_reason: failed drafts by the name of the error.
     """
 
     def __init__(self, drafter: str) -> None:
@@ -23,22 +23,22 @@ class DraftFailures:
         self._drafter = drafter
 
     def add(self, reason: str, message: str, drafts: int = 1) -> None:
-        """Count ``drafts`` more failures."""
+        """Count ``drafts`` failed drafts; ``message`` explains the first of each reason in the log."""
         if not self.by_reason[reason]:
             log.warning("%s: %s; going on without its drafts", self._drafter, message)
         self.by_reason[reason] += drafts
 
     def stats(self) -> dict[str, float]:
-        """Their number and that of each reason, in the form of ``Drafter.stats``."""
-        return missed_stats(self.by_reason)
+        """The total and the count of each reason, in the form of ``Drafter.stats``."""
+        return failure_stats(self.by_reason)
 
 
-def missed_stats(by_reason: Counter[str]) -> dict[str, float]:
+def failure_stats(by_reason: Counter[str]) -> dict[str, float]:
     """``by_reason`` in the form of ``Drafter.stats``."""
     stats: dict[str, float] = {f"{PREFIX}{reason}": count for reason, count in by_reason.items()}
-    return {"missed": by_reason.total()} | stats
+    return {"failed": by_reason.total()} | stats
 
 
-def missed_by_reason(stats: Mapping[str, float]) -> Counter[str]:
-    """The inverse: the failures in a drafter's ``stats``."""
+def failures_by_reason(stats: Mapping[str, float]) -> Counter[str]:
+    """Failed drafts by reason, from a drafter's ``stats``: the inverse of ``failure_stats``."""
     return Counter({key.removeprefix(PREFIX): int(count) for key, count in stats.items() if key.startswith(PREFIX)})

@@ -52,43 +52,45 @@ class DraftRequest:
 
 @dataclass(frozen=True, slots=True)
 class SampledChain:
-    """A chain whose tokens were drawn at random, with the laws they were drawn from: what verification ``rejection`` needs.
+    """A chain of sampled tokens with the distributions they were sampled from, for verification ``rejection``.
 
-    Verification ``match`` uses the tree alone. ``rejection`` is exact only if nothing looked at a token before deciding
-    whether it is in the chain: a drafter may stop because of the tokens drawn so far, but drop none that it has drawn; nor may
-    anybody cut the chain by its scores, which tell the tokens (by depth alone: yes).
+    Verification ``match`` uses the tree alone. ``rejection`` is exact only if a token's place in the chain is decided before the
+    token is sampled. A drafter may stop because of earlier tokens, but must not drop a sampled token. A chain may be cut by
+    depth, not by its scores, because scores depend on the tokens.
 
     Attributes:
         tree: a chain: each node is the child of the one before it.
-        law: a dense tensor float64[n, vocab] on any device that holds data, the law that each node's token was drawn from: of its
-            temperature, after all cuts and masks, each row with sum 1. Its content is checked where it is used.
+        distributions: float64[n, vocab], dense, on any device that holds data: the distribution of each node's token, after
+            temperature, cuts and masks. Each row sums to 1. ``verify_chain`` checks the values.
 
     Raises:
-        InvalidArgument: the tree is no chain, ``law`` is no dense tensor of floating point, or it has not one row a node.
+        InvalidArgument: the tree is not a chain, or ``distributions`` is not dense, not of floating point, or not n rows.
     """
 
     tree: DraftTree
-    law: torch.Tensor
+    distributions: torch.Tensor
 
     def __post_init__(self) -> None:
-        import torch  # who makes a law has loaded it; many who import this module need not
+        import torch  # importers of this module without sampled chains need no torch
 
-        size = len(self.tree)
+        size, rows = len(self.tree), self.distributions
         if not np.array_equal(self.tree.parents, np.arange(-1, size - 1)):
             raise InvalidArgument(
                 f"sampled chain: parents are {self.tree.parents.tolist()}; each must be the node before"
             )
-        if not isinstance(self.law, torch.Tensor):
-            raise InvalidArgument(f"sampled chain: law is of type {type(self.law).__name__}; it must be a torch.Tensor")
-        is_dense = self.law.layout == torch.strided and not self.law.is_nested and not self.law.is_meta
-        if not (is_dense and self.law.dtype.is_floating_point):
+        if not isinstance(rows, torch.Tensor):
             raise InvalidArgument(
-                f"sampled chain: law is a tensor of {self.law.dtype} with layout {self.law.layout} on {self.law.device}; it must "
+                f"sampled chain: distributions is of type {type(rows).__name__}; it must be a torch.Tensor"
+            )
+        is_dense = rows.layout == torch.strided and not rows.is_nested and not rows.is_meta
+        if not (is_dense and rows.dtype.is_floating_point):
+            raise InvalidArgument(
+                f"sampled chain: distributions is a tensor of {rows.dtype} with layout {rows.layout} on {rows.device}; it must "
                 "be dense, of float64, and on a device that holds data"
             )
-        if self.law.ndim != 2 or len(self.law) != size:
+        if rows.ndim != 2 or len(rows) != size:
             raise InvalidArgument(
-                f"sampled chain: law has shape {tuple(self.law.shape)}; {size} nodes need {size} rows of probabilities"
+                f"sampled chain: distributions has shape {tuple(rows.shape)}; {size} nodes need {size} rows of probabilities"
             )
 
 
@@ -125,7 +127,7 @@ class Drafter(Protocol):
         ...
 
     def stats(self) -> dict[str, float]:
-        """Counters for reports: calls, missed (no draft because of a fault), "missed REASON", and what the drafter adds."""
+        """Counters for reports: calls, "failed" (no draft because of a fault), "failed REASON", and what the drafter adds."""
         ...
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ import torch
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.loop.draft_budget import UNLIMITED, DraftBudget
-from suffolk.serving.engine.loop.draft_failures import missed_by_reason
+from suffolk.serving.engine.loop.draft_failures import failures_by_reason
 from suffolk.serving.engine.loop.drafter import (
     CacheDrafter,
     Drafter,
@@ -140,7 +140,7 @@ class DrafterPool:
                 asked = [_asked(requests[at], UNLIMITED) for at in members]
                 drafter.prefetch(asked, [_lent_tree(trees[at]) for at in members])
             except USER_CODE_ERRORS as error:
-                self._miss(name, [requests[at] for at in members], error)
+                self._fail(name, [requests[at] for at in members], error)
 
     def follow(self, request: Request, features: torch.Tensor, rows: npt.NDArray[np.int64]) -> None:
         """Give the request's drafter its layers of ``rows`` of ``features``, float[n, layers, width], of its next tokens. There may
@@ -154,7 +154,7 @@ class DrafterPool:
             found = features[torch.from_numpy(rows).to(features.device)]
             drafter.follow(request.number, found if len(columns) == len(self.layers) else found[:, columns])
         except USER_CODE_ERRORS as error:
-            self._miss(request.drafter, [request], error)
+            self._fail(request.drafter, [request], error)
 
     def learns(self, request: Request) -> bool:
         """Whether the request's drafter reads the logits of generated tokens."""
@@ -168,37 +168,37 @@ class DrafterPool:
                     [GeneratedLogits(requests[at].number, _text(requests[at]), logits[at]) for at in members]
                 )
             except USER_CODE_ERRORS as error:
-                self._miss(name, [requests[at] for at in members], error)
+                self._fail(name, [requests[at] for at in members], error)
 
     def observe(self, request: Request, tokens: npt.NDArray[np.int32]) -> None:
         """Tell the request's drafter which tokens followed its last draft."""
         try:
             self._drafters[request.drafter].observe(request.number, _lent(tokens))
         except USER_CODE_ERRORS as error:
-            self._miss(request.drafter, [request], error)
+            self._fail(request.drafter, [request], error)
 
     def release(self, request: Request) -> None:
         """Tell the request's drafter that it has ended."""
         try:
             self._drafters[request.drafter].release(request.number)
         except USER_CODE_ERRORS as error:
-            self._miss(request.drafter, [request], error)
+            self._fail(request.drafter, [request], error)
 
     def _propose(self, name: str, requests: Sequence[Request], asked: Sequence[DraftRequest]) -> list[Proposal]:
         drafter = self._drafters[name]
         try:
-            before = missed_by_reason(drafter.stats())
+            before = failures_by_reason(drafter.stats())
             proposals = list(drafter.propose(asked))
-            missed = missed_by_reason(drafter.stats()) - before
+            failures = failures_by_reason(drafter.stats()) - before
             if len(proposals) != len(requests):
                 raise InvalidArgument(f"{len(proposals)} trees came for {len(requests)} requests")
         except USER_CODE_ERRORS as error:
-            self._miss(name, requests, error)
+            self._fail(name, requests, error)
             return [DraftTree.empty()] * len(requests)
         checked = [self._check(name, request, each) for request, each in zip(requests, proposals, strict=True)]
         for request, each in zip(requests, checked, strict=True):
-            if not len(tree_of(each)):  # the drafter does not say whose draft it missed
-                request.stats.missed.update(missed.keys())
+            if not len(tree_of(each)):  # the drafter does not say whose draft failed
+                request.stats.draft_failures.update(failures.keys())
         return checked
 
     def _seconds(self, name: str) -> DraftSeconds:
@@ -211,19 +211,19 @@ class DrafterPool:
         try:
             tree = checked_tree(tree_of(proposal), self._vocab_size, request.max_nodes)
             if request.settings.verification == "rejection" and isinstance(proposal, SampledChain):
-                return SampledChain(tree, proposal.law[: len(tree)].clone())
+                return SampledChain(tree, proposal.distributions[: len(tree)].clone())
             return tree
         except USER_CODE_ERRORS as error:
-            self._miss(name, [request], error)
+            self._fail(name, [request], error)
             return DraftTree.empty()
 
-    def _miss(self, name: str, requests: Sequence[Request], error: BaseException) -> None:
+    def _fail(self, name: str, requests: Sequence[Request], error: BaseException) -> None:
         reason = type(error).__name__
         if not self.faults[reason]:
             log.warning("drafter %s: %s; going on without its draft", name, first_line(error))
         self.faults[reason] += 1
         for request in requests:
-            request.stats.missed[reason] += 1
+            request.stats.draft_failures[reason] += 1
 
 
 def _by_drafter(requests: Sequence[Request]) -> dict[str, list[int]]:

@@ -19,19 +19,19 @@ class Counts:
     Attributes:
         tokens: tokens generated, the first included.
         steps: target passes after the prompt's.
-        proposals: steps in which the drafter was asked.
+        draft_calls: steps in which a drafter was called.
         drafted: drafted tokens by source and depth; ``nodes_proposed``, ``nodes_verified``, ``accepted`` and
             ``earned`` are their sums.
-        missed: failed proposals by reason: errors that the loop caught, and those that the drafter reports.
+        draft_failures: failed drafts by reason: errors that the loop caught, and those that the drafter reports.
         seconds: by part: prefill, draft (choosing of the drafts and laying them out), wait (for drafters), forward, verify,
             compact, other.
     """
 
     tokens: int = 0
     steps: int = 0
-    proposals: int = 0
+    draft_calls: int = 0
     drafted: DraftCounts = field(default_factory=DraftCounts)
-    missed: Counter[str] = field(default_factory=Counter)
+    draft_failures: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
 
     @property
@@ -107,16 +107,16 @@ class LoopStats(Counts):
     Attributes:
         passes: forward passes of the target.
         rows: rows of all passes.
-        turns: requests that took part, summed over passes.
+        batched_requests: requests that took part, summed over passes.
         prompt_tokens: prompt tokens read.
         requests: requests that ended.
         finished: the same by reason.
-        missed: of requests that ended; the loop adds those of running ones.
+        draft_failures: of requests that ended; the loop adds those of running ones.
     """
 
     passes: int = 0
     rows: int = 0
-    turns: int = 0
+    batched_requests: int = 0
     prompt_tokens: int = 0
     requests: int = 0
     finished: Counter[str] = field(default_factory=Counter)
@@ -126,11 +126,11 @@ class LoopStats(Counts):
         """Add one pass."""
         self.passes += 1
         self.rows += rows
-        self.turns += requests
+        self.batched_requests += requests
         self.add_seconds(parts)
 
     def add_request(self, stats: GenerationStats) -> None:
         """Add a request that has ended."""
         self.requests += 1
         self.finished[stats.finish] += 1
-        self.missed.update(stats.missed)
+        self.draft_failures.update(stats.draft_failures)

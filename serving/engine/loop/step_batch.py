@@ -94,7 +94,7 @@ class StepBatch:
             )
             nodes = places(tree_of(draft.proposal))
             for stats in (request.stats, self._stats):
-                stats.proposals += 1
+                stats.draft_calls += 1
                 stats.drafted.proposed.update(nodes)
         return proposals, candidates
 
@@ -128,4 +128,4 @@ def candidate_of(request_id: int, draft: Draft, proposal: Proposal, model_source
 def _cut(proposal: Proposal, depth: int) -> Proposal:
     if isinstance(proposal, DraftTree):
         return cut(proposal, depth)
-    return SampledChain(cut(proposal.tree, depth), proposal.law[:depth])
+    return SampledChain(cut(proposal.tree, depth), proposal.distributions[:depth])

@@ -132,9 +132,9 @@ class StepLoop:
         self.stats.add_request(request.stats)
 
     def totals(self) -> dict[str, Any]:
-        """``stats``, what running requests missed included, ready for JSON."""
-        missed = sum((request.stats.missed for request in self._running if request.stats.missed), self.stats.missed)
-        return self.stats.to_dict() | {"missed": dict(missed)}
+        """``stats``, with the failed drafts of running requests, ready for JSON."""
+        failures = sum((each.stats.draft_failures for each in self._running), self.stats.draft_failures)
+        return self.stats.to_dict() | {"draft_failures": dict(failures)}
 
     def step(self) -> list[tuple[Request, Step | SuffolkError]]:
         """One pass for all running requests: what each of them got, or why it failed. Ended requests have left.
@@ -198,13 +198,13 @@ class StepLoop:
 
     @staticmethod
     def _without_drafts(entries: Sequence[BatchEntry], error: ResourceExhausted) -> list[BatchEntry]:
-        """The same step of plain decoding; its drafts are missed. Raises ``error`` if it has none."""
+        """The same step of plain decoding; its drafts count as failed. Raises ``error`` if it has none."""
         if not any(entry.has_draft for entry in entries):
             raise error
         log.warning("%s; going on without the drafts of this step", error)
         for entry in entries:
             if entry.has_draft:
-                entry.request.stats.missed[type(error).__name__] += 1
+                entry.request.stats.draft_failures[type(error).__name__] += 1
         return [entry.without_draft() for entry in entries]
 
     @staticmethod

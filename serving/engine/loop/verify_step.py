@@ -97,15 +97,17 @@ def _accept_chain(request: Request, chain: SampledChain, rows: torch.Tensor, sam
     positions = torch.arange(request.length, request.length + len(rows), device=rows.device)
     coins, draws = request.uniforms.coins(positions), request.uniforms.draws(positions)
     try:
-        verified = verify_chain(chain.tree.tokens, chain.law.to(distributions.device), distributions, coins, draws)
+        verified = verify_chain(
+            chain.tree.tokens, chain.distributions.to(distributions.device), distributions, coins, draws
+        )
     except USER_CODE_ERRORS as error:  # a row of the drafter's is not a distribution: its draft ends before it
         reason = type(error).__name__
-        if not request.stats.missed[reason]:
+        if not request.stats.draft_failures[reason]:
             log.warning("drafter %s: %s; going on without that part of its draft", request.drafter, first_line(error))
-        request.stats.missed[reason] += 1
-        sound = sound_rows(chain.law, distributions.shape[1]) if isinstance(error, InvalidArgument) else 0
+        request.stats.draft_failures[reason] += 1
+        sound = sound_rows(chain.distributions, distributions.shape[1]) if isinstance(error, InvalidArgument) else 0
         if 0 < sound < len(chain.tree):  # dropping these too would select tokens in view of later ones
-            head = SampledChain(chain.tree.head(sound), chain.law[:sound])
+            head = SampledChain(chain.tree.head(sound), chain.distributions[:sound])
             return _accept_chain(request, head, rows[: sound + 1], sampled[: sound + 1])
         return _outcome(request, chain, rows, sampled, np.empty(0, np.int64), int(sampled[0]))
     dead = np.flatnonzero(sampled[: verified.accepted] == NO_TOKEN)  # nothing is accepted where no token is allowed

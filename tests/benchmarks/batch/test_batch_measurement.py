@@ -48,7 +48,7 @@ def test_batch_compares_throughput_at_every_size(folder: Path, model: Path, tmp_
             assert each["identical"] == each["requests"]
             assert each["tokens_per_second"] > 0
         assert ways["none"]["speed_up"] == 1.0
-        assert ways["none"]["tokens_a_turn"] == pytest.approx(1.0), size
+        assert ways["none"]["tokens_per_pass"] == pytest.approx(1.0), size
     done = suffolk("bench", *command[:-2], "--control")
     assert done.returncode == 2
     assert "unknown option --control" in done.stderr

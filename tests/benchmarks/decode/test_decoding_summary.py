@@ -21,7 +21,7 @@ def run_row(drafter: str, tokens: int, steps: int, seconds: float, **changes: ob
         "seconds": dict.fromkeys(PARTS, 0.0) | {"prefill": 1.0, "draft": 0.1 * seconds, "wait": 0.2 * seconds},
         "accepted_by_source": {"3": 2, "1": 1} if drafter != "none" else {},
         "nodes_verified": 2 * steps,
-        "missed": {},
+        "draft_failures": {},
         "identical": True,
         "speed_up": 1.0,
     }

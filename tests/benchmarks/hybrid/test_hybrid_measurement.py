@@ -70,7 +70,7 @@ def test_one_run_compares_all_and_goes_on(folder: Path, tmp_path: Path, capsys: 
             assert each["tokens"] == 5 * 8
             assert 1.0 <= each["M"] == pytest.approx(each["tokens"] / each["passes"])
             assert each["nodes_per_pass"] <= part["nodes"]
-            assert each["missed"] == 0
+            assert each["draft_failures"] == 0
             # every pass gives a token of the target's own, but where a drafted one ends the text
             assert 0 <= sum(each["accepted_by_source"].values()) - (each["tokens"] - each["passes"]) <= 5
     for part in found["summary"]["service"]:

@@ -9,7 +9,7 @@ from suffolk.benchmarks.hybrid.summary import MEAN, ratios, summarize
 def row(group: str, prompt: str, **drafters: tuple[int, int]) -> dict[str, object]:
     counts = {
         name: {
-            "tokens": tokens, "passes": passes, "verified": 2 * passes, "missed": 0, "plain_seconds": 0.0, "seconds": 0.0,
+            "tokens": tokens, "passes": passes, "verified": 2 * passes, "draft_failures": 0, "plain_seconds": 0.0, "seconds": 0.0,
             "accepted_by_source": {"datastore": tokens - passes},
         }
         for name, (tokens, passes) in drafters.items()

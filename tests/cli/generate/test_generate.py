@@ -30,7 +30,7 @@ def test_every_drafter_gives_the_same_text(model: str, store: str, capsys: pytes
         captured = capsys.readouterr()
         texts.add(captured.out)
         assert "tokens    24 (length)" in captured.err
-        assert "0 missed" in captured.err
+        assert "0 failed" in captured.err
         assert "time      draft" in captured.err
     assert len(texts) == 1
 
@@ -64,7 +64,7 @@ def test_a_network_drafts_to_the_end_with_few_nodes(
         )
         == 0
     )
-    assert " 0 missed" in capsys.readouterr().err
+    assert " 0 failed" in capsys.readouterr().err
 
 
 def test_the_comparison_and_the_json_report(

@@ -159,10 +159,10 @@ def test_hung_service_costs_a_deadline_only_now_and_then(brute: BruteForceRetrie
         brute.gate.clear()
         for _ in range(50):
             assert drafted(drafter, [1]) == 0
-        missed = drafter.missed.by_reason
-        assert missed["DeadlineExceeded"] + missed["Unavailable"] == 50
-        assert missed["DeadlineExceeded"] >= 3
-        assert len(brute.calls) <= missed["DeadlineExceeded"] < 25  # the breaker kept the others at home
+        failures = drafter.failures.by_reason
+        assert failures["DeadlineExceeded"] + failures["Unavailable"] == 50
+        assert failures["DeadlineExceeded"] >= 3
+        assert len(brute.calls) <= failures["DeadlineExceeded"] < 25  # the breaker kept the others at home
         with pytest.raises(Unavailable, match="circuit breaker open: the last calls failed"):
             remote.draft([1])
         assert remote.info()["generation"] == 7  # not held back

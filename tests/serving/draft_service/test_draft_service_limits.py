@@ -143,7 +143,7 @@ def test_large_batches_are_split_into_several_calls(remote: RemoteDatastore, bru
             assert sum(len(tree) for trees in found for tree in trees) > requests
             for trees, others in zip(found, expected, strict=True):
                 assert [tree.tokens.tolist() for tree in trees] == [tree.tokens.tolist() for tree in others]
-    assert drafter.missed.by_reason.total() == 0
+    assert drafter.failures.by_reason.total() == 0
 
 
 def test_calls_beyond_max_concurrent_are_rejected(brute: BruteForceRetriever) -> None:

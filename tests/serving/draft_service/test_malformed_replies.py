@@ -73,7 +73,7 @@ def test_a_malformed_draft_reply_raises_and_costs_one_draft(
     assert text in str(caught.value)
     drafter = DatastoreDrafter(remote, remote.vocab_size, prefetch=False)
     assert drafted(drafter, [1]) == 0
-    assert drafter.missed.by_reason == {"Internal": 1}
+    assert drafter.failures.by_reason == {"Internal": 1}
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,8 @@ def test_what_is_retrieved_is_proposed_beside_a_broken_network(way: str, caplog:
             for number in (1, 2):
                 drafter.observe(number, np.array([7, 8], np.int32))
                 alone.observe(number, np.array([7, 8], np.int32))
-    assert drafter.stats()["missed"] == drafter.stats()[f"missed {reason}"] == 6
-    assert drafter.stats()[f"made-up: missed {reason}"] == 6
+    assert drafter.stats()["failed"] == drafter.stats()[f"failed {reason}"] == 6
+    assert drafter.stats()[f"made-up: failed {reason}"] == 6
     assert len([each for each in caplog.records if "neural drafter made-up" in each.message]) == 1
 
 
@@ -78,7 +78,7 @@ def test_a_sound_tree_stays_beside_a_broken_one_of_the_same_network() -> None:
     assert 40 in one.tokens
     assert 40 not in other.tokens
     assert 7 in other.tokens
-    assert drafter.stats()["missed InvalidArgument"] == 1
+    assert drafter.stats()["failed InvalidArgument"] == 1
 
 
 def test_the_time_of_faults_is_booked_and_they_are_not_asked_for_ever() -> None:
@@ -94,13 +94,13 @@ def test_the_time_of_faults_is_booked_and_they_are_not_asked_for_ever() -> None:
         drafter.propose([request])
         drafter.observe(1, np.array([30], np.int32))
     found = drafter.stats()
-    assert 0 < found["missed RuntimeError"] == found["asked"] < 25
-    assert found["asked"] + found["skipped"] == 40
-    assert found["model_seconds"] >= 0.002 * found["asked"]
+    assert 0 < found["failed RuntimeError"] == found["ran"] < 25
+    assert found["ran"] + found["skipped"] == 40
+    assert found["model_seconds"] >= 0.002 * found["ran"]
     assert any(step.decisions["made-up"].declined for step in explanation.steps if "made-up" in step.decisions)
 
 
-def test_a_request_is_told_what_its_network_missed() -> None:
+def test_a_request_counts_the_failures_of_its_network() -> None:
     target = Target.wrap(tiny_model("llama"))
     drafter = HybridDrafter([PromptLookupDrafter(VOCAB)], [MadeUpDrafter(out_of_memory)])
     loop = eager_loop(target, {"hybrid": drafter})
@@ -109,7 +109,7 @@ def test_a_request_is_told_what_its_network_missed() -> None:
     while loop.running:
         loop.step()
     assert len(request.generated) == 6
-    assert request.stats.missed["OutOfMemoryError"] > 0
+    assert request.stats.draft_failures["OutOfMemoryError"] > 0
 
 
 class Reader(MadeUpDrafter):
@@ -152,5 +152,5 @@ def test_a_fault_of_one_network_does_not_keep_anything_from_another(method: str)
     drafter.release(1)
     assert {7, 40} <= set(proposed.tokens.tolist())
     drafter.close()
-    assert drafter.stats()["missed OutOfMemoryError"] > 0
+    assert drafter.stats()["failed OutOfMemoryError"] > 0
     assert (second.followed, second.observed, second.released, second.closed) == ([1], [[7, 8]], [1], True)

@@ -144,7 +144,7 @@ def test_requests_beyond_its_slots_or_its_capacity_go_without_drafts() -> None:
     assert {request.number: request.generated for request in requests} == expected
     assert requests[0].stats.accepted > 10
     assert requests[1].stats.accepted < 19  # what it got is from behind the first one's end
-    assert requests[1].stats.missed["ResourceExhausted"] > 1
+    assert requests[1].stats.draft_failures["ResourceExhausted"] > 1
     loop.join(again := Request(4, target, PROMPT[5:], settings, "draft-model", 8))  # the slot is free again
     while loop.running:
         loop.step()
@@ -167,7 +167,7 @@ def test_a_text_with_a_token_that_it_lacks_goes_without_drafts_and_is_counted() 
     drafter = draft_model(tiny_model(vocab_size=80))
     [tree] = drafter.propose([DraftRequest(1, np.asarray([1, 2, 85], np.int32), 8, 3)])
     assert len(tree) == 0
-    assert drafter.stats()["missed Unsupported"] == 1
+    assert drafter.stats()["failed Unsupported"] == 1
 
 
 def test_a_text_that_cannot_be_made_takes_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +180,7 @@ def test_a_text_that_cannot_be_made_takes_no_slot(monkeypatch: pytest.MonkeyPatc
             with pytest.raises(RuntimeError, match="no memory"):
                 drafter.propose(asked)
     assert all(len(tree) for tree in drafter.propose(asked))
-    assert not drafter.missed.by_reason
+    assert not drafter.failures.by_reason
 
 
 def broken(*_: Any) -> Any:

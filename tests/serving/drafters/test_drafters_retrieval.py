@@ -96,7 +96,7 @@ def test_datastore_drafts_are_the_oracles_for_the_longest_and_for_shorter_matche
         assert np.all(np.diff(draft.scores) <= 0)
         assert set(draft.sources.tolist()) <= {1}
     assert (3,) in paths(drafts[3]), "the second document follows a shorter match only"
-    assert drafter.stats() == {"calls": 1, "missed": 0}
+    assert drafter.stats() == {"calls": 1, "failed": 0}
 
 
 def test_an_id_that_only_the_target_knows_hides_what_stands_before_it_and_no_other_request() -> None:
@@ -112,7 +112,7 @@ def test_an_id_that_only_the_target_knows_hides_what_stands_before_it_and_no_oth
     behind = [np.array(path, np.int32) for path in ([strange], [strange, 2], [3])]
     ((none, two, three),) = drafter.draft_after([request(texts[0], 0)], [behind])
     assert (len(none), paths(two), len(three) > 0) == (0, {(3,), (3, 3), (3, 4), (3, 3, 0), (3, 4, 1), (5,)}, True)
-    assert drafter.stats() == {"calls": 1, "missed": 0}
+    assert drafter.stats() == {"calls": 1, "failed": 0}
 
 
 class BadStore(BruteForceRetriever):
@@ -148,7 +148,7 @@ def test_a_fault_costs_the_draft_is_counted_and_logged_once(
             (draft,) = drafter.propose([request([1, 2])])
             assert len(draft) == 0
             drafter.observe(1, np.array([3], np.int32))
-    assert drafter.stats() == {"calls": 3, "missed": 3, f"missed {reason}": 3}
+    assert drafter.stats() == {"calls": 3, "failed": 3, f"failed {reason}": 3}
     assert len(caplog.records) == 1
 
 
@@ -198,7 +198,7 @@ def test_hybrid_counts_and_learns_in_all_its_drafters() -> None:
     drafter.observe(1, np.array([3], np.int32))
     assert set(draft.sources.tolist()) == {2}
     stats = drafter.stats()
-    assert (stats["calls"], stats["missed"], stats["missed Unavailable"], stats["datastore: missed"]) == (2, 1, 1, 1)
+    assert (stats["calls"], stats["failed"], stats["failed Unavailable"], stats["datastore: failed"]) == (2, 1, 1, 1)
     drafter.release(1)
     drafter.close()
 

@@ -144,7 +144,7 @@ def test_the_text_is_the_target_s_own(version: int, trained: bool, temperature: 
     assert together == {1, 2, 3}
     for request, prompt in zip(requests, prompts, strict=True):
         assert request.generated == alone(target, prompt, request.settings)
-        assert not request.stats.missed
+        assert not request.stats.draft_failures
     accepted = sum(request.stats.accepted for request in requests)
     drafted = sum(request.stats.steps for request in requests)
     assert accepted > (0.1 * drafted if trained else 0)
@@ -183,28 +183,28 @@ def test_requests_beyond_its_slots_or_its_capacity_go_without_drafts() -> None:
         loop.step()
     assert first.generated == alone(target, short, settings)
     assert second.generated == alone(target, PROMPT, settings)
-    assert not first.stats.missed
-    assert second.stats.missed["ResourceExhausted"] > 0
+    assert not first.stats.draft_failures
+    assert second.stats.draft_failures["ResourceExhausted"] > 0
     assert second.stats.accepted == 0
     third = Request(3, target, long, settings, "eagle", 8)  # the slot is free again, and too small
     loop.join(third)
     while loop.running:
         loop.step()
     assert third.generated == alone(target, long, settings)
-    assert third.stats.missed["ResourceExhausted"] > 0
+    assert third.stats.draft_failures["ResourceExhausted"] > 0
     known = Confidence()
     drafter.calibrate(known)
     fourth = Request(4, target, long[:75], settings, "eagle", 8)  # outgrows the slot while it is decoded
     loop.join(fourth)
     while loop.running:
-        missed, learned = drafter.stats()["missed"], known.state()
+        failed, learned = drafter.stats()["failed"], known.state()
         loop.step()
-        if drafter.stats()["missed"] > missed:
+        if drafter.stats()["failed"] > failed:
             assert np.array_equal(known.state(), learned)
     assert fourth.generated == alone(target, long[:75], settings)
-    assert fourth.stats.missed["ResourceExhausted"] > 1
+    assert fourth.stats.draft_failures["ResourceExhausted"] > 1
     assert learned.any()
-    assert drafter.stats()["missed"] == drafter.missed.by_reason.total() > 0
+    assert drafter.stats()["failed"] == drafter.failures.by_reason.total() > 0
 
 
 def test_a_long_prompt_is_read_in_parts() -> None:
@@ -242,7 +242,7 @@ def test_without_hidden_states_there_is_no_draft() -> None:
     assert len(drafter.propose([request])[0]) == 0
     drafter.follow(1, features_of(PROMPT, (2,))[:20])
     assert len(drafter.propose([request])[0]) == 0
-    assert drafter.missed.by_reason["Unavailable"] == 2
+    assert drafter.failures.by_reason["Unavailable"] == 2
     drafter.follow(1, features_of(PROMPT, (2,))[20:29])
     assert len(drafter.propose([request])[0]) == 8
     drafter.close()

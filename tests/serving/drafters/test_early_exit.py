@@ -73,7 +73,7 @@ def test_no_node_lies_beyond_the_context(family: str) -> None:
     list(run)
     assert run.tokens == alone(target, PROMPT, settings)
     assert len(PROMPT) + len(run.tokens) == 48
-    assert not run.stats.missed
+    assert not run.stats.draft_failures
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -100,8 +100,8 @@ def test_a_tree_that_does_not_fit_the_cache_is_left_out() -> None:
     run = eager_decoder(target, drafter, max_nodes=4).generate(PROMPT, settings)
     list(run)
     assert run.tokens == alone(target, PROMPT, settings)
-    assert drafter.missed.by_reason["ResourceExhausted"] > 0
-    assert run.stats.missed["ResourceExhausted"] > 0
+    assert drafter.failures.by_reason["ResourceExhausted"] > 0
+    assert run.stats.draft_failures["ResourceExhausted"] > 0
 
 
 def test_a_trained_exit_is_better_than_the_shared_head_and_comes_back_from_its_folder(tmp_path: Path) -> None:

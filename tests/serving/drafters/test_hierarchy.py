@@ -100,8 +100,8 @@ def test_requests_beyond_its_slots_or_its_capacity_go_without_drafts() -> None:
         loop.step()
     for each in requests:
         assert each.generated == alone(target, prompts[each.number], settings)
-    assert requests[1].stats.missed["ResourceExhausted"] > 0
-    assert drafter.stats()["missed ResourceExhausted"] > 0
+    assert requests[1].stats.draft_failures["ResourceExhausted"] > 0
+    assert drafter.stats()["failed ResourceExhausted"] > 0
     long = DraftRequest(9, np.asarray(PROMPT * 3, np.int32), 8)
     assert len(tree_of(drafter.propose([long])[0])) == 0  # a slot is free again, but it is too small
 
@@ -118,17 +118,17 @@ def test_a_source_that_is_gone_costs_its_drafts_alone() -> None:
     list(run)
     assert run.tokens == alone(target, PROMPT, settings)
     assert run.stats.accepted > 0
-    assert drafter.stats()["missed InvalidArgument"] > 0
+    assert drafter.stats()["failed InvalidArgument"] > 0
 
 
 def test_what_it_cannot_draft_for_is_counted_and_what_nobody_asked_for_is_not() -> None:
     """A text with a token that a level lacks went without drafts unseen; a request for no nodes was a fault."""
     lacking = HierarchyDrafter([level(noisy(0.02, vocab_size=80), 4)], VOCAB)
     assert len(tree_of(lacking.propose([DraftRequest(1, np.asarray([1, 2, 85], np.int32), 8, 3)])[0])) == 0
-    assert lacking.stats()["missed Unsupported"] == 1
+    assert lacking.stats()["failed Unsupported"] == 1
     searched = HierarchyDrafter([lookup(VOCAB)], VOCAB)
     assert len(tree_of(searched.propose([DraftRequest(1, np.asarray(PROMPT, np.int32), 0)])[0])) == 0
-    assert not [name for name, count in searched.stats().items() if name.startswith("missed") and count]
+    assert not [name for name, count in searched.stats().items() if name.startswith("failed") and count]
 
 
 def test_tokens_behind_the_end_of_a_text_are_not_refused_ones() -> None:
@@ -136,7 +136,7 @@ def test_tokens_behind_the_end_of_a_text_are_not_refused_ones() -> None:
     [found] = drafter.propose([DraftRequest(1, np.asarray(PROMPT, np.int32), 8)])
     drafter.observe(1, tree_of(found).tokens[:1])
     assert len(tree_of(found)) > 1
-    assert drafter._rounds._acceptance.share > 0.6
+    assert drafter._rounds._acceptance.value > 0.6
 
 
 def test_a_draft_without_a_pass_is_no_round(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,9 +253,9 @@ def test_drawn_chains_tell_their_laws(depth: int) -> None:
     [chain] = hierarchy(depth, target, noisy(0.02)).propose([asked])
     assert isinstance(chain, SampledChain)
     assert 1 <= len(chain.tree) <= 5  # cut to what was asked for
-    assert np.allclose(chain.law.sum(-1).numpy(), 1)
-    assert (chain.law > 0).sum(-1).max() <= 10
-    assert (chain.law.numpy()[np.arange(len(chain.tree)), chain.tree.tokens] > 0).all()
+    assert np.allclose(chain.distributions.sum(-1).numpy(), 1)
+    assert (chain.distributions > 0).sum(-1).max() <= 10
+    assert (chain.distributions.numpy()[np.arange(len(chain.tree)), chain.tree.tokens] > 0).all()
 
 
 def test_a_level_is_asked_for_what_it_is() -> None:

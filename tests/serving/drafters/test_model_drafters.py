@@ -81,7 +81,7 @@ def test_every_network_gives_the_same_text(
         captured = capsys.readouterr()
         texts.add(captured.out)
         assert json.loads(report.read_text())["drafter"] == ("early-exit" if name == "head" else name)
-        assert "0 missed" in captured.err
+        assert "0 failed" in captured.err
     assert len(texts) == 1
 
 

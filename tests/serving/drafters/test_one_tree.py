@@ -51,7 +51,7 @@ def test_a_node_that_both_propose_carries_both_marks() -> None:
     assert set(found.sources[:4].tolist()) == {source_bits("datastore+draft-model")}
     assert found.validate(VOCAB)
     stats = drafter.stats()
-    assert stats["draft-model: asked"] == stats["draft-model: calls"] == stats["datastore: calls"] == 1
+    assert stats["draft-model: ran"] == stats["draft-model: calls"] == stats["datastore: calls"] == 1
     drafter.close()
 
 
@@ -130,7 +130,7 @@ def test_heads_beside_retrieval_get_the_hidden_states_that_they_want() -> None:
     run = eager_decoder(target, drafter, 16).generate(PROMPT, settings)
     list(run)
     assert run.tokens == alone(target, PROMPT, settings)
-    assert drafter.stats()["missed"] == 0
+    assert drafter.stats()["failed"] == 0
     assert drafter.stats()["eagle: passes"] > 0
 
 
@@ -168,7 +168,7 @@ def asked_beside(expected: float, right: int, steps: int, seconds: float, monkey
     for _ in range(steps):
         network.add([DraftRequest(1, np.arange(9, dtype=np.int32), 8, budget=budget)], [retrieved])
         network.observe(1, np.array([1, 2, 3, 4], np.int32))
-    return int(network.stats()["asked"])
+    return int(network.stats()["ran"])
 
 
 def test_a_neural_drafter_runs_while_it_adds_more_than_its_time(monkeypatch: pytest.MonkeyPatch) -> None:

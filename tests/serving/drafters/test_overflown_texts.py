@@ -99,7 +99,7 @@ def is_sound(proposal: DraftTree | SampledChain) -> bool:
         tree_of(proposal).validate(VOCAB)
     except SuffolkError:
         return False
-    has_laws = not isinstance(proposal, SampledChain) or bool(proposal.law.isfinite().all())
+    has_laws = not isinstance(proposal, SampledChain) or bool(proposal.distributions.isfinite().all())
     return len(tree_of(proposal)) > 0 and has_laws
 
 
@@ -121,8 +121,8 @@ def test_a_draft_that_laws_without_numbers_take_is_counted() -> None:
     drafter = hierarchy()
     for tokens, missed in ((SOUND, 0), (BROKEN, 1)):
         asked = DraftRequest(missed, np.asarray(tokens, np.int32), 20, len(tokens), SETTINGS["rejection"])
-        assert (len(tree_of(drafter.propose([asked])[0])) > 0, drafter.stats()["missed"]) == (not missed, missed)
-    assert drafter.stats()["missed InvalidArgument"] == 1
+        assert (len(tree_of(drafter.propose([asked])[0])) > 0, drafter.stats()["failed"]) == (not missed, missed)
+    assert drafter.stats()["failed InvalidArgument"] == 1
 
 
 def test_what_a_level_drew_before_it_had_no_numbers_is_handed_up() -> None:

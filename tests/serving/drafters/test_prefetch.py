@@ -107,7 +107,7 @@ def test_drafts_are_prefetched_behind_an_id_that_only_the_target_knows() -> None
     assert drafter.stats()["prefetched"] == 2
     drafter.prefetch([request([1, 2], 0)], [tree([VOCAB], [-1], [0.9])])
     assert not len(drafter.propose([request([1, 2, VOCAB], 0)])[0])
-    assert drafter.stats()["missed"] == 0
+    assert drafter.stats()["failed"] == 0
 
 
 def test_a_late_answer_is_dropped_and_none_is_asked_before_it_has_come() -> None:
@@ -160,12 +160,12 @@ def test_the_datastore_drafter_counts_what_was_ahead() -> None:
             each.observe(1, np.asarray(text[size : size + 1], np.int32))
     stats = drafter.stats()
     assert stats["prefetched"] > 5
-    assert stats["missed"] == stats["late"] == 0
+    assert stats["failed"] == stats["late"] == 0
     store.fault = Unavailable("gone")
     store.healthy = False
     drafter.prefetch([request(text)], [DraftTree.empty()])
     assert len(drafter.propose([request([*text, 1])])[0]) == 0
-    assert drafter.stats()["missed Unavailable"] == 1
+    assert drafter.stats()["failed Unavailable"] == 1
     assert "late" not in waiting.stats()
 
 
@@ -231,7 +231,7 @@ def test_a_wrong_number_of_trees_is_a_fault_of_the_service(early: bool) -> None:
     drafter = DatastoreDrafter(Fewer([DOCUMENT], VOCAB), VOCAB, LIMITS, prefetch=early)
     drafter.prefetch([request([0, 1])], [DraftTree.empty()])
     assert [len(each) for each in drafter.propose([request([0, 1, 2])])] == [0]
-    assert drafter.stats()["missed Internal"] == drafter.stats()["missed"] == 1
+    assert drafter.stats()["failed Internal"] == drafter.stats()["failed"] == 1
 
 
 def test_drafts_deeper_than_a_service_takes_are_refused_at_the_start() -> None:

@@ -68,7 +68,7 @@ def test_requests_that_join_and_leave_get_the_tokens_they_get_alone(
     for request, case in zip(requests, cases, strict=True):
         assert request.generated == alone(target, *case)[: len(request.generated)]
         assert request.stats.finish == "cancelled" or len(request.generated) == 30
-        assert not request.stats.missed
+        assert not request.stats.draft_failures
     assert sum(request.stats.finish == "cancelled" for request in requests) == 1
     if kind == "trained":
         assert all(sum(request.stats.accepted for request in requests[law::3]) > 0 for law in range(3))
@@ -95,9 +95,9 @@ def test_trees_are_for_match_and_drawn_chains_for_rejection(target: Target, veri
     assert tree.depths().max() == 4
     assert isinstance(proposal, SampledChain) == (verification == "rejection")
     if isinstance(proposal, SampledChain):
-        assert proposal.law.sum(1).tolist() == pytest.approx([1] * 4)
-        assert ((proposal.law > 0).sum(1) == 30).all()
-        assert all(proposal.law[row, token] > 0 for row, token in enumerate(tree.tokens.tolist()))
+        assert proposal.distributions.sum(1).tolist() == pytest.approx([1] * 4)
+        assert ((proposal.distributions > 0).sum(1) == 30).all()
+        assert all(proposal.distributions[row, token] > 0 for row, token in enumerate(tree.tokens.tolist()))
     else:
         assert len(tree) > 4
     drafter.release(1)
@@ -117,7 +117,7 @@ def test_text_by_rejection_is_drafted_and_ends(target: Target, trained: Redrafte
     while loop.running:
         loop.step()
     assert [len(request.generated) for request in requests] == [40] * 3
-    assert not any(request.stats.missed for request in requests)
+    assert not any(request.stats.draft_failures for request in requests)
     assert requests[0].stats.accepted + requests[1].stats.accepted > 0
     assert requests[2].generated == alone(target, PROMPT, laws[2])
 
@@ -194,10 +194,10 @@ def test_without_features_there_is_no_draft(target: Target) -> None:
     assert len(tree_of(drafter.propose([asked])[0])) == 0
     follow(drafter, PROMPT[:-1])  # one too few
     assert len(tree_of(drafter.propose([asked])[0])) == 0
-    assert drafter.stats()["missed Unavailable"] == 2
+    assert drafter.stats()["failed Unavailable"] == 2
     drafter.release(1)
     assert len(tree_behind(drafter, PROMPT)) > 0
-    assert drafter.stats()["missed"] == 2
+    assert drafter.stats()["failed"] == 2
     drafter.observe(1, np.array([3], np.int32))  # of a request that has gone
     drafter.close()
 
@@ -211,7 +211,9 @@ def test_a_head_that_breaks_costs_its_drafts_and_nothing_else(target: Target, ve
     run = eager_decoder(target, drafter_of(head, target)).generate(PROMPT, settings)
     steps = list(run)
     assert len(run.tokens) == 12
-    assert run.stats.missed["InvalidArgument"] == len(steps) - 2  # in the first and the last there is nothing to draft
+    assert (
+        run.stats.draft_failures["InvalidArgument"] == len(steps) - 2
+    )  # in the first and the last there is nothing to draft
     if verification == "match":
         assert run.tokens == alone(target, PROMPT, settings)
 

@@ -118,7 +118,7 @@ def test_a_learner_that_fails_costs_nothing_but_its_lesson() -> None:
     while loop.running:
         loop.step()
     assert list(request.generated) == alone(target, PROMPT, settings)
-    assert request.stats.missed["ValueError"] == 10
+    assert request.stats.draft_failures["ValueError"] == 10
 
 
 def test_one_that_cannot_say_what_it_wants_is_refused_before_anything_runs() -> None:

@@ -81,9 +81,9 @@ def test_memory_that_is_enough_without_drafts_is_enough(monkeypatch: pytest.Monk
     request = Request(1, target, PROMPT, settings, "sure", 8)
     run(loop, request)
     assert request.generated == expected
-    assert request.stats.missed["ResourceExhausted"] > 0
+    assert request.stats.draft_failures["ResourceExhausted"] > 0
     assert request.stats.accepted == 0
-    assert drafter.observed == request.stats.proposals
+    assert drafter.observed == request.stats.draft_calls
 
 
 class NoRoom(torch.Tensor):
@@ -116,17 +116,17 @@ def test_hidden_states_that_do_not_fit_are_their_drafter_s_loss(monkeypatch: pyt
     request = Request(1, target, PROMPT, settings, "reads", 8)
     run(loop, request)
     assert request.generated == expected
-    assert request.stats.missed["OutOfMemoryError"] > 0
+    assert request.stats.draft_failures["OutOfMemoryError"] > 0
 
 
-def test_a_tree_in_place_of_a_list_is_a_missed_draft() -> None:
+def test_a_tree_in_place_of_a_list_is_a_failed_draft() -> None:
     """One node for one request passed for a list of one tree, and reading it ended the engine."""
     target, settings = Target.wrap(tiny_model()), SamplingSettings(8)
     loop = eager_loop(target, {"sure": Sure([*PROMPT, *alone(target, PROMPT, settings)], bare=True)}, slots=1)
     request = Request(1, target, PROMPT, settings, "sure", 8)
     run(loop, request)
     assert request.generated == alone(target, PROMPT, settings)
-    assert request.stats.missed["TypeError"] > 0
+    assert request.stats.draft_failures["TypeError"] > 0
 
 
 def test_a_tokenizer_that_fails_fails_its_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:

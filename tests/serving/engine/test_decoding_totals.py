@@ -24,13 +24,13 @@ PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
 def assert_totals(loop: StepLoop, requests: list[Request]) -> None:
     """They are the sums over all requests, and only what was earned tells the tokens from the passes."""
     totals = loop.totals()
-    for name in ("tokens", "steps", "proposals", "nodes_proposed", "nodes_verified", "accepted", "earned"):
+    for name in ("tokens", "steps", "draft_calls", "nodes_proposed", "nodes_verified", "accepted", "earned"):
         assert totals[name] == sum(getattr(request.stats, name) for request in requests), name
     rows: Counter[tuple[str, int, int]] = Counter()
     for row in (row for request in requests for row in request.stats.drafted.rows()):
         rows.update({(stage, row["source"], row["depth"]): row[stage] for stage in STAGES})
     assert rows == {(stage, row["source"], row["depth"]): row[stage] for row in totals["drafted"] for stage in STAGES}
-    assert totals["missed"] == sum((request.stats.missed for request in requests), Counter())
+    assert totals["draft_failures"] == sum((request.stats.draft_failures for request in requests), Counter())
     begun = sum(request.stats.tokens > 0 for request in requests)
     assert totals["tokens"] == begun + totals["steps"] + totals["earned"]
 
@@ -60,7 +60,7 @@ def test_totals_grow_step_by_step() -> None:
     assert all(before < after for before, after in zip(tokens, tokens[1:], strict=False))
     knew = requests[0].stats
     assert (knew.finish, knew.earned) == ("eos", knew.accepted - 1)
-    assert loop.totals()["missed"]
+    assert loop.totals()["draft_failures"]
     loop.leave(requests[2])
     assert_totals(loop, requests)
     assert loop.totals()["finished"] == {"eos": 1, "length": 1, "cancelled": 1}

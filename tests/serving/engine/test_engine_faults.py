@@ -68,8 +68,8 @@ def test_a_drafter_that_fails_in_every_way_costs_drafts_only(target: Target) -> 
         for generation in generations.values():
             list(generation)
             assert generation.tokens == alone(target, PROMPT, SamplingSettings(max_new_tokens=30))
-    assert generations["failing"].stats.missed["RuntimeError"] > 0
-    assert generations["forgetful"].stats.missed["KeyError"] > 0
+    assert generations["failing"].stats.draft_failures["RuntimeError"] > 0
+    assert generations["forgetful"].stats.draft_failures["KeyError"] > 0
 
 
 def test_a_drafter_that_prepares_is_told_what_is_verified_and_may_fail(target: Target) -> None:
@@ -89,7 +89,7 @@ def test_a_drafter_that_prepares_is_told_what_is_verified_and_may_fail(target: T
     while loop.running:
         loop.step()
     assert request.generated == alone(target, PROMPT, SamplingSettings(max_new_tokens=20))
-    assert len(drafter.told) == request.stats.proposals == request.stats.missed["RuntimeError"] > 0
+    assert len(drafter.told) == request.stats.draft_calls == request.stats.draft_failures["RuntimeError"] > 0
     assert {tuple(tokens) for size, tokens in drafter.told if size < len(PROMPT) + 18} == {(), (1, 2)}
     assert all(bool(tokens) == bool(size % 2) for size, tokens in drafter.told if size < len(PROMPT) + 18)
 
@@ -123,7 +123,7 @@ def test_a_drafter_that_writes_to_the_text_is_at_fault(target: Target, call: str
     run = eager_decoder(target, drafter).generate(PROMPT, settings)
     list(run)
     assert run.tokens == alone(target, PROMPT, settings)
-    assert run.stats.missed["ValueError"] > 5
+    assert run.stats.draft_failures["ValueError"] > 5
 
 
 def test_a_drafter_that_cannot_be_closed_leaves_no_other_open(target: Target, caplog: pytest.LogCaptureFixture) -> None:
@@ -180,7 +180,7 @@ def test_exceptions_that_are_no_errors_cost_drafts_only(target: Target, fault: B
         generation = engine.generate(PROMPT, settings, "one")
         list(generation)
         assert generation.tokens == alone(target, PROMPT, settings)
-        assert generation.stats.missed[type(fault).__name__] > 0
+        assert generation.stats.draft_failures[type(fault).__name__] > 0
 
 
 def test_whatever_ends_the_thread_is_told(target: Target) -> None:
@@ -196,19 +196,19 @@ def test_whatever_ends_the_thread_is_told(target: Target) -> None:
             engine.generate(PROMPT)
 
 
-def test_a_miss_is_counted_for_those_who_missed_a_draft(target: Target) -> None:
+def test_a_failure_is_counted_for_requests_without_a_draft(target: Target) -> None:
     """Eight bad trees of one call were once counted for each of eight requests: 64."""
 
     class Counting(MadeUpDrafter):
-        missed = 0
+        failed = 0
 
         def stats(self) -> dict[str, float]:
-            return {"missed Corruption": self.missed}
+            return {"failed Corruption": self.failed}
 
     def draft(request: Any) -> DraftTree:
         if len(request.tokens) % 2:
             return tree([1], [-1])
-        drafter.missed += 1
+        drafter.failed += 1
         return DraftTree.empty()
 
     drafter = Counting(draft)
@@ -220,8 +220,8 @@ def test_a_miss_is_counted_for_those_who_missed_a_draft(target: Target) -> None:
         loop.join(request)
     while loop.running:
         loop.step()
-    assert drafter.missed > 0
-    assert sum(request.stats.missed["Corruption"] for request in requests) == drafter.missed
+    assert drafter.failed > 0
+    assert sum(request.stats.draft_failures["Corruption"] for request in requests) == drafter.failed
 
 
 def test_an_event_loop_that_is_gone_harms_nobody(target: Target) -> None:

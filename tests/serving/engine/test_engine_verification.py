@@ -50,7 +50,7 @@ def test_rejection_accepts_chains_of_a_known_law(target: Target, law: SamplingSe
     list(run)
     assert run.stats.finish == "length"
     assert run.stats.accepted > 3
-    assert run.stats.missed.total() == 0
+    assert run.stats.draft_failures.total() == 0
     if law.temperature == 0:
         assert run.tokens == alone(target, PROMPT, SamplingSettings(24))
 
@@ -61,7 +61,7 @@ def test_a_law_that_is_none_costs_the_draft(target: Target) -> None:
     list(run)
     assert len(run.tokens) == 10
     assert run.stats.accepted == 0
-    assert run.stats.missed["InvalidArgument"] == run.stats.proposals > 5
+    assert run.stats.draft_failures["InvalidArgument"] == run.stats.draft_calls > 5
 
 
 def test_a_chain_whose_law_ends_in_no_numbers_is_judged_up_to_there() -> None:
@@ -93,8 +93,8 @@ def test_a_chain_whose_law_ends_in_no_numbers_is_judged_up_to_there() -> None:
             law = (target.prefill([*prompt, first], target.new_cache(1, 4))[0] / 2).softmax(-1).double().numpy()
         seconds = [each.generated[1] for each in requests if each.generated[0] == first]
         assert not differs(np.bincount(seconds, minlength=few), law)
-    missed = sum(each.stats.missed["InvalidArgument"] for each in requests)
-    assert runs / 4 < missed == sum(each.stats.missed.total() for each in requests)
+    failed = sum(each.stats.draft_failures["InvalidArgument"] for each in requests)
+    assert runs / 4 < failed == sum(each.stats.draft_failures.total() for each in requests)
 
 
 def test_a_token_does_not_live_by_whether_the_target_has_numbers_behind_it() -> None:
@@ -111,7 +111,7 @@ def test_a_token_does_not_live_by_whether_the_target_has_numbers_behind_it() -> 
         [outcome] = verify([asked], [chain], [rows])
         assert isinstance(outcome, Outcome)
         counts[drafted if len(outcome.path) else outcome.token] += 1
-        assert not asked.stats.missed
+        assert not asked.stats.draft_failures
     assert not differs(counts, np.full(few, 1 / few))
 
 
@@ -124,7 +124,7 @@ def test_a_law_that_cannot_even_be_looked_at_costs_the_draft(law: torch.Tensor) 
     run = eager_decoder(target, drafter).generate([0, 1, 2], settings)
     list(run)
     assert len(run.tokens) == 6
-    assert run.stats.missed["InvalidArgument"] == run.stats.proposals > 2
+    assert run.stats.draft_failures["InvalidArgument"] == run.stats.draft_calls > 2
 
 
 class Unreadable(torch.Tensor):
@@ -133,7 +133,7 @@ class Unreadable(torch.Tensor):
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is torch.Tensor.to:
-            raise RuntimeError("the law is gone")
+            raise RuntimeError("the distributions are gone")
         return super().__torch_function__(function, types, args, kwargs)
 
 
@@ -151,14 +151,14 @@ def test_a_law_that_cannot_be_read_costs_the_draft(target: Target, spoil: Any, r
 
     def make(request: Any) -> Any:
         [chain] = honest.propose([request])
-        return SampledChain(chain.tree, spoil(chain.law))  # type: ignore[attr-defined]
+        return SampledChain(chain.tree, spoil(chain.distributions))  # type: ignore[attr-defined]
 
     law = SamplingSettings(10, 1.0, verification="rejection")
     run = eager_decoder(target, MadeUpDrafter(make)).generate(PROMPT, law)
     list(run)
     assert run.tokens == alone(target, PROMPT, law)
     assert run.stats.accepted == 0
-    assert run.stats.missed[reason] > 5
+    assert run.stats.draft_failures[reason] > 5
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

@@ -96,7 +96,7 @@ def test_each_drafter_gets_its_own_layers_and_a_fault_costs_drafts_only() -> Non
     for name, count in (("first", 1), ("last", 2)):
         (parts,) = drafters[name].features.values()
         assert {tuple(part.shape[1:]) for part in parts} == {(count, 32)}
-    assert running["failing"].stats.missed["ArithmeticError"] > 0
+    assert running["failing"].stats.draft_failures["ArithmeticError"] > 0
 
 
 @pytest.mark.parametrize("layers", [(3,), (-1,), (1, 1), (2, 0)])

@@ -34,7 +34,7 @@ class DraftModelDrafter:
 
     Attributes:
         model: the draft model.
-        missed: drafts that it did not make.
+        failures: drafts that it did not make.
     """
 
     name = "draft-model"
@@ -73,7 +73,7 @@ class DraftModelDrafter:
         self._free = list(range(slots))
         self._drafts: dict[int, DraftState] = {}
         self._calls = 0
-        self.missed = DraftFailures(f"draft model {model.name}")
+        self.failures = DraftFailures(f"draft model {model.name}")
 
     @property
     def cache_bytes(self) -> int:
@@ -115,7 +115,7 @@ class DraftModelDrafter:
             "prefill_seconds": self._trees.prefill_seconds,
             "unread": self._prefill.refused,
         }
-        return counters | self.missed.stats()
+        return counters | self.failures.stats()
 
     def close(self) -> None:
         for request_id in list(self._drafts):
@@ -126,7 +126,7 @@ class DraftModelDrafter:
         draft = self._drafts.get(request.request_id)
         if draft is None:
             if not self._free:
-                self.missed.add("ResourceExhausted", f"all {self._cache.slots} slots are taken")
+                self.failures.add("ResourceExhausted", f"all {self._cache.slots} slots are taken")
                 return None
             draft = DraftState(request, self._free[-1], self._vocab_size, self.model.device)
             self._free.pop()  # only now: a failed construction takes no slot
@@ -151,10 +151,10 @@ class DraftModelDrafter:
         if self.model.context_length is not None:
             limit = min(limit, self.model.context_length - deep)
         if len(tokens) > limit:
-            self.missed.add("ResourceExhausted", f"a text has {len(tokens)} tokens, and {limit} fit with a tree")
+            self.failures.add("ResourceExhausted", f"a text has {len(tokens)} tokens, and {limit} fit with a tree")
             return False
         highest = int(tokens[-draft.pending :].max())
         if highest >= self.model.vocab_size:
-            self.missed.add("Unsupported", f"a text has token {highest}, which {self.model.name} does not know")
+            self.failures.add("Unsupported", f"a text has token {highest}, which {self.model.name} does not know")
             return False
         return True

@@ -84,7 +84,7 @@ class EagleDrafter:
         self._confidence = Confidence()
         self._calls = self._passes = 0
         self._prefill_seconds = 0.0
-        self.missed = DraftFailures("EAGLE head")
+        self.failures = DraftFailures("EAGLE head")
 
     @property
     def cache_bytes(self) -> int:
@@ -134,7 +134,7 @@ class EagleDrafter:
     def stats(self) -> dict[str, float]:
         counters: dict[str, float] = {"calls": self._calls, "passes": self._passes}
         counters["prefill_seconds"] = self._prefill_seconds
-        return counters | self.missed.stats()
+        return counters | self.failures.stats()
 
     def close(self) -> None:
         for request_id in list(self._buffers):
@@ -147,13 +147,13 @@ class EagleDrafter:
             buffer.draft.forget()
         if buffer is None or size < 2 or (buffer.received < size - 1 and buffer.slot >= 0):
             received = 0 if buffer is None else buffer.received
-            self.missed.add("Unavailable", f"hidden states of {received} tokens have come, {size - 1} are needed")
+            self.failures.add("Unavailable", f"hidden states of {received} tokens have come, {size - 1} are needed")
             return None
         if buffer.slot < 0:
-            self.missed.add("ResourceExhausted", f"all {self._cache.slots} slots are taken")
+            self.failures.add("ResourceExhausted", f"all {self._cache.slots} slots are taken")
             return None
         if buffer.lost or size > self._most:
-            self.missed.add("ResourceExhausted", f"a text has {size} tokens, and {self._most} fit with a tree")
+            self.failures.add("ResourceExhausted", f"a text has {size} tokens, and {self._most} fit with a tree")
             return None
         read = int(self._cache.lengths[buffer.slot])
         if buffer.draft is None:

@@ -42,7 +42,7 @@ class EarlyExitDrafter:
         self._trees: TreeModel | None = None
         self._drafts: dict[int, DraftState] = {}
         self._calls = 0
-        self.missed = DraftFailures("early exit")
+        self.failures = DraftFailures("early exit")
 
     def attach(self, cache: KVCache) -> None:
         """See ``CacheDrafter``."""
@@ -78,7 +78,7 @@ class EarlyExitDrafter:
     def stats(self) -> dict[str, float]:
         passes = 0 if self._trees is None else self._trees.passes
         counters: dict[str, float] = {"calls": self._calls, "passes": passes}
-        return counters | self.missed.stats()
+        return counters | self.failures.stats()
 
     def close(self) -> None:
         self._drafts.clear()
@@ -96,7 +96,7 @@ class EarlyExitDrafter:
             draft.deepest = min(draft.deepest, self._model.context_length - len(draft.request.tokens))
         needed = len(draft.request.tokens) + self._bounds.max_depth * self._bounds.width
         if needed > cache.capacity:
-            self.missed.add(
+            self.failures.add(
                 "ResourceExhausted", f"a request needs {needed} cache rows with a tree, and has {cache.capacity}"
             )
             return False

@@ -47,7 +47,7 @@ class RedrafterDrafter:
         self._read: dict[int, ReadPrefix] = {}
         self._drafts: dict[int, BeamState] = {}
         self._calls = 0
-        self.missed = DraftFailures("redrafter")
+        self.failures = DraftFailures("redrafter")
 
     def calibrate(self, confidence: Confidence) -> None:
         """See ``CalibratedDrafter``."""
@@ -77,7 +77,7 @@ class RedrafterDrafter:
 
     def stats(self) -> dict[str, float]:
         counters: dict[str, float] = {"calls": self._calls, "passes": self._steps.count}
-        return counters | self.missed.stats()
+        return counters | self.failures.stats()
 
     def close(self) -> None:
         self._read.clear()
@@ -88,7 +88,7 @@ class RedrafterDrafter:
         read, draft = self._read.get(request.request_id), self._drafts.get(request.request_id)
         if read is None or read.tokens != len(request.tokens) - 1:
             received, size = 0 if read is None else read.tokens, len(request.tokens) - 1
-            self.missed.add("Unavailable", f"hidden states of {received} tokens have come, {size} are needed")
+            self.failures.add("Unavailable", f"hidden states of {received} tokens have come, {size} are needed")
             if draft is not None:
                 draft.forget()
             return None
