@@ -19,6 +19,7 @@ lint: .venv/ready
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports --no-logo
 	.venv/bin/mdformat --check $(PAGES)
 	.venv/bin/codespell $(PAGES) demo datastore build_index serving suffolk benchmarks research csrc
+	.venv/bin/md-dead-link-check
 
 # The documentation site, into build/site; broken links and anchors are errors.
 docs: .venv/ready
