@@ -23,7 +23,7 @@ from suffolk.build_index.memory import peak_memory
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.plan import BuildPlan, make_plan, require_disk
 from suffolk.build_index.pool import open_encoder
-from suffolk.build_index.progress import BuildProgress, SilentProgress
+from suffolk.build_index.progress import SilentProgress, WorkProgress
 from suffolk.build_index.proof import Proof, prove, take_sample
 from suffolk.build_index.reader import read_blocks
 from suffolk.build_index.report import BuildReport, count, skipped_line
@@ -50,7 +50,7 @@ def plan_build(options: BuildOptions) -> BuildPlan:
     return make_plan(options, inputs, target, _prove(inputs, target, options), _workers(inputs, options))
 
 
-def build(options: BuildOptions, progress: BuildProgress | None = None) -> BuildReport:
+def build(options: BuildOptions, progress: WorkProgress | None = None) -> BuildReport:
     """Build the datastore ``options.output`` and publish it. Readers see the old generation until the end.
 
     Called again with the same settings after an interruption at any point, it keeps the finished segments and resumes with the
@@ -102,7 +102,7 @@ class _State:
 
 
 def _resume(
-    workspace: Workspace, inputs: Inputs, target: Target, options: BuildOptions, generation: int, show: BuildProgress
+    workspace: Workspace, inputs: Inputs, target: Target, options: BuildOptions, generation: int, show: WorkProgress
 ) -> _State:
     """The state of an interrupted run, or of a new build."""
     settings = target.settings(options, generation)

@@ -12,7 +12,8 @@ from suffolk.build_index.encode_block import EncodedBlock
 from suffolk.build_index.inputs import Inputs
 from suffolk.build_index.journal import FinishedSegment, reached, record_segment
 from suffolk.build_index.options import BuildOptions
-from suffolk.build_index.progress import BuildProgress
+from suffolk.build_index.progress import WorkProgress
+from suffolk.build_index.report import megabytes
 from suffolk.build_index.target import Target
 from suffolk.build_index.token_file import TokenFile
 from suffolk.build_index.workspace import Workspace
@@ -36,10 +37,11 @@ class Gatherer:
     options: BuildOptions
     target: Target
     inputs: Inputs
-    progress: BuildProgress
+    progress: WorkProgress
     run: Counts = field(default_factory=Counts)
     read_seconds: float = 0.0
     sort_seconds: float = 0.0
+    _began: float = field(default_factory=time.monotonic)
 
     def gather(self, encoded: Encoded, first: int, generation: int) -> Iterator[FinishedSegment]:
         """Finished, recorded segments, numbered from ``first`` on.
@@ -63,7 +65,7 @@ class Gatherer:
                 table.extend(zip(tokens.sources, tokens.metadata, strict=True))
                 counts.add(tokens.counts)
                 self.run.add(tokens.counts)
-                self.progress.read(block.bytes_read / max(1, self.inputs.size), self.run.text_bytes, self.run.tokens)
+                self.progress.advance("reading", block.bytes_read / max(1, self.inputs.size), self._rates())
                 if file.tokens >= self.options.segment_tokens:
                     break
             self.read_seconds += time.monotonic() - begin
@@ -74,7 +76,8 @@ class Gatherer:
     def _write(self, name: str, file: TokenFile, counts: Counts, table: bytes, block: Block) -> FinishedSegment:
         begin = time.monotonic()
         failpoint("segment.gathered")
-        self.progress.sort(name, file.tokens, 0.0)
+        work, facts = f"sorting segment {name}", f"{file.tokens:,} tokens"
+        self.progress.note(f"{work}: {facts}")
         entry = write_segment(
             self.workspace.new_segment(name),
             file.mapped(),
@@ -83,10 +86,14 @@ class Gatherer:
             fingerprint=self.target.fingerprint,
             documents=table,
             threads=self.options.workers(),
-            progress=lambda share: self.progress.sort(name, file.tokens, share),
+            progress=lambda share: self.progress.advance(work, share, facts),
         )
         failpoint("segment.written")
-        self.progress.sort(name, file.tokens, 1.0)
         self.sort_seconds += time.monotonic() - begin
         place = Position(*block.next)
         return FinishedSegment(entry, place, reached(self.inputs, place), counts, block.skipped)
+
+    def _rates(self) -> str:
+        seconds, run = max(time.monotonic() - self._began, 1e-9), self.run
+        speed = f"{run.text_bytes / 1e6 / seconds:.1f} MB/s, {run.tokens / seconds:,.0f} tokens/s"
+        return f"{megabytes(run.text_bytes)}, {speed}"

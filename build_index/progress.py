@@ -1,4 +1,4 @@
-"""Shows the progress of a build: bars on a terminal, a few plain lines elsewhere."""
+"""Shows the progress of long work: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -9,112 +9,79 @@ from contextlib import contextmanager
 from typing import Protocol, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-from suffolk.build_index.report import megabytes
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 PLAIN_SECONDS = 30.0
 """Seconds between two lines of progress where there is no terminal."""
 
 
-class BuildProgress(Protocol):
-    """Receives the progress of a build, from the thread that builds."""
+class WorkProgress(Protocol):
+    """Receives the progress of a build or a training, in the thread that works."""
 
     def note(self, text: str) -> None:
         """Show a message."""
         ...
 
-    def read(self, share: float, text_bytes: int, tokens: int) -> None:
-        """``share`` of the inputs is tokenized; this run has read ``text_bytes`` and made ``tokens``."""
-        ...
-
-    def sort(self, name: str, tokens: int, share: float) -> None:
-        """``share`` of the sorting of segment ``name`` is done."""
+    def advance(self, work: str, share: float, facts: str) -> None:
+        """A ``share`` of a piece of work (reading, training) is done; ``facts`` are shown beside it."""
         ...
 
 
 class SilentProgress:
-    """Shows nothing; for builds from Python."""
+    """Shows nothing; for calls from Python."""
 
     def note(self, text: str) -> None: ...
 
-    def read(self, share: float, text_bytes: int, tokens: int) -> None: ...
-
-    def sort(self, name: str, tokens: int, share: float) -> None: ...
+    def advance(self, work: str, share: float, facts: str) -> None: ...
 
 
 class PlainProgress:
-    """Notes, one line per segment, and a line every half minute, to ``stream``."""
+    """Writes notes, and a line every half minute, to ``stream``."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._began = self._last = time.monotonic()
-        self._sorting = ""
+        self._last = time.monotonic()
+        self._begun: dict[str, tuple[float, float]] = {}
 
     def note(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
 
-    def read(self, share: float, text_bytes: int, tokens: int) -> None:
+    def advance(self, work: str, share: float, facts: str) -> None:
         now = time.monotonic()
-        if now - self._last < PLAIN_SECONDS:
-            return
-        self._last = now
-        seconds = now - self._began
-        self.note(f"{share:4.0%} read, {_rates(text_bytes, tokens, seconds)}, {_left(share, seconds)}")
-
-    def sort(self, name: str, tokens: int, share: float) -> None:
-        if name != self._sorting:
-            self._sorting = name
-            self.note(f"sorting segment {name}: {tokens:,} tokens")
+        first, began = self._begun.setdefault(work, (share, now))
+        if now - max(began, self._last) >= PLAIN_SECONDS:
+            self._last = now
+            done = share - first  # resumed work does not begin at 0
+            left = f"about {(now - began) * (1 - share) / done:,.0f} s left" if done > 0 else "time left unknown"
+            self.note(f"{work}: {share:4.0%}, {facts}, {left}")
 
 
 class TerminalProgress:
-    """A bar with MB/s, tokens/s and the time left."""
+    """A bar for each piece of work, with its facts and the time left."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._reading = progress.add_task("reading", total=1.0, rates="")
-        self._sorting = progress.add_task("sorting", total=1.0, rates="", visible=False)
-        self._began = time.monotonic()
+        self._tasks: dict[str, TaskID] = {}
 
     def note(self, text: str) -> None:
         self._progress.console.print(text, markup=False, highlight=False)
 
-    def read(self, share: float, text_bytes: int, tokens: int) -> None:
-        rates = _rates(text_bytes, tokens, time.monotonic() - self._began)
-        self._progress.update(self._reading, completed=share, rates=rates)
-
-    def sort(self, name: str, tokens: int, share: float) -> None:
-        self._progress.update(self._sorting, completed=share, rates=f"{tokens:,} tokens", visible=share < 1)
+    def advance(self, work: str, share: float, facts: str) -> None:
+        if work not in self._tasks:
+            self._tasks[work] = self._progress.add_task(work, total=1.0, facts="")
+        for name, task in self._tasks.items():
+            self._progress.update(task, visible=name == work)
+        self._progress.update(self._tasks[work], completed=share, facts=facts)
 
 
 @contextmanager
-def show_progress(stream: TextIO | None = None) -> Iterator[BuildProgress]:
-    """The progress that fits ``stream``; standard error if none is given."""
+def show_progress(stream: TextIO | None = None) -> Iterator[WorkProgress]:
+    """The progress that fits ``stream``; None: standard error."""
     stream = stream or sys.stderr
     if not stream.isatty():
         yield PlainProgress(stream)
         return
-    with bars(stream, "rates") as progress:
+    facts = TextColumn("{task.fields[facts]}")
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), facts, TimeRemainingColumn()
+    with Progress(*columns, console=Console(file=stream), transient=True) as progress:
         yield TerminalProgress(progress)
-
-
-def bars(stream: TextIO, field: str) -> Progress:
-    """Bars on a terminal: the task, its share, its ``field``, and the time left."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn(f"{{task.fields[{field}]}}"),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=Console(file=stream), transient=True)
-
-
-def _rates(text_bytes: int, tokens: int, seconds: float) -> str:
-    seconds = max(seconds, 1e-9)
-    return f"{megabytes(text_bytes)}, {text_bytes / 1e6 / seconds:.1f} MB/s, {tokens / seconds:,.0f} tokens/s"
-
-
-def _left(share: float, seconds: float) -> str:
-    return f"about {seconds * (1 - share) / share:,.0f} s left" if share > 0 else "time left unknown"

@@ -19,7 +19,7 @@ from suffolk.cli.model import MODEL, DeviceOptions, load_target, silence_transfo
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, Configurable, argument, option, passed_on, rare
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.training.head_options import HEAD_OPTIONS, option_lines, require_known
+from suffolk.serving.drafters.training.heads import HEADS, head_maker, option_lines
 from suffolk.serving.drafters.training.options import Regeneration, TrainOptions
 from suffolk.serving.engine.model.model_folder import find_folder
 
@@ -57,7 +57,7 @@ class HeadOptions(setting.Options):
     """What to train."""
 
     GROUP = "head"
-    kind: str = argument(REQUIRED, f"kind of head: {', '.join(HEAD_OPTIONS)}", metavar="HEAD")
+    kind: str = argument(REQUIRED, f"kind of head: {', '.join(HEADS)}", metavar="HEAD")
     model: str = option(REQUIRED, MODEL)
     output: Path = option(REQUIRED, "folder to make; new or empty", metavar="DIR")
     resume: bool = option(False, "continue the interrupted run that was to make DIR")
@@ -165,15 +165,11 @@ class Options(HeadOptions, DataOptions, AnswerOptions, StepOptions, DeviceOption
 def run(options: Options) -> int:
     """Train; returns the exit code."""
     asked = options.train_options()
-    if asked.head in HEAD_OPTIONS:
-        require_known(asked.head, asked.head_options)
+    head_maker(asked.head, asked.head_options)  # refuse an unknown name before anything is read
     find_folder(options.model)
 
-    from suffolk.serving.drafters.training.heads import head_maker
-    from suffolk.serving.drafters.training.progress import show_progress
+    from suffolk.build_index.progress import show_progress
     from suffolk.serving.drafters.training.run import train
-
-    head_maker(asked.head)  # refuse an unknown name before anything is read
 
     def load(asked: TrainOptions) -> Target:
         return load_target(asked.model, options, asked.batch * asked.window, accelerate=False)

@@ -13,8 +13,7 @@ from suffolk.cli.options.setting import settings_of
 from suffolk.cli.options.values import read_texts
 from suffolk.cli.train import Options
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.training.head_options import HEAD_OPTIONS, HeadOption, option_lines, option_rows
-from suffolk.serving.drafters.training.heads import HEADS
+from suffolk.serving.drafters.training.heads import HEAD_OPTIONS, HeadOption, head_maker, option_lines
 from suffolk.serving.engine.model.target import Target
 from tests.support.tiny_models import tiny_model
 
@@ -30,7 +29,8 @@ def target() -> Target:
 
 def make(kind: str, target: Target, *words: str) -> dict[str, Any]:
     """What the command line's ``words`` make of a head."""
-    made = vars(HEADS[kind](target, read_texts(HEAD_OPTION, words, "head_option")))
+    options = read_texts(HEAD_OPTION, words, "head_option")
+    made = vars(head_maker(kind, options)(target, options))
     return {name: made.get(name) for name in ("config", "loss", "noise")}
 
 
@@ -65,4 +65,7 @@ def test_help_and_documentation_list_them_all(capsys: pytest.CaptureFixture[str]
     shown = capsys.readouterr().out
     assert all(line in shown for line in option_lines())
     rows = re.findall(r"^\| (?:early-exit|redrafter|eagle) \| .*$", DOCS.read_text(), re.MULTILINE)
-    assert rows == option_rows()
+    assert rows == [
+        f"| {kind} | `{option.name}` | {option.meaning} | {option.values} | {option.default} |"
+        for kind, option in LISTED
+    ]

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from suffolk.build_index.progress import SilentProgress, WorkProgress
 from suffolk.serving.drafters.training import run
 from suffolk.serving.drafters.training.options import TrainOptions
-from suffolk.serving.drafters.training.progress import SilentProgress, TrainProgress
 from suffolk.serving.engine.model.target import Target
 from tests.support.linear_head import weights
 
@@ -26,7 +26,7 @@ def conversation(*contents: str) -> tuple[dict[str, str], ...]:
     return tuple({"role": ("user", "assistant")[number % 2], "content": text} for number, text in enumerate(contents))
 
 
-def train(chosen: TrainOptions, progress: TrainProgress | None = None, resume: bool = False) -> dict[str, Any]:
+def train(chosen: TrainOptions, progress: WorkProgress | None = None, resume: bool = False) -> dict[str, Any]:
     return run.train(chosen, progress, resume, lambda options: load(options.model))
 
 

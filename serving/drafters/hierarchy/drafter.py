@@ -17,8 +17,9 @@ from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from suffolk.serving.drafters.hierarchy.segment_calibrator import SegmentCalibrator
 from suffolk.serving.drafters.hierarchy.stack_state import StackState
 from suffolk.serving.drafters.neural.draft_state import LEFT_OVER
+from suffolk.serving.drafters.neural.stateful_drafter import StatefulDrafter
 from suffolk.serving.drafters.registry import source_bits
-from suffolk.serving.engine.loop.draft_failures import DraftFailures, failure_stats, failures_by_reason
+from suffolk.serving.engine.loop.draft_failures import failure_stats, failures_by_reason
 from suffolk.serving.engine.loop.drafter import DraftRequest, Proposal
 from suffolk.serving.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.engine.policy.prefill_policy import PrefillPolicy
@@ -27,7 +28,7 @@ from suffolk.serving.engine.policy.round_policy import RoundPolicy
 SOURCE = source_bits("hierarchy")
 
 
-class HierarchyDrafter:
+class HierarchyDrafter(StatefulDrafter[StackState]):
     """Drafts chains with a stack of levels; the target verifies the top level's chain. Not thread-safe.
 
     Under verification ``match`` levels sample with the target's noise. Under ``rejection`` at a temperature above 0 each level does
@@ -53,21 +54,16 @@ class HierarchyDrafter:
             slots: requests that the levels' caches hold; further ones get no drafts.
             thrifty: skip drafts and rounds that cost more than they are expected to save. False: make all that the plan has.
         """
+        super().__init__("hierarchy", slots)
         self._levels = list(levels)
         self._models = [level for level in levels if isinstance(level, ModelLevel)]
         self._sources = [source for level in levels if isinstance(level, RetrievalLevel) for source in level.sources]
         self._recursion = Recursion(self._levels, vocab_size, eos_ids)
-        self.failures = DraftFailures("hierarchy")
         self._batcher = LevelBatcher(self._levels, self._recursion, self.failures)
         self._calibrator = SegmentCalibrator(retrieval=isinstance(levels[-1], RetrievalLevel))
         self._thrifty = thrifty
         self._rounds = RoundPolicy([level.costs for level in self._models])
         self._prefill = PrefillPolicy()
-        self._free = list(range(slots))
-        self._slots = slots
-        self._states: dict[int, StackState] = {}
-        self._calls = 0
-        self._prefill_seconds = 0.0
 
     @property
     def cache_bytes(self) -> int:
@@ -99,10 +95,7 @@ class HierarchyDrafter:
         for source in self._sources:
             source.observe(request_id, tokens)
 
-    def release(self, request_id: int) -> None:
-        state = self._states.pop(request_id, None)
-        if state is None:
-            return
+    def _released(self, request_id: int, state: StackState) -> None:
         self._prefill.release(request_id, len(state.request.tokens) - state.request.prompt_tokens)
         for source in self._sources:
             source.release(request_id)
@@ -124,8 +117,7 @@ class HierarchyDrafter:
         return counters | failure_stats(failures)
 
     def close(self) -> None:
-        for request_id in list(self._states):
-            self.release(request_id)
+        super().close()
         for source in self._sources:
             source.close()
 
@@ -133,8 +125,7 @@ class HierarchyDrafter:
         """The request's state at the begin of a step; None if there is no slot for it."""
         state = self._states.get(request.request_id)
         if state is None:
-            if not self._free:
-                self.failures.add("ResourceExhausted", f"all {self._slots} slots are taken")
+            if not self._has_slot():
                 return None
             state = self._states[request.request_id] = self._recursion.new_state(self._free.pop())
         state.begin(

@@ -14,10 +14,9 @@ import transformers
 
 from suffolk.datastore.version import __version__
 from suffolk.serving.drafters.training.corpus import Corpus
-from suffolk.serving.drafters.training.curve import Point, percentages
+from suffolk.serving.drafters.training.evaluation import Point, expected_tokens, percentages
 from suffolk.serving.drafters.training.options import TrainOptions
 from suffolk.serving.drafters.training.rows import DataFile
-from suffolk.serving.drafters.training.tally import expected_tokens
 
 
 def describe(
@@ -45,7 +44,7 @@ def describe(
             "held_out_acceptance": last.held_out_acceptance,
             "expected_tokens": None if last.held_out_acceptance is None else expected_tokens(last.held_out_acceptance),
         },
-        "curve": [point.to_dict() for point in curve],
+        "curve": [asdict(point) for point in curve],
     }
 
 

@@ -1,77 +1,88 @@
-"""The kinds of heads that can be trained, by name."""
+"""The kinds of heads that can be trained: their makers, and their options for help and documentation. Imports nothing large."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.training.evaluation import evaluation_mode
-from suffolk.serving.drafters.training.head import Batch, TrainableHead
-from suffolk.serving.drafters.training.head_options import require_known
-from suffolk.serving.engine.model.target import Target
 
-HeadMaker = Callable[[Target, Mapping[str, Any]], TrainableHead]
-"""(target, the head's options) -> a head with fresh weights on the target's device. It refuses unknown options, and imports what it
-needs when it is called."""
+if TYPE_CHECKING:
+    from suffolk.serving.drafters.training.head import TrainableHead
+    from suffolk.serving.engine.model.target import Target
 
 
-def make_exit(target: Target, options: Mapping[str, Any]) -> TrainableHead:
-    """An exit behind ``layers`` layers, by default half of them, with a block of ``width``, by default the target's hidden size."""
+class HeadOption(NamedTuple):
+    """An option: its name, values, default and meaning, all in words."""
+
+    name: str
+    values: str
+    default: str
+    meaning: str
+
+
+HEAD_OPTIONS: dict[str, tuple[HeadOption, ...]] = {
+    "early-exit": (
+        HeadOption("layers", "1 or more, fewer than all", "half of them", "of the model's layers, how many run"),
+        HeadOption("width", "1..1048576", "the model's hidden size", "width of the exit's own layer"),
+    ),
+    "redrafter": (
+        HeadOption("exit_dim", "1..262144", "twice the model's hidden size", "width of the residual blocks"),
+        HeadOption("blocks", "0..64", "2", "residual blocks"),
+        HeadOption("initial_state", "embedding or zero", "embedding", "state before the first drafted token"),
+        HeadOption("output", "target or own", "target", "whose output layer: the model's, or one of the head's"),
+        HeadOption("recurrent", "true or false", "true", "false: the state is a sum of embeddings, without weights"),
+        HeadOption("tokens", "1..64", "5", "tokens ahead that are trained"),
+        HeadOption("distillation", "true or false", "false", "learn the model's probabilities, not the text's tokens"),
+    ),
+    "eagle": (HeadOption("noise", "0..10", "0.2", "width of uniform noise on hidden states, in training"),),
+}
+"""Kind of head -> its options, in order."""
+
+
+def head_maker(name: str, options: Mapping[str, Any]) -> HeadMaker:
+    """The maker of a kind of head. Raises InvalidArgument for an unknown one, or one of ``options`` that it does not have."""
+    if name not in HEADS:
+        raise InvalidArgument(f"head {name!r} is unknown; use {', '.join(sorted(HEADS))}")
+    known = [option.name for option in HEAD_OPTIONS.get(name, ())]
+    unknown = sorted(options.keys() - set(known))
+    if name in HEAD_OPTIONS and unknown:
+        raise InvalidArgument(f"head {name} has no option {unknown[0]}; it has {', '.join(known)}")
+    return HEADS[name]
+
+
+def option_lines() -> list[str]:
+    """All options, a line each."""
+    return [
+        f"{kind:<12}{option.name:<15}{option.meaning}: {option.values} (default: {option.default})"
+        for kind, options in HEAD_OPTIONS.items()
+        for option in options
+    ]
+
+
+def _make_exit(target: Target, options: Mapping[str, Any]) -> TrainableHead:
+    """By default an exit behind half of the layers."""
     from suffolk.serving.drafters.neural.early_exit.training import new_head
 
-    require_known("early-exit", options)
     middle = max(1, target.layers // 2)
     return new_head(target, options.get("layers", middle), options.get("width", target.hidden_size))
 
 
-def make_redrafter(target: Target, options: Mapping[str, Any]) -> TrainableHead:
+def _make_redrafter(target: Target, options: Mapping[str, Any]) -> TrainableHead:
     """A recurrent head with options of ``LossConfig`` and ``RedrafterConfig``; by default with the target's output layer."""
-    from suffolk.serving.drafters.neural.redrafter.config import LossConfig, RedrafterConfig
-    from suffolk.serving.drafters.neural.redrafter.training import TrainableRedrafterHead
+    from suffolk.serving.drafters.neural.redrafter.training import new_head
 
-    shape = ("exit_dim", "blocks", "initial_state", "output", "recurrent")
-    require_known("redrafter", options)
-    hidden = target.hidden_size
-    chosen: dict[str, Any] = {"exit_dim": 2 * hidden, "output": "target"} | {
-        name: options[name] for name in shape if name in options
-    }
-    config = RedrafterConfig(vocab_size=target.vocab_size, hidden_size=hidden, **chosen)
-    loss = LossConfig(**{name: value for name, value in options.items() if name not in shape})
-    dtype = torch.float64 if target.dtype == torch.float64 else torch.float32
-    return TrainableRedrafterHead(config, target, dtype, loss)
-
-
-def make_eagle(target: Target, options: Mapping[str, Any]) -> TrainableHead:
-    """A head of EAGLE-1, shaped as the target's layers; ``noise``: on its features in training."""
-    from suffolk.serving.drafters.neural.eagle.training import new_head
-
-    require_known("eagle", options)
     return new_head(target, **options)
 
 
-HEADS: dict[str, HeadMaker] = {"early-exit": make_exit, "redrafter": make_redrafter, "eagle": make_eagle}
+def _make_eagle(target: Target, options: Mapping[str, Any]) -> TrainableHead:
+    """A head of EAGLE-1, shaped as the target's layers."""
+    from suffolk.serving.drafters.neural.eagle.training import new_head
+
+    return new_head(target, **options)
+
+
+HeadMaker = Callable[["Target", Mapping[str, Any]], "TrainableHead"]
+"""(target, the head's known options) -> a head with fresh weights on the target's device."""
+HEADS: dict[str, HeadMaker] = {"early-exit": _make_exit, "redrafter": _make_redrafter, "eagle": _make_eagle}
 """Kind of head -> its maker. A new kind is one more line here, and one in ``HEAD_OPTIONS``."""
-
-_PROBED_TOKENS = 128
-
-
-def head_maker(name: str) -> HeadMaker:
-    """The maker of a kind of head. Raises InvalidArgument for an unknown one."""
-    if name not in HEADS:
-        raise InvalidArgument(f"head {name!r} is unknown; use {', '.join(sorted(HEADS))}")
-    return HEADS[name]
-
-
-def draft_depth(head: TrainableHead, target: Target) -> int:
-    """How many tokens ahead ``head`` drafts, from its losses on a batch of zeros."""
-    shape = 1, _PROBED_TOKENS
-    batch = Batch(
-        torch.zeros(shape, dtype=torch.int64, device=target.device),
-        torch.ones(shape, dtype=torch.bool, device=target.device),
-        torch.zeros((*shape, len(head.layers), target.hidden_size), dtype=target.dtype, device=target.device),
-    )
-    with torch.no_grad(), evaluation_mode(head):
-        return len(head.losses(batch).seen)

@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, count
 from pathlib import Path
 
 import numpy as np
@@ -43,31 +44,24 @@ def regenerate(
     Raises:
         Corruption: ``file`` is of other rows. And as ``Engine`` does.
     """
-    kept = _read_kept(file)
-    waiting: deque[tuple[Question, Generation]] = deque()
     questions = _questions(target, rows, regeneration, window, skipped)
-    done = 0
-    for answer in kept:
+    done = count(1)
+    for prompt, answer in _read_kept(file):
         question = next(questions, None)
-        if question is None or question[0].hex() != answer[0]:
-            raise Corruption(
-                f"{file}: its answer {done + 1} is to another prompt; remove {file.parent} and start again"
-            )
-        done += 1
-        report(done)
-        yield _document(target, question, answer[1])
-    slots = regeneration.slots
+        number = next(done)
+        if question is None or question[0].hex() != prompt:
+            raise Corruption(f"{file}: its answer {number} is to another prompt; remove {file.parent} and start again")
+        report(number)
+        yield _document(target, question, answer)
+    slots, waiting = regeneration.slots, deque[tuple[Question, Generation]]()
     with Engine(target, None, slots=slots, capacity=window + 1, queue=slots) as engine, file.open("a") as stream:
-        for question in questions:
-            if len(waiting) == 2 * slots:
-                done += 1
-                report(done)
+        for question in chain(questions, [None] * 2 * slots):
+            if waiting and (question is None or len(waiting) == 2 * slots):
+                report(next(done))
                 yield _take(target, waiting, stream.fileno())
-            waiting.append((question, engine.generate(question[1], _settings(question, regeneration, window, seed))))
-        while waiting:
-            done += 1
-            report(done)
-            yield _take(target, waiting, stream.fileno())
+            if question is not None:
+                settings = _settings(question, regeneration, window, seed)
+                waiting.append((question, engine.generate(question[1], settings)))
 
 
 def _questions(

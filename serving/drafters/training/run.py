@@ -11,16 +11,17 @@ from typing import Any
 import torch
 
 from suffolk.build_index.inputs import Inputs
+from suffolk.build_index.progress import SilentProgress, WorkProgress
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.training.card import describe, write_card
 from suffolk.serving.drafters.training.corpus import Corpus, make_corpus
 from suffolk.serving.drafters.training.documents import Document, encode_row
+from suffolk.serving.drafters.training.evaluation import draft_depth
 from suffolk.serving.drafters.training.feature_cache import FeatureCache
 from suffolk.serving.drafters.training.features import FeatureSource
 from suffolk.serving.drafters.training.head import TrainableHead
-from suffolk.serving.drafters.training.heads import draft_depth, head_maker
+from suffolk.serving.drafters.training.heads import head_maker
 from suffolk.serving.drafters.training.options import TrainOptions
-from suffolk.serving.drafters.training.progress import SilentProgress, TrainProgress
 from suffolk.serving.drafters.training.regenerate import regenerate
 from suffolk.serving.drafters.training.rows import Row, describe_files, find_corpus, read_rows, reading_options
 from suffolk.serving.drafters.training.trainer import Trainer
@@ -36,7 +37,7 @@ def load_frozen(options: TrainOptions) -> Target:
 
 def train(
     options: TrainOptions,
-    progress: TrainProgress | None = None,
+    progress: WorkProgress | None = None,
     resume: bool = False,
     load: Callable[[TrainOptions], Target] = load_frozen,
 ) -> dict[str, Any]:
@@ -54,7 +55,7 @@ def train(
         KeyboardInterrupt: Ctrl-C; the work done is saved.
     """
     show = progress or SilentProgress()
-    maker = head_maker(options.head)
+    maker = head_maker(options.head, options.head_options)
     inputs = find_corpus(options)
     _require_window(options)
     files = describe_files(inputs)
@@ -94,7 +95,7 @@ def _require_window(options: TrainOptions) -> None:
 
 
 def _read_corpus(
-    options: TrainOptions, inputs: Inputs, target: Target, depth: int, workspace: Workspace, show: TrainProgress
+    options: TrainOptions, inputs: Inputs, target: Target, depth: int, workspace: Workspace, show: WorkProgress
 ) -> Corpus:
     skipped: Counter[str] = Counter(inputs.skipped)
     read, answered = 0.0, 0
@@ -136,7 +137,7 @@ def _trainer(
     corpus: Corpus,
     options: TrainOptions,
     workspace: Workspace,
-    show: TrainProgress,
+    show: WorkProgress,
 ) -> Trainer:
     """A new trainer, or one at the last checkpoint if there is one."""
     torch.manual_seed(options.seed)

@@ -5,24 +5,23 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from suffolk.build_index.progress import WorkProgress
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.failpoints import failpoint
 from suffolk.serving.drafters.training.checkpoint import RandomState, load_checkpoint, save_checkpoint
 from suffolk.serving.drafters.training.corpus import Corpus
-from suffolk.serving.drafters.training.curve import Point, percentages
-from suffolk.serving.drafters.training.evaluation import evaluate
+from suffolk.serving.drafters.training.evaluation import Point, Tally, evaluate, percentages
 from suffolk.serving.drafters.training.features import FeatureSource
 from suffolk.serving.drafters.training.head import Batch, TrainableHead
 from suffolk.serving.drafters.training.interrupts import Interrupts
 from suffolk.serving.drafters.training.options import TrainOptions
-from suffolk.serving.drafters.training.progress import TrainProgress
 from suffolk.serving.drafters.training.schedule import batches_of, learning_rate
-from suffolk.serving.drafters.training.tally import Tally
 from suffolk.serving.engine.model.memory import memory_guard
 
 BETAS = (0.9, 0.95)
@@ -46,7 +45,7 @@ class Trainer:
         corpus: Corpus,
         options: TrainOptions,
         checkpoint: Path,
-        progress: TrainProgress,
+        progress: WorkProgress,
         device: torch.device,
     ) -> None:
         self._head, self._source, self._corpus, self._options = head, source, corpus, options
@@ -66,7 +65,7 @@ class Trainer:
         """Restore the checkpoint. Raises Corruption: it is damaged or does not fit."""
         facts = load_checkpoint(self._checkpoint, self._parameters, self._optimizer, self._device)
         self.step, self._tokens, self._seconds = facts["step"], facts["tokens"], facts["seconds"]
-        self._tally = Tally.from_dict(facts["tally"])
+        self._tally = Tally(**facts["tally"])
         self.curve = [Point(**point) for point in facts["curve"]]
         if self._source.cache is not None:
             self._source.cache.take_over(facts["shards"], facts["cache_full"])
@@ -106,8 +105,8 @@ class Trainer:
             "step": self.step,
             "tokens": self._tokens,
             "seconds": self._seconds,
-            "tally": self._tally.to_dict(),
-            "curve": [point.to_dict() for point in self.curve],
+            "tally": asdict(self._tally),
+            "curve": [asdict(point) for point in self.curve],
             "shards": 0 if cache is None else cache.shards,
             "cache_full": cache is not None and cache.full,
         }

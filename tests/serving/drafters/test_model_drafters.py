@@ -112,10 +112,13 @@ def test_every_network_gives_the_same_text(
         (["--levels", "exit-1"], "levels: 'exit-1' is no level; write NAME:TOKENS"),
         (["--levels", "datastore:4"], "level datastore needs a datastore (on the command line: --datastore STORE)"),
         (["--levels", "exit-1:2 > prompt-lookup:2"], "retrieval drafts at the bottom alone"),
-        (["--head", "/nowhere"], "head /nowhere: config.json cannot be read (No such file or directory)"),
+        (
+            ["--head", "/nowhere"],
+            "/nowhere/config.json: cannot be read (No such file or directory); name a trained head",
+        ),
         (["--head", "{small}"], "suffolk: head {small}: it is a language model and no head; --draft-model takes it"),
         (["--head", "{redrafter}"], "suffolk: head {redrafter}: the head's hidden size is 16, but the embedding of"),
-        (["--head", "{eagle}"], "suffolk: EAGLE head {eagle}: it has hidden states of 16 and 257 tokens, the target"),
+        (["--head", "{eagle}"], "suffolk: head {eagle}: it has hidden states of 16 and 257 tokens, the target"),
         (["--draft-model", "/nowhere"], "model folder /nowhere does not exist"),
     ],
 )

@@ -72,7 +72,7 @@ def test_requests_that_join_and_leave_get_the_tokens_they_get_alone(
     assert sum(request.stats.finish == "cancelled" for request in requests) == 1
     if kind == "trained":
         assert all(sum(request.stats.accepted for request in requests[law::3]) > 0 for law in range(3))
-    assert not drafter._drafts
+    assert not drafter._states
     assert not drafter._read
 
 

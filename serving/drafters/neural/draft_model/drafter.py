@@ -8,14 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.draft_state import DraftState
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
-from suffolk.serving.drafters.neural.tree_model import TreeModel
+from suffolk.serving.drafters.neural.tree_drafter import TreeDrafter
 from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.engine.costs.cost_measurement import measure
 from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.loop.draft_failures import DraftFailures
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.policy.expansion_policy import ExpansionPolicy
@@ -29,12 +27,11 @@ _SHARE = 0.8
 """Of a draft model's best candidates, how many the target takes, until more is known: models of one family agree about so often."""
 
 
-class DraftModelDrafter:
-    """Grows trees with a smaller model (``tree_model.py``) and a cache of its own, which keeps accepted nodes. Not thread-safe.
+class DraftModelDrafter(TreeDrafter):
+    """Grows trees with a smaller model and a cache of its own, which keeps accepted nodes. Not thread-safe.
 
     Attributes:
         model: the draft model.
-        failures: drafts that it did not make.
     """
 
     name = "draft-model"
@@ -62,32 +59,21 @@ class DraftModelDrafter:
         Raises:
             ResourceExhausted: no memory for the cache.
         """
+        expansion = ExpansionPolicy(costs or measure(model, slots), _SHARE)
+        super().__init__(model, vocab_size, bounds or BOUNDS, expansion, f"draft model {model.name}", slots)
         self.model = model
-        self._vocab_size = min(vocab_size, model.vocab_size)
-        self._bounds = bounds or BOUNDS
-        cache = model.new_cache(slots, capacity)
-        self._expansion = ExpansionPolicy(costs or measure(model, slots), _SHARE)
-        self._trees = TreeModel(model, cache, self._vocab_size, self._bounds, self._expansion)
+        self._cache = model.new_cache(slots, capacity)
         self._prefill = PrefillPolicy()
-        self._cache = cache
-        self._free = list(range(slots))
-        self._drafts: dict[int, DraftState] = {}
-        self._calls = 0
-        self.failures = DraftFailures(f"draft model {model.name}")
 
     @property
     def cache_bytes(self) -> int:
         """Bytes of its cache."""
         return self._cache.nbytes
 
-    def calibrate(self, confidence: Confidence) -> None:
-        """See ``CalibratedDrafter``."""
-        self._trees.confidence = confidence
-
     def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
         self._calls += 1
         drafts = [self._open(request) for request in requests]
-        self._trees.grow(
+        self._grow(
             [draft for draft in drafts if draft is not None and self._fits(draft) and self._reads(draft, len(requests))]
         )
         return [
@@ -95,42 +81,26 @@ class DraftModelDrafter:
             for request, draft in zip(requests, drafts, strict=True)
         ]
 
-    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        draft = self._drafts.get(request_id)
-        if draft is not None and len(draft.tree):
-            self._trees.learn(draft, tokens)
-            self._cache.keep([draft.slot], [draft.kept_rows(tokens)])
-
-    def release(self, request_id: int) -> None:
-        draft = self._drafts.pop(request_id, None)
-        if draft is not None:
-            self._prefill.release(request_id, len(draft.request.tokens) - draft.request.prompt_tokens)
-            self._cache.clear(draft.slot)
-            self._free.append(draft.slot)
-
     def stats(self) -> dict[str, float]:
-        counters: dict[str, float] = {
-            "calls": self._calls,
-            "passes": self._trees.passes,
-            "prefill_seconds": self._trees.prefill_seconds,
-            "unread": self._prefill.refused,
-        }
-        return counters | self.failures.stats()
+        return super().stats() | {"prefill_seconds": self._prefill_seconds, "unread": self._prefill.refused}
 
-    def close(self) -> None:
-        for request_id in list(self._drafts):
-            self.release(request_id)
+    def _keep(self, text: DraftState, tokens: npt.NDArray[np.int32]) -> None:
+        self._cache.keep([text.slot], [text.kept_rows(tokens)])
+
+    def _released(self, request_id: int, state: DraftState) -> None:
+        self._prefill.release(request_id, len(state.request.tokens) - state.request.prompt_tokens)
+        self._cache.clear(state.slot)
+        self._free.append(state.slot)
 
     def _open(self, request: DraftRequest) -> DraftState | None:
         """The request's state at the begin of a step; None if there is no slot for it."""
-        draft = self._drafts.get(request.request_id)
+        draft = self._states.get(request.request_id)
         if draft is None:
-            if not self._free:
-                self.failures.add("ResourceExhausted", f"all {self._cache.slots} slots are taken")
+            if not self._has_slot():
                 return None
             draft = DraftState(request, self._free[-1], self._vocab_size, self.model.device)
             self._free.pop()  # only now: a failed construction takes no slot
-            self._drafts[request.request_id] = draft
+            self._states[request.request_id] = draft
         cached = min(int(self._cache.lengths[draft.slot]), len(request.tokens) - 1)
         self._cache.lengths[draft.slot] = cached
         draft.begin(request, cached)

@@ -18,10 +18,10 @@ from suffolk.serving.drafters.neural.eagle.config import EagleTreeConfig
 from suffolk.serving.drafters.neural.eagle.costs import measure_head
 from suffolk.serving.drafters.neural.eagle.feature_buffer import FeatureBuffer
 from suffolk.serving.drafters.neural.eagle.model import EagleHead
+from suffolk.serving.drafters.neural.stateful_drafter import StatefulDrafter
 from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_budget import mean_value
-from suffolk.serving.engine.loop.draft_failures import DraftFailures
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.engine.model.transfer import to_device
@@ -34,7 +34,7 @@ Part = tuple[FeatureBuffer, DraftState]
 SOURCE = source_bits("eagle")
 
 
-class EagleDrafter:
+class EagleDrafter(StatefulDrafter[FeatureBuffer]):
     """Grows a tree per request: expands the best nodes of each level, and proposes the best of all nodes. Not thread-safe.
 
     A pass is made only if it is worth its time. At a temperature above 0 candidates are scored with the target's noise
@@ -73,18 +73,14 @@ class EagleDrafter:
                 f"capacity is {capacity}; with trees of {self._tree.depth} levels of {self._tree.top_k} it must be "
                 f"{capacity + 2 - self._most} or more"
             )
+        super().__init__("EAGLE head", slots)
         self._head = head.eval()
         self.layers = head.layers
         weight = head.fc.weight
         self._device = weight.device
         self._cache = HeadCache(head.config, slots, capacity, weight.dtype, weight.device)
         self._expansion = ExpansionPolicy(costs or measure_head(head, slots))
-        self._free = list(range(slots))
-        self._buffers: dict[int, FeatureBuffer] = {}
         self._confidence = Confidence()
-        self._calls = self._passes = 0
-        self._prefill_seconds = 0.0
-        self.failures = DraftFailures("EAGLE head")
 
     @property
     def cache_bytes(self) -> int:
@@ -96,10 +92,10 @@ class EagleDrafter:
         self._confidence = confidence
 
     def follow(self, request_id: int, features: torch.Tensor) -> None:
-        buffer = self._buffers.get(request_id)
+        buffer = self._states.get(request_id)
         if buffer is None:
             slot = self._free.pop() if self._free else -1
-            buffer = self._buffers[request_id] = FeatureBuffer(slot)
+            buffer = self._states[request_id] = FeatureBuffer(slot)
             buffer.lost = slot < 0
         buffer.add(features, self._most)
 
@@ -120,29 +116,22 @@ class EagleDrafter:
         ]
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        buffer = self._buffers.get(request_id)
+        buffer = self._states.get(request_id)
         if buffer is None or buffer.draft is None or not len(buffer.draft.tree):
             return
         buffer.draft.learn(tokens, self._confidence, self._expansion)
 
-    def release(self, request_id: int) -> None:
-        buffer = self._buffers.pop(request_id, None)
-        if buffer is not None and buffer.slot >= 0:
-            self._cache.clear(buffer.slot)
-            self._free.append(buffer.slot)
-
     def stats(self) -> dict[str, float]:
-        counters: dict[str, float] = {"calls": self._calls, "passes": self._passes}
-        counters["prefill_seconds"] = self._prefill_seconds
-        return counters | self.failures.stats()
+        return super().stats() | {"prefill_seconds": self._prefill_seconds}
 
-    def close(self) -> None:
-        for request_id in list(self._buffers):
-            self.release(request_id)
+    def _released(self, request_id: int, state: FeatureBuffer) -> None:
+        if state.slot >= 0:
+            self._cache.clear(state.slot)
+            self._free.append(state.slot)
 
     def _begin(self, request: DraftRequest) -> Part | None:
         """The request at the begin of a step; None if it cannot have a draft."""
-        buffer, size = self._buffers.get(request.request_id), len(request.tokens)
+        buffer, size = self._states.get(request.request_id), len(request.tokens)
         if buffer is not None and buffer.draft is not None:
             buffer.draft.forget()
         if buffer is None or size < 2 or (buffer.received < size - 1 and buffer.slot >= 0):
@@ -150,7 +139,7 @@ class EagleDrafter:
             self.failures.add("Unavailable", f"hidden states of {received} tokens have come, {size - 1} are needed")
             return None
         if buffer.slot < 0:
-            self.failures.add("ResourceExhausted", f"all {self._cache.slots} slots are taken")
+            self.failures.add("ResourceExhausted", f"all {self._slots} slots are taken")
             return None
         if buffer.lost or size > self._most:
             self.failures.add("ResourceExhausted", f"a text has {size} tokens, and {self._most} fit with a tree")

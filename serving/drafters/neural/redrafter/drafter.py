@@ -14,13 +14,13 @@ from suffolk.serving.drafters.neural.redrafter.beam_state import BeamState, Read
 from suffolk.serving.drafters.neural.redrafter.config import BeamConfig
 from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.drafters.neural.redrafter.steps import Steps, measure_steps
+from suffolk.serving.drafters.neural.stateful_drafter import StatefulDrafter
 from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.loop.draft_failures import DraftFailures
 from suffolk.serving.engine.loop.drafter import DraftRequest, Proposal
 from suffolk.serving.engine.model.target import Target
 
 
-class RedrafterDrafter:
+class RedrafterDrafter(StatefulDrafter[BeamState]):
     """Drafts from the target's last hidden state, the only state that it keeps of a request (``FeatureDrafter``). Not thread-safe.
 
     Beam search gives trees, which verification ``match`` accepts exactly; at a temperature above 0 beams are scored with the
@@ -39,15 +39,13 @@ class RedrafterDrafter:
         costs: CostModel | None = None,
     ) -> None:
         """``slots``: requests at once; ``costs``: of the head's steps, None to measure them now."""
+        super().__init__("redrafter")
         self._config = config or BeamConfig()
         self.layers = head.layers
         self._vocab_size = target.vocab_size
         costs = costs or measure_steps(head, slots * self._config.width)
         self._steps = Steps(head, target.eos_ids, self._config, costs)
         self._read: dict[int, ReadPrefix] = {}
-        self._drafts: dict[int, BeamState] = {}
-        self._calls = 0
-        self.failures = DraftFailures("redrafter")
 
     def calibrate(self, confidence: Confidence) -> None:
         """See ``CalibratedDrafter``."""
@@ -67,25 +65,24 @@ class RedrafterDrafter:
         return [DraftTree.empty() if draft is None else draft.proposal for draft in drafts]
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        draft = self._drafts.get(request_id)
+        draft = self._states.get(request_id)
         if draft is not None and len(draft.tree):
             self._steps.learn(draft, tokens)
 
     def release(self, request_id: int) -> None:
         self._read.pop(request_id, None)
-        self._drafts.pop(request_id, None)
+        super().release(request_id)
 
     def stats(self) -> dict[str, float]:
-        counters: dict[str, float] = {"calls": self._calls, "passes": self._steps.count}
-        return counters | self.failures.stats()
+        return super().stats() | {"passes": self._steps.count}
 
     def close(self) -> None:
         self._read.clear()
-        self._drafts.clear()
+        super().close()
 
     def _begin(self, request: DraftRequest) -> BeamState | None:
         """The request's state at the begin of a step; None if hidden states of all its tokens but the last have not come."""
-        read, draft = self._read.get(request.request_id), self._drafts.get(request.request_id)
+        read, draft = self._read.get(request.request_id), self._states.get(request.request_id)
         if read is None or read.tokens != len(request.tokens) - 1:
             received, size = 0 if read is None else read.tokens, len(request.tokens) - 1
             self.failures.add("Unavailable", f"hidden states of {received} tokens have come, {size} are needed")
@@ -93,6 +90,6 @@ class RedrafterDrafter:
                 draft.forget()
             return None
         if draft is None:
-            draft = self._drafts[request.request_id] = BeamState(request, self._vocab_size, read.feature.device)
+            draft = self._states[request.request_id] = BeamState(request, self._vocab_size, read.feature.device)
         draft.begin(request, read.feature, self._config.length)
         return draft

@@ -7,6 +7,7 @@ is i + 2: at depth d it has fed tokens i+1 .. i+d and predicts token i + 1 + d.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -107,3 +108,14 @@ def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, wanted: torch.Ten
     if wanted is None:
         return -log_probs.gather(-1, labels[..., None])[..., 0]
     return -(wanted.detach().to(log_probs.dtype).softmax(-1) * log_probs).sum(-1)
+
+
+def new_head(target: Target, tokens: int = 5, distillation: bool = False, **shape: Any) -> TrainableRedrafterHead:
+    """A head for ``target``, in fp32, or fp64 as the target; by default with the target's output layer.
+
+    ``tokens``, ``distillation``: as in ``LossConfig``; ``shape``: as in ``RedrafterConfig``.
+    """
+    sizes = {"vocab_size": target.vocab_size, "hidden_size": target.hidden_size, "exit_dim": 2 * target.hidden_size}
+    config = RedrafterConfig(**(sizes | {"output": "target"} | shape))
+    dtype = torch.float64 if target.dtype == torch.float64 else torch.float32
+    return TrainableRedrafterHead(config, target, dtype, LossConfig(tokens, distillation))

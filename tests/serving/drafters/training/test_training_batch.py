@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
 
+from suffolk.serving.drafters.training.evaluation import Tally, expected_tokens
 from suffolk.serving.drafters.training.head import Batch, HeadLoss, TrainableHead
 from suffolk.serving.drafters.training.heads import HEADS
-from suffolk.serving.drafters.training.tally import Tally, expected_tokens
 from suffolk.serving.engine.model.target import Target
 from tests.support.tiny_models import tiny_model
 
@@ -72,7 +72,7 @@ def test_a_tally_weighs_batches_by_what_they_count() -> None:
     tally.merge(part)
     assert tally.mean_loss == pytest.approx((1 * 4 + 3 * 8) / 12)
     assert tally.acceptance == pytest.approx([0.5, 0.5])
-    assert Tally.from_dict(json.loads(json.dumps(tally.to_dict()))).acceptance == tally.acceptance
+    assert Tally(**json.loads(json.dumps(asdict(tally)))).acceptance == tally.acceptance
     assert expected_tokens([0.5, 0.5]) == pytest.approx(0.75)
     assert Tally().mean_loss == 0.0
     assert Tally().acceptance == []

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from suffolk.build_index.progress import PlainProgress, show_progress
 from suffolk.datastore.errors import Corruption, ResourceExhausted, Unavailable
 from suffolk.serving.drafters.training.checkpoint import RandomState, load_checkpoint, save_checkpoint
 from suffolk.serving.drafters.training.interrupts import Interrupts
-from suffolk.serving.drafters.training.progress import PlainProgress, show_progress
 from suffolk.serving.drafters.training.workspace import open_workspace
 from tests.support.interrupts import default_interrupts
 
@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 
 def test_plain_progress_says_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("suffolk.serving.drafters.training.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("suffolk.build_index.progress.time.monotonic", lambda: now[0])
     stream = io.StringIO()
     shown = PlainProgress(stream)
     for now[0], work, share in ((0, "reading", 0.1), (29, "reading", 0.2), (31, "reading", 0.4), (40, "training", 0.5),

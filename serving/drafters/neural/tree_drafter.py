@@ -15,6 +15,7 @@ import torch
 
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.draft_state import LEFT_OVER, DraftState, add_children
+from suffolk.serving.drafters.neural.stateful_drafter import StatefulDrafter
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.engine.loop.draft_budget import mean_value
 from suffolk.serving.engine.loop.prefill_budget import PrefillBudget
@@ -24,38 +25,41 @@ from suffolk.serving.engine.model.tree_layout import TreeLayout
 from suffolk.serving.engine.policy.expansion_policy import ExpansionPolicy
 
 
-class TreeModel:
-    """Grows the trees of texts whose tokens are in ``cache``. Each pass must be worth its time.
+class TreeDrafter(StatefulDrafter[DraftState]):
+    """Grows trees for requests whose tokens are in ``_cache``. Each pass must be worth its time. Not thread-safe.
 
     At a temperature above 0 the candidates are the best of the model's scores with the target's own noise (``keyed_noise.py``), so
-    that both draw the same token more often. Not thread-safe.
-
-    Attributes:
-        cache: keys and values of the texts; ``lengths`` are advanced by what is read.
-        confidence: what its probabilities have been worth.
-        passes: made so far; ``prefill_seconds``: of those that read prompts.
+    that both draw the same token more often.
     """
 
+    _cache: KVCache
+    """Keys and values of the texts; ``lengths`` are advanced by what is read."""
+
     def __init__(
-        self,
-        model: Target,
-        cache: KVCache,
-        vocab_size: int,
-        bounds: TreeBounds,
-        expansion: ExpansionPolicy,
-        confidence: Confidence | None = None,
+        self, model: Target, vocab_size: int, bounds: TreeBounds, expansion: ExpansionPolicy, label: str, slots: int = 0
     ) -> None:
-        """``vocab_size``: of the ids that may be drafted."""
-        self.cache = cache
-        self.passes = 0
-        self.prefill_seconds = 0.0
+        """``vocab_size``: of the ids that may be drafted. ``label``, ``slots``: as in ``StatefulDrafter``."""
+        super().__init__(label, slots)
         self._model = model
         self._vocab_size = min(vocab_size, model.vocab_size)
         self._bounds = bounds
         self._expansion = expansion
-        self.confidence = confidence or Confidence()
+        self._confidence = Confidence()
 
-    def grow(self, texts: Sequence[DraftState]) -> None:
+    def calibrate(self, confidence: Confidence) -> None:
+        """See ``CalibratedDrafter``."""
+        self._confidence = confidence
+
+    def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
+        text = self._states.get(request_id)
+        if text is not None and len(text.tree):
+            text.learn(tokens, self._confidence, self._expansion)
+            self._keep(text, tokens)
+
+    def _keep(self, text: DraftState, tokens: npt.NDArray[np.int32]) -> None:
+        """Keep in the cache what ``tokens`` make part of the text."""
+
+    def _grow(self, texts: Sequence[DraftState]) -> None:
         """Grow the tree of each of ``texts`` that can be read to its end now, pass by pass while that pays."""
         if not texts:
             return
@@ -64,10 +68,6 @@ class TreeModel:
         for _ in range(self._bounds.max_depth - 1):
             growing, rows = self._extend(growing, most)
             most -= self._seconds(rows, growing)
-
-    def learn(self, text: DraftState, tokens: npt.NDArray[np.int32]) -> None:
-        """The target's ``tokens`` followed: which candidates were right."""
-        text.learn(tokens, self.confidence, self._expansion)
 
     def _read(self, texts: Sequence[DraftState]) -> list[DraftState]:
         """Bring texts up to date, a budget's tokens in all; those that are get their first nodes."""
@@ -79,12 +79,12 @@ class TreeModel:
         logits = self._forward(slots, layouts, [int(not text.pending) for text in reading])
         seconds = time.perf_counter() - begin
         if max(map(len, layouts)) > LEFT_OVER:  # of a prompt few rows give logits: it says nothing of trees
-            self.prefill_seconds += seconds
+            self._prefill_seconds += seconds
         else:
             self._learn_cost(slots, layouts, seconds)
-        self.cache.keep(slots, [np.arange(len(rows)) for rows in layouts])
+        self._cache.keep(slots, [np.arange(len(rows)) for rows in layouts])
         ready = [text for text in reading if not text.pending]
-        add_children(ready, [text.root() for text in ready], logits, self._bounds.children, self.confidence)
+        add_children(ready, [text.root() for text in ready], logits, self._bounds.children, self._confidence)
         return ready
 
     def _extend(self, texts: Sequence[DraftState], most_seconds: float) -> tuple[list[DraftState], int]:
@@ -113,21 +113,21 @@ class TreeModel:
         self._learn_cost(slots, layouts, time.perf_counter() - begin)
         for text, nodes in zip(growing, chosen, strict=True):
             text.have_read(nodes)
-        add_children(growing, chosen, logits, bounds.children, self.confidence)
+        add_children(growing, chosen, logits, bounds.children, self._confidence)
         return growing, sum(map(len, chosen))
 
     def _forward(self, slots: list[int], layouts: list[TreeLayout], wanted: list[int]) -> torch.Tensor:
-        logits = self._model.forward(self.cache, slots, layouts, wanted).logits[:, : self._vocab_size]
+        logits = self._model.forward(self._cache, slots, layouts, wanted).logits[:, : self._vocab_size]
         self._model.synchronize()
-        self.passes += 1
+        self._passes += 1
         return logits
 
     def _learn_cost(self, slots: list[int], layouts: list[TreeLayout], seconds: float) -> None:
-        self._expansion.learn_cost(sum(map(len, layouts)), self.cache.lengths[slots], seconds)
+        self._expansion.learn_cost(sum(map(len, layouts)), self._cache.lengths[slots], seconds)
 
     def _seconds(self, rows: int, texts: Sequence[DraftState]) -> float:
         """What a pass of ``rows`` rows for ``texts`` should take."""
         return self._expansion.costs.time(rows, len(texts), float(self._contexts(texts).mean())) if rows else 0.0
 
     def _contexts(self, texts: Sequence[DraftState]) -> npt.NDArray[np.int64]:
-        return self.cache.lengths[[text.slot for text in texts]]
+        return self._cache.lengths[[text.slot for text in texts]]
