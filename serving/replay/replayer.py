@@ -168,7 +168,7 @@ class Replayer:
         tree = cut(proposal, room)
         of_models = only_from(tree, self._model_sources)
         candidate = DraftCandidate(state.number, tree.scores, of_models, own, models, prefill)
-        self._planner.choose([candidate], 1, 1, context)
+        self._planner.size_trees([candidate], 1, 1, context)
         return [candidate], tree.head(candidate.verified)
 
     def _request(self, state: _ReplayState, context: int) -> DraftRequest:

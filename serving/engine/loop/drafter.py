@@ -1,4 +1,4 @@
-"""What the decoding loop expects of whoever proposes drafts. The implementations live in serving/drafters."""
+"""The interfaces of drafters. The implementations live in serving/drafters."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class DraftRequest:
     """One running request, as its drafter sees it.
 
     Attributes:
-        request_id: the same number for the whole life of the request.
-        tokens: int32[n], prompt and generated tokens so far; they cannot be written to.
-        max_nodes: the largest tree that may be returned, 0 or more.
-        prompt_tokens: how many of ``tokens`` are the prompt's.
-        settings: how the target draws.
-        slot: the request's place in the target's cache.
-        budget: what the draft may cost, and what an accepted token is worth.
+        request_id: constant while the request runs.
+        tokens: int32[n], prompt and generated tokens so far, read-only.
+        max_nodes: most nodes of the draft, 0 or more.
+        prompt_tokens: length of the prompt.
+        settings: the request's sampling settings.
+        slot: the request's slot in the target's cache.
+        budget: limits of the draft, and the value of an accepted token.
     """
 
     request_id: int
@@ -46,7 +46,7 @@ class DraftRequest:
 
     @property
     def room(self) -> int:
-        """How many drafted tokens in a row may still be accepted, 0 or more: the last of ``max_new_tokens`` is the target's."""
+        """The most drafted tokens that may still be accepted, 0 or more; one more token comes from the target."""
         return max(0, self.settings.max_new_tokens - (len(self.tokens) - self.prompt_tokens) - 1)
 
 
@@ -98,40 +98,40 @@ Proposal = DraftTree | SampledChain
 
 
 def tree_of(proposal: Proposal) -> DraftTree:
-    """The tree of a proposal, whichever it is."""
+    """The tree of a proposal of either kind."""
     return proposal.tree if isinstance(proposal, SampledChain) else proposal
 
 
 class Drafter(Protocol):
-    """Proposes trees for a batch of running requests and learns from what the target made of them.
+    """Proposes draft trees for a batch of running requests and learns from the tokens that follow.
 
-    A tree's nodes are sorted by falling score, and a score is a calibrated probability that the node's whole path is
-    accepted, so that the loop may keep any first part of a tree. A fault of the drafter's own (a service gone, a
-    deadline missed) is counted inside and answered with an empty tree, never raised.
+    A score is the calibrated probability that the node's whole path is accepted. Nodes are sorted by falling score, so the loop
+    may keep the first nodes of a tree only. A drafter counts its own failures, such as a lost connection or a late reply, and
+    then returns an empty tree; it does not raise.
     """
 
     name: str
 
     def propose(self, requests: Sequence[DraftRequest]) -> Sequence[Proposal]:
-        """One tree per request, in order; possibly empty, never more than the request's ``max_nodes`` nodes.
+        """One tree per request, in order, each of 0 to ``max_nodes`` nodes.
 
-        A drafter that draws its tokens at random may return a ``SampledChain`` in place of a tree."""
+        A drafter that samples its tokens may return a ``SampledChain`` instead of a tree."""
         ...
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        """The target's own tokens that followed the context of the last ``propose`` (one or more), accepted or not."""
+        """Learn the one or more ``tokens`` that were generated after the context of the last ``propose``."""
         ...
 
     def release(self, request_id: int) -> None:
-        """The request has ended; forget it."""
+        """Forget a request that has ended."""
         ...
 
     def stats(self) -> dict[str, float]:
-        """Counters for reports: calls, "failed" (no draft because of a fault), "failed REASON", and what the drafter adds."""
+        """Counters for reports: "calls", "failed" (drafts lost to an error), "failed REASON", and the drafter's own."""
         ...
 
     def close(self) -> None:
-        """Give back connections and memory."""
+        """Release connections and memory."""
         ...
 
 
@@ -140,18 +140,18 @@ class FeatureDrafter(Drafter, Protocol):
     """A drafter that reads the target's hidden states, as ReDrafter and EAGLE do.
 
     Attributes:
-        layers: whose hidden states it wants: 0 for the embedding, k for what leaves the k-th layer; the last as the output
-            layer reads it. Rising; none for one that then gets no states.
+        layers: the layers to read, rising: 0 for the embedding, k for the output of layer k. The last layer's output is
+            normalised, as the output layer reads it. Empty if the drafter reads none.
     """
 
     layers: tuple[int, ...]
 
     def follow(self, request_id: int, features: torch.Tensor) -> None:
-        """float[k, layers, width]: the features of the request's next k tokens, on the target's device.
+        """Receive ``features``, float[k, layers, width], of the request's next k tokens, on the target's device.
 
-        They come from the prompt's first token on, in order and without gaps, also in steps in which nothing is proposed: before
-        a ``propose`` those of all ``tokens`` but the last have come, which the target has not read yet. A drafter that cannot keep
-        up (it has fewer) answers with an empty tree."""
+        Features come in order and without gaps from the prompt's first token on, also in steps without a draft. Before a
+        ``propose``, those of all ``tokens`` but the last have come; the target has not read the last one yet. A drafter that has
+        fewer returns an empty tree."""
         ...
 
 
@@ -160,8 +160,9 @@ class GeneratedLogits:
     """The logits from which the last k tokens of a request were sampled.
 
     Attributes:
-        request_id: of the request; ``tokens``: int32[n], its text, prompt included, read-only.
-        logits: float[k, vocab], on the target's device; gone after the call.
+        request_id: the number of the request.
+        tokens: int32[n], prompt and generated tokens, read-only.
+        logits: float[k, vocab], on the target's device; valid during the call only.
     """
 
     request_id: int
@@ -174,13 +175,13 @@ class LogitsDrafter(Drafter, Protocol):
     """A drafter that learns from the target's logits, as token recycling does.
 
     Attributes:
-        reads_logits: whether it wants them.
+        reads_logits: whether ``learn_logits`` is to be called.
     """
 
     reads_logits: bool
 
     def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None:
-        """One entry for each of its requests that got tokens in this step. Its time counts as drafting."""
+        """Learn from this step: one entry for each request of the drafter that got tokens. The time counts as drafting."""
         ...
 
 
@@ -189,39 +190,43 @@ class CacheDrafter(Drafter, Protocol):
     """A drafter that reads the target's own keys and values, as early exit does."""
 
     def attach(self, cache: KVCache) -> None:
-        """Called once, before anything is proposed. Rows behind a slot's length are free for whoever runs; ``lengths`` must be
-        after ``propose`` what they were before. When it is asked, all tokens of a request but the last are cached in its slot."""
+        """Receive the target's cache, once, before the first ``propose``.
+
+        At each ``propose`` a slot holds all tokens of its request but the last. The drafter may write the rows after a slot's
+        length. It must leave ``lengths`` unchanged."""
         ...
 
 
 @runtime_checkable
 class MixedDrafter(Drafter, Protocol):
-    """A drafter with models and without: its models draft nothing where ``DraftBudget.model_seconds`` is 0, and their time is in
-    ``stats`` as "model_seconds", without prefill.
+    """A drafter that can draft with or without its models.
+
+    Its models draft nothing if ``DraftBudget.model_seconds`` is 0. ``stats`` has their time, without prefill, as "model_seconds".
 
     Attributes:
-        model_sources: ``Source`` bits of its models; 0 if it has none.
+        model_sources: source bits of its models; 0 if it has none.
     """
 
     model_sources: int
 
 
 def only_from(tree: DraftTree, sources: int) -> npt.NDArray[np.bool_]:
-    """bool[n], the nodes of ``tree`` that ``sources`` (``Source`` bits) proposed and no other source did."""
+    """bool[n], the nodes of ``tree`` that only ``sources`` (source bits) proposed."""
     bits = tree.sources.astype(np.uint32)
     return np.asarray((bits & np.uint32(sources) != 0) & (bits & ~np.uint32(sources) == 0), np.bool_)
 
 
 def model_sources(drafter: Drafter) -> int:
-    """``Source`` bits of the models that ``drafter`` may leave out; 0 if there are none."""
+    """Source bits of the models that ``drafter`` may leave out; 0 if there are none."""
     return drafter.model_sources if isinstance(drafter, MixedDrafter) else 0
 
 
 @runtime_checkable
 class PrefetchingDrafter(Drafter, Protocol):
-    """A drafter that wants to know what the target is about to verify, to prepare the next step's drafts meanwhile."""
+    """A drafter that prepares the next step's drafts while the target verifies this step's."""
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
-        """The target now verifies ``trees``, possibly empty, behind ``requests``, which were all in the last ``propose``. Must
-        return at once: what it takes is booked to the step."""
+        """Start to prepare the next drafts, and return at once: the time counts as drafting.
+
+        ``requests``: requests of the last ``propose``. ``trees``: the tree of each that the target now verifies, possibly empty."""
         ...

@@ -1,5 +1,4 @@
-"""Asks drafters for the trees of a step. Whatever they do wrong costs a draft and not the text: it is counted, logged once, and
-never raised."""
+"""Calls the drafters of a step loop. An error of a drafter costs its draft only: it is counted, logged once and not raised."""
 
 from __future__ import annotations
 
@@ -42,12 +41,13 @@ _Value = TypeVar("_Value", bound=np.generic)
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a request's drafter proposes.
+    """One request's draft and its cost.
 
     Attributes:
-        proposal: a valid one, empty if there is none.
-        seconds: the request's share of the time of drafting; model_seconds: of passes of such models besides; prefill_seconds: of
-            prefill besides, from which later drafts gain too.
+        proposal: valid, possibly empty.
+        seconds: the request's share of the drafting time, without the next two.
+        model_seconds: the request's share of the passes of models.
+        prefill_seconds: the request's share of the prefill of models, which later drafts use too.
     """
 
     proposal: Proposal
@@ -58,19 +58,19 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class DraftSeconds:
-    """Seconds that a drafter has taken, by its own ``stats``: for prefill, and for models that it may leave out."""
+    """Seconds of a drafter since its start, by its ``stats``: for prefill, and for models that it may leave out."""
 
     prefill: float = 0.0
     models: float = 0.0
 
     @staticmethod
     def so_far(drafter: Drafter) -> DraftSeconds:
-        """Raises what the drafter's ``stats`` raises."""
+        """The seconds until now. Raises as the drafter's ``stats``."""
         stats = drafter.stats()
         return DraftSeconds(float(stats.get("prefill_seconds", 0.0)), float(stats.get("model_seconds", 0.0)))
 
     def split(self, before: DraftSeconds, seconds: float) -> tuple[float, float, float]:
-        """``seconds`` since ``before`` in three parts: text, models, prefill."""
+        """The ``seconds`` since ``before``, split into (retrieval, models, prefill)."""
         prefill = min(seconds, max(0.0, self.prefill - before.prefill))
         models = min(seconds - prefill, max(0.0, self.models - before.models))
         return seconds - prefill - models, models, prefill
@@ -83,13 +83,13 @@ class DrafterPool:
     """The drafters of a step loop, by name. Not thread-safe.
 
     Attributes:
-        layers: whose hidden states its drafters want, rising; empty if none does.
-        model_sources: by name of drafter, ``Source`` bits of models that it may leave out; 0 for none.
-        faults: faults that were caught here, by kind; those that drafters caught themselves are in their ``stats``.
+        layers: layers whose hidden states the drafters read, rising.
+        model_sources: by drafter, source bits of the models that it may leave out; 0 for none.
+        faults: errors caught here, by kind. Errors that drafters catch are in their own ``stats``.
     """
 
     def __init__(self, drafters: Mapping[str, Drafter], target: Target, cache: KVCache) -> None:
-        """Attaches those that read ``cache``. Raises InvalidArgument if one wants hidden states of layers that are not there."""
+        """Gives ``cache`` to the drafters that read it. Raises InvalidArgument: a drafter reads a layer that does not exist."""
         self._drafters = dict(drafters)
         for each in drafters.values():
             if isinstance(each, CacheDrafter):
@@ -113,38 +113,39 @@ class DrafterPool:
         self.faults: Counter[str] = Counter()
 
     def draft(self, requests: Sequence[Request], budgets: Sequence[DraftBudget]) -> list[Draft]:
-        """A draft for each of ``requests`` within its budget, one call per drafter.
+        """A draft for each of ``requests``, within its budget. Calls each drafter once.
 
-        A sampled chain comes with its law only where the request verifies by it; elsewhere it is a tree like any other.
+        A sampled chain keeps its distributions only under verification ``rejection``; otherwise its tree is returned.
         """
         drafts = [NO_DRAFT] * len(requests)
         for name, members in _by_drafter(requests).items():
             before, begin = self._seconds(name), time.perf_counter()
-            asked = [_asked(requests[at], budgets[at]) for at in members]
-            found = self._propose(name, [requests[at] for at in members], asked)
+            queries = [_draft_request(requests[at], budgets[at]) for at in members]
+            found = self._propose(name, [requests[at] for at in members], queries)
             seconds = time.perf_counter() - begin
-            own, models, prefill = self._seconds(name).split(before, seconds)
-            using = max(1, sum(each.budget.model_seconds > 0 for each in asked))
-            for at, proposal, each in zip(members, found, asked, strict=True):
-                share = 1 / using if each.budget.model_seconds > 0 else 0.0
-                drafts[at] = Draft(proposal, own / len(members), models * share, prefill * share)
+            retrieval, models, prefill = self._seconds(name).split(before, seconds)
+            using = max(1, sum(each.budget.model_seconds > 0 for each in queries))
+            for at, proposal, query in zip(members, found, queries, strict=True):
+                share = 1 / using if query.budget.model_seconds > 0 else 0.0
+                drafts[at] = Draft(proposal, retrieval / len(members), models * share, prefill * share)
         return drafts
 
     def prefetch(self, requests: Sequence[Request], trees: Sequence[DraftTree]) -> None:
-        """Tell drafters that want it which trees are verified for ``requests`` now."""
+        """Let the drafters that prefetch prepare the next drafts while the target verifies ``trees``."""
         for name, members in _by_drafter(requests).items():
             drafter = self._drafters[name]
             if not isinstance(drafter, PrefetchingDrafter):
                 continue
             try:
-                asked = [_asked(requests[at], UNLIMITED) for at in members]
-                drafter.prefetch(asked, [_lent_tree(trees[at]) for at in members])
+                queries = [_draft_request(requests[at], UNLIMITED) for at in members]
+                drafter.prefetch(queries, [_read_only_tree(trees[at]) for at in members])
             except USER_CODE_ERRORS as error:
                 self._fail(name, [requests[at] for at in members], error)
 
     def follow(self, request: Request, features: torch.Tensor, rows: npt.NDArray[np.int64]) -> None:
-        """Give the request's drafter its layers of ``rows`` of ``features``, float[n, layers, width], of its next tokens. There may
-        be no memory for them, which only the drafter misses."""
+        """Pass the hidden states of the request's next tokens to its drafter: ``rows`` of ``features``, float[n, layers, width].
+
+        If they do not fit into memory, only the drafter fails."""
         columns = self._columns.get(request.drafter)
         if columns is None:
             return
@@ -161,7 +162,7 @@ class DrafterPool:
         return request.drafter in self._learners
 
     def learn_logits(self, requests: Sequence[Request], logits: Sequence[torch.Tensor]) -> None:
-        """Tell the drafters of ``requests``, who want to know, what the last tokens were drawn from, float[k, vocab] each."""
+        """Pass to the drafters of ``requests`` the ``logits``, float[k, vocab] each, of the last tokens."""
         for name, members in _by_drafter(requests).items():
             try:
                 self._learners[name].learn_logits(
@@ -171,24 +172,24 @@ class DrafterPool:
                 self._fail(name, [requests[at] for at in members], error)
 
     def observe(self, request: Request, tokens: npt.NDArray[np.int32]) -> None:
-        """Tell the request's drafter which tokens followed its last draft."""
+        """Pass to the request's drafter the ``tokens`` that were generated after its last draft."""
         try:
-            self._drafters[request.drafter].observe(request.number, _lent(tokens))
+            self._drafters[request.drafter].observe(request.number, _read_only(tokens))
         except USER_CODE_ERRORS as error:
             self._fail(request.drafter, [request], error)
 
     def release(self, request: Request) -> None:
-        """Tell the request's drafter that it has ended."""
+        """Let the request's drafter forget it."""
         try:
             self._drafters[request.drafter].release(request.number)
         except USER_CODE_ERRORS as error:
             self._fail(request.drafter, [request], error)
 
-    def _propose(self, name: str, requests: Sequence[Request], asked: Sequence[DraftRequest]) -> list[Proposal]:
+    def _propose(self, name: str, requests: Sequence[Request], queries: Sequence[DraftRequest]) -> list[Proposal]:
         drafter = self._drafters[name]
         try:
             before = failures_by_reason(drafter.stats())
-            proposals = list(drafter.propose(asked))
+            proposals = list(drafter.propose(queries))
             failures = failures_by_reason(drafter.stats()) - before
             if len(proposals) != len(requests):
                 raise InvalidArgument(f"{len(proposals)} trees came for {len(requests)} requests")
@@ -197,7 +198,7 @@ class DrafterPool:
             return [DraftTree.empty()] * len(requests)
         checked = [self._check(name, request, each) for request, each in zip(requests, proposals, strict=True)]
         for request, each in zip(requests, checked, strict=True):
-            if not len(tree_of(each)):  # the drafter does not say whose draft failed
+            if not len(tree_of(each)):  # its draft may be one that failed: stats do not name requests
                 request.stats.draft_failures.update(failures.keys())
         return checked
 
@@ -205,7 +206,7 @@ class DrafterPool:
         try:
             return DraftSeconds.so_far(self._drafters[name])
         except USER_CODE_ERRORS:
-            return DraftSeconds()  # counted where it is asked for drafts
+            return DraftSeconds()  # ``_propose`` reads stats too, and counts the error
 
     def _check(self, name: str, request: Request, proposal: Proposal) -> Proposal:
         try:
@@ -227,7 +228,7 @@ class DrafterPool:
 
 
 def _by_drafter(requests: Sequence[Request]) -> dict[str, list[int]]:
-    """The places of the requests of each drafter."""
+    """Drafter -> the indices of its requests."""
     groups: defaultdict[str, list[int]] = defaultdict(list)
     for at, request in enumerate(requests):
         groups[request.drafter].append(at)
@@ -235,21 +236,23 @@ def _by_drafter(requests: Sequence[Request]) -> dict[str, list[int]]:
 
 
 def _text(request: Request) -> npt.NDArray[np.int32]:
-    return _lent(request.tokens[: request.length])
+    return _read_only(request.tokens[: request.length])
 
 
-def _lent(values: npt.NDArray[_Value]) -> npt.NDArray[_Value]:
-    """A view that drafters cannot write through: what they are shown is still needed as it is."""
+def _read_only(values: npt.NDArray[_Value]) -> npt.NDArray[_Value]:
+    """A view that drafters cannot write to."""
     view: npt.NDArray[_Value] = values[:]
     view.flags.writeable = False
     return view
 
 
-def _lent_tree(tree: DraftTree) -> DraftTree:
-    return DraftTree(_lent(tree.tokens), _lent(tree.parents), _lent(tree.scores), _lent(tree.sources))
+def _read_only_tree(tree: DraftTree) -> DraftTree:
+    return DraftTree(
+        _read_only(tree.tokens), _read_only(tree.parents), _read_only(tree.scores), _read_only(tree.sources)
+    )
 
 
-def _asked(request: Request, budget: DraftBudget) -> DraftRequest:
+def _draft_request(request: Request, budget: DraftBudget) -> DraftRequest:
     return DraftRequest(
         request.number,
         _text(request),
@@ -262,8 +265,11 @@ def _asked(request: Request, budget: DraftBudget) -> DraftRequest:
 
 
 def checked_tree(tree: DraftTree, vocab_size: int, max_nodes: int) -> DraftTree:
-    """A copy of ``tree``, cut to ``max_nodes`` and without its counts, if it is one over this vocabulary; else raises
-    InvalidArgument. A copy, because its maker may use the arrays again while the tree is verified."""
+    """A copy of ``tree``, cut to ``max_nodes``, without its counts. The drafter may reuse its arrays during verification.
+
+    Raises:
+        InvalidArgument: ``tree`` is not a valid tree over this vocabulary.
+    """
     tree.validate(vocab_size)
     kept = slice(max_nodes)
     return DraftTree(

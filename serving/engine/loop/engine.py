@@ -26,10 +26,8 @@ from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
 log = logging.getLogger(__name__)
 
-"""Most characters of the name of a class of requests."""
-
 _STATS_AGE = 0.05
-"""Seconds between updates of ``stats``: a sum takes a quarter of a millisecond, too long for every step."""
+"""Seconds between updates of ``stats``: an update takes 0.25 ms, too long for every step."""
 
 
 class Engine:
@@ -58,8 +56,8 @@ class Engine:
             slots: requests that are decoded at once, 1..1024.
             capacity: tokens of a request, its prompt and its largest tree included.
             queue: requests that may wait for a slot, 0 or more.
-            passes: auto (captured on CUDA, packed elsewhere), packed, captured: decoding passes in a few static shapes, which
-                CUDA replays as graphs; or compiled: on a CPU, by torch and a C++ compiler, which takes a minute or more now.
+            passes: packed; captured: decoding passes in a few static shapes, which CUDA replays as graphs; compiled: by torch
+                and a C++ compiler, on a CPU, which takes a minute or more at the start; or auto: captured on CUDA, else packed.
 
         Raises:
             InvalidArgument: a value is out of its range.
@@ -123,17 +121,17 @@ class Engine:
 
     @property
     def drifts(self) -> int:
-        """The number of times that steps deviated so far from the measured costs that all were scaled (``CostModel``)."""
+        """How often all costs were scaled because real steps differed from the measured ones (``CostModel``)."""
         return self._loop.drifts
 
     @property
     def alive(self) -> bool:
-        """False once the engine has died or is closed, and in a forked child, which lacks its thread."""
+        """Whether the engine runs. False after an error or ``close``, and in a forked child, which has no engine thread."""
         return not self._ended.is_set() and self._thread.is_alive()
 
     @property
     def death(self) -> SuffolkError | None:
-        """The error that ended the engine; None while it lives or after ``close``."""
+        """The error that ended the engine; None while it runs and after ``close``."""
         return self._death
 
     def generate(
@@ -149,7 +147,7 @@ class Engine:
             prompt: a text to continue, a conversation of (role, content) messages to answer, or token ids.
             settings: None for greedy decoding of up to 256 tokens.
             drafter: the name of a drafter of the engine; empty or "none" for plain decoding.
-            max_nodes: largest tree, 1..1024.
+            max_nodes: most nodes of a draft tree, 1..1024.
 
         Raises:
             InvalidArgument: the prompt or a value cannot be used.
@@ -175,7 +173,9 @@ class Engine:
         return generation
 
     def stats(self) -> dict[str, Any]:
-        """The counts and seconds of ``LoopStats``, at most 0.05 s or one step old, and the requests that run and wait now."""
+        """The counts and seconds of ``LoopStats``, and the number of requests that run and wait.
+
+        They are at most 0.05 s or one step old."""
         with self._changed:
             return self._stats | {"running": len(self._running), "waiting": len(self._waiting)}
 
@@ -187,7 +187,7 @@ class Engine:
         if (
             self._thread is not threading.current_thread() and self._thread.is_alive()
         ):  # a forked child lacks this thread
-            self._ended.wait()  # after an interrupt, Thread.join believes that the thread has ended
+            self._ended.wait()  # after an interrupt, Thread.join may return too early
             self._thread.join()
         with self._changed:
             drafters, self._drafters = self._drafters, {}
@@ -252,7 +252,9 @@ class Engine:
             self._waiting.clear()
 
     def _admit(self) -> bool:
-        """Between two steps, let requests leave and join. Waits for a request; returns False when the engine closes."""
+        """Remove cancelled requests and start waiting ones, between two steps. Blocks while there is no request.
+
+        Returns False when the engine closes."""
         with self._changed:
             while not (self._running or self._waiting or self._closing):
                 self._cancelled.clear()
@@ -278,20 +280,20 @@ class Engine:
             self._loop.stats.add_request(request.stats)
         generation.end()
 
-    def _deliver(self, answers: list[tuple[Request, Step | SuffolkError]]) -> None:
-        ended = any(request.stats.finish for request, _ in answers)
+    def _deliver(self, results: list[tuple[Request, Step | SuffolkError]]) -> None:
+        ended = any(request.stats.finish for request, _ in results)
         fresh = ended or time.monotonic() > self._stats_due
         totals = self._loop.totals() if fresh else self._stats
         with self._changed:
             if fresh:
                 self._stats, self._stats_due = totals, time.monotonic() + _STATS_AGE
-            for request, answer in answers:
+            for request, result in results:
                 generation = self._running[request.number]
-                if isinstance(answer, Step):
-                    generation.put(answer)
+                if isinstance(result, Step):
+                    generation.put(result)
                 if request.stats.finish:
                     del self._running[request.number]
-                    generation.end(answer if isinstance(answer, SuffolkError) else None)
+                    generation.end(result if isinstance(result, SuffolkError) else None)
 
 
 def _by_name(drafters: Mapping[str, Drafter | None] | None) -> dict[str, Drafter]:

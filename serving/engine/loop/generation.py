@@ -1,4 +1,4 @@
-"""A running generation, as its caller sees it."""
+"""The caller's handle of a running generation."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
 
 
 class Generation(Iterator[Step], AsyncIterator[Step]):
-    """An iterator over a request's steps as they come, with ``for`` or ``async for``. One reader; ``cancel`` from any thread.
+    """An iterator over a request's steps, for ``for`` or ``async for``. One reader; ``cancel`` is safe in any thread.
 
-    It does not wait for its reader: unread steps are kept, at most one for each of its tokens. The slot is free once the text has
-    ended.
+    The engine does not wait for the reader. Unread steps are kept, at most one per token. The slot is freed when the text ends,
+    even if steps are unread.
     """
 
     def __init__(self, request: Request, cancel: Callable[[Generation], None]) -> None:
@@ -39,13 +39,13 @@ class Generation(Iterator[Step], AsyncIterator[Step]):
 
     @property
     def ended(self) -> bool:
-        """Whether no step follows the unread ones and its place in the engine is free for another ``generate``."""
+        """Whether the generation has ended and its slot is free. Unread steps can still be read."""
         with self._changed:
             return self._ended
 
     @property
     def log_probabilities(self) -> list[LogProbability]:
-        """Log-probabilities of ``tokens`` if ``logprobs`` is set; else empty."""
+        """Log-probabilities of ``tokens``; empty unless ``logprobs`` is set."""
         return self.request.log_probabilities[:]
 
     @property
@@ -53,7 +53,7 @@ class Generation(Iterator[Step], AsyncIterator[Step]):
         return self.request.stats
 
     def cancel(self) -> None:
-        """End it: its slot is free before the engine's next step. Does nothing once it has ended."""
+        """End the generation and free its slot before the engine's next step. Does nothing if it has ended."""
         self._cancel(self)
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class Generation(Iterator[Step], AsyncIterator[Step]):
     def _wake(self) -> None:
         self._changed.notify_all()
         for loop, event in self._waiters:
-            with contextlib.suppress(RuntimeError):  # the event loop is closed, and nothing waits there
+            with contextlib.suppress(RuntimeError):  # the event loop is closed: no task waits in it
                 loop.call_soon_threadsafe(event.set)
         self._waiters.clear()
 

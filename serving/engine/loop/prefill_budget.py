@@ -6,17 +6,17 @@ from suffolk.serving.engine.model.language_model import PREFILL_CHUNK
 
 
 class PrefillBudget:
-    """Prompt tokens that a pass may still read, over all requests. Not thread-safe.
+    """The prompt tokens that one pass may read, over all requests. Not thread-safe.
 
     Attributes:
-        left: tokens, 0 or more.
+        left: tokens that may still be read, 0 or more.
     """
 
     def __init__(self, tokens: int = PREFILL_CHUNK) -> None:
         self.left = tokens
 
     def take(self, pending: int) -> int:
-        """The number of a text's ``pending`` tokens to read now, taken from the budget."""
+        """Take up to ``pending`` tokens from the budget; returns how many."""
         taken = min(pending, self.left)
         self.left -= taken
         return taken

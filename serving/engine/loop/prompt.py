@@ -1,4 +1,4 @@
-"""A prompt as text, as a conversation or as token ids, to the target's tokens. Loads no torch."""
+"""Converts prompts to the target's tokens. Imports no torch."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ FORMS = (
 
 
 def read_prompt(prompt: Prompt) -> str | list[tuple[str, str]] | npt.NDArray[np.int64]:
-    """``prompt`` as a text, a conversation, or token ids int64[n], which may come as one row [1, n].
+    """``prompt`` as a text, a conversation, or token ids int64[n]. Ids may come as one row [1, n].
 
     Raises:
-        InvalidArgument: none of these, or a text with half a character (a surrogate), which tokenizers reject.
+        InvalidArgument: ``prompt`` has another form, or a text has a lone surrogate (half a character), which tokenizers reject.
     """
     if isinstance(prompt, str):
         return _whole("the prompt", prompt)
@@ -56,15 +56,15 @@ def has_template(target: Target) -> bool:
 
 
 def encode_text(target: Target, text: str) -> list[int]:
-    """The tokens of a text that is to be continued. Raises InvalidArgument: the target has no tokenizer."""
+    """The tokens of a text to continue. Raises InvalidArgument: the target has no tokenizer."""
     return list(_tokenizer(target)(text)["input_ids"])
 
 
 def encode_chat(target: Target, messages: Sequence[tuple[str, str]]) -> list[int]:
-    """The tokens of a conversation, each message a (role, content), up to where the model's answer begins.
+    """The tokens of a conversation of (role, content) messages, with the template's prompt for the model's answer.
 
     Raises:
-        InvalidArgument: the target has no chat template, or the template refuses the conversation.
+        InvalidArgument: the target has no tokenizer or no chat template, or the template rejects the conversation.
     """
     tokenizer = _tokenizer(target)
     if not has_template(target):
@@ -73,7 +73,7 @@ def encode_chat(target: Target, messages: Sequence[tuple[str, str]]) -> list[int
     try:
         encoded = tokenizer.apply_chat_template(conversation, add_generation_prompt=True, return_dict=True)
     except TemplateError as error:
-        raise InvalidArgument(f"the chat template of model {target.name} refuses the conversation: {error}") from error
+        raise InvalidArgument(f"the chat template of model {target.name} rejects the conversation: {error}") from error
     return list(encoded["input_ids"])
 
 

@@ -1,4 +1,4 @@
-"""One request: its tokens, its sampling, its end and its counts."""
+"""One request: its tokens, sampling, finish reason and counts."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 
 class Request:
-    """A request from its prompt to its end. Its submitter makes it; then one step loop alone uses it.
+    """A request from its prompt to its end. Any thread may create it; afterwards only one step loop uses it.
 
     Attributes:
-        number: unique, and constant for the request's life.
+        number: unique; constant while the request runs.
         drafter: name of its drafter; empty for none.
-        max_nodes: its largest tree.
-        length: tokens so far, prompt and generated: ``tokens[:length]``.
-        slot: its place in the cache while it runs.
-        sampler, uniforms: sample its tokens.
+        max_nodes: most nodes of a draft tree.
+        tokens: int32[m], prompt and generated tokens; the first ``length`` are set.
+        length: tokens so far, prompt and generated.
+        slot: its slot in the cache while it runs, else -1.
+        sampler: samples its tokens.
+        uniforms: random numbers of verification ``rejection``.
         stats: its counts and seconds.
-        log_probabilities: of the generated tokens, if ``settings`` ask for them.
+        log_probabilities: of the generated tokens, if ``settings.logprobs`` is set.
     """
 
     def __init__(
@@ -43,8 +45,13 @@ class Request:
         drafter: str = "",
         max_nodes: int = 64,
     ) -> None:
-        """Raises InvalidArgument: the prompt is none or empty, has ids outside the vocabulary or fills the model's context, or
-        text or stop strings are given to a target without a tokenizer."""
+        """Encodes the prompt and allocates the tokens.
+
+        Raises:
+            InvalidArgument: the prompt is empty, has another form than ``Prompt``, has ids outside the vocabulary, or fills the
+                model's context; or text or stop strings are given and the target has no tokenizer.
+            ResourceExhausted: no memory for the tokens.
+        """
         ids = _checked_prompt(prompt, target)
         if settings.stop and target.tokenizer is None:
             raise InvalidArgument(f"stop strings need a tokenizer; model {target.name} was loaded without one")
@@ -78,12 +85,12 @@ class Request:
         return [int(token) for token in self.tokens[self.stats.prompt_tokens : self.length]]
 
     def commit(
-        self, drawn: Sequence[int], marks: Sequence[int], log_probabilities: Sequence[LogProbability] = ()
+        self, new_tokens: Sequence[int], source_bits: Sequence[int], log_probabilities: Sequence[LogProbability] = ()
     ) -> Step:
-        """Append the ``drawn`` tokens, with their sources' ``marks``, up to where plain decoding would have ended."""
+        """Append ``new_tokens`` up to the end of the text. ``source_bits``: of each token, 0 for the target's own."""
         tokens: list[int] = []
         pieces: list[tuple[str, int]] = []
-        for token, source in zip(drawn, marks, strict=True):
+        for token, source in zip(new_tokens, source_bits, strict=True):
             tokens.append(token)
             self.tokens[self.length] = token
             self.length += 1
@@ -94,7 +101,7 @@ class Request:
                 break
         if self.stats.finish and self._text is not None:
             pieces += self._text.finish()
-        sources = tuple(marks[: len(tokens)])
+        sources = tuple(source_bits[: len(tokens)])
         self.stats.add_tokens(sources)
         kept = tuple(log_probabilities[: len(tokens)])
         self.log_probabilities += kept

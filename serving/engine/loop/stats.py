@@ -14,17 +14,17 @@ PARTS = ("prefill", "draft", "wait", "forward", "verify", "compact", "other")
 
 @dataclass(slots=True)
 class Counts:
-    """Counts of one request, or of all together. The pass that ends a prompt gives the first token and is not a step.
+    """Counts of one request or of many. The pass that ends a prompt generates the first token; it is not a step.
 
     Attributes:
-        tokens: tokens generated, the first included.
+        tokens: generated tokens, including the first.
         steps: target passes after the prompt's.
         draft_calls: steps in which a drafter was called.
         drafted: drafted tokens by source and depth; ``nodes_proposed``, ``nodes_verified``, ``accepted`` and
             ``earned`` are their sums.
-        draft_failures: failed drafts by reason: errors that the loop caught, and those that the drafter reports.
-        seconds: by part: prefill, draft (choosing of the drafts and laying them out), wait (for drafters), forward, verify,
-            compact, other.
+        draft_failures: failed drafts by reason: errors caught by the loop and failures reported by drafters.
+        seconds: by part: prefill, draft (size the trees and lay them out), wait (for drafters), forward, verify, compact (the
+            cache), other.
     """
 
     tokens: int = 0
@@ -51,7 +51,7 @@ class Counts:
         return self.drafted.earned.total()
 
     def add_tokens(self, sources: tuple[int, ...]) -> None:
-        """Count the tokens that one pass added; ``sources`` as for ``DraftCounts.add_tokens``."""
+        """Count the tokens that one pass added. ``sources``: as in ``DraftCounts.add_tokens``."""
         self.tokens += len(sources)
         self.drafted.add_tokens(sources)
 
@@ -70,12 +70,12 @@ class Counts:
 
 @dataclass(slots=True)
 class GenerationStats(Counts):
-    """Counts and seconds of one request: of the steps it took part in.
+    """Counts and seconds of one request. Seconds are those of all steps it took part in.
 
     Attributes:
         prompt_tokens: length of the prompt.
-        finish: why the text ended: eos, stop, length (max_new_tokens), context (the model's length), cancelled or error; empty
-            while it runs.
+        finish: finish reason: eos, stop, length (max_new_tokens), context (the model's limit), cancelled or error; empty while
+            the request runs.
     """
 
     prompt_tokens: int = 0
@@ -83,7 +83,7 @@ class GenerationStats(Counts):
 
     @property
     def mean_generated_length(self) -> float:
-        """M: tokens per target pass after the prompt; 1.0 for plain decoding."""
+        """M: generated tokens per target pass, after the prompt's pass; 1.0 in plain decoding."""
         return (self.tokens - 1) / self.steps if self.steps else 1.0
 
     @property
@@ -92,7 +92,7 @@ class GenerationStats(Counts):
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens after the first, per second after the prompt's pass."""
+        """Generated tokens per second, without the first token and the prompt's passes."""
         return (self.tokens - 1) / self.decode_seconds if self.decode_seconds > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -102,16 +102,16 @@ class GenerationStats(Counts):
 
 @dataclass(slots=True)
 class LoopStats(Counts):
-    """Sums over all requests of a step loop, the running ones included. Seconds of prompts are not separate.
+    """Sums over all requests of a step loop, running ones included. Prefill has no seconds of its own here.
 
     Attributes:
         passes: forward passes of the target.
         rows: rows of all passes.
-        batched_requests: requests that took part, summed over passes.
+        batched_requests: requests in a pass, summed over passes.
         prompt_tokens: prompt tokens read.
-        requests: requests that ended.
-        finished: the same by reason.
-        draft_failures: of requests that ended; the loop adds those of running ones.
+        requests: requests that have ended.
+        finished: requests that have ended, by finish reason.
+        draft_failures: of requests that have ended; ``StepLoop.totals`` adds those of running ones.
     """
 
     passes: int = 0
@@ -123,7 +123,7 @@ class LoopStats(Counts):
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS[1:], 0.0))
 
     def add_step(self, requests: int, rows: int, parts: Mapping[str, float]) -> None:
-        """Add one pass."""
+        """Add one pass over ``requests`` requests and ``rows`` rows, with its seconds by part."""
         self.passes += 1
         self.rows += rows
         self.batched_requests += requests

@@ -1,4 +1,4 @@
-"""What running requests bring to a step: rows of prompts, or drafts that the planner has sized."""
+"""Builds the batch of a step: prompt rows, and drafts cut to the size that the planner chose."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ from suffolk.serving.engine.policy.planner import Planner
 
 
 class StepBatch:
-    """Makes the batch of each step. Not thread-safe."""
+    """Builds the batch of each step. Not thread-safe."""
 
     def __init__(self, cache: KVCache, pool: DrafterPool, planner: Planner | None, stats: LoopStats) -> None:
-        """``planner``: None without drafters."""
+        """``planner``: None if there are no drafters."""
         self._cache, self._pool, self._planner, self._stats = cache, pool, planner, stats
 
     def take(self, requests: Sequence[Request], clock: Clock) -> list[BatchEntry]:
-        """What each of ``requests`` brings to this pass; drafters are asked, and ``clock`` is told what that takes. A pass reads a
-        chunk of prompts: those for whose prompts it has no room bring nothing."""
+        """The entries of the next pass; calls the drafters. ``clock`` gets the time of drafting.
+
+        A pass reads one chunk of prompt tokens (``PrefillBudget``). Requests whose prompts do not fit have no entry.
+        """
         entries: list[BatchEntry] = []
         decoding: list[Request] = []
         budget = PrefillBudget()
@@ -48,18 +50,19 @@ class StepBatch:
         return [*self._drafted(decoding, reading_rows, clock), *entries]
 
     def context(self, requests: Sequence[Request]) -> float:
-        """Cached tokens of ``requests`` in the mean."""
+        """The mean number of cached tokens of ``requests``; 0 for no requests."""
         return float(np.mean(self._cache.lengths[[request.slot for request in requests]])) if requests else 0.0
 
     def _drafted(self, decoding: list[Request], reading_rows: int, clock: Clock) -> list[BatchEntry]:
-        """Drafts for those that decode, sized for a pass with so many rows of prompts. What is done with drafts is part of what
-        they cost."""
-        asking, drafts = self._draft(decoding, clock)
+        """Entries of the ``decoding`` requests, with drafts sized for a pass that also has ``reading_rows`` prompt rows.
+
+        The time to size drafts counts as their cost."""
+        drafting, drafts = self._draft(decoding, clock)
         begin = time.perf_counter()
-        proposals, candidates = self._candidates(asking, drafts)
+        proposals, candidates = self._candidates(drafting, drafts)
         if self._planner is not None:
             rows = len(decoding) + reading_rows + sum(each.verified for each in candidates.values())
-            self._planner.choose(list(candidates.values()), len(decoding), rows, self.context(decoding))
+            self._planner.size_trees(list(candidates.values()), len(decoding), rows, self.context(decoding))
         entries = [self._entry(each, proposals.get(each.number), candidates.get(each.number)) for each in decoding]
         drafted = [entry for entry in entries if entry.candidate is not None]
         self._pool.prefetch([entry.request for entry in drafted], [tree_of(entry.proposal) for entry in drafted])
@@ -69,26 +72,26 @@ class StepBatch:
         return entries
 
     def _draft(self, decoding: list[Request], clock: Clock) -> tuple[list[Request], list[Draft]]:
-        """Those requests that may have a draft, and their drafts."""
+        """The requests that draft in this step, and their drafts."""
         planner = self._planner
         if planner is None:
             return [], []
-        asking = [each for each in decoding if each.drafter and each.room > 0 and planner.may_draft(each.number)]
+        drafting = [each for each in decoding if each.drafter and each.room > 0 and planner.may_draft(each.number)]
         clock.lap("draft")
         context = self.context(decoding)
-        budgets = [planner.draft_budget(each.number, len(decoding), context) for each in asking]
-        drafts = self._pool.draft(asking, budgets)
+        budgets = [planner.draft_budget(each.number, len(decoding), context) for each in drafting]
+        drafts = self._pool.draft(drafting, budgets)
         clock.lap("wait")
-        return asking, drafts
+        return drafting, drafts
 
     def _candidates(
-        self, asking: Sequence[Request], drafts: Sequence[Draft]
+        self, drafting: Sequence[Request], drafts: Sequence[Draft]
     ) -> tuple[dict[int, Proposal], dict[int, DraftCandidate]]:
-        """The drafts, no deeper than is of use, and what the planner is to know of them, by the requests' numbers."""
+        """By request number: each draft, no deeper than the tokens that may still be accepted, and its candidate."""
         proposals: dict[int, Proposal] = {}
         candidates: dict[int, DraftCandidate] = {}
-        for request, draft in zip(asking, drafts, strict=True):
-            proposal = proposals[request.number] = _cut(draft.proposal, request.room)
+        for request, draft in zip(drafting, drafts, strict=True):
+            proposal = proposals[request.number] = _limit_depth(draft.proposal, request.room)
             candidates[request.number] = candidate_of(
                 request.number, draft, proposal, self._pool.model_sources[request.drafter]
             )
@@ -99,7 +102,7 @@ class StepBatch:
         return proposals, candidates
 
     def _entry(self, request: Request, draft: Proposal | None, candidate: DraftCandidate | None) -> BatchEntry:
-        """The last token of ``request``, and behind it as much of its draft as was chosen."""
+        """The last token of ``request``, followed by its draft, cut to the nodes that the planner chose."""
         proposal: Proposal = DraftTree.empty()
         if draft is not None and candidate is not None:
             proposal = draft.head(candidate.verified) if isinstance(draft, DraftTree) else draft
@@ -111,7 +114,10 @@ class StepBatch:
 
 
 def candidate_of(request_id: int, draft: Draft, proposal: Proposal, model_sources: int) -> DraftCandidate:
-    """What the planner may choose from. Nothing of a sampled chain: a choice by its tokens would change the distribution."""
+    """The planner's view of a draft.
+
+    A sampled chain has no scores and is verified whole: a choice in view of its tokens would change the output distribution.
+    """
     tree = tree_of(proposal)
     is_tree = isinstance(proposal, DraftTree)
     return DraftCandidate(
@@ -125,7 +131,7 @@ def candidate_of(request_id: int, draft: Draft, proposal: Proposal, model_source
     )
 
 
-def _cut(proposal: Proposal, depth: int) -> Proposal:
+def _limit_depth(proposal: Proposal, depth: int) -> Proposal:
     if isinstance(proposal, DraftTree):
         return cut(proposal, depth)
     return SampledChain(cut(proposal.tree, depth), proposal.distributions[:depth])

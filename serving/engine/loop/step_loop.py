@@ -1,4 +1,4 @@
-"""The step loop: propose, verify all requests in one pass of the target, keep what matches, tell the drafters."""
+"""The step loop: draft, verify all requests in one target pass, keep the accepted rows, let the drafters learn."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ class StepLoop:
 
         Args:
             drafters: by name; requests choose. The loop calls them from one thread and leaves them open.
-            costs: the target's costs as measured, which are left as they are; None to measure them now if there are drafters; or
-                who is to size trees in place of the ``Planner`` of these costs.
+            costs: the target's measured costs, which stay unchanged; None measures them now if there are drafters. A ``Planner``
+                is used as it is.
             slots: requests at once, 1..1024.
-            capacity: tokens of a request, prompt and rejected nodes included.
+            capacity: cache rows of a request, including its prompt and its largest tree.
             passes: auto, packed, captured or compiled (``passes.py``).
 
         Raises:
             InvalidArgument: a value is out of its range.
             ResourceExhausted: no memory for the cache.
-            Unsupported: ``captured`` or ``compiled`` passes, and the model has none.
+            Unsupported: the model has no ``captured`` or ``compiled`` passes.
         """
         if not 1 <= slots <= 1024:
             raise InvalidArgument(f"slots is {slots}; it must be between 1 and 1024")
@@ -72,12 +72,14 @@ class StepLoop:
         require_states(target, passes, self._pool.layers)
         if drafters and costs is None:
             costs = measure(target, slots, passes=passes)
-        self._planner = Planner(costs.copy()) if isinstance(costs, CostModel) else costs  # it corrects its own
+        self._planner = (
+            Planner(costs.copy()) if isinstance(costs, CostModel) else costs
+        )  # a copy: the planner corrects it
         self._batch = StepBatch(self.cache, self._pool, self._planner, self.stats)
         self._passes = Passes(target, self.cache, passes, self._pool.layers)
         self._names = frozenset(drafters or {})
         self._running: list[Request] = []
-        self._recording = 0.0  # seconds of the planner's last record, which its drafts cost too
+        self._recording = 0.0  # seconds of the planner's last ``record``, a cost of drafting
         self._free = list(range(slots))  # a heap: passes of static shape run over the first slots
 
     @property
@@ -91,11 +93,16 @@ class StepLoop:
 
     @property
     def drifts(self) -> int:
-        """How often real steps took so much longer or shorter than measured that all costs were scaled."""
+        """How often all costs were scaled because real steps differed from the measured ones (``CostModel``)."""
         return 0 if self._planner is None else self._planner.costs.drifts
 
     def require_room(self, request: Request) -> None:
-        """Raises InvalidArgument if ``request`` names no drafter of this loop, ResourceExhausted if no slot is that large."""
+        """Check that ``request`` can run.
+
+        Raises:
+            InvalidArgument: its drafter is not loaded, or ``max_nodes`` is out of its range.
+            ResourceExhausted: it needs more cache rows than a slot has.
+        """
         if request.drafter and request.drafter not in self._names:
             known = ", ".join(sorted(self._names)) or "none"
             raise InvalidArgument(f"drafter {request.drafter!r} is not loaded; loaded: {known}")
@@ -109,7 +116,7 @@ class StepLoop:
             )
 
     def join(self, request: Request) -> None:
-        """Let ``request`` take part from the next step on. Raises as ``require_room``, and ResourceExhausted if no slot is free."""
+        """Add ``request`` to the next step. Raises as ``require_room``, and ResourceExhausted if no slot is free."""
         self.require_room(request)
         if not self._free:
             raise ResourceExhausted(f"all {self.cache.slots} slots are taken; wait until one is free")
@@ -120,7 +127,7 @@ class StepLoop:
         self._running.append(request)
 
     def leave(self, request: Request, finish: str = "cancelled") -> None:
-        """Take ``request`` out and free its slot at once; does nothing if it has left already."""
+        """Remove ``request`` and free its slot. Does nothing if it has left already."""
         if request not in self._running:
             return
         self._running.remove(request)
@@ -137,10 +144,10 @@ class StepLoop:
         return self.stats.to_dict() | {"draft_failures": dict(failures)}
 
     def step(self) -> list[tuple[Request, Step | SuffolkError]]:
-        """One pass for all running requests: what each of them got, or why it failed. Ended requests have left.
+        """Run one pass for all running requests. Returns the new tokens of each, or its error; requests that end leave.
 
         Raises:
-            ResourceExhausted: the device has no memory for the pass.
+            ResourceExhausted: the device has no memory for the pass, even without drafts.
         """
         if not self._running:
             return []
@@ -153,7 +160,7 @@ class StepLoop:
         clock.lap("draft")
         try:
             read, rows, outcomes = self._read(entries, clock)
-        except ResourceExhausted as error:  # by the drafts, perhaps, and these must fail nobody
+        except ResourceExhausted as error:  # the drafts may not fit: try the step without them
             entries = self._without_drafts(entries, error)
             read, rows, outcomes = self._read(entries, clock)
         slots = [entry.request.slot for entry in entries]
@@ -161,28 +168,29 @@ class StepLoop:
         self.cache.keep(slots, kept)
         clock.lap("compact")
         if read.features is not None:
-            self._hand_over(entries, kept, read.features)
-        answers: list[tuple[Request, Step | SuffolkError]] = []
+            self._follow(entries, kept, read.features)
+        results: list[tuple[Request, Step | SuffolkError]] = []
         for entry in entries:
             outcome = outcomes.get(entry.request.number)
             if outcome is not None:
-                answers.append((entry.request, self._answer(entry, outcome)))
-        self._tell(entries, outcomes, rows)
-        self._learn(entries, clock)
+                results.append((entry.request, self._result(entry, outcome)))
+        self._learn_logits(entries, outcomes, rows)
+        self._record(entries, clock)
         clock.lap("other")
-        self._book(entries, clock)
-        for request, answer in answers:
-            if isinstance(answer, SuffolkError):
+        self._add_stats(entries, clock)
+        for request, result in results:
+            if isinstance(result, SuffolkError):
                 self.leave(request, "error")
-            elif answer.finish:
+            elif result.finish:
                 self.leave(request)
-        return answers
+        return results
 
     def _read(
         self, entries: Sequence[BatchEntry], clock: Clock
     ) -> tuple[PassResult, dict[int, torch.Tensor], dict[int, Outcome | SuffolkError]]:
-        """The pass, the logits of each request that wants some, by its number, and its outcome. Until the cache keeps its rows it
-        can be made again. Raises ResourceExhausted."""
+        """Run the pass and verify: the pass, then logits and outcomes by request number.
+
+        May be repeated until ``KVCache.keep`` is called. Raises ResourceExhausted."""
         slots = [entry.request.slot for entry in entries]
         layouts, wanted = [entry.layout for entry in entries], [entry.wanted for entry in entries]
         with memory_guard(f"model {self.target.name}, {len(entries)} requests"):
@@ -198,7 +206,7 @@ class StepLoop:
 
     @staticmethod
     def _without_drafts(entries: Sequence[BatchEntry], error: ResourceExhausted) -> list[BatchEntry]:
-        """The same step of plain decoding; its drafts count as failed. Raises ``error`` if it has none."""
+        """The same step in plain decoding; counts its drafts as failed. Raises ``error`` if there are no drafts."""
         if not any(entry.has_draft for entry in entries):
             raise error
         log.warning("%s; going on without the drafts of this step", error)
@@ -209,28 +217,28 @@ class StepLoop:
 
     @staticmethod
     def _split(entries: Sequence[BatchEntry], logits: torch.Tensor) -> dict[int, torch.Tensor]:
-        """The rows of each request that got logits, by its number."""
-        drawing = [entry for entry in entries if not entry.reading]
-        rows = torch.split(logits, [entry.wanted for entry in drawing]) if drawing else ()
-        return {entry.request.number: each for entry, each in zip(drawing, rows, strict=True)}
+        """The logits of each request that is not reading its prompt, by its number."""
+        sampling = [entry for entry in entries if not entry.reading]
+        rows = torch.split(logits, [entry.wanted for entry in sampling]) if sampling else ()
+        return {entry.request.number: each for entry, each in zip(sampling, rows, strict=True)}
 
     @staticmethod
     def _verify(entries: Sequence[BatchEntry], rows: Mapping[int, torch.Tensor]) -> dict[int, Outcome | SuffolkError]:
-        """The outcome of each request that got logits, by its number."""
-        drawing = [entry for entry in entries if entry.request.number in rows]
-        requests, proposals = [entry.request for entry in drawing], [entry.proposal for entry in drawing]
+        """The outcome of each request that has logits, by its number."""
+        sampling = [entry for entry in entries if entry.request.number in rows]
+        requests, proposals = [entry.request for entry in sampling], [entry.proposal for entry in sampling]
         return dict(zip(rows, verify(requests, proposals, list(rows.values())), strict=True))
 
-    def _answer(self, entry: BatchEntry, outcome: Outcome | SuffolkError) -> Step | SuffolkError:
-        """What the request gets. A tokenizer that cannot write its tokens fails it alone."""
+    def _result(self, entry: BatchEntry, outcome: Outcome | SuffolkError) -> Step | SuffolkError:
+        """The request's new tokens, or its error. A tokenizer that cannot decode them fails this request only."""
         if isinstance(outcome, SuffolkError):
             return outcome
         try:
             return self._commit(entry, outcome)
         except USER_CODE_ERRORS as error:
-            log.exception("request %d: what was drawn cannot be written", entry.request.number)
+            log.exception("request %d: the sampled tokens cannot be decoded", entry.request.number)
             entry.request.stats.finish = ""
-            return Internal(f"what was drawn cannot be written: {first_line(error)}")
+            return Internal(f"the sampled tokens cannot be decoded: {first_line(error)}")
 
     def _commit(self, entry: BatchEntry, outcome: Outcome) -> Step:
         request, tree = entry.request, tree_of(entry.proposal)
@@ -245,29 +253,30 @@ class StepLoop:
             entry.candidate.accept(outcome.path, len(step.tokens) - 1)
             begin = time.perf_counter()
             self._pool.observe(request, request.tokens[before : request.length])
-            entry.candidate.seconds += time.perf_counter() - begin  # to learn is part of what drafts cost
+            entry.candidate.seconds += time.perf_counter() - begin  # learning is a cost of drafting
         return step
 
-    def _tell(
+    def _learn_logits(
         self,
         entries: Sequence[BatchEntry],
         outcomes: Mapping[int, Outcome | SuffolkError],
         rows: Mapping[int, torch.Tensor],
     ) -> None:
-        """Tell drafters that want it what the new tokens were drawn from. It is part of what drafts cost, and therefore those that
-        may not draft do not learn either."""
+        """Pass the logits of the new tokens to the drafters that read them.
+
+        The time is a cost of drafting, so requests that may not draft do not teach their drafters."""
         begin = time.perf_counter()
-        requests, said = [], []
+        requests, logits = [], []
         for entry in entries:
             outcome = outcomes.get(entry.request.number)
             if isinstance(outcome, Outcome) and self._learns(entry.request):
                 new = entry.candidate.accepted + 1 if entry.candidate is not None else 1
                 kept = torch.from_numpy(np.append(0, outcome.path + 1)[:new])
                 requests.append(entry.request)
-                said.append(rows[entry.request.number][kept.to(rows[entry.request.number].device)])
+                logits.append(rows[entry.request.number][kept.to(rows[entry.request.number].device)])
         if not requests:
             return
-        self._pool.learn_logits(requests, said)
+        self._pool.learn_logits(requests, logits)
         seconds = (time.perf_counter() - begin) / len(requests)
         for entry in entries:
             if entry.candidate is not None and self._pool.learns(entry.request):
@@ -277,17 +286,18 @@ class StepLoop:
         drafts = request.drafter and self._planner is not None and not self._planner.is_paused(request.number)
         return bool(drafts) and self._pool.learns(request)
 
-    def _hand_over(
+    def _follow(
         self, entries: Sequence[BatchEntry], kept: Sequence[npt.NDArray[np.int64]], features: torch.Tensor
     ) -> None:
-        """Give the hidden states of the rows that the cache has kept to the requests' drafters."""
+        """Pass the hidden states of the kept rows to the requests' drafters."""
         begin = 0
         for entry, rows in zip(entries, kept, strict=True):
             if entry.request.drafter:
                 self._pool.follow(entry.request, features, begin + rows)
             begin += len(entry.layout)
 
-    def _learn(self, entries: Sequence[BatchEntry], clock: Clock) -> None:
+    def _record(self, entries: Sequence[BatchEntry], clock: Clock) -> None:
+        """Let the planner learn from the step."""
         decoding = [entry.request for entry in entries if entry.request.stats.steps]
         if self._planner is None or not decoding:
             return
@@ -301,7 +311,7 @@ class StepLoop:
         self._planner.record(candidates, len(decoding), rows, self._batch.context(decoding), seconds if alone else None)
         self._recording = time.perf_counter() - begin if candidates else 0.0
 
-    def _book(self, entries: Sequence[BatchEntry], clock: Clock) -> None:
+    def _add_stats(self, entries: Sequence[BatchEntry], clock: Clock) -> None:
         self.stats.add_step(len(entries), sum(len(entry.layout) for entry in entries), clock.seconds)
         for entry in entries:
             if entry.request.stats.steps:
@@ -311,5 +321,5 @@ class StepLoop:
 
 
 def rows_needed(request: Request) -> int:
-    """Cache rows that a request may take: its tokens, and the nodes of its largest tree."""
+    """Cache rows that a request may need: its tokens and its largest tree."""
     return len(request.tokens) + (request.max_nodes if request.drafter else 0)

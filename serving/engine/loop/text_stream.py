@@ -1,4 +1,4 @@
-"""Stream tokens as text: whole characters only, and nothing that may belong to a stop string."""
+"""Decodes tokens to text as they come. Incomplete characters and possible stop strings are held back."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ _BROKEN = "\ufffd"
 
 
 class TextStream:
-    """Decodes one request's tokens. ``push`` one token at a time; then ``finish`` once. Not thread-safe.
+    """Decodes one request's tokens: ``push`` each token, then ``finish`` once. Not thread-safe.
 
-    Text comes as (text, source) pieces, the source being that of the token that completed it.
+    Text comes as pieces (text, source bits of the token that completed it).
+
+    Attributes:
+        stopped: whether a stop string is complete; the text ends before it.
     """
 
     def __init__(self, tokenizer: Any, stop: Sequence[str] = ()) -> None:
@@ -20,20 +23,20 @@ class TextStream:
         self._stop = tuple(stop)
         self._silent = frozenset(getattr(tokenizer, "all_special_ids", ()))  # these decode to nothing
         self._tokens: list[int] = []
-        self._shown = 0  # tokens whose text was returned; decoding starts a little earlier, for correct spaces
+        self._shown = 0  # tokens whose text was returned; decoding starts before them, for correct spaces
         self._start = 0
         self._held: list[tuple[str, int]] = []
         self.stopped = False
 
     def push(self, token: int, source: int = 0) -> list[tuple[str, int]]:
-        """Text that is final after ``token``. ``stopped`` is set once a stop string is complete: the text ends before it."""
+        """The text that is final after ``token``."""
         if token in self._silent:
             return []
         self._tokens.append(token)
         return self._release(self._decode(final=False), source, final=False)
 
     def finish(self) -> list[tuple[str, int]]:
-        """The rest of the text, at its end."""
+        """The text that was held back."""
         return [] if self.stopped else self._release(self._decode(final=True), 0, final=True)
 
     def _decode(self, final: bool) -> str:

@@ -22,7 +22,7 @@ class VerifyAllPlanner(Planner):
     def draft_budget(self, request_id: int, requests: int, context: float) -> DraftBudget:
         return UNLIMITED
 
-    def choose(self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float) -> None:
+    def size_trees(self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float) -> None:
         for each in candidates:
             each.verified += len(each.scores)
 

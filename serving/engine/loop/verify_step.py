@@ -1,4 +1,4 @@
-"""Verify a step: from its logits to the accepted drafted tokens and the next token of each request."""
+"""Verifies a step: from logits to the accepted drafted tokens and the next token of each request."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a step for one request.
+    """The result of verification for one request.
 
     Attributes:
-        path: int64[k], the accepted nodes from the top down.
+        path: int64[k], the accepted nodes, from the root down.
         token: the token after them, sampled from the target.
-        log_probabilities: of the k + 1 tokens; empty unless the request wants them.
+        log_probabilities: of the k + 1 tokens; empty unless ``logprobs`` is set.
     """
 
     path: npt.NDArray[np.int64]
@@ -41,12 +41,12 @@ class Outcome:
 def verify(
     requests: Sequence[Request], proposals: Sequence[Proposal], logits: Sequence[torch.Tensor]
 ) -> list[Outcome | SuffolkError]:
-    """One outcome per request, or the error of its own settings or functions.
+    """Accept drafted tokens and sample the next token: one outcome per request, or the error of its settings or functions.
 
     ``logits``: for each request float[n + 1, vocab], after its text and after each of the n nodes of its proposal.
 
-    Under ``match``, requests that are greedy or sample from the whole distribution share one copy from device to host. Top-k,
-    top-p, min-p, masks, log-probabilities and other verifications need more.
+    Under ``match``, all requests that are greedy or sample from the whole distribution share one copy from device to host.
+    Top-k, top-p, min-p, masks, log-probabilities and other verifications need further copies.
     """
     sampled: list[torch.Tensor] = []
     failed: dict[int, SuffolkError] = {}
@@ -92,7 +92,7 @@ def _accept_chain(request: Request, chain: SampledChain, rows: torch.Tensor, sam
     forbidden = ~(distributions.sum(-1) > 0)  # no token is allowed there, or the logits are NaN
     forbidden[0] = False
     distributions[forbidden] = 0.0
-    distributions[forbidden, 0] = 1.0  # any distribution: nothing is accepted from there on
+    distributions[forbidden, 0] = 1.0  # any distribution will do: no token is accepted from there on
     sampled = np.where(forbidden.cpu().numpy(), NO_TOKEN, sampled)
     positions = torch.arange(request.length, request.length + len(rows), device=rows.device)
     coins, draws = request.uniforms.coins(positions), request.uniforms.draws(positions)
@@ -100,17 +100,17 @@ def _accept_chain(request: Request, chain: SampledChain, rows: torch.Tensor, sam
         verified = verify_chain(
             chain.tree.tokens, chain.distributions.to(distributions.device), distributions, coins, draws
         )
-    except USER_CODE_ERRORS as error:  # a row of the drafter's is not a distribution: its draft ends before it
+    except USER_CODE_ERRORS as error:  # a row is not a distribution: the draft ends before it
         reason = type(error).__name__
         if not request.stats.draft_failures[reason]:
             log.warning("drafter %s: %s; going on without that part of its draft", request.drafter, first_line(error))
         request.stats.draft_failures[reason] += 1
         sound = sound_rows(chain.distributions, distributions.shape[1]) if isinstance(error, InvalidArgument) else 0
-        if 0 < sound < len(chain.tree):  # dropping these too would select tokens in view of later ones
+        if 0 < sound < len(chain.tree):  # dropping sound rows too would select tokens in view of later ones
             head = SampledChain(chain.tree.head(sound), chain.distributions[:sound])
             return _accept_chain(request, head, rows[: sound + 1], sampled[: sound + 1])
         return _outcome(request, chain, rows, sampled, np.empty(0, np.int64), int(sampled[0]))
-    dead = np.flatnonzero(sampled[: verified.accepted] == NO_TOKEN)  # nothing is accepted where no token is allowed
+    dead = np.flatnonzero(sampled[: verified.accepted] == NO_TOKEN)  # no token is accepted where none is allowed
     accepted = int(dead[0]) if len(dead) else verified.accepted
     return _outcome(request, chain, rows, sampled, np.arange(accepted), verified.token)
 
@@ -123,7 +123,7 @@ def _outcome(
     path: npt.NDArray[np.int64],
     token: int,
 ) -> Outcome:
-    if len(path) and sampled[path[-1] + 1] == NO_TOKEN:  # nothing can follow its token: the step ends with that
+    if len(path) and sampled[path[-1] + 1] == NO_TOKEN:  # no token may follow: the last accepted token ends the step
         path, token = path[:-1], int(tree_of(proposal).tokens[path[-1]])
     if request.settings.logprobs is None:
         return Outcome(path, token)

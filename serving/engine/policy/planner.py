@@ -1,4 +1,4 @@
-"""Decides how many nodes of each draft to verify in a step, and keeps the books of drafting."""
+"""Cuts draft trees to the nodes worth verifying, and books the costs and gains of drafting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from suffolk.serving.engine.policy.speculation_budget import SpeculationBudget
 
 @dataclass(slots=True)
 class _Running:
-    """A request: its budgets, and its recent speed in tokens and in the time of plain tokens."""
+    """A running request: its budgets, its recent tokens, and their time in plain tokens."""
 
     drafter: str
     budget: SpeculationBudget
@@ -35,7 +35,7 @@ class Planner:
     """Sizes trees by the cost model, the acceptance model and the budgets. Not thread-safe.
 
     Attributes:
-        costs: of the target's passes, corrected by each.
+        costs: of the target's passes; each pass corrects them.
     """
 
     def __init__(self, costs: CostModel) -> None:
@@ -46,7 +46,7 @@ class Planner:
         self._passes_with_drafts = 0
 
     def open(self, request_id: int, drafter: str, mixes: bool = False) -> None:
-        """A request of ``drafter`` begins. ``mixes``: the drafter may leave out its models, which have a budget of their own."""
+        """Start a request of ``drafter``. ``mixes``: the drafter can leave out its models, which then have their own budget."""
         share = REFILL / 2 if mixes else REFILL
         budget = self._budgets.setdefault(drafter, SpeculationBudget(share))
         models = self._budgets.setdefault(f"{drafter}: models", SpeculationBudget(share)) if mixes else None
@@ -55,13 +55,13 @@ class Planner:
             each.open()
 
     def close(self, request_id: int) -> None:
-        """It has ended."""
+        """End a request."""
         for each in self._requests.pop(request_id).budgets:
             each.close()
         self._acceptance.release(request_id)
 
     def may_draft(self, request_id: int) -> bool:
-        """Whether to ask for a draft in this step; counts the step."""
+        """Whether to draft for a request in this step. Call once per step: it refills the budgets."""
         running = self._requests[request_id]
         for each in running.budgets:
             each.refill()
@@ -69,11 +69,11 @@ class Planner:
         return running.budget.allows or running.uses_models
 
     def is_paused(self, request_id: int) -> bool:
-        """Whether a request drafts nothing now, because its budgets are empty."""
+        """Whether drafting is paused for a request because its budgets are empty."""
         return not any(each.allows for each in self._requests[request_id].budgets)
 
     def draft_budget(self, request_id: int, requests: int, context: float) -> DraftBudget:
-        """What a draft for a request may cost in a step of ``requests`` requests with ``context`` cached tokens in the mean."""
+        """The limits of a draft in a step of ``requests`` requests with a mean of ``context`` cached tokens."""
         running = self._requests[request_id]
         token = self.costs.time(requests, requests, context) / requests
         stake = 0.0 if running.models and not running.uses_models else (running.models or running.budget).draft_stake()
@@ -81,12 +81,17 @@ class Planner:
         plain, whole = self.costs.times(sizes, requests, context).tolist()
         return DraftBudget(token, (whole - plain) / FEW_ROWS, token * stake, max(1.0, running.tokens / running.time))
 
-    def choose(self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float) -> None:
-        """Set how many of each candidate's nodes to verify, in a pass that has ``rows`` rows without them, prompts' included.
+    def size_trees(self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float) -> None:
+        """Cut the draft trees: set how many nodes of each candidate to verify.
 
-        The best nodes of all requests together, as many as give the most expected tokens per second; 0 is a normal answer.
-        ``requests`` get a token each in any case and have ``context`` cached tokens in the mean. Beside prompts, which must be
-        read anyhow, a node must repay its own time at the rate of passes that read none.
+        Takes the best nodes of all requests together, as many as give the most expected tokens per second, possibly none. In a
+        pass that also reads prompts, a node must repay its time at the token rate of passes without prompts.
+
+        Args:
+            candidates: the drafts; ``verified`` is set.
+            requests: requests that decode in the pass; each gets one token without drafts.
+            rows: rows of the pass without these nodes, including prompt rows.
+            context: mean cached tokens of the requests.
         """
         sizes = [len(each.scores) for each in candidates]
         if not sum(sizes):
@@ -114,9 +119,9 @@ class Planner:
     def record(
         self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float, seconds: float | None
     ) -> None:
-        """Learn from a step in which ``requests`` requests decoded: its pass had ``rows`` rows and took ``seconds``.
+        """Learn from a step in which ``requests`` requests decoded in a pass of ``rows`` rows and ``seconds``.
 
-        ``seconds`` is None for a pass that read prompts too: its nodes are taken to cost what they should.
+        ``seconds`` is None if the pass also read prompts; its nodes then count at their expected cost.
         """
         if seconds is not None:
             self.costs.update(rows, requests, context, seconds)
@@ -135,7 +140,7 @@ class Planner:
             running.time = MEMORY * running.time + taken
 
     def _book(self, candidate: DraftCandidate, token: float, row: float) -> None:
-        """Book a draft. ``token``: seconds of a plain token; ``row``: the time of a node, in tokens."""
+        """Book one draft. ``token``: seconds of a plain token; ``row``: time of a node, in plain tokens."""
         running, paying = self._requests[candidate.request_id], self._paying(candidate)
         verified = candidate.verified
         expected = float(candidate.scores[:verified].sum())
@@ -154,7 +159,7 @@ class Planner:
         models.defer(candidate.prefill_seconds / token)
 
     def _paying(self, candidate: DraftCandidate) -> SpeculationBudget:
-        """The budget of retrieval, or that of models while the other is empty."""
+        """The budget that pays for retrieval: its own, or that of models while its own is empty."""
         running = self._requests[candidate.request_id]
         return running.budget if running.budget.allows or running.models is None else running.models
 

@@ -88,7 +88,7 @@ def test_what_sizing_takes_is_a_part_of_what_drafts_cost() -> None:
     """To choose, count and lay out the drafts of many requests took a millisecond a step that no draft paid."""
 
     class Slow(Booked):
-        def choose(self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float) -> None:
+        def size_trees(self, candidates: Sequence[DraftCandidate], requests: int, rows: int, context: float) -> None:
             time.sleep(0.01)
 
     target, planner = Target.wrap(tiny_model()), Slow()

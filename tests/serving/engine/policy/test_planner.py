@@ -49,7 +49,7 @@ def candidate(
 def chosen(planner: Planner, scores: npt.ArrayLike, requests: int = 1) -> int:
     """How many nodes of the first of ``requests`` equal candidates are verified."""
     candidates = [candidate(number, scores) for number in range(requests)]
-    planner.choose(candidates, requests, requests, 0.0)
+    planner.size_trees(candidates, requests, requests, 0.0)
     return candidates[0].verified
 
 
@@ -68,7 +68,7 @@ def test_the_choice_for_several_requests_is_the_best_of_all_choices(seed: int) -
     rng = np.random.default_rng(seed)
     curve = CostModel((1, 2, 4, 8, 16), (rng.random(5).cumsum() + 0.5).tolist())
     candidates = [candidate(number, np.sort(rng.random(4))[::-1]) for number in range(3)]
-    planner_of(curve, 3).choose(candidates, 3, 3, 0.0)
+    planner_of(curve, 3).size_trees(candidates, 3, 3, 0.0)
     rates = {
         sizes: (3 + sum(float(each.scores[:size].sum()) for each, size in zip(candidates, sizes, strict=True)))
         / curve.time(3 + sum(sizes), 3, 0.0)
@@ -91,9 +91,9 @@ def test_requests_without_a_draft_count_too() -> None:
     """Their tokens come whatever is chosen: else a pass that costs 20 % more looks worth half a token."""
     planner = planner_of(CostModel([1, 8, 9], [100.0, 100.0, 120.0]))
     draft = candidate(0, [0.5])
-    planner.choose([draft], 8, 8, 0.0)
+    planner.size_trees([draft], 8, 8, 0.0)
     assert draft.verified == 0
-    planner.choose([draft], 2, 2, 0.0)
+    planner.size_trees([draft], 2, 2, 0.0)
     assert draft.verified == 1
 
 
@@ -102,7 +102,7 @@ def test_beside_a_prompt_a_node_must_repay_its_own_time() -> None:
     costs = CostModel([1, 8, 400], [8.0, 64.0, 400.0])  # a row of eight takes 8, one more than eight takes 0.857
     for chance, expected in ((0.1, 0), (0.12, 16)):
         candidates = [candidate(number, np.full(2, chance)) for number in range(8)]
-        planner_of(costs, 8).choose(candidates, 8, 308, 0.0)
+        planner_of(costs, 8).size_trees(candidates, 8, 308, 0.0)
         assert sum(each.verified for each in candidates) == expected
 
 
@@ -121,7 +121,7 @@ def test_a_pass_without_drafts_comes_now_and_then() -> None:
     sizes = []
     for _ in range(401):
         draft = candidate(0, np.ones(4))
-        planner.choose([draft], 1, 1, CONTEXT)
+        planner.size_trees([draft], 1, 1, CONTEXT)
         sizes.append(draft.verified)
         draft.accepted = draft.verified
         planner.record([draft], 1, 1 + draft.verified, CONTEXT, 20.0)
@@ -136,7 +136,7 @@ def test_a_chain_that_is_in_every_pass_does_not_end_the_trees() -> None:
     verified = []
     for _ in range(1000):
         candidates = [candidate(0, [], verified=3), candidate(1, np.ones(1))]
-        planner.choose(candidates, 2, 5, 0.0)
+        planner.size_trees(candidates, 2, 5, 0.0)
         candidates[1].accepted = candidates[1].verified
         planner.record(candidates, 2, 5 + candidates[1].verified, 0.0, None)
         verified.append(candidates[1].verified)
@@ -177,7 +177,7 @@ class World:
                 for number in asking
             ]
             unread -= set(asking)
-            planner.choose(candidates, requests, requests, CONTEXT)
+            planner.size_trees(candidates, requests, requests, CONTEXT)
             for each in candidates:
                 each.accepted = min(accept(), each.verified)
             rows = requests + sum(each.verified for each in candidates)
@@ -279,7 +279,7 @@ def test_noise_of_the_machine_is_no_loss_of_drafts() -> None:
     planner.open(0, "one")
     for _ in range(2):
         draft = candidate(0, np.full(16, 0.3))
-        planner.choose([draft], 1, 1, CONTEXT)
+        planner.size_trees([draft], 1, 1, CONTEXT)
         assert draft.verified
         planner.record([draft], 1, 1 + draft.verified, CONTEXT, 190.0)
     assert planner.may_draft(0)
@@ -310,7 +310,7 @@ def test_a_request_unlike_its_sources_verifies_less_although_others_gain() -> No
     for _ in range(20):
         for number in sizes:
             draft = candidate(number, np.full(15, 0.3))
-            planner.choose([draft], 1, 1, 0.0)
+            planner.size_trees([draft], 1, 1, 0.0)
             draft.accepted = 0 if number else round(0.3 * draft.verified)
             sizes[number].append(draft.verified)
             planner.record([draft], 1, 1 + draft.verified, 0.0, None)
