@@ -16,7 +16,7 @@ import torch
 from suffolk.serving.drafters.hierarchy import level_sampling
 from suffolk.serving.drafters.hierarchy.draft_segment import DraftSegment, LevelQuery, LevelReply
 from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
-from suffolk.serving.drafters.hierarchy.recursion import Recursion, StackedLevel
+from suffolk.serving.drafters.hierarchy.recursion import Recursion, StackedLevel, StackState
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from suffolk.serving.drafters.hierarchy.segment_calibrator import SegmentCalibrator
 from suffolk.serving.engine.loop.drafter import DraftRequest
@@ -126,7 +126,7 @@ def handed_up(levels: Sequence[StackedLevel], vocab: int, script: Script) -> Ite
     while paths:
         chosen = paths.pop()
         script.begin(chosen)
-        text = recursion.new_state(0)
+        text = StackState(0, len(levels))
         text.begin(DraftRequest(0, np.zeros(1, np.int32), 8, 1, SETTINGS), 3, calibrator, None)
         going, told = recursion.draft(text), None
         try:

@@ -1,41 +1,40 @@
-"""Compares a draft with the target's tokens: which candidates were tried, and which were accepted."""
+"""Learns from the target's tokens behind a draft: which candidates were tried, and which were accepted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from suffolk.serving.drafters.calibration.confidence import Confidence, Floats
 
-Evidence = tuple[Floats, int, npt.NDArray[np.bool_]]
-"""Of the children of a node on the target's path: their draft probabilities, their depth, and which one the target sampled."""
+
+class Nodes(Protocol):
+    """A draft: the token and the parent (-1: the root) of each node."""
+
+    @property
+    def tokens(self) -> npt.NDArray[np.integer]: ...
+    @property
+    def parents(self) -> npt.NDArray[np.integer]: ...
 
 
-def evidence(
-    tokens: npt.NDArray[np.integer],
-    parents: npt.NDArray[np.integer],
-    draft_probs: Floats,
-    text: npt.NDArray[np.integer],
-) -> Iterator[Evidence]:
-    """The evidence at each node on the path of the target's ``text``, the root included.
+def learn_draft(
+    confidence: Confidence, sampled: bool, draft: Nodes, draft_probs: Floats, text: npt.NDArray[np.integer]
+) -> list[bool]:
+    """Update ``confidence`` at each node on the path of the target's ``text``, the root included.
 
-    The tree: ``tokens``, ``parents`` and ``draft_probs`` by node.
+    ``draft_probs``: float64[nodes]; ``sampled``: at a temperature above 0. Returns whether each node's first child was accepted.
     """
-    node = -1
+    node, first = -1, list[bool]()
     for depth, token in enumerate(text.tolist(), 1):
-        children = np.flatnonzero(parents == node)
+        children = np.flatnonzero(draft.parents == node)
         if not len(children):
-            return
-        taken = tokens[children] == token
-        yield draft_probs[children], depth, taken
+            break
+        taken = draft.tokens[children] == token
+        confidence.learn(draft_probs[children], np.asarray(depth), sampled, taken)
+        first.append(bool(taken[0]))
         if not taken.any():
-            return
+            break
         node = int(children[taken][0])
-
-
-def learn_evidence(confidence: Confidence, sampled: bool, found: Sequence[Evidence]) -> None:
-    """Update ``confidence``; ``sampled``: at a temperature above 0."""
-    for draft_probs, depth, taken in found:
-        confidence.learn(draft_probs, np.asarray(depth), sampled, taken)
+    return first

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.confidence import Confidence
-from suffolk.serving.drafters.calibration.evidence import evidence, learn_evidence
+from suffolk.serving.drafters.calibration.evidence import learn_draft
 from suffolk.serving.engine.loop.drafter import DraftRequest
 
 Floats = npt.NDArray[np.float64]
@@ -26,9 +26,7 @@ def rescale(confidence: Confidence, request: DraftRequest, tree: DraftTree) -> D
 
 def learn_tree(confidence: Confidence, request: DraftRequest, tree: DraftTree, tokens: npt.NDArray[np.int32]) -> None:
     """Update ``confidence`` from the target's ``tokens`` behind ``tree``, whose scores are draft probabilities."""
-    draft_probs, sampled = conditional_probs(tree), request.settings.temperature > 0
-    found = list(evidence(tree.tokens, tree.parents, draft_probs, tokens))
-    learn_evidence(confidence, sampled, found)
+    learn_draft(confidence, request.settings.temperature > 0, tree, conditional_probs(tree), tokens)
 
 
 def conditional_probs(tree: DraftTree) -> Floats:

@@ -12,10 +12,9 @@ import numpy.typing as npt
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.hierarchy.level_batcher import LevelBatcher
 from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
-from suffolk.serving.drafters.hierarchy.recursion import Recursion, StackedLevel
+from suffolk.serving.drafters.hierarchy.recursion import Recursion, StackedLevel, StackState
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from suffolk.serving.drafters.hierarchy.segment_calibrator import SegmentCalibrator
-from suffolk.serving.drafters.hierarchy.stack_state import StackState
 from suffolk.serving.drafters.neural.draft_state import LEFT_OVER
 from suffolk.serving.drafters.neural.stateful_drafter import StatefulDrafter
 from suffolk.serving.drafters.registry import source_bits
@@ -127,7 +126,7 @@ class HierarchyDrafter(StatefulDrafter[StackState]):
         if state is None:
             if not self._has_slot():
                 return None
-            state = self._states[request.request_id] = self._recursion.new_state(self._free.pop())
+            state = self._states[request.request_id] = StackState(self._free.pop(), len(self._levels))
         state.begin(
             request, min(request.max_nodes, request.room), self._calibrator, self._rounds if self._thrifty else None
         )

@@ -10,9 +10,8 @@ import torch
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.hierarchy.draft_segment import LevelQuery, LevelReply
 from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
-from suffolk.serving.drafters.hierarchy.recursion import LevelQueries, Recursion, StackedLevel
+from suffolk.serving.drafters.hierarchy.recursion import LevelQueries, Recursion, StackedLevel, StackState
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.drafters.hierarchy.stack_state import StackState
 from suffolk.serving.engine.loop.draft_failures import DraftFailures
 
 Waiting = tuple[StackState, LevelQueries, LevelQuery]

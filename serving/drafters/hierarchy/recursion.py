@@ -21,11 +21,52 @@ from suffolk.serving.drafters.hierarchy.level_sampling import (
 )
 from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.drafters.hierarchy.stack_state import StackState
+from suffolk.serving.drafters.hierarchy.segment_calibrator import SegmentCalibrator
 from suffolk.serving.drafters.neural.coupled_sampling import needs_distributions
+from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.engine.policy.round_policy import RoundPolicy
 
 StackedLevel = RetrievalLevel | ModelLevel
 LevelQueries = Generator[LevelQuery, LevelReply, DraftSegment]
+
+
+class StackState:
+    """A request from its first draft on. Not thread-safe.
+
+    Attributes:
+        slot: its slot in the caches of all levels.
+        request: as of the last ``begin``; ``room``: the most tokens that a draft may have.
+        samplers, uniforms: of its levels, made when they are first used.
+        rounds: rounds of the top level in this step.
+        segment: what the top level has drafted for the target in this step.
+        is_cut: whether a level's logits were NaN in this step, so that the draft is shorter.
+    """
+
+    request: DraftRequest
+
+    def __init__(self, slot: int, levels: int) -> None:
+        self.slot = slot
+        self.samplers: SamplerCache | None = None
+        self.uniforms: list[FreshUniforms | None] = [None] * levels
+        self.room = self.rounds = 0
+        self.segment = EMPTY_SEGMENT
+        self.is_cut = False
+        self._calibrator: SegmentCalibrator | None = None
+        self._policy: RoundPolicy | None = None
+
+    def begin(
+        self, request: DraftRequest, room: int, calibrator: SegmentCalibrator, policy: RoundPolicy | None
+    ) -> None:
+        """Begin a step. ``policy`` decides whether a further round is worth its time; None: all rounds are made."""
+        self.request, self.room, self.rounds, self.segment, self.is_cut = request, room, 0, EMPTY_SEGMENT, False
+        self._calibrator, self._policy = calibrator, policy
+
+    def goes_on(self, segment: DraftSegment) -> bool:
+        """Whether the top level should draft more behind ``segment``."""
+        if self._policy is None or self._calibrator is None:
+            return True
+        value = float(self._calibrator.scores(segment, self.request.settings)[-1])
+        return self._policy.pays(value, self.request.budget.value_seconds)
 
 
 class Recursion:
@@ -40,10 +81,6 @@ class Recursion:
         self._levels, self._vocab_size, self._eos_ids = levels, vocab_size, eos_ids
         models = [level.model.vocab_size for level in levels if isinstance(level, ModelLevel)]
         self.common_vocab = min(vocab_size, *models) if models else vocab_size
-
-    def new_state(self, slot: int) -> StackState:
-        """The state of a new request."""
-        return StackState(slot, len(self._levels))
 
     def draft(self, state: StackState) -> LevelQueries:
         """The top level's draft for the target, ``state.room`` tokens at most."""

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 
 from suffolk.serving.drafters.calibration.confidence import Confidence
-from suffolk.serving.drafters.calibration.evidence import evidence, learn_evidence
+from suffolk.serving.drafters.calibration.evidence import learn_draft
 from suffolk.serving.drafters.neural.coupled_sampling import drafter_sampler, noisy_scores
 from suffolk.serving.drafters.neural.growing_tree import ROOT, Floats, GrowingTree, Ints
 from suffolk.serving.engine.loop.drafter import DraftRequest
@@ -100,10 +100,10 @@ class DraftState:
 
     def learn(self, tokens: npt.NDArray[np.int32], confidence: Confidence, expansion: ExpansionPolicy) -> None:
         """Update ``confidence`` and ``expansion`` from the target's ``tokens`` behind the last tree."""
-        found = list(evidence(self.tree.tokens, self.tree.parents, self._draft_probs, tokens))  # best candidate first
-        learn_evidence(confidence, self.sampled, found)
-        for _, _, taken in found:
-            expansion.learn(bool(taken[0]))
+        for taken in learn_draft(
+            confidence, self.sampled, self.tree, self._draft_probs, tokens
+        ):  # best candidate first
+            expansion.learn(taken)
 
     def kept_rows(self, tokens: npt.NDArray[np.int32]) -> Ints:
         """The rows behind the text's rows that the target's ``tokens`` make part of the text."""

@@ -8,8 +8,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from suffolk.datastore.errors import InvalidArgument, Unsupported
-from suffolk.serving.drafters.drafter_entry import DrafterEntry, Options
+from suffolk.datastore.errors import Unsupported
 from suffolk.serving.drafters.neural.head_folder import read_config
 from suffolk.serving.drafters.registry import known
 
@@ -31,15 +30,6 @@ def kind_of(folder: Path) -> str:
     if _is_language_model(folder, config):
         raise Unsupported(f"head {folder}: it is a language model and no head; --draft-model takes it")
     return next(name for name, takes in takers.items() if takes(config))
-
-
-def take_head(entry: DrafterEntry, options: Options) -> Options | None:
-    """The options of ``entry``, and of the heads those of its kind. Raises as ``kind_of``, and InvalidArgument if there are two."""
-    given = dict(entry.given(options) or {})
-    heads = [folder for folder in given.pop("head", ()) if kind_of(folder) == entry.name]
-    if len(given) + len(heads) > 1:
-        raise InvalidArgument(f"two drafters are called {entry.name}; leave one of them out")
-    return (given | {"head": heads} if heads else given) or None
 
 
 def _is_language_model(folder: Path, config: dict[str, Any]) -> bool:

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,34 +18,23 @@ from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import fsync_directory
 
 _FORMAT = 1
-_DEVICE_STATE = "random.cuda"
+_CPU, _CUDA = "random.cpu", "random.cuda"
 
 
-@dataclass(frozen=True, slots=True)
-class RandomState:
-    """State of torch's random generators: uint8 tensors of the CPU's and, if there is one, the CUDA device's."""
-
-    cpu: torch.Tensor
-    device: torch.Tensor | None
-
-    @staticmethod
-    def take(device: torch.device) -> RandomState:
-        return RandomState(torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None)
-
-    def restore(self, device: torch.device) -> None:
-        torch.set_rng_state(self.cpu)
-        if self.device is not None and device.type == "cuda":
-            torch.cuda.set_rng_state(self.device, device)
+def random_state(device: torch.device) -> dict[str, torch.Tensor]:
+    """State of torch's random generators by name: uint8 tensors of the CPU's and, if there is one, the CUDA device's."""
+    state = {_CPU: torch.get_rng_state()}
+    return state | {_CUDA: torch.cuda.get_rng_state(device)} if device.type == "cuda" else state
 
 
 def save_checkpoint(
     path: Path,
     parameters: Iterable[torch.nn.Parameter],
     optimizer: torch.optim.Optimizer,
-    random: RandomState,
+    random: dict[str, torch.Tensor],
     facts: dict[str, Any],
 ) -> None:
-    """Write parameters, the optimizer's state, random state and ``facts`` (JSON) to ``path``.
+    """Write parameters, the optimizer's state, ``random_state`` and ``facts`` (JSON) to ``path``.
 
     Raises:
         ResourceExhausted: the disk is full. PermissionDenied: the folder cannot be written to.
@@ -54,9 +42,7 @@ def save_checkpoint(
     tensors = {f"head.{number}": each.detach().contiguous() for number, each in enumerate(parameters)}
     for number, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": each.contiguous() for name, each in state.items()}
-    tensors["random.cpu"] = random.cpu
-    if random.device is not None:
-        tensors[_DEVICE_STATE] = random.device
+    tensors |= random
     temporary = path.with_name(f"{path.name}.tmp")
     try:
         save_file(tensors, str(temporary), {"format": str(_FORMAT), "facts": json.dumps(facts)})
@@ -98,10 +84,12 @@ def load_checkpoint(
                 if saved.shape != parameter.shape or saved.dtype != parameter.dtype:
                     raise ValueError(f"parameter {number} is {_form(saved)}, and the head's is {_form(parameter)}")
                 parameter.copy_(saved)
-        random = RandomState(tensors.pop("random.cpu"), tensors.pop(_DEVICE_STATE, None))
+        cpu, cuda = tensors.pop(_CPU), tensors.pop(_CUDA, None)
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": _optimizer_state(tensors), "param_groups": groups})
-        random.restore(device)
+        torch.set_rng_state(cpu)
+        if cuda is not None and device.type == "cuda":
+            torch.cuda.set_rng_state(cuda, device)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise Corruption(
             f"checkpoint {path}: cannot be used ({' '.join(str(error).split())}); remove the folder {path.parent} and start again"

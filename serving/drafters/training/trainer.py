@@ -14,7 +14,7 @@ import torch
 from suffolk.build_index.progress import WorkProgress
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.failpoints import failpoint
-from suffolk.serving.drafters.training.checkpoint import RandomState, load_checkpoint, save_checkpoint
+from suffolk.serving.drafters.training.checkpoint import load_checkpoint, random_state, save_checkpoint
 from suffolk.serving.drafters.training.corpus import Corpus
 from suffolk.serving.drafters.training.evaluation import Point, Tally, evaluate, percentages
 from suffolk.serving.drafters.training.features import FeatureSource
@@ -84,9 +84,9 @@ class Trainer:
                     self._head.initialize(self._first_batches(interrupts))
                 self._measure()
             while self.step < self.steps:
-                random = RandomState.take(self._device)
+                random = random_state(self._device)
                 if self._train_step(interrupts):
-                    random = RandomState.take(self._device)
+                    random = random_state(self._device)
                     if self.step % self._options.evaluate_every == 0 or self.step == self.steps:
                         self._measure()
                 if interrupts.wanted:
@@ -96,7 +96,7 @@ class Trainer:
                     self.save(random)
                 failpoint("train.step")
 
-    def save(self, random: RandomState) -> None:
+    def save(self, random: dict[str, torch.Tensor]) -> None:
         """Write a checkpoint, with the state of the feature cache."""
         cache = self._source.cache
         if cache is not None:

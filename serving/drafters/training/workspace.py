@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, PermissionDenied
+from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
 from suffolk.datastore.failpoints import failpoint
 from suffolk.datastore.manifest import LOCK_NAME, WriterLock, fsync_directory, write_atomically
 from suffolk.serving.drafters.training.options import ANSWERING, CHANGEABLE
+from suffolk.serving.engine.checked_fields import read_object
 
 
 def work_folder(output: Path) -> Path:
@@ -130,15 +131,10 @@ def _make(folder: Path) -> None:
 
 
 def _require_same(workspace: Workspace, settings: Mapping[str, Any]) -> None:
-    try:
-        before = json.loads(workspace.settings.read_text())
-        names = list(before.keys() | settings.keys())
-    except (OSError, ValueError, AttributeError) as error:
-        raise Corruption(
-            f"{workspace.settings}: cannot be read ({error}); remove {workspace.folder} and start again"
-        ) from error
+    advice = f"remove {workspace.folder} and start again"
+    before = read_object(workspace.settings, str(workspace.settings), advice)
     now = json.loads(json.dumps(settings))
-    for name in sorted(names):
+    for name in sorted(before.keys() | settings.keys()):
         fixed = name not in CHANGEABLE if workspace.checkpoint.exists() else name in ANSWERING
         if fixed and before.get(name) != now.get(name):
             raise InvalidArgument(

@@ -61,7 +61,7 @@ def test_models_that_are_levels_are_no_drafters_of_their_own(tmp_path: Path) -> 
             InvalidArgument,
             "level draft-model needs a model .on the command line: --draft-model MODEL",
         ),
-        ({"head": [Path("gone")]}, NotFound, "head gone: config.json cannot be read"),
+        ({"head": [Path("gone")]}, NotFound, "gone/config.json: cannot be read"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_loaded(

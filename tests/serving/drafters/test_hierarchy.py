@@ -13,11 +13,11 @@ from suffolk.serving.drafters.hierarchy.drafter import HierarchyDrafter
 from suffolk.serving.drafters.hierarchy.level_batcher import LevelBatcher
 from suffolk.serving.drafters.hierarchy.load import StackLoader
 from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
+from suffolk.serving.drafters.hierarchy.recursion import StackState
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from suffolk.serving.drafters.hierarchy.run_distribution import DraftStarts, fit_run_distribution
 from suffolk.serving.drafters.hierarchy.segment_calibrator import SegmentCalibrator
 from suffolk.serving.drafters.hierarchy.stack_spec import StackLevel
-from suffolk.serving.drafters.hierarchy.stack_state import StackState
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_budget import DraftBudget

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from suffolk.serving.drafters.calibration.confidence import CHAIN_PRIOR, Confidence
-from suffolk.serving.drafters.calibration.evidence import evidence, learn_evidence
+from suffolk.serving.drafters.calibration.evidence import learn_draft
 from suffolk.serving.drafters.neural.redrafter.beam_state import SOURCE, BeamState, Floats
 from suffolk.serving.drafters.neural.redrafter.beams import PAD, BeamSearch, pack, take
 from suffolk.serving.drafters.neural.redrafter.config import BeamConfig
@@ -54,11 +54,9 @@ class Steps:
     def learn(self, draft: BeamState, tokens: npt.NDArray[np.int32]) -> None:
         """Learn from the target's ``tokens`` behind the last draft."""
         draft_probs = np.full(len(draft.tree), CHAIN_PRIOR) if draft.needs_chain else draft.draft_probs
-        found = list(evidence(draft.tree.tokens, draft.tree.parents, draft_probs, tokens))
-        for _, _, taken in found:
-            self._expansion.learn(bool(taken[0]))
         learners = self._chains if draft.needs_chain else self.confidence
-        learn_evidence(learners, draft.sampled, found)
+        for taken in learn_draft(learners, draft.sampled, draft.tree, draft_probs, tokens):
+            self._expansion.learn(taken)
 
     def _search(self, drafts: Sequence[BeamState]) -> None:
         features, states, tokens = self._begin(drafts)

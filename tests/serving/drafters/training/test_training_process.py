@@ -12,7 +12,7 @@ import torch
 
 from suffolk.build_index.progress import PlainProgress, show_progress
 from suffolk.datastore.errors import Corruption, ResourceExhausted, Unavailable
-from suffolk.serving.drafters.training.checkpoint import RandomState, load_checkpoint, save_checkpoint
+from suffolk.serving.drafters.training.checkpoint import load_checkpoint, random_state, save_checkpoint
 from suffolk.serving.drafters.training.interrupts import Interrupts
 from suffolk.serving.drafters.training.workspace import open_workspace
 from tests.support.interrupts import default_interrupts
@@ -104,7 +104,7 @@ def test_a_run_that_fails_leaves_what_is_worth_going_on_with(tmp_path: Path) -> 
 def test_settings_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     with open_workspace(tmp_path / "head", {}, resume=False) as workspace:
         workspace.settings.write_text("[")
-    with pytest.raises(Corruption, match="settings.json: cannot be read"), open_workspace(tmp_path / "head", {}, True):
+    with pytest.raises(Corruption, match="settings.json: no JSON"), open_workspace(tmp_path / "head", {}, True):
         pass
 
 
@@ -118,7 +118,7 @@ def test_a_checkpoint_brings_everything_back(tmp_path: Path) -> None:
     (parameters[0].sum() * 2).backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     with torch.random.fork_rng():
-        save_checkpoint(tmp_path / "c", parameters, optimizer, RandomState.take(CPU), {"step": 7})
+        save_checkpoint(tmp_path / "c", parameters, optimizer, random_state(CPU), {"step": 7})
         expected = torch.rand(3)
         others, other_optimizer = make(3)
         assert load_checkpoint(tmp_path / "c", others, other_optimizer, CPU) == {"step": 7}
@@ -133,7 +133,7 @@ def test_a_checkpoint_brings_everything_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", ["width", "fewer", "no checkpoint"])
 def test_a_checkpoint_of_another_head_is_refused(tmp_path: Path, change: str) -> None:
     parameters, optimizer = make(3)
-    save_checkpoint(tmp_path / "c", parameters, optimizer, RandomState.take(CPU), {})
+    save_checkpoint(tmp_path / "c", parameters, optimizer, random_state(CPU), {})
     others, other_optimizer = make(4 if change == "width" else 3)
     if change == "fewer":
         others.append(torch.nn.Parameter(torch.ones(1)))
@@ -146,4 +146,4 @@ def test_a_checkpoint_of_another_head_is_refused(tmp_path: Path, change: str) ->
 def test_a_checkpoint_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     parameters, optimizer = make(3)
     with pytest.raises(ResourceExhausted, match="cannot be written .*; free disk space and go on with --resume"):
-        save_checkpoint(tmp_path / "none" / "c", parameters, optimizer, RandomState.take(CPU), {})
+        save_checkpoint(tmp_path / "none" / "c", parameters, optimizer, random_state(CPU), {})
