@@ -1,4 +1,4 @@
-"""How far a text follows a draft."""
+"""Compares a draft with the generated tokens."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy.typing as npt
 from suffolk.datastore.draft_tree import DraftTree
 
 
-def reach(tree: DraftTree, tokens: npt.NDArray[np.int32]) -> int:
-    """How many of ``tokens`` are on a path of ``tree`` from its root."""
+def accepted_length(tree: DraftTree, tokens: npt.NDArray[np.int32]) -> int:
+    """The number of ``tokens``, from the first on, that are on one path of ``tree`` from its root."""
     node = -1
     for depth, token in enumerate(tokens.tolist()):
         found = np.flatnonzero((tree.parents == node) & (tree.tokens == token))

@@ -1,4 +1,4 @@
-"""One draft tree from several drafters, whose calibrated scores are on one scale."""
+"""Merges the drafts of several drafters into one tree. Their calibrated scores are on one scale."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.calibration import Calibration
-from suffolk.serving.drafters.hybrid.accepted_length import reach
+from suffolk.serving.drafters.hybrid.accepted_length import accepted_length
 from suffolk.serving.drafters.hybrid.explanation import Explanation
 from suffolk.serving.drafters.hybrid.gated_drafter import ANY_TOKEN, GatedDrafter
 from suffolk.serving.drafters.hybrid.merge import merge
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 
 _RETRIEVAL = "retrieval"
-"""The key of all retrieval sources together in the acceptance model."""
+"""The name of all retrieval sources together in the acceptance model."""
 
 
 @dataclass(slots=True)
 class _Step:
-    """What retrieval drafted for a request in a step.
+    """The retrieved drafts of one request in one step.
 
     Attributes:
-        by_source: the merged tree of each source, before it is scaled.
-        tree: of all sources, the nodes that would be verified.
+        by_source: the merged tree of each source, with unscaled scores.
+        tree: the nodes of all sources that are likely to be verified.
     """
 
     by_source: dict[str, DraftTree]
@@ -54,12 +54,12 @@ class _Step:
 class HybridDrafter:
     """Merges the drafts of all sources into one tree. Not thread-safe.
 
-    Retrieval sources draft in every step. A neural drafter runs where the tokens that it should add are worth more than its time
-    (``GatedDrafter``). Trees are merged as a trie, and the nodes of the highest score are kept.
+    Retrieval sources draft in every step. A neural drafter runs if the tokens that it should add save more time than it takes
+    (``GatedDrafter``). Trees are merged as a trie, and the nodes with the highest scores are kept.
 
     Attributes:
-        layers: whose hidden states of the target its neural drafters want (``FeatureDrafter``); empty for none.
-        reads_logits: whether one of its sources reads the logits of generated tokens (``LogitsDrafter``).
+        layers: layers of the target whose hidden states its neural drafters read (``FeatureDrafter``).
+        reads_logits: whether a source reads the logits of generated tokens (``LogitsDrafter``).
         model_sources: source bits of its neural drafters (``MixedDrafter``).
     """
 
@@ -72,12 +72,13 @@ class HybridDrafter:
         calibration: Calibration | None = None,
         vocab_size: int = ANY_TOKEN,
     ) -> None:
-        """Takes over all of them: ``close`` closes them.
+        """Owns all given drafters: ``close`` closes them.
 
         Args:
-            models: neural drafters; those that are retrieval sources (token recycling) are treated as such.
-            calibration: keeps how the scores of neural drafters turn out beside other sources.
-            vocab_size: the target's; a neural draft with other ids is a failed draft.
+            sources: retrieval sources.
+            models: neural drafters. A retrieval source among them (token recycling) counts as a source.
+            calibration: calibrates the scores of neural drafters beside other sources.
+            vocab_size: of the target; a neural draft with other ids is a failed draft.
         """
         known = calibration or Calibration()
         self._sources = [*sources, *(each for each in models if isinstance(each, RetrievalSource))]
@@ -97,7 +98,7 @@ class HybridDrafter:
         self.layers = tuple(sorted({layer for layers in self._readers.values() for layer in layers}))
 
     def explain(self, explanation: Explanation) -> None:
-        """Record all drafts from now on in ``explanation``."""
+        """Record all further drafts in ``explanation``."""
         self._explanation = explanation
 
     def attach(self, cache: KVCache) -> None:
@@ -137,7 +138,7 @@ class HybridDrafter:
         return trees
 
     def _scale(self, request: DraftRequest, drafted: Sequence[Sequence[DraftTree]]) -> list[DraftTree]:
-        """The trees of all sources, their scores scaled by how right each source is in this text."""
+        """The trees of all sources, their scores scaled by the acceptance of each source in this request."""
         names = [source.name for source in self._sources]
         by_source = {
             name: merge(trees, request.max_nodes) for name, trees in zip(names, drafted, strict=True) if any(trees)
@@ -151,7 +152,7 @@ class HybridDrafter:
         ]
 
     def _expect(self, request: DraftRequest, tree: DraftTree) -> DraftRequest:
-        """``request`` with the tokens that retrieval should bring, in this step and in the mean."""
+        """``request`` with the tokens expected of retrieval in its budget: in this step, and in the mean."""
         likely = tree.likely(request.budget.least_score)
         self._retrieved[request.request_id].tree = likely
         expected = float(likely.scores.sum()) * self._acceptance.scale(_RETRIEVAL, request.request_id)
@@ -159,7 +160,7 @@ class HybridDrafter:
         return replace(request, budget=replace(request.budget, expected=expected, others=others, idle=idle))
 
     def merged(self, request: DraftRequest, trees: Sequence[DraftTree]) -> DraftTree:
-        """The step's tree for ``request``, from ``trees`` of one source each."""
+        """The step's tree for ``request``, merged from ``trees`` of one source each."""
         return merge(trees, request.max_nodes)
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
@@ -184,7 +185,7 @@ class HybridDrafter:
             each.release(request_id)
 
     def _learn(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        """Learn from the target's ``tokens``: how right each source is about the next one, and how far retrieval gets alone."""
+        """Learn from the generated ``tokens``: whether each source had the first one, and how many retrieval alone had."""
         step = self._retrieved.pop(request_id, None)
         if step is None:
             return
@@ -193,12 +194,12 @@ class HybridDrafter:
             hit = bool((tree.tokens[children] == tokens[0]).any())
             self._acceptance.learn(name, request_id, float(tree.scores[children].sum()), hit, True)
         if self._models:
-            accepted = min(len(tokens) - 1, reach(step.tree, tokens))
+            accepted = min(len(tokens) - 1, accepted_length(step.tree, tokens))
             self._acceptance.learn(_RETRIEVAL, request_id, float(step.tree.scores.sum()), accepted, True)
             self._acceptance.count(request_id, accepted)
 
     def stats(self) -> dict[str, float]:
-        """The counters of all drafters added up, and each one's under its name; "model_seconds" for ``MixedDrafter``."""
+        """The counters of each drafter under its name, their sums, and "model_seconds" (``MixedDrafter``)."""
         total: dict[str, float] = {"model_seconds": sum(each.seconds for each in self._models)}
         for drafter in self._drafters:
             for key, value in drafter.stats().items():

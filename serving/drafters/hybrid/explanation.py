@@ -1,4 +1,4 @@
-"""Why a hybrid drafted as it did: for each step what was retrieved, what was drafted besides or left out, and what came of it."""
+"""Explains the steps of a hybrid: the retrieved nodes, the decision on each neural drafter, and the accepted tokens."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.draft_tree import DraftTree
-from suffolk.serving.drafters.hybrid.accepted_length import reach
+from suffolk.serving.drafters.hybrid.accepted_length import accepted_length
 from suffolk.serving.drafters.registry import source_name
 from suffolk.serving.engine.policy.draft_gate import GateDecision
 
 MOST_STEPS = 100_000
-"""Further ones are not kept."""
+"""Most steps that are kept."""
 
 
 @dataclass(slots=True)
@@ -22,32 +22,34 @@ class ExplainedStep:
     """One step of one request.
 
     Attributes:
-        position: tokens before it.
-        retrieved: nodes of the sources of text; decisions: of each addition by its name.
-        tree: what was proposed; said: how many tokens the target said behind it; drafted: how many of them the tree had, whether
-            they were verified or not.
+        position: tokens before the step.
+        retrieved: nodes of retrieval sources.
+        decisions: neural drafter -> its gate's decision.
+        tree: the proposed tree.
+        generated: tokens generated in the step.
+        drafted: generated tokens that the tree has, verified or not.
     """
 
     position: int
     retrieved: int
     decisions: Mapping[str, GateDecision]
     tree: DraftTree
-    said: int = 0
+    generated: int = 0
     drafted: int = 0
 
     def line(self) -> str:
-        """For people."""
+        """The step in one line of text."""
         parts = [f"at {self.position}: {self.retrieved} nodes retrieved"]
         parts += [f"{name} {_reason(decision)}" for name, decision in self.decisions.items()]
         marks = [source_name(int(bits)) for bits in np.unique(self.tree.sources)]
         parts.append(
             f"{len(self.tree)} proposed ({', '.join(marks) or 'none'}), {self.tree.scores.sum():.2f} tokens expected"
         )
-        return "; ".join([*parts, f"{self.said} said, {self.drafted} of them proposed"])
+        return "; ".join([*parts, f"{self.generated} generated, {self.drafted} of them proposed"])
 
 
 class Explanation:
-    """The steps of an engine's requests that proposed, in order. Not thread-safe while an engine runs."""
+    """The steps with drafts, in order. Read them only while the engine is idle: not thread-safe."""
 
     def __init__(self) -> None:
         self.steps: list[ExplainedStep] = []
@@ -56,24 +58,24 @@ class Explanation:
     def propose(
         self, request_id: int, position: int, retrieved: int, decisions: Mapping[str, GateDecision], tree: DraftTree
     ) -> None:
-        """A request's draft."""
+        """Record a request's draft."""
         step = self._open[request_id] = ExplainedStep(position, retrieved, decisions, tree)
         if len(self.steps) < MOST_STEPS:
             self.steps.append(step)
 
     def release(self, request_id: int) -> None:
-        """The request has ended."""
+        """Forget a request that has ended."""
         self._open.pop(request_id, None)
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        """What the target said behind it."""
+        """Record the tokens generated after the request's draft."""
         step = self._open.pop(request_id, None)
         if step is not None:
-            step.said, step.drafted = len(tokens), reach(step.tree, tokens)
+            step.generated, step.drafted = len(tokens), accepted_length(step.tree, tokens)
 
 
 def summary(steps: Sequence[ExplainedStep]) -> list[str]:
-    """For each addition in how many steps it was drafted and left out, with the means of what was expected of it."""
+    """For each neural drafter: the steps in which it drafted or was left out, with the mean expected gain and cost."""
     lines = []
     for name in dict.fromkeys(name for step in steps for name in step.decisions):
         decisions = [step.decisions[name] for step in steps if name in step.decisions]
@@ -91,5 +93,5 @@ def summary(steps: Sequence[ExplainedStep]) -> list[str]:
 def _reason(decision: GateDecision) -> str:
     why = f"should add {decision.gain:.2f} tokens to {decision.expected:.2f} for the time of {decision.cost:.2f}"
     if decision.declined:
-        return "asked, and had none"
+        return "run, without a draft"
     return f"{'tried again' if decision.explored else 'drafted' if decision.run else 'left out'} ({why})"

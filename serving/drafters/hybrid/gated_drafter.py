@@ -1,4 +1,4 @@
-"""A neural drafter beside retrieval: runs when it should add enough to what was retrieved."""
+"""A neural drafter of a hybrid, run only if it should add enough tokens to the retrieved tree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.calibration.rescale import learn_tree, normalize_siblings, rescale
-from suffolk.serving.drafters.hybrid.accepted_length import reach
+from suffolk.serving.drafters.hybrid.accepted_length import accepted_length
 from suffolk.serving.engine.loop.draft_failures import DraftFailures
 from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, FeatureDrafter, Proposal, tree_of
 from suffolk.serving.engine.policy.draft_gate import DraftGate, GateDecision
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import torch
 
 ANY_TOKEN = 2**31 - 1
-"""A size of the vocabulary that refuses no token."""
+"""A vocabulary size that allows every token."""
 _GAIN = 1.0
-"""Tokens that a neural drafter brings alone, unless it has a better ``prior_gain``."""
+"""Tokens expected of a neural drafter alone, unless it has a ``prior_gain``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +39,23 @@ class _Draft:
 
 
 class GatedDrafter:
-    """One neural drafter of a ``HybridDrafter``. Its faults cost its own drafts alone: counted by reason, logged once each. Not
-    thread-safe.
+    """One neural drafter of a ``HybridDrafter``, behind a ``DraftGate``. Not thread-safe.
+
+    An error of the drafter costs its own draft only. Errors are counted by reason; the first of each is logged.
 
     Attributes:
-        drafter: the drafter; ``name``: its name.
-        failures: drafts lost to a fault.
-        decisions: of the last step, by the number of the request.
-        seconds: that its drafts and faults have taken, without prefill.
+        drafter: the drafter.
+        name: the drafter's name.
+        failures: drafts lost to errors.
+        decisions: decisions of the last step, by request.
+        seconds: time of its drafts and errors, without prefill.
     """
 
     def __init__(self, drafter: Drafter, confidence: Confidence, vocab_size: int = ANY_TOKEN) -> None:
-        """Takes over ``drafter``: ``close`` closes it. ``confidence``: calibrates its scores beside other sources.
-        ``vocab_size``: the target's; a tree with other ids is a failed draft."""
+        """Owns ``drafter``: ``close`` closes it.
+
+        ``confidence`` calibrates its scores beside other sources. ``vocab_size`` is the target's: a tree with other ids is a
+        failed draft."""
         self.drafter = drafter
         self.name = drafter.name
         self.failures = DraftFailures(f"neural drafter {self.name}")
@@ -64,31 +68,32 @@ class GatedDrafter:
         self._drafts: dict[int, _Draft] = {}
 
     def add(self, requests: Sequence[DraftRequest], retrieved: Sequence[DraftTree]) -> list[list[DraftTree]]:
-        """The drafter's trees for ``requests``, beside ``retrieved``, of which what would be verified counts; none where the gate
-        is shut."""
+        """The drafter's trees for ``requests``; none if the gate decides against a request.
+
+        ``retrieved``: the retrieved tree of each request. Only the nodes that are likely to be verified count."""
         retrieved = [tree.likely(each.budget.least_score) for tree, each in zip(retrieved, requests, strict=True)]
         self.decisions = {each.request_id: self._gate.decide(each.budget) for each in requests if self._may_run(each)}
-        asked = [at for at, each in enumerate(requests) if each.request_id in self.decisions]
-        asked = [at for at in asked if self.decisions[requests[at].request_id].run]
+        decided = [at for at, each in enumerate(requests) if each.request_id in self.decisions]
+        running = [at for at in decided if self.decisions[requests[at].request_id].run]
         trees: list[list[DraftTree]] = [[] for _ in requests]
-        for at, tree in self._draft(requests, asked):
+        for at, tree in self._draft(requests, running):
             trees[at].append(rescale(self._confidence, requests[at], tree))
             self._drafts[requests[at].request_id] = _Draft(requests[at], retrieved[at], tree)
         return trees
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        """Learn what the drafter added, and let it learn."""
+        """Learn what the drafter added, and let the drafter learn."""
         draft, most = self._drafts.pop(request_id, None), len(tokens) - 1
         if draft is not None:
-            alone = min(most, reach(draft.tree.head(draft.request.max_nodes), tokens))
-            before = min(most, reach(draft.retrieved, tokens))
+            alone = min(most, accepted_length(draft.tree.head(draft.request.max_nodes), tokens))
+            before = min(most, accepted_length(draft.retrieved, tokens))
             self._gate.added.learn(draft.request.budget.expected, max(0, alone - before), alone)
             learn_tree(self._confidence, draft.request, draft.tree, tokens)
             with self._own_fault():
                 self.drafter.observe(request_id, tokens)
 
     def follow(self, request_id: int, features: torch.Tensor) -> None:
-        """See ``FeatureDrafter``, which the drafter must be."""
+        """See ``FeatureDrafter``. The drafter must be one."""
         assert isinstance(self.drafter, FeatureDrafter)
         with self._own_fault():
             self.drafter.follow(request_id, features)
@@ -99,7 +104,7 @@ class GatedDrafter:
             self.drafter.release(request_id)
 
     def stats(self) -> dict[str, float]:
-        """The drafter's counters and those of the drafts that failed here, and how often it ran and was skipped."""
+        """The drafter's counters, the failures counted here, and the requests for which it "ran" and was "skipped"."""
         counters: dict[str, float] = {}
         with self._own_fault():
             counters.update(self.drafter.stats())
@@ -112,16 +117,18 @@ class GatedDrafter:
             self._gate.skipped += 1
         return request.budget.model_seconds > 0
 
-    def _draft(self, requests: Sequence[DraftRequest], asked: Sequence[int]) -> list[tuple[int, DraftTree]]:
-        """The drafter's own trees, each with its place; it may decline, which says nothing of its drafts, as a fault does."""
-        if not asked:
+    def _draft(self, requests: Sequence[DraftRequest], running: Sequence[int]) -> list[tuple[int, DraftTree]]:
+        """Run the drafter for the requests at the indices ``running``; returns (index, tree) pairs.
+
+        An empty tree is no evidence for the gate. An error counts as a draft without gain."""
+        if not running:
             return []
-        asking = [requests[at] for at in asked]
+        queries = [requests[at] for at in running]
         prefill, begin = self._prefill(), time.perf_counter()
-        found = self._propose(asking)
+        found = self._propose(queries)
         seconds = max(0.0, time.perf_counter() - begin - (self._prefill() - prefill))
-        drafts = [(at, tree) for at, tree in zip(asked, found, strict=True) if tree]
-        faults = [request for request, tree in zip(asking, found, strict=True) if tree is None]
+        drafts = [(at, tree) for at, tree in zip(running, found, strict=True) if tree]
+        faults = [request for request, tree in zip(queries, found, strict=True) if tree is None]
         if drafts or faults:
             self.seconds += seconds
             share = seconds / (len(drafts) + len(faults))
@@ -132,16 +139,16 @@ class GatedDrafter:
             ]
             self._gate.learn_cost(
                 share + fmean(rows) if rows else max(share, self._gate.seconds)
-            )  # a fast fault is no gain
+            )  # an early error does not make the drafter cheap
         for request in faults:
             self._gate.added.learn(request.budget.expected, 0, 0)
-        for request, tree in zip(asking, found, strict=True):
+        for request, tree in zip(queries, found, strict=True):
             if not tree:
                 self.decisions[request.request_id] = replace(self.decisions[request.request_id], declined=True)
         return drafts
 
     def _propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree | None]:
-        """The drafter's tree for each of ``requests``, None where a fault took it."""
+        """The drafter's tree for each of ``requests``; None for a failed draft."""
         try:
             proposals = self.drafter.propose(requests)
             if len(proposals) != len(requests):
@@ -162,7 +169,7 @@ class GatedDrafter:
         self.failures.add(type(error).__name__, first_line(error), drafts)
 
     def _prefill(self) -> float:
-        """Seconds of the drafter's prefill so far, from which later drafts gain too."""
+        """Seconds of the drafter's prefill so far. It is not booked to one draft, because later drafts use it too."""
         with self._own_fault():
             self._prefill_seconds = float(self.drafter.stats().get("prefill_seconds", 0.0))
         return self._prefill_seconds

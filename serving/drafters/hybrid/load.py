@@ -1,4 +1,4 @@
-"""Drafters of several sources: all datastores, or all sources in one tree."""
+"""Loads the drafters of several sources: ``datastore`` and ``hybrid``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
 
 
 def load_datastores(context: LoadContext, options: Options) -> RetrievalSource | HybridDrafter:
-    """The drafter of the context's datastores, of which all are asked. Raises InvalidArgument if there is none."""
+    """A drafter that searches all datastores of ``context``. Raises InvalidArgument: there is none."""
     calibration = context.calibration or Calibration()
     sources = _datastores(context, "datastore", calibration)
     return sources[0] if len(sources) == 1 else HybridDrafter(sources, calibration=calibration)
 
 
 def load_hybrid(context: LoadContext, options: Options) -> HybridDrafter:
-    """One tree of the request's own text, the datastores and the models. Raises InvalidArgument without the last two."""
+    """A drafter that merges prompt lookup, the datastores and the models. Raises InvalidArgument: neither of the last two."""
     calibration = context.calibration or Calibration()
     sources = [] if context.models and not context.retrievers else _datastores(context, "hybrid", calibration)
     texts = [PromptLookupDrafter(context.vocab_size, context.limits, calibration), *sources]
@@ -33,7 +33,7 @@ def _datastores(context: LoadContext, name: str, calibration: Calibration) -> li
         )
     for store in context.retrievers:
         if not hasattr(store, "draft_batch"):
-            raise InvalidArgument(f"drafter {name}: {store!r} is no datastore; open it first, with suffolk.open")
+            raise InvalidArgument(f"drafter {name}: {store!r} is not a datastore; open it first, with suffolk.open")
     return [
         DatastoreDrafter(store, context.vocab_size, context.limits, calibration, context.prefetch)
         for store in context.retrievers

@@ -9,18 +9,18 @@ from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.registry import pool_weights
 
 NAMED = 64
-"""Nodes that a drafter should name, if fewer are to be proposed: what it thinks of other sources' tokens counts too."""
+"""Nodes that a source drafts for a merge, or more: its probabilities of tokens that other sources propose count too."""
 
 
 def merge(trees: Sequence[DraftTree], max_nodes: int) -> DraftTree:
-    """The trie of all ``trees``, sorted by falling score with parents first, cut to ``max_nodes``; one tree is sorted and cut.
+    """The trie of all ``trees``, sorted by falling score with parents first, cut to ``max_nodes``.
 
-    A path that several propose is one node with all their marks. Its chance behind its parent is pooled from what all sources say
-    there, those that propose other tokens included; its score is the product of these chances along the path. So give raw trees,
-    each of one source: a merge does not remember who said what.
+    A path that several sources propose is one node with all their source bits. A node's probability after its parent is pooled
+    over all sources that draft after that parent, including those that propose other tokens. Its score is the product of these
+    probabilities along the path. Each tree must come from one source, since a merged tree does not keep the sources' scores.
 
     Raises:
-        InvalidArgument: one is no tree, or a score is not within 0..1 or above its parent's; or ``max_nodes`` is negative.
+        InvalidArgument: a tree is not valid, a score is not within 0..1 or is above its parent's, or ``max_nodes`` is negative.
     """
     columns = [(tree.tokens, tree.parents, tree.scores, tree.sources) for tree in trees]
     return DraftTree(*_native.merge_trees(columns, pool_weights(), max_nodes))

@@ -1,4 +1,4 @@
-"""Which passes ``suffolk profile`` measures."""
+"""The passes that ``suffolk profile`` measures."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from suffolk.datastore.errors import InvalidArgument
 
 SIZES = (1, 2, 4, 8, 16, 17, 32, 33, 64)
-"""Rows that are tried. Tiles of 16 or 32 make a pass of one row more cost much more, which lines between powers of two hide."""
+"""Rows per request. Kernels work in tiles of 16 or 32 rows: costs jump at 17 and 33, which powers of two alone do not show."""
 MAX_ROWS = 256
-"""Rows of the largest pass that is measured; beyond it the last slope goes on."""
+"""Rows of the largest measured pass. Costs of larger passes are extrapolated with the last slope."""
 Point = tuple[int, int, int]
-"""Rows per request, requests, context."""
+"""Rows per request, requests, and cached tokens of each request."""
 
 
 def grid(contexts: Sequence[int], slots: int, limit: int | None) -> list[Point]:
-    """The points of ``suffolk profile``: batches 1, 2, 4 ... slots, with 1..64 rows a request, behind each of ``contexts``.
+    """The points to measure: 1, 2, 4 ... ``slots`` requests of 1..64 rows each, after each number of cached tokens in ``contexts``.
 
     Raises:
         InvalidArgument: ``slots`` is not 1..MAX_ROWS, or a context is below 1 or leaves no room for the rows in ``limit`` tokens.

@@ -1,4 +1,4 @@
-"""Times passes of a target: a quick look before decoding, or a whole grid for ``suffolk profile``."""
+"""Times passes of a target: a dozen points before decoding, or a whole grid for ``suffolk profile``."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _LONG_CONTEXT = 1024
 _MAX_QUICK_SLOTS = 16
 _QUICK_SECONDS = 2.5
 _PATIENCE = 4
-"""A quick look may take this many times its budget for two rounds: a single pass on a busy machine says little."""
+"""``measure`` may exceed its budget by this factor to time each point twice: one pass on a busy machine is unreliable."""
 _NEEDED = 3
 _WARM_UPS = 6
 
 
 def measure(target: Target, slots: int = 1, budget: float = _QUICK_SECONDS, passes: str = "auto") -> CostModel:
-    """A quick look at up to ``slots`` requests: a dozen points or fewer, twice at least and over and over for ``budget`` seconds.
+    """Measure up to a dozen points with up to ``slots`` requests, at least twice each, for ``budget`` seconds.
 
-    A target so slow that two rounds take four times longer is measured at the first points alone, three or more.
+    If two rounds would take more than four times the budget, only the first points are measured, three at least.
     """
     limit = target.context_length or _LONG_CONTEXT + SIZES[-1]
     sizes = [size for size in SIZES if size < limit]
@@ -48,11 +48,15 @@ def time_points(
     report: Callable[[int], None] = lambda passes: None,
     passes: str = "auto",
 ) -> list[Sample]:
-    """The fastest pass of ``rounds`` at each point, or of as many as ``budget`` seconds allow; ``report`` is told the passes done.
+    """The fastest pass at each of ``points``. Passes warm up first, until they get no faster.
 
-    The fastest, because whatever else the machine does only adds time, and adds it unevenly; in rounds, so that a busy
-    while does not fall on one point. Before, passes warm up until they get no faster. ``passes``: as a ``StepLoop`` has them
-    (``passes.py``).
+    The fastest pass is taken because other load only adds time. Points are timed in rounds to spread a busy moment over all.
+
+    Args:
+        rounds: passes at each point; None for as many as ``budget`` allows.
+        budget: seconds.
+        report: called after each pass with the number of passes so far.
+        passes: kind of passes (``passes.py``).
 
     Raises:
         ResourceExhausted: no memory for the cache.
@@ -87,7 +91,7 @@ def _warm_up(passes: Passes, cache: KVCache, point: Point) -> None:
 
 def _time_pass(passes: Passes, cache: KVCache, point: Point) -> float:
     size, batch, context = point
-    cache.slots, cache.capacity = batch, size + context  # one slab, cut anew for every point
+    cache.slots, cache.capacity = batch, size + context  # one slab, divided anew for each point
     cache.lengths = np.full(batch, context)
     layouts = [chain(np.zeros(size, np.int64))] * batch
     passes.prepare(range(batch), layouts, [size] * batch)
@@ -97,7 +101,7 @@ def _time_pass(passes: Passes, cache: KVCache, point: Point) -> float:
 
 
 def _fill(cache: KVCache) -> None:
-    """Some keys and values: what memory happens to hold may be denormal, and slow."""
+    """Set random keys and values: uninitialised memory may hold denormal numbers, which are slow."""
     for layer in cache.layers.layers:
         if isinstance(layer, SlabLayer):
             layer.keys.normal_()

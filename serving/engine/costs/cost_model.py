@@ -1,4 +1,4 @@
-"""What a forward pass of the target costs on this device, by its rows, its requests and their contexts."""
+"""The time of a model's forward pass on this device, by its rows, its requests and their contexts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _LOCAL_RATE = 0.3
 _OUTLIER = 1.5
 _OPTIMISM = 0.998
 _DOUBT = 0.7
-"""Points of passes larger than those that run come down by the optimism per step, to this share of what was measured, so that a
-bad measurement is not believed for ever."""
+"""Each step lowers the points of larger passes by ``_OPTIMISM``, down to this share of the measured time. So a measurement that
+was too high is tried again."""
 DRIFT_FACTOR = 1.3
 DRIFT_STEPS = 32
 _SWEEPS = 300
@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A measured pass: ``rows`` in all, of ``requests`` requests behind ``context`` cached tokens each."""
+    """A measured pass: ``rows`` rows in total, of ``requests`` requests with ``context`` cached tokens each."""
 
     rows: int
     requests: int
@@ -36,25 +36,24 @@ class Sample:
 
 
 class CostModel:
-    """Seconds of a pass: a curve over all rows, and terms for requests, for cached keys read, and for rows times keys.
+    """Seconds of a pass: a curve over its rows, plus terms for requests, for cached keys, and for rows times keys.
 
         curve(rows) + requests * (per_request + per_key * context) + per_pair * rows * context
 
-    Linear layers see all rows packed into one input and so know only their number; their curve is whatever the device's kernels
-    make of it (flat, steps, a jump at the second row), hence measured points with lines between them. Attention runs request by
-    request over its cached keys, hence terms that are linear. The terms explain the batch and the context with three numbers,
-    where a table of rows x batch x context would need forty noisy points. A pass never costs less for more rows, requests
-    or context, nor more than as many passes of one row.
+    The cost of linear layers depends only on the number of rows. Its form depends on the device (flat, stepped, a jump at the
+    second row), so the curve interpolates between measured points. Attention runs request by request over cached keys, so its
+    terms are linear. Three terms replace a table of rows x requests x context, which would need forty noisy points. A pass never
+    costs less for more rows, requests or context, nor more than the same rows in passes of one row.
 
-    Corrected by real steps: the nearest point of the curve most, the others a little. If the plain steps (a row a request) differ
-    from what was measured by more than ``DRIFT_FACTOR`` in the median of ``DRIFT_STEPS`` of them, everything is scaled
-    by that median: the machine is another, or busier. Not thread-safe.
+    Real steps correct the curve: mostly the nearest point, and the others a little. All costs are scaled if plain steps (one row
+    per request) differ from the measured times by more than ``DRIFT_FACTOR``, in the median of ``DRIFT_STEPS`` steps: the machine
+    is a different one, or busier. Not thread-safe.
 
     Attributes:
         sizes: float64[n], rows of the measured points, rising from 1.
-        measured: float64[n], their seconds as measured; drifts scale them.
+        measured: float64[n], their seconds as measured, scaled by drifts.
         per_request, per_key, per_pair: seconds, 0 or more.
-        drifts: how often everything was scaled.
+        drifts: how often all costs were scaled.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class CostModel:
         if not np.all(np.isfinite([*seconds, *terms])) or min(seconds) <= 0 or min(terms) < 0:
             raise InvalidArgument(f"costs: seconds {list(seconds)} must be positive and terms {terms} 0 or more")
         self.sizes = np.asarray(sizes, np.float64)
-        self.measured = np.minimum.accumulate(np.array(seconds, np.float64)[::-1])[::-1]  # noise only adds
+        self.measured = np.minimum.accumulate(np.array(seconds, np.float64)[::-1])[::-1]  # rising: noise only adds time
         self.per_request, self.per_key, self.per_pair = terms
         self.drifts = 0
         self._curve = self.measured.copy()
@@ -82,7 +81,7 @@ class CostModel:
 
     @staticmethod
     def fit(samples: Sequence[Sample]) -> CostModel:
-        """The model with the least relative squares for ``samples``. Raises InvalidArgument: none has one row."""
+        """The model with the least relative squared error on ``samples``. Raises InvalidArgument: no sample has one row."""
         if not samples or min(sample.rows for sample in samples) != 1:
             raise InvalidArgument("costs: no pass of one row was measured")
         rows, requests, context, seconds = (
@@ -100,16 +99,16 @@ class CostModel:
         return CostModel([int(size) for size in sizes], curve.tolist(), per_request, per_key, per_pair)
 
     def copy(self) -> CostModel:
-        """The same as measured, without what real steps have taught since."""
+        """A copy with the measured costs, without the corrections by real steps."""
         terms = self.per_request, self.per_key, self.per_pair
         return CostModel(self.sizes.astype(int).tolist(), self.measured.tolist(), *terms)
 
     def time(self, rows: int, requests: int, context: float) -> float:
-        """Seconds of a pass of ``rows`` rows in all, 1 or more, of ``requests`` requests; ``context``: their mean cached tokens."""
+        """Seconds of a pass of ``rows`` rows in total, 1 or more. ``context``: mean cached tokens of the ``requests``."""
         return float(self.times(np.asarray([rows], np.float64), requests, context)[0])
 
     def times(self, rows: Floats, requests: int, context: float) -> Floats:
-        """float64[k], ``time`` of each of ``rows``; beyond the last point the last slope goes on."""
+        """float64[k], ``time`` of each of ``rows``. Extrapolates with the last slope."""
         return self._times(np.maximum.accumulate(self._curve), rows, requests, context)
 
     def update(self, rows: int, requests: int, context: float, seconds: float) -> None:
@@ -153,7 +152,7 @@ class CostModel:
 
 
 def _nonnegative_least_squares(columns: Floats, values: Floats) -> Floats:
-    """The x >= 0 with the least |columns @ x - values|, coordinate by coordinate: there are a dozen."""
+    """The x >= 0 with the least |columns @ x - values|, by coordinate descent over about a dozen columns."""
     lengths = np.maximum(np.linalg.norm(columns, axis=0), 1e-300)
     columns = columns / lengths
     products, aims = columns.T @ columns, columns.T @ values

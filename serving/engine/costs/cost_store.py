@@ -1,4 +1,4 @@
-"""Where measured costs are kept: a JSON file for each model, device and version of what decides them."""
+"""Stores measured costs: one JSON file for each model, device and version of the code that runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from suffolk.serving.engine.model.target import Target
 log = logging.getLogger(__name__)
 FORMAT = 1
 KERNELS = 3
-"""Raised when our attention, linear layers or kinds of passes change what a pass costs."""
+"""Version of the code that decides costs: raise it when attention, linear layers or kinds of passes change."""
 _MAX_BYTES = 1 << 20
 _TERMS = ("per_request", "per_key", "per_pair")
 _KEYS = {"format", "target", "sizes", "seconds", *_TERMS}
@@ -35,12 +35,16 @@ _NOT_COSTS = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "
 
 @dataclass(frozen=True, slots=True)
 class CostKey:
-    """What costs depend on; costs of another key are of no use.
+    """Everything that costs depend on. Costs are valid for their own key only.
 
     Attributes:
-        model: digest of the config; ``dtype`` and ``parameters`` with it tell models apart.
-        device: name of the device; threads: of the CPU, 0 on others.
-        torch, kernels: versions of the code that runs.
+        model: digest of the model's config.
+        dtype: data type of the parameters.
+        parameters: number of parameters.
+        device: name of the device.
+        threads: CPU threads; 0 on other devices.
+        torch: version of torch.
+        kernels: ``KERNELS``.
     """
 
     model: str
@@ -53,7 +57,7 @@ class CostKey:
 
     @staticmethod
     def of(target: Target) -> CostKey:
-        """The key of ``target`` here and now."""
+        """The key of ``target`` in this process."""
         config = {name: value for name, value in target.model.config.to_dict().items() if name not in _NOT_COSTS}
         if is_compressed(target.model):  # the same model drafts faster than it decodes
             config |= {"compressed": True}
@@ -70,10 +74,10 @@ class CostKey:
 
 
 class CostStore:
-    """A folder of cost files. Any number of threads and processes may use it.
+    """A folder of cost files. Safe for any number of threads and processes.
 
     Attributes:
-        ignored: files of the folder that could not be used; the first is logged.
+        ignored: number of unusable files; the first is logged.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -87,7 +91,7 @@ class CostStore:
         return self.folder / f"{_digest(asdict(key))}.json"
 
     def find(self, key: CostKey) -> CostModel | None:
-        """The costs of ``key``; None if there are none, or none that can be used."""
+        """The costs of ``key``; None if there are no usable ones."""
         try:
             return load_costs(self.path(key), key)
         except NotFound:
@@ -101,7 +105,7 @@ class CostStore:
 
 @dataclass(frozen=True, slots=True)
 class FoundCosts:
-    """Costs, where they are from (a file, or "measured"), and how many unusable files were passed over."""
+    """Costs, their source (a file, or "measured"), and the number of unusable files."""
 
     costs: CostModel
     source: str
@@ -109,8 +113,9 @@ class FoundCosts:
 
 
 def find_costs(target: Target, slots: int, file: Path | None = None, passes: str = "auto") -> FoundCosts:
-    """The costs in ``file``; None: those in the user's cache, or a quick look at up to ``slots`` requests if there are none,
-    with ``passes`` as a ``StepLoop`` has them.
+    """The costs in ``file``, or if it is None those in the user's cache, else costs measured now.
+
+    ``slots`` and ``passes``: as in ``measure``.
 
     Raises:
         NotFound, Corruption, Unsupported, InvalidArgument: ``file`` cannot be used, as in ``load_costs``.
@@ -126,7 +131,7 @@ def find_costs(target: Target, slots: int, file: Path | None = None, passes: str
 
 
 def save_costs(costs: CostModel, key: CostKey, path: Path) -> None:
-    """Write ``costs`` as measured: a whole new file takes the place of the old one, or nothing changes.
+    """Write the measured ``costs`` to ``path``. Replaces an existing file atomically.
 
     Raises:
         PermissionDenied: the file cannot be written.
@@ -159,7 +164,7 @@ def load_costs(path: Path, key: CostKey) -> CostModel:
         NotFound: there is no such file, or it cannot be read.
         Corruption: it is no cost file, or damaged.
         Unsupported: another format version.
-        InvalidArgument: its costs are of another model, device or version.
+        InvalidArgument: the costs are for another model, device or version.
     """
     costs, found = read_costs(path)
     _require_key(path, found, key)
@@ -167,7 +172,7 @@ def load_costs(path: Path, key: CostKey) -> CostModel:
 
 
 def read_costs(path: Path) -> tuple[CostModel, dict[str, Any]]:
-    """The costs in ``path``, and of what they are: the fields of a ``CostKey``. Raises as ``load_costs``, but takes any key."""
+    """The costs in ``path`` and the fields of their ``CostKey``. Accepts any key; raises as ``load_costs`` otherwise."""
     document = read_object(path, f"costs {path}", "'suffolk profile' makes them", _MAX_BYTES)
     if document.get("format") != FORMAT:
         raise Unsupported(

@@ -1,4 +1,4 @@
-"""Estimates how many drafted tokens the target will accept. No other place does."""
+"""Estimates how many drafted tokens the target accepts. No other module does."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy.typing as npt
 from suffolk.serving.engine.policy.constants import MEMORY, OVERLAP, PRIOR_WEIGHT, RECOVERY, SHARE_PRIOR
 
 _CLASSES = np.array([0.1, 0.25, 0.5, 1.0, 2.0, 4.0])
-"""Edges of classes of expected tokens."""
+"""Edges of the classes of expected tokens in ``AddedTokens``."""
 
 
 class Estimate:
-    """A mean of recent values, which leans on a prior. Not thread-safe."""
+    """A mean of recent values and a prior. Not thread-safe."""
 
     def __init__(self, prior: float = 0.0) -> None:
         self.prior = prior
@@ -25,20 +25,20 @@ class Estimate:
         return (PRIOR_WEIGHT * self.prior + self._sum) / (PRIOR_WEIGHT + self._weight)
 
     def add(self, value: float, weight: float = 1.0) -> None:
-        """Values that add up to ``value`` and count ``weight``; earlier ones fade."""
+        """Add values whose sum is ``value`` and whose weight is ``weight``. Earlier values fade."""
         self.fade(MEMORY)
         self._sum += value
         self._weight += weight
 
     def fade(self, memory: float) -> None:
-        """Keep this share of what was seen."""
+        """Multiply the weight of all values by ``memory``."""
         self._sum, self._weight = memory * self._sum, memory * self._weight
 
 
 class AcceptanceModel:
-    """Corrects the calibrated scores of drafters by what became of them: overall, and in each request. Not thread-safe.
+    """Corrects calibrated scores by observed acceptance: per drafter, and per drafter and request. Not thread-safe.
 
-    The trees that look worth verifying are those whose scores are too high. A text unlike a source accepts nothing of it.
+    Selection biases scores: trees whose scores are too high are verified most. And a source may not fit the text of a request.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,10 @@ class AcceptanceModel:
         return min(1.0, self._ratios[drafter].value) * min(1.0, self._in_requests[request_id][drafter].value)
 
     def learn(self, drafter: str, request_id: int, expected: float, accepted: float, verified: bool) -> None:
-        """``accepted`` tokens of a draft were accepted, whose verified nodes had scores of ``expected`` in all."""
+        """Learn from a draft: its verified nodes had scores of ``expected`` in sum, and ``accepted`` were accepted.
+
+        A draft of which no node was ``verified`` lets the corrections fade.
+        """
         overall, here = self._ratios[drafter], self._in_requests[request_id][drafter]
         if not verified:
             overall.fade(RECOVERY)
@@ -64,12 +67,12 @@ class AcceptanceModel:
         overall.add(accepted, expected)
 
     def in_a_step(self, request_id: int) -> tuple[float, float]:
-        """Tokens accepted in a step of this request in the mean, and the share of steps with none; at first, of all requests."""
+        """Mean accepted tokens per step of a request, and the share of its steps with none. Of all requests at first."""
         tokens, idle = self._steps.get(request_id, (self._tokens, self._idle))
         return tokens.value, idle.value
 
     def count(self, request_id: int, accepted: int) -> None:
-        """A step of the request had ``accepted`` tokens."""
+        """Learn from a step of a request in which ``accepted`` tokens were accepted."""
         here = self._steps.setdefault(request_id, (Estimate(self._tokens.value), Estimate(self._idle.value)))
         for tokens, idle in (here, (self._tokens, self._idle)):
             tokens.add(accepted)
@@ -93,20 +96,20 @@ class CandidateAcceptance(Estimate):
 
 
 class AddedTokens:
-    """How many tokens a source adds to a draft that is there already, by the tokens expected of that. Not thread-safe."""
+    """The tokens that a source adds to an existing draft, by the tokens expected of that draft. Not thread-safe."""
 
     def __init__(self, prior: float) -> None:
-        """``prior``: tokens it is expected to bring alone."""
+        """``prior``: tokens expected of the source alone."""
         self._alone = Estimate(prior)
         self._gains = [Estimate() for _ in range(len(_CLASSES) + 1)]
 
     def gain(self, expected: float) -> float:
-        """Tokens it should add to a draft of ``expected`` tokens: without evidence, what it does not repeat of that."""
+        """Tokens that the source should add to a draft of ``expected`` tokens. The prior assumes that drafts overlap."""
         alone, gain = self._alone.value, self._gains[int(np.searchsorted(_CLASSES, expected, side="right"))]
         gain.prior = max(alone - OVERLAP * expected, (1 - OVERLAP) * alone)
         return gain.value
 
     def learn(self, expected: float, gained: int, alone: int) -> None:
-        """It added ``gained`` tokens to a draft of ``expected`` ones; its own draft was right for ``alone`` tokens."""
+        """Learn that the source added ``gained`` tokens to a draft of ``expected``; alone it had ``alone`` right tokens."""
         self._gains[int(np.searchsorted(_CLASSES, expected, side="right"))].add(gained)
         self._alone.add(alone)

@@ -1,59 +1,59 @@
-"""All tuned constants of the drafting policy. Tokens stand for the time of a token in plain decoding."""
+"""All tuned constants of the drafting policy. As a unit of time, a token is the time of a token in plain decoding."""
 
 from __future__ import annotations
 
-# SpeculationBudget: what drafting may lose.
+# SpeculationBudget: limits losses.
 REFILL = 0.01
-"""Tokens a step of a request adds to its budgets: useless drafts cost at most 1 % in the long run."""
+"""Tokens that each step of a request adds to its budgets. Useless drafts cost at most 1 % in the long run."""
 START = 1.0
-"""Tokens in a new budget: enough to see whether drafts are accepted at all."""
+"""Tokens in a new budget: enough to observe whether drafts are accepted."""
 RESUME = 0.3
-"""Tokens an empty budget must regain before drafting resumes: one cheap draft."""
+"""Tokens that an empty budget needs before drafting resumes: one cheap draft."""
 MOST_SAVED = 40.0
-"""Tokens a budget holds at most, and twice what it may be overdrawn for each open request: the past is forgotten beyond."""
+"""Most tokens in a budget. It may be overdrawn by half of this per open request. Older gains and losses are forgotten."""
 STAKE = 0.25
 """Share of a budget that one pass may risk."""
 LEAST_STAKE = 0.12
-"""Tokens a request may risk in a pass whatever the budget holds: a second row must be affordable."""
+"""Tokens that a request may risk in a pass at any balance: enough for a second row."""
 DRAFT_STAKE = 0.75
-"""Tokens of model time that a draft may take on top of the stake: a first pass of a draft model takes half a token."""
+"""Tokens of model time that a draft may take besides the stake. One pass of a draft model takes about half a token."""
 GIFT = 0.05
-"""Share of the gains of retrieval that goes to the budget of models: they must be tried to be known."""
+"""Share of the gains of retrieval that goes to the budget of models, to pay for trials of models."""
 INSTALMENT = 0.03
-"""Share of a deferred cost that each step pays: prefill is worth some thirty steps."""
+"""Share of a deferred cost that each step pays: about thirty steps pay for a prefill."""
 UNUSUAL = 4.0
-"""Drafts that take this many times the usual time defer the rest: a cold file says nothing of the next draft."""
+"""A draft's time above this multiple of the usual time is deferred: a slow read of a cold file is no trend."""
 
-# AcceptanceModel: what drafts bring.
+# AcceptanceModel: estimates gains.
 MEMORY = 0.97
-"""Share of that record that remains after a verified draft: some thirty drafts count."""
+"""Share of the evidence that remains after a verified draft: about the last thirty drafts count."""
 ADAPTION = 0.2
-"""Weight of the latest draft in the usual time of drafts: five drafts count."""
+"""Weight of the latest draft in the usual time of drafts: about the last five count."""
 RECOVERY = 0.995
-"""Share that remains after a draft that was not verified: a bad record fades in some hundred steps."""
+"""Share of the evidence that remains after an unverified draft: it fades in a few hundred steps."""
 SHARE_PRIOR = 0.6
-"""Probability that the target accepts a model's best candidate, until it is known."""
+"""Prior probability that the target accepts a model's best candidate."""
 PRIOR_WEIGHT = 4.0
-"""Tokens, drafts or candidates that any prior is worth: after twenty useless steps scores count a tenth."""
+"""Weight of a prior, in tokens, drafts or candidates. Twenty useless steps reduce scores to a tenth."""
 OVERLAP = 0.75
-"""Share of the shorter of two drafts that repeats the longer: both are right about the same tokens."""
+"""Prior share of the shorter of two drafts that repeats the longer one."""
 
 # DraftGate: when to run a source.
 FIRST_PAUSE = 16
-"""Refusals before a source is tried again; each trial that fails doubles it."""
+"""Refusals before a refused source is tried again; each further trial doubles the pause."""
 LONGEST_PAUSE = 256
-"""Refusals that the doubling ends at."""
+"""Upper limit of the pause, in refusals."""
 PREFILL_MARGIN = 1.5
-"""Times its cost that prefill must save: which steps gain is known afterwards."""
+"""A prefill must save this multiple of its cost, because its gain is uncertain."""
 ANSWER_TOKENS = 128.0
-"""Length of an answer until some have ended."""
+"""Prior length of a generated text."""
 
 # Planner: how many nodes to verify.
 MARGIN = 1.02
-"""Trees must be expected to speed up a pass by this much: costs and scores are estimates."""
+"""Trees are verified if the expected speed-up of the pass is at least this: costs and scores are estimates."""
 FEW_ROWS = 8
-"""Rows over which the cost of a further row is taken: single rows come in steps."""
+"""Rows over which the cost of one more row is averaged: the cost of single rows has jumps."""
 RECHECK = 200
-"""Passes with drafts after which one runs without: the cost of plain decoding stays known."""
+"""Passes with drafts before one without, which measures the cost of plain decoding again."""
 NOISE = 1.15
-"""Factor by which the booked cost of a pass may differ from the expected one: the rest is another program's."""
+"""The booked cost of a pass is within this factor of the expected cost: larger differences come from other programs."""

@@ -1,4 +1,4 @@
-"""Decides whether to draft: run a source if the tokens it should add are worth more than its time; else try it rarely."""
+"""Decides whether to run a source: if the tokens it should add save more time than it takes; otherwise rarely, as a trial."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ class GateDecision:
     """Whether a source runs for a request in this step, and why.
 
     Attributes:
-        run: the decision; explored: the source runs although it should not pay; declined: it ran and returned nothing.
-        expected: tokens expected of the draft that is there; gain: tokens the source should add; cost: its time in plain tokens, 0
-            if that is not known.
+        run: whether the source runs.
+        explored: whether this is a trial: the expected gain is below the cost.
+        expected: tokens expected of the existing draft.
+        gain: tokens that the source should add.
+        cost: time of the source in plain tokens; 0 if not known.
+        declined: whether the source ran and returned no draft.
     """
 
     run: bool
@@ -28,13 +31,13 @@ class GateDecision:
 
 
 class ExplorationTimer:
-    """Says when to try what was refused: after 16 refusals, then ever more rarely. Not thread-safe."""
+    """Schedules trials of a refused source: after 16 refusals, then after 32, 64 ... 256. Not thread-safe."""
 
     def __init__(self) -> None:
         self._refusals, self._pause = 0, FIRST_PAUSE
 
     def refuse(self) -> bool:
-        """Count a refusal; whether to try all the same."""
+        """Count a refusal. Returns whether a trial is due."""
         self._refusals += 1
         if self._refusals < self._pause:
             return False
@@ -42,21 +45,22 @@ class ExplorationTimer:
         return True
 
     def accept(self) -> None:
-        """It pays: the next trial comes early again."""
+        """Reset the pause, because the source pays."""
         self._refusals, self._pause = 0, FIRST_PAUSE
 
 
 class DraftGate:
-    """Decides for one source beside others. Its time and what it adds are learned while decoding. Not thread-safe.
+    """Decides for one source whether it runs. Learns its time and its gain while decoding. Not thread-safe.
 
     Attributes:
-        added: what the source adds.
-        seconds: time of its drafts of late, for a request; 0 until that is known.
-        ran, skipped: how often it ran for a request, and did not.
+        added: estimates the tokens that the source adds.
+        seconds: recent time of a draft for one request; 0 until it is known.
+        ran: requests for which the source ran, summed over steps.
+        skipped: requests for which it did not run, summed over steps.
     """
 
     def __init__(self, prior: float) -> None:
-        """``prior``: tokens that the source should bring alone."""
+        """``prior``: tokens expected of the source alone."""
         self.added = AddedTokens(prior)
         self.seconds = 0.0
         self.ran = self.skipped = 0
@@ -64,7 +68,7 @@ class DraftGate:
         self._timer = ExplorationTimer()
 
     def decide(self, budget: DraftBudget) -> GateDecision:
-        """Whether to run the source for a request, beside drafts of ``budget.expected`` tokens; counts."""
+        """Decide whether to run the source for a request, and count the decision."""
         gain = self.added.gain(budget.expected)
         cost = self.seconds / budget.token_seconds if budget.token_seconds else 0.0
         pays, explored = gain >= cost and self.seconds <= budget.model_seconds, False
@@ -77,6 +81,6 @@ class DraftGate:
         return GateDecision(pays or explored, explored, budget.expected, gain, cost)
 
     def learn_cost(self, seconds: float) -> None:
-        """A draft took ``seconds`` for a request. The first few count alike."""
+        """Learn that a draft took ``seconds`` for one request. The first drafts have equal weights."""
         self._drafts += 1
         self.seconds += max(ADAPTION, 1 / self._drafts) * (seconds - self.seconds)

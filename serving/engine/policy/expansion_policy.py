@@ -14,22 +14,22 @@ from suffolk.serving.engine.policy.constants import SHARE_PRIOR
 
 
 class ExpansionPolicy:
-    """Compares the tokens that a pass can bring with its time. Not thread-safe.
+    """Compares the tokens that a further pass should add with its time. Not thread-safe.
 
-    A pass over nodes of value v (acceptance probability of their paths) brings v times the share of best candidates that the
-    target accepts (EAGLE-2, section 4.1: values of paths are the drafter's own probabilities).
+    The value of a node is the acceptance probability of its path (EAGLE-2, section 4.1). A pass over nodes adds the sum of their
+    values times the share of best candidates that the target accepts.
 
     Attributes:
-        costs: of the drafter's passes, corrected by each.
+        costs: of the drafter's passes; each pass corrects them.
     """
 
     def __init__(self, costs: CostModel, share: float = SHARE_PRIOR) -> None:
-        """``share``: of best candidates accepted, until it is known."""
+        """``share``: prior share of best candidates that the target accepts."""
         self.costs = costs
         self._acceptance = CandidateAcceptance(share)
 
     def pays(self, value: float, value_seconds: float, rows: int, contexts: npt.NDArray[np.int64]) -> bool:
-        """Whether a pass of ``rows`` rows over nodes of ``value`` in all is worth its time; yes if ``value_seconds`` is 0."""
+        """Whether a pass of ``rows`` rows over nodes of ``value`` in sum is worth its time; True if ``value_seconds`` is 0."""
         gain = value * self._acceptance.value * value_seconds
         return not value_seconds or gain >= self.costs.time(rows, len(contexts), float(contexts.mean()))
 
@@ -40,9 +40,12 @@ class ExpansionPolicy:
         contexts: npt.NDArray[np.int64],
         most_seconds: float = math.inf,
     ) -> npt.NDArray[np.bool_]:
-        """Which nodes of these ``values``, a row each, to expand in one pass of at most ``most_seconds``.
+        """bool[n], the nodes to expand in one pass of at most ``most_seconds``: the set with the largest gain above the cost.
 
-        Those with the largest gain above the cost of the pass; none if nothing pays; all if ``value_seconds`` is 0.
+        Args:
+            values: float64[n], value of each node; each takes one row.
+            value_seconds: seconds that an accepted token saves; 0 expands all nodes.
+            contexts: int64[requests], cached tokens of the requests in the pass.
         """
         if not value_seconds:
             return np.ones(len(values), np.bool_)
@@ -57,7 +60,7 @@ class ExpansionPolicy:
         return chosen
 
     def saving(self, depth: int, budget: DraftBudget, requests: int, context: int) -> float:
-        """The share of an answer's time that chains of up to ``depth`` tokens should save, 0 or more; 1 if time is not known."""
+        """The share of decoding time that chains of up to ``depth`` tokens should save, 0 or more; 1 if times are not known."""
         if not budget.token_seconds:
             return 1.0
         lengths = np.arange(1, depth + 1)
@@ -65,22 +68,22 @@ class ExpansionPolicy:
         return saved_share(self._acceptance.chain(depth), lengths * seconds / budget.token_seconds, budget)
 
     def prefill_seconds(self, tokens: int) -> float:
-        """What prefill of so many tokens should take."""
+        """Expected seconds to prefill ``tokens`` tokens."""
         return self.costs.time(tokens, 1, tokens / 2)
 
     def learn(self, accepted: bool) -> None:
-        """Whether the target accepted the best candidate behind a node of its path."""
+        """Learn whether the target accepted the best candidate after an accepted node."""
         self._acceptance.add(accepted)
 
     def learn_cost(self, rows: int, contexts: npt.NDArray[np.int64], seconds: float) -> None:
-        """A pass took ``seconds``."""
+        """Learn that a pass took ``seconds``."""
         self.costs.update(rows, len(contexts), float(contexts.mean()), seconds)
 
 
 def saved_share(accepted: npt.ArrayLike, costs: npt.ArrayLike, budget: DraftBudget) -> float:
-    """The share of an answer's time that the best of several drafts saves, in steps in which other sources bring nothing.
+    """The share of decoding time that the best of n drafts saves, 0 or more. Counts only steps without tokens of other sources.
 
-    ``accepted``: float[n], tokens that each brings; ``costs``: float[n], its time in plain tokens. 0 or more.
+    ``accepted``: float[n], expected tokens of each draft. ``costs``: float[n], its time in plain tokens.
     """
     accepted = budget.idle * np.asarray(accepted)
     return max(0.0, float(np.max((accepted - budget.idle * np.asarray(costs)) / (1 + budget.others + accepted))))

@@ -1,4 +1,4 @@
-"""Decides whether a neural drafter reads a request's prompt: if drafts save more in the rest of the answer."""
+"""Decides whether a neural drafter prefills a request's prompt: if its drafts should save more time than the prefill takes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from suffolk.serving.engine.policy.draft_gate import ExplorationTimer
 
 
 class PrefillPolicy:
-    """Weighs prefill against the answer to come. Not thread-safe.
+    """Compares the cost of a prefill with the savings in the rest of the text. Not thread-safe.
 
     Attributes:
-        refused: requests whose prompts were not read when that was asked first.
+        refused: requests whose prefill was refused at the first decision.
     """
 
     def __init__(self) -> None:
@@ -25,16 +25,20 @@ class PrefillPolicy:
         self._steps: Counter[int] = Counter()
 
     def reads(self, request_id: int, share: float, seconds: float, room: int, budget: DraftBudget) -> bool:
-        """Whether to read a prompt in ``seconds``, for drafts that save this ``share`` of an answer's time; once yes, always yes.
+        """Whether to prefill a request's prompt. Call in each step until it returns True; from then on it stays True.
 
-        ``room``: tokens that the answer may still have. To be asked in each step: what other drafts bring is known better then.
+        Args:
+            share: share of decoding time that the drafts should save.
+            seconds: cost of the prefill.
+            room: tokens that may still be generated.
+            budget: limits of the draft; its estimates of other sources improve from step to step.
         """
         if not budget.token_seconds or self._reads.get(request_id):
             return True
         self._steps[request_id] += 1
         if budget.idle < 1.0 and self._steps[request_id] <= PRIOR_WEIGHT:
-            return False  # how far others get alone is worth knowing before a prompt is read
-        left = min(room, self._length.value)  # an answer may end at any token alike
+            return False  # observe the other sources alone for a few steps first
+        left = min(room, self._length.value)  # lengths are taken to be memoryless
         pays = share * left * budget.token_seconds >= PREFILL_MARGIN * seconds
         if not pays and request_id not in self._reads:
             self.refused += 1
@@ -43,7 +47,7 @@ class PrefillPolicy:
         return pays
 
     def release(self, request_id: int, tokens: int) -> None:
-        """An answer has ended after ``tokens`` tokens."""
+        """Learn the length of a text that has ended, in ``tokens``, and forget the request."""
         self._reads.pop(request_id, None)
         self._steps.pop(request_id, None)
         self._length.add(tokens)

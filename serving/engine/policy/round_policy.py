@@ -10,16 +10,16 @@ from suffolk.serving.engine.policy.expansion_policy import saved_share
 
 
 class RoundPolicy:
-    """Compares the tokens that a further round can bring with its time, both learned while decoding. Not thread-safe."""
+    """Compares the tokens that a further round should add with its time. Both are learned while decoding. Not thread-safe."""
 
     def __init__(self, costs: list[CostModel]) -> None:
-        """``costs``: of the passes of all levels that are models."""
+        """``costs``: of the passes of each level that is a model."""
         self._costs = costs
         self._acceptance = CandidateAcceptance()
         self._seconds = self._tokens = self._rounds = 0.0
 
     def pays(self, value: float, value_seconds: float) -> bool:
-        """Whether one more round is worth its time behind tokens that are all accepted with probability ``value``."""
+        """Whether one more round is worth its time. ``value``: probability that all tokens before it are accepted."""
         if not value_seconds or not self._rounds:
             return True
         share, length = self._acceptance.value, self._tokens / self._rounds
@@ -27,17 +27,17 @@ class RoundPolicy:
         return value * gain * value_seconds >= self._seconds / self._rounds
 
     def learn_rounds(self, rounds: int, tokens: int, seconds: float) -> None:
-        """So many rounds of the top level, of all requests together, took ``seconds`` and gave ``tokens``."""
+        """Learn that ``rounds`` rounds of the top level, over all requests, took ``seconds`` and drafted ``tokens``."""
         self._rounds = MEMORY * self._rounds + rounds
         self._tokens = MEMORY * self._tokens + tokens
         self._seconds = MEMORY * self._seconds + seconds
 
     def learn(self, accepted: int, drafted: int) -> None:
-        """The target accepted so many of the drafted tokens; the last that it looks at is the first it refuses."""
+        """Learn that the target accepted ``accepted`` of ``drafted`` tokens. Tokens after the first rejected one do not count."""
         self._acceptance.add(accepted, min(drafted, accepted + 1))
 
     def saving(self, depth: int, budget: DraftBudget, requests: int, context: int) -> float:
-        """The share of an answer's time that drafts of ``depth`` tokens should save. 1 if time is not known."""
+        """The share of decoding time that drafts of ``depth`` tokens should save; 1 if times are not known."""
         if not budget.token_seconds:
             return 1.0
         taken = self._seconds / self._rounds if self._rounds else 0.0
@@ -46,5 +46,5 @@ class RoundPolicy:
         return saved_share(self._acceptance.chain(depth)[-1:], seconds / budget.token_seconds, budget)
 
     def prefill_seconds(self, tokens: int) -> float:
-        """What prefill of so many tokens should take all levels together."""
+        """Expected seconds to prefill ``tokens`` tokens in all levels."""
         return sum(each.time(tokens, 1, tokens / 2) for each in self._costs)

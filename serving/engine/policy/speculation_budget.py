@@ -1,4 +1,4 @@
-"""What drafting may lose: a token bucket for each group of sources."""
+"""Limits the losses of drafting by a token bucket for each group of sources."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from suffolk.serving.engine.policy.constants import (
 
 
 class SpeculationBudget:
-    """Tokens that the drafts of one group of sources may lose, over all requests.
+    """The loss budget of one group of sources, in tokens, shared by all requests. Not thread-safe.
 
-    Each step of a request adds a hundredth of a token; drafts add what they bring and take what they cost. Drafting pauses while
-    the bucket is empty. So drafts that never pay cost 1 % in the long run, at any number of requests. Not thread-safe.
+    Each step of a request adds 0.01 tokens. Accepted drafted tokens are added; the time of drafts is subtracted. Drafting pauses
+    while the budget is empty, so useless drafts cost 1 % in the long run, at any number of requests.
     """
 
     def __init__(self, refill: float = REFILL) -> None:
-        """``refill``: tokens that a step of a request adds."""
+        """``refill``: tokens that each step of a request adds."""
         self._refill = refill
         self._balance = START
         self._deferred = 0.0
@@ -39,33 +39,33 @@ class SpeculationBudget:
 
     @property
     def balance(self) -> float:
-        """Tokens in the bucket, at most ``MOST_SAVED``; negative while it is overdrawn."""
+        """Tokens in the budget, at most ``MOST_SAVED``; negative if overdrawn."""
         return self._balance
 
     def open(self) -> None:
-        """A request joins."""
+        """Add a request."""
         self._requests += 1
 
     def close(self) -> None:
-        """A request has ended."""
+        """Remove a request that has ended."""
         self._requests -= 1
 
     def refill(self) -> None:
-        """A step of a request begins: it adds its tokens and pays an instalment of what was deferred."""
+        """Start a step of a request: add its tokens, and pay an instalment of the deferred costs."""
         instalment = INSTALMENT * self._deferred
         self._deferred -= instalment
         self.add(self._refill - instalment)
 
     def stake(self, requests: int) -> float:
-        """Tokens that the trees of one pass of ``requests`` requests may cost."""
+        """The most tokens that the trees of one pass of ``requests`` requests may cost."""
         return max(LEAST_STAKE * requests, STAKE * self._balance)
 
     def draft_stake(self) -> float:
-        """Tokens of model time that one request's draft may take."""
+        """The most tokens of model time that one request's draft may take."""
         return DRAFT_STAKE + STAKE * max(0.0, self._balance)
 
     def spend(self, tokens: float) -> None:
-        """A draft took ``tokens`` of time. What is unusual about it is deferred."""
+        """Subtract a draft's time, in ``tokens``. Time above ``UNUSUAL`` times the usual is deferred."""
         if tokens <= 0:
             return
         now = min(tokens, UNUSUAL * (self._usual or LEAST_STAKE))
@@ -74,11 +74,11 @@ class SpeculationBudget:
         self.add(-now)
 
     def defer(self, tokens: float) -> None:
-        """Prefill took ``tokens`` of time, for many drafts to come: later steps pay."""
+        """Defer a cost of ``tokens``, such as a prefill: later steps pay it in instalments."""
         self._deferred += tokens
 
     def add(self, tokens: float) -> None:
-        """Put ``tokens`` in; a loss if negative."""
+        """Add ``tokens``; negative for a loss."""
         floor = min(self._balance, -MOST_SAVED / 2 * max(1, self._requests))
         self._balance = min(MOST_SAVED, max(floor, self._balance + tokens))
         self._allows = self._balance > (0.0 if self._allows else RESUME)

@@ -92,7 +92,7 @@ def test_what_is_learned_is_kept_shown_and_explained(
     captured = capsys.readouterr()
     assert captured.out == text
     assert re.search(
-        r"at 13: \d+ nodes retrieved; .*\d+ proposed \(.*\), [\d.]+ tokens expected; \d+ said, \d+ of them proposed",
+        r"at 13: \d+ nodes retrieved; .*\d+ proposed \(.*\), [\d.]+ tokens expected; \d+ generated, \d+ of them proposed",
         captured.err,
     )
     assert main(["calibration", str(kept)]) == 0

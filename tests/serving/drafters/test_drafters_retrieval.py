@@ -176,7 +176,7 @@ def test_drafters_by_name() -> None:
     single = make_drafter("datastore", VOCAB, store)  # needs no list around it
     assert single is not None
     assert single.name == "datastore"
-    with pytest.raises(InvalidArgument, match="'store/' is no datastore; open it first, with suffolk.open"):
+    with pytest.raises(InvalidArgument, match="'store/' is not a datastore; open it first, with suffolk.open"):
         make_drafter("datastore", VOCAB, "store/")  # type: ignore[arg-type]
 
 
