@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -49,18 +49,11 @@ class Replayed:
     seconds: float = 0.0
 
 
-@dataclass(slots=True)
 class _ReplayState:
     """State of one replay: ``tokens[:length]`` is the text so far, and ``max_length`` its limit."""
 
-    number: int
-    recording: Recording
-    result: Replayed
-    tokens: npt.NDArray[np.int32] = field(init=False)
-    length: int = field(init=False)
-    max_length: int = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, number: int, result: Replayed) -> None:
+        self.number, self.result, self.recording = number, result, result.recording
         prompt = self.recording.prompt
         self.tokens = np.concatenate([prompt, self.recording.generated])
         self.tokens.flags.writeable = False
@@ -107,7 +100,7 @@ class Replayer:
         """Replay one text from its second token to its end. Raises what the drafter raises, after releasing it."""
         stats = GenerationStats(prompt_tokens=len(recording.prompt))
         stats.add_tokens((0,))
-        state = _ReplayState(next(self._numbers), recording, Replayed(recording, stats))
+        state = _ReplayState(next(self._numbers), Replayed(recording, stats))
         self._planner.open(state.number, self.drafter.name, self._model_sources != 0)
         failures = self._failures()
         if self._states is not None:

@@ -17,7 +17,7 @@ import torch
 from suffolk.serving.drafters.hierarchy.draft_segment import LevelQuery, Path
 from suffolk.serving.drafters.hierarchy.level_sampling import SamplerCache
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.drafters.hierarchy.run_distribution import DraftStarts, Floats
+from suffolk.serving.drafters.hierarchy.run_distribution import Floats
 from suffolk.serving.drafters.neural.coupled_sampling import contexts, needs_distributions
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.model.language_model import PREFILL_CHUNK
@@ -57,17 +57,13 @@ class Agreement:
 
     Attributes:
         between: float64[variants, variants, n], drafter by verifier at each place.
-        retrieved: for each source float64[variants, n, depth], as in ``DraftStarts``.
+        retrieved: for each source float64[variants, n, depth], as in ``run_distribution.Starts``.
         found: for each source int64[n], tokens found at each place.
     """
 
     between: Floats
     retrieved: list[Floats]
     found: list[npt.NDArray[np.int64]]
-
-    def starts(self, drafter: int, verifier: int, depth: int) -> DraftStarts:
-        """Drafts of variant ``drafter`` for variant ``verifier``, both by number."""
-        return DraftStarts.of_model(self.between[drafter, verifier], depth)
 
 
 @torch.inference_mode()

@@ -16,7 +16,12 @@ from suffolk.serving.drafters.hierarchy.load import StackLoader
 from suffolk.serving.drafters.hierarchy.pass_seconds import SIZES, time_lookups, time_passes
 from suffolk.serving.drafters.hierarchy.plan import Prediction, predict
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.drafters.hierarchy.run_distribution import DraftStarts, fit_run_distribution, mean_acceptance
+from suffolk.serving.drafters.hierarchy.run_distribution import (
+    fit_run_distribution,
+    mean_acceptance,
+    model_starts,
+    round_weights,
+)
 from suffolk.serving.drafters.hierarchy.stack_spec import (
     RETRIEVAL,
     TARGET,
@@ -94,18 +99,18 @@ class Measurements:
         runs: list[RunDistribution] = []
         for column, verifier in enumerate(order, len(searched)):
             known = {
-                row: [DraftStarts(each.retrieved[source][verifier]) for each in self.agreements]
+                row: [each.retrieved[source][verifier] for each in self.agreements]
                 for row, source in enumerate(searched)
             }
             for row, drafter in enumerate(order[: column - len(searched)], len(searched)):
                 if self.variants[drafter].model is not self.variants[verifier].model:
                     longest = _LONGEST * self.depth
-                    known[row] = [each.starts(drafter, verifier, longest) for each in self.agreements]
+                    known[row] = [model_starts(each.between[drafter, verifier], longest) for each in self.agreements]
             for row, starts in known.items():
                 runs.append(fit_run_distribution(levels[row].name, levels[column].name, starts, self.depth))
                 if row < len(searched):  # a rate is that of tokens that were found
                     there = [each.found[searched[row]] > 0 for each in self.agreements]
-                    starts = [DraftStarts(each.chances[places]) for each, places in zip(starts, there, strict=True)]
+                    starts = [each[places] for each, places in zip(starts, there, strict=True)]
                 acceptance[row][column] = mean_acceptance(starts)
         return Levels(tuple(levels), tuple(map(tuple, acceptance)), tuple(runs))
 
@@ -113,7 +118,7 @@ class Measurements:
         """The distribution of the tokens found where a round of the target begins."""
         counts = np.zeros(self.depth + 1)
         for each in self.agreements:
-            weights = DraftStarts(each.retrieved[source][-1]).weights(self.depth)
+            weights = round_weights(each.retrieved[source][-1], self.depth)
             np.add.at(counts, each.found[source], weights)
         return tuple((counts / counts.sum()).tolist())
 

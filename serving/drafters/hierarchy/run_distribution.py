@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -11,53 +10,48 @@ import numpy.typing as npt
 from suffolk.serving.drafters.hierarchy.level import RunDistribution
 
 Floats = npt.NDArray[np.float64]
+Starts = Floats
+"""The drafts that one drafter could start at each place of a text, float64[n, depth].
+
+Entry (s, k) is the probability that token k of a draft from place s is accepted if those before it are. It is 0 behind the end of
+a draft, and NaN where it is unknown: behind the text's end, or where the text left the draft.
+"""
 
 
-@dataclass(frozen=True, slots=True)
-class DraftStarts:
-    """The drafts that one drafter could start at each place of a text, and how one verifier accepts them.
+def model_starts(chances: Floats, depth: int) -> Starts:
+    """Of a model, whose acceptance at each place, float64[n], does not depend on where its draft began."""
+    padded = np.append(chances, np.full(depth - 1, np.nan))
+    return np.lib.stride_tricks.sliding_window_view(padded, depth)
 
-    Attributes:
-        chances: float64[n, depth]; entry (s, k): the probability that token k of a draft from place s is accepted if those before
-            it are. 0 behind the end of a draft. NaN where it is unknown: behind the text's end, or where the text left the draft.
+
+def round_weights(starts: Starts, longest: int) -> Floats:
+    """float64[n], the expected rounds that begin at each place, with drafts of up to ``longest`` tokens.
+
+    A round begins one token behind those that the round before accepted.
     """
-
-    chances: Floats
-
-    @staticmethod
-    def of_model(chances: Floats, depth: int) -> DraftStarts:
-        """Of a model, whose acceptance at each place, float64[n], does not depend on where its draft began."""
-        padded = np.append(chances, np.full(depth - 1, np.nan))
-        return DraftStarts(np.lib.stride_tricks.sliding_window_view(padded, depth))
-
-    def weights(self, longest: int) -> Floats:
-        """float64[n], the expected rounds that begin at each place, with drafts of up to ``longest`` tokens.
-
-        A round begins one token behind those that the round before accepted.
-        """
-        size = len(self.chances)
-        weights = np.zeros(size + longest + 2)
-        weights[0] = 1.0
-        known = np.nan_to_num(self.chances[:, :longest], nan=0.0)
-        reach = np.concatenate([np.ones((size, 1)), np.cumprod(known, axis=1)], axis=1)
-        lengths = reach - np.append(reach[:, 1:], np.zeros((size, 1)), axis=1)
-        for place in range(size):
-            weights[place + 1 : place + 1 + lengths.shape[1]] += weights[place] * lengths[place]
-        return weights[:size]
+    size = len(starts)
+    weights = np.zeros(size + longest + 2)
+    weights[0] = 1.0
+    known = np.nan_to_num(starts[:, :longest], nan=0.0)
+    reach = np.concatenate([np.ones((size, 1)), np.cumprod(known, axis=1)], axis=1)
+    lengths = -np.diff(reach, axis=1, append=0.0)
+    for place in range(size):
+        weights[place + 1 : place + 1 + lengths.shape[1]] += weights[place] * lengths[place]
+    return weights[:size]
 
 
-def fit_run_distribution(drafter: str, verifier: str, texts: Sequence[DraftStarts], longest: int) -> RunDistribution:
+def fit_run_distribution(drafter: str, verifier: str, texts: Sequence[Starts], longest: int) -> RunDistribution:
     """The distribution of the run that ``verifier`` accepts from ``drafter``, whose rounds have up to ``longest`` tokens.
 
     It is a product of hazards (Kaplan and Meier 1958): of the rounds that reached each length, with their weights, the share that
     goes on. So the end of a text does not count as the end of a run. Beyond the longest run seen the last hazard goes on.
     """
-    depth = texts[0].chances.shape[1]
+    depth = texts[0].shape[1]
     gone, came = np.zeros(depth), np.zeros(depth)
     for text in texts:
-        reached = text.weights(longest)
+        reached = round_weights(text, longest)
         for place in range(depth):
-            chance = text.chances[:, place]
+            chance = text[:, place]
             known = ~np.isnan(chance)
             came[place] += reached[known].sum()
             reached = np.where(known, reached * np.nan_to_num(chance), 0.0)
@@ -71,8 +65,8 @@ def fit_run_distribution(drafter: str, verifier: str, texts: Sequence[DraftStart
     return RunDistribution(drafter, verifier, tuple((lengths / lengths.sum()).tolist()))
 
 
-def mean_acceptance(texts: Sequence[DraftStarts]) -> float:
+def mean_acceptance(texts: Sequence[Starts]) -> float:
     """The share of first tokens, of drafts from any place, that is accepted."""
-    first = np.concatenate([text.chances[:, 0] for text in texts])
+    first = np.concatenate([text[:, 0] for text in texts])
     first = first[~np.isnan(first)]
     return float(first.mean()) if len(first) else 0.0

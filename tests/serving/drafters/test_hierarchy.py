@@ -15,7 +15,7 @@ from suffolk.serving.drafters.hierarchy.load import StackLoader
 from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
 from suffolk.serving.drafters.hierarchy.recursion import StackState
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.drafters.hierarchy.run_distribution import DraftStarts, fit_run_distribution
+from suffolk.serving.drafters.hierarchy.run_distribution import fit_run_distribution, model_starts
 from suffolk.serving.drafters.hierarchy.segment_calibrator import SegmentCalibrator
 from suffolk.serving.drafters.hierarchy.stack_spec import StackLevel
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
@@ -282,11 +282,11 @@ def test_the_least_temperature_of_a_level_drafts() -> None:
 def test_runs_are_told_from_places_that_agree() -> None:
     """Bursts: all or nothing for long whiles; the end of the text is no end of a run."""
     agreeing = np.repeat([1.0, 0.0], [30, 10])
-    law = fit_run_distribution("a", "b", [DraftStarts.of_model(agreeing, 6)], 6)
+    law = fit_run_distribution("a", "b", [model_starts(agreeing, 6)], 6)
     starts = [0, 7, 14, 21, 28, *range(31, 40)]  # what rounds of six tokens come to
     runs = [min(6, max(0, 30 - start)) for start in starts]
     assert law.probabilities == pytest.approx([np.mean([run == count for run in runs]) for count in range(7)])
-    fair = fit_run_distribution("a", "b", [DraftStarts.of_model(np.full(50, 0.5), 4)], 4)
+    fair = fit_run_distribution("a", "b", [model_starts(np.full(50, 0.5), 4)], 4)
     assert fair.probabilities == pytest.approx([0.5, 0.25, 0.125, 0.0625, 0.0625])
 
 

@@ -177,7 +177,7 @@ def test_no_exit_layers_are_refused_and_not_overlooked(
     assert generate("--model", folders["model"], "--set", "exit_layers=0", PROMPT) == 2
     assert "exit_layers is 0" in capsys.readouterr().err
     assert generate("--worker", "grpc://127.0.0.1:1", "--set", "exit_layers=0", PROMPT) == 2
-    assert "has its own drafters" in capsys.readouterr().err
+    assert "has its own model and drafters" in capsys.readouterr().err
 
 
 def test_drafters_that_read_hidden_states_are_known_by_name() -> None:
