@@ -1,4 +1,4 @@
-"""Totals of a build; they add up over blocks and segments."""
+"""Totals of a build, summed over blocks and segments."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ class Counts:
     """Totals of some documents.
 
     Attributes:
-        documents: documents with tokens; ``described`` of them have metadata.
-        tokens: without separators.
+        documents: documents with tokens.
+        described: documents with metadata.
+        tokens: tokens, without separators.
         text_bytes: UTF-8 bytes read, or for tokenized corpora the bytes of their ids.
-        replaced: invalid places in the UTF-8 that became U+FFFD.
+        replaced: invalid UTF-8 sequences, replaced by U+FFFD.
         routed, checked, differed: see ``suffolk.build_index.encoder.EncodedTexts``.
     """
 

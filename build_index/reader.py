@@ -1,4 +1,4 @@
-"""Reads a corpus as a stream of blocks from any position, always cut in the same places."""
+"""Reads a corpus as a stream of blocks, from any block on. Block boundaries depend on the files only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read_blocks(
 ) -> Iterator[Block]:
     """The blocks of all inputs in order, from ``start`` on. Skipped files are counted in ``skipped``.
 
-    Blocks depend on the files and ``start`` alone, so a build that resumes at the end of a block reads the same ones.
+    Blocks depend on the files and ``start`` only, so a build that resumes after a block reads the same further blocks.
 
     Raises:
         SuffolkError: a file is missing, damaged or of the wrong form; the message names it.

@@ -20,11 +20,11 @@ from suffolk.serving.transport.http_server import Handler, HttpServer
 from suffolk.serving.transport.status import error_text, grpc_code, http_status
 
 _MAX_DIGITS = 18
-"""Of a Content-Length; ``int`` raises for thousands."""
+"""Most digits of a Content-Length that are read: ``int`` raises for thousands of digits."""
 
 
 class DraftHttpServer(HttpServer):
-    """An HTTP server that answers from ``service``."""
+    """The HTTP server of a ``DraftService``."""
 
     def __init__(self, address: tuple[str, int], service: DraftService) -> None:
         self.service = service
@@ -32,7 +32,7 @@ class DraftHttpServer(HttpServer):
 
 
 class DraftHandler(Handler):
-    """Answers one request."""
+    """Handles the requests of one connection."""
 
     server: DraftHttpServer
 

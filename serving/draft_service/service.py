@@ -22,12 +22,12 @@ CHUNK = 32
 """Queries between two checks of the deadline."""
 
 Expired = Callable[[], bool]
-"""Whether the call was cancelled or its deadline has passed; the rest of its work is then dropped."""
+"""Returns whether the call was cancelled or its deadline has passed. The rest of its work is then skipped."""
 T = TypeVar("T")
 
 
 class DraftService:
-    """Answers drafts and lookups from named datastores, for gRPC and HTTP. Thread-safe."""
+    """Drafts and lookups from named datastores, for gRPC and HTTP. Thread-safe."""
 
     def __init__(self, datastores: Mapping[str, Retriever], max_concurrent: int) -> None:
         self._datastores = dict(sorted(datastores.items()))

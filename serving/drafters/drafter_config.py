@@ -1,4 +1,4 @@
-"""Which drafters are to be loaded, and with which options."""
+"""The drafters to load, and their options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class DrafterConfig:
 
     Attributes:
         names: drafters that are loaded even if none of their options is given.
-        dtype: of further models, as in ``Target.load``.
+        dtype: data type of drafters' models, as in ``Target.load``.
         options: values by their options' names (``DrafterOption.name``).
     """
 
@@ -27,14 +27,14 @@ class DrafterConfig:
     options: Mapping[str, Any]
 
     def __init__(self, *names: str, dtype: str = "auto", **options: Any) -> None:
-        """Options that are None, False or empty are not given.
+        """Options with the values None, False or empty are ignored.
 
         Raises:
-            InvalidArgument: a name or option that no drafter has, or one value of an option that may be repeated.
+            InvalidArgument: no drafter has a name or option, or an option that may be repeated is not a list.
             Unsupported: as ``find``.
         """
-        asked = [find(name) for name in names]
-        entries = [*asked, *(entry for entry in known() if entry.needs_option)]
+        named = [find(name) for name in names]
+        entries = [*named, *(entry for entry in known() if entry.needs_option)]
         existing = {option.name: option for entry in entries for option in entry.options}
         for name, value in options.items():
             if name not in existing:
@@ -68,7 +68,7 @@ class DrafterConfig:
 
 
 def _without(options: Options, taken: Options) -> Options:
-    """``options`` less those that are ``taken``; of lists less the values that are."""
+    """``options`` without ``taken``. Of a list, only the taken values are removed."""
     left = {name: value for name, value in options.items() if name not in taken}
     for name, values in taken.items():
         if isinstance(values, list):

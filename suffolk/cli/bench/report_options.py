@@ -1,4 +1,4 @@
-"""The options of every measurement."""
+"""The options that all measurements share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORKDIR = "for further files, used again (default: suffolk-bench beside the JSON
 
 @dataclass(frozen=True, kw_only=True)
 class SeedOptions(Options):
-    """What random choices depend on."""
+    """The seed of random choices."""
 
     GROUP = "report"
     seed: int = option(0, "of every random choice (default: 0)", least=0, most=MAX_SEED)
@@ -25,7 +25,7 @@ class SeedOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions(SeedOptions):
-    """Where the results go."""
+    """The files for the results."""
 
     GROUP = "report"
     json: Path | None = option(None, "for the results (default: suffolk-MEASUREMENT.json)")
