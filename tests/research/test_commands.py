@@ -30,6 +30,8 @@ MISTAKES = {
     "fit_priors": EVIDENCE,
     "gpu": (*MODEL, *PROMPTS),
     "overlap": (*PROMPTS, *STORE),
+    "prefetching": (NONE, NONE),
+    "policy_speed": (NONE, *STORE, "--costs", "135m-fp32"),
     "record_answers": (*MODEL, *PROMPTS, "--output", "out.jsonl"),
     "plot_speed_by_set": (NONE, "x.png"),
     "remote_overlap": (NONE, *MODEL, *PROMPTS, "--delays-ms", "-1"),
@@ -152,6 +154,8 @@ sys.exit(run_command(argparse.ArgumentParser(), work, []))
 SEEDED = {
     "acceptance": (*MODEL, *PROMPTS),
     "coupling": (),
+    "prefetching": (NONE, NONE),
+    "policy_speed": (NONE, *STORE, "--costs", "135m-fp32"),
     "record_answers": (*MODEL, *PROMPTS, "--output", "out.jsonl"),
     "replay": (*MODEL, *PROMPTS),
     "tuning_prompts": ("--output", "out"),

@@ -1,0 +1,17 @@
+"""The page of the drafting policy states its constants as they are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from suffolk.serving.engine.policy import constants
+
+PAGE = Path(__file__).parents[2] / "docs" / "design" / "policy.md"
+
+
+def test_the_table_of_constants_is_that_of_the_code() -> None:
+    table = dict(re.findall(r"^\| `([A-Z_]+)` *\| ([\d.]+) ", PAGE.read_text(), re.MULTILINE))
+    known = {name: str(value) for name, value in vars(constants).items() if name.isupper()}
+    assert table == known
+    assert len(known) <= 25
