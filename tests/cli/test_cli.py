@@ -165,7 +165,7 @@ def test_what_would_go_to_a_closed_stderr_does_not_go_to_stdout(tmp_path):
         ),
         (
             ["hierarchy", "plan", "--measure", "--prompts", "x", "--head", "/nowhere/head"],
-            "head /nowhere/head: config.json cannot be",
+            "/nowhere/head/config.json: cannot be read",
         ),
         (["profile", "--output", "."], "--output . is a folder; name a file"),
         (
@@ -174,7 +174,7 @@ def test_what_would_go_to_a_closed_stderr_does_not_go_to_stdout(tmp_path):
         ),
         (["worker", "--slots", "0"], "--slots is 0"),
         (["worker", "--draft-model", "/nowhere/small"], "model folder /nowhere/small does not exist"),
-        (["generate", "--head", "/nowhere/head", "x"], "head /nowhere/head: config.json cannot be"),
+        (["generate", "--head", "/nowhere/head", "x"], "/nowhere/head/config.json: cannot be read"),
         (["generate", "x"], "model folder /nowhere does not exist"),
         (["worker", "--listen", "127.0.0.1:0"], "model folder /nowhere does not exist"),
         (["profile"], "model folder /nowhere does not exist"),

@@ -26,8 +26,8 @@ class Place:
     def command(self, output: Path, *words: str) -> list[str]:
         return [
             "train", "linear", "--model", str(self.folder / "model"), "--corpus", str(self.folder / "corpus.jsonl"), "--output",
-            str(output), "--window", "40", "--held-out", "0.2", "--steps", "7", "--evaluate-every", "3", "--save-every", "2",
-            "--learning-rate", "0.01", "--head-option", "dropout=0.2", "--cache", "1M", *words,
+            str(output), "--window", "40", "--held-out", "0.2", "--steps", "7", "--set", "evaluate_every=3",
+            "--set", "save_every=2", "--learning-rate", "0.01", "--set", "head_option.dropout=0.2", "--set", "cache=1M", *words,
         ]  # fmt: skip
 
     def same(self, output: Path) -> bool:

@@ -154,8 +154,6 @@ sys.exit(run_command(argparse.ArgumentParser(), work, []))
 SEEDED = {
     "acceptance": (*MODEL, *PROMPTS),
     "coupling": (),
-    "prefetching": (NONE, NONE),
-    "policy_speed": (NONE, *STORE, "--costs", "135m-fp32"),
     "record_answers": (*MODEL, *PROMPTS, "--output", "out.jsonl"),
     "replay": (*MODEL, *PROMPTS),
     "tuning_prompts": ("--output", "out"),
