@@ -50,7 +50,7 @@ class BlockEncoder:
     """Encodes blocks by one setup. Not thread-safe.
 
     Raises:
-        Unsupported: the fast tokenizer is asked for and cannot read the tokenizer.
+        Unsupported: the fast tokenizer is requested and cannot read the tokenizer.
     """
 
     def __init__(self, setup: EncodeSetup) -> None:

@@ -30,7 +30,7 @@ def counting_lines(results: dict[str, Any]) -> list[str]:
         ]
         for length, found in results["lengths"].items()
     ]
-    asked = sum(found["sequences"] for found in results["lengths"].values())
+    sequences = sum(found["sequences"] for found in results["lengths"].values())
     again = " (by an earlier run)" if built["reused"] else ""
     return [
         f"{facts['path']}: {facts['tokens']:,} tokens, {facts['bytes_per_token']:.3f} bytes a token; "
@@ -38,7 +38,7 @@ def counting_lines(results: dict[str, Any]) -> list[str]:
         f"infini-gram's index took {built['seconds']:.1f} s, {built['cpu_seconds']:.1f} processor s and "
         f"{built['peak_bytes'] / 1e6:,.0f} MB at most{again}",
         format_table(HEADERS, rows),
-        f"counts of {asked:,} sequences: all equal",
+        f"counts of {sequences:,} sequences: all equal",
         *(f"note: {note}" for note in NOTES),
     ]
 

@@ -131,18 +131,18 @@ def _replayed(options: HybridOptions) -> list[tuple[str, int]]:
 def _run_replay(bench: _Bench, temperature: float, part: str, nodes: int) -> None:
     options, log = bench.options, bench.log
     keys = [_key(part, temperature, prompt) | {"nodes": nodes} for prompt, _ in bench.prompts]
-    asked = [place for place, key in enumerate(keys) if not log.has(**key)]
-    if not asked:
+    missing = [place for place, key in enumerate(keys) if not log.has(**key)]
+    if not missing:
         return
     path = options.output / f"answers-{temperature:g}.jsonl"
     settings = bench.settings(temperature)
     recordings = recorded_answers(path, bench.target, options.decoding.model, bench.prompts, settings, print_progress)
     costs = find_costs(bench.target, 1, options.decoding.costs).costs if part == "planned" else None
-    left = TimeLeft(f"{part}, temperature {temperature:g}, {nodes} nodes", len(asked))
+    left = TimeLeft(f"{part}, temperature {temperature:g}, {nodes} nodes", len(missing))
     counted = options.counted and part == "planned"
     with contextlib.closing(bench.drafters(nodes, counted)) as drafters:
         along = AlongRecordings(bench.target, drafters.by_name, nodes, bench.longest, costs, drafters.reads_cache)
-        for place in asked:
+        for place in missing:
             with drafters.clock():
                 found = along.replay(recordings[place])
             log.add(keys[place] | {"drafters": found})
@@ -153,17 +153,17 @@ def _run_replay(bench: _Bench, temperature: float, part: str, nodes: int) -> Non
 def _run_service(bench: _Bench, temperature: float) -> None:
     options, log, settings = bench.options, bench.log, bench.settings(temperature)
     max_nodes = options.decoding.max_nodes
-    asked = [each for each in bench.prompts if not log.has(**_key("service", temperature, each[0]))]
-    if not asked:
+    missing = [each for each in bench.prompts if not log.has(**_key("service", temperature, each[0]))]
+    if not missing:
         return
     capacity = bench.longest + max_nodes + SPARE
     costs = find_costs(bench.target, 1, options.decoding.costs).costs
-    left = TimeLeft(f"temperature {temperature:g}, tokens/s", len(asked))
+    left = TimeLeft(f"temperature {temperature:g}, tokens/s", len(missing))
     by_name = bench.drafters(max_nodes).by_name
     ways = [PLAIN, *by_name]
     with Engine(bench.target, by_name, costs, slots=1, capacity=capacity, queue=0) as engine:  # closes the drafters
-        run_way(engine, PLAIN, asked[0][1], replace(settings, max_new_tokens=WARM_UP_TOKENS), 1)
-        for number, (prompt, ids) in enumerate(asked):
+        run_way(engine, PLAIN, missing[0][1], replace(settings, max_new_tokens=WARM_UP_TOKENS), 1)
+        for number, (prompt, ids) in enumerate(missing):
             names = ways[number % len(ways) :] + ways[: number % len(ways)]
             outcomes = {name: run_way(engine, name, ids, settings, max_nodes) for name in names}
             runs = compare(bench.target, prompt, ids, settings, outcomes)

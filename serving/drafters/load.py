@@ -58,7 +58,7 @@ def make_drafter(
 
     Args:
         vocab_size: the target's.
-        retrievers: one open datastore, or several, which are all asked.
+        retrievers: one open datastore, or several, which are all searched.
         models: drafters of ``load_drafters``; hybrid drafts merge all of them.
         limits, calibration, prefetch: as in ``LoadContext``.
 

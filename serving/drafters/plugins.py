@@ -1,6 +1,6 @@
 """Drafters of other packages: entry points of the group ``suffolk.drafters``.
 
-An entry point's name is the drafter's, its value a ``DrafterEntry``. A package is imported when its drafter is asked for.
+An entry point's name is the drafter's, its value a ``DrafterEntry``. A package is imported when its drafter is requested.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def names(built_in: Container[str]) -> list[str]:
 
 
 def loaded() -> list[DrafterEntry]:
-    """The entries of plugins that were asked for."""
+    """The entries of loaded plugins."""
     return list(_loaded.values())
 
 

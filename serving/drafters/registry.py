@@ -164,7 +164,7 @@ def find(name: str) -> DrafterEntry:
 
 
 def known() -> list[DrafterEntry]:
-    """Suffolk's own entries, and those of plugins that were asked for."""
+    """Suffolk's own entries, and those of loaded plugins."""
     return [*BUILT_IN.values(), *plugins.loaded()]
 
 

@@ -87,13 +87,13 @@ class Options(OutputOptions, ModeOptions, ReadingOptions, MakingOptions):
 
 def run(options: Options) -> int:
     """Build or plan; returns the exit code."""
-    asked = _build_options(options)
+    build_options = _build_options(options)
     if options.plan:
-        plan = plan_build(asked)
+        plan = plan_build(build_options)
         print(json.dumps(plan.to_dict()) if options.json else "\n".join(plan.lines()))
         return 0
     with show_progress() as progress:
-        report = build(asked, progress)
+        report = build(build_options, progress)
     print(json.dumps(report.to_dict()) if options.json else "\n".join(report.lines()))
     return 0
 

@@ -22,7 +22,7 @@ HYBRID = "hybrid"
 
 @dataclass(frozen=True, kw_only=True)
 class DrafterOptions(Options):
-    """What drafts are made from: the options of the registry's drafters, and of plugins that are asked for.
+    """Sources of drafts: the options of the registry's drafters and of the plugins named by --drafter.
 
     Attributes:
         drafter_values: values by the names of these options.
@@ -61,14 +61,14 @@ class DrafterOptions(Options):
         """Folders and URLs of datastores."""
         return tuple(self.drafter_values.get("datastore", ()))
 
-    def asked(self) -> tuple[str, ...]:
-        """The drafters that are named."""
+    def named(self) -> tuple[str, ...]:
+        """The drafters named by --drafter."""
         name = getattr(self, "drafter", None) or ()
         return (name,) if isinstance(name, str) else tuple(name)
 
     def drafter_config(self) -> DrafterConfig:
         """The drafters to load: those with options of their own, and plugins. Raises as ``DrafterConfig`` and ``find``."""
-        plugins = [entry.name for entry in _plugins(self.asked())]
+        plugins = [entry.name for entry in _plugins(self.named())]
         entries = [entry for entry in known() if entry.needs_option or entry.name in plugins]
         options = {each.name for entry in entries for each in entry.options}
         given = {name: value for name, value in self.drafter_values.items() if name in options}
@@ -88,11 +88,11 @@ class DrafterOptions(Options):
         }
         able |= {"datastore"} if self.datastore else set()
         able |= {HYBRID} if self.datastore or loaded else set()
-        for name in self.asked():
+        for name in self.named():
             if name not in able:
                 needed = find("datastore" if name == HYBRID else name).usage
                 raise InvalidArgument(f"--drafter {name} needs something to draft from; add {needed}")
-        return list(dict.fromkeys(self.asked() or [name for name in choices if name in able]))
+        return list(dict.fromkeys(self.named() or [name for name in choices if name in able]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,10 +142,10 @@ def require_costs(file: Path | None) -> None:
         read_costs(file)
 
 
-def _plugins(asked: Iterable[str]) -> list[DrafterEntry]:
-    """The entries of the plugins among ``asked``. Raises as ``find``."""
+def _plugins(wanted: Iterable[str]) -> list[DrafterEntry]:
+    """The entries of the plugins among ``wanted``. Raises as ``find``."""
     installed = set(names()) - BUILT_IN.keys()
-    return [find(name) for name in dict.fromkeys(asked) if name in installed]
+    return [find(name) for name in dict.fromkeys(wanted) if name in installed]
 
 
 def _named(words: Sequence[str]) -> Iterator[str]:

@@ -244,7 +244,7 @@ def _target(options: Options, recordings: Sequence[Recording]) -> Target | None:
 
 
 def _costs(wanted: str, target: Target | None) -> tuple[CostModel | None, str]:
-    """The costs that are asked for, and their origin in words."""
+    """The costs that the options select, and their origin in words."""
     if wanted == NO_COSTS:
         return None, ""
     from suffolk.serving.engine.costs.cost_store import CostKey, CostStore, read_costs

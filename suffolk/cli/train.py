@@ -164,19 +164,19 @@ class Options(HeadOptions, DataOptions, AnswerOptions, StepOptions, DeviceOption
 
 def run(options: Options) -> int:
     """Train; returns the exit code."""
-    asked = options.train_options()
-    head_maker(asked.head, asked.head_options)  # refuse an unknown name before anything is read
+    run_options = options.train_options()
+    head_maker(run_options.head, run_options.head_options)  # refuse an unknown name before anything is read
     find_folder(options.model)
 
     from suffolk.build_index.progress import show_progress
     from suffolk.serving.drafters.training.run import train
 
-    def load(asked: TrainOptions) -> Target:
-        return load_target(asked.model, options, asked.batch * asked.window, accelerate=False)
+    def load(run_options: TrainOptions) -> Target:
+        return load_target(run_options.model, options, run_options.batch * run_options.window, accelerate=False)
 
     silence_transformers()
     with show_progress() as progress:
-        found = train(asked, progress, options.resume, load)
+        found = train(run_options, progress, options.resume, load)
     print(json.dumps(found) if options.json else "\n".join(_lines(found, options.output)))
     return 0
 

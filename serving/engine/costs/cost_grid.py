@@ -24,8 +24,8 @@ def grid(contexts: Sequence[int], slots: int, limit: int | None) -> list[Point]:
         raise InvalidArgument(f"--slots is {slots}; it must be between 1 and {MAX_ROWS}")
     if limit is not None and limit <= SIZES[-1]:
         raise InvalidArgument(
-            f"the model takes {limit} tokens, and passes of {SIZES[-1]} rows behind one or more are measured; decoding does with a "
-            "quick look"
+            f"the model takes {limit} tokens, and 'suffolk profile' measures passes of {SIZES[-1]} rows after one token or more; "
+            "start without it: decoding measures costs itself"
         )
     for context in contexts:
         if context < 1:

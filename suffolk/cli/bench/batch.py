@@ -29,8 +29,8 @@ def run(options: Options) -> int:
     from suffolk.benchmarks.decode.report import PACKAGES
     from suffolk.benchmarks.report import Report, plain
 
-    outcome, asked = options.outcome("batch"), options.decoding()
+    outcome, settings = options.outcome("batch"), options.decoding()
     batches = list(options.batches)
-    results = measure_batches(asked, batches, lambda line: print(line, file=sys.stderr, flush=True))
-    report = Report("batch", options.seed, plain(asked) | {"batches": batches}, results, NOTES, PACKAGES)
+    results = measure_batches(settings, batches, lambda line: print(line, file=sys.stderr, flush=True))
+    report = Report("batch", options.seed, plain(settings) | {"batches": batches}, results, NOTES, PACKAGES)
     return outcome.finish(report, batch_lines(results), batch_panels(results))

@@ -36,13 +36,13 @@ def run(options: Options) -> int:
     from suffolk.benchmarks.report import Report, plain
 
     outcome = options.outcome("build")
-    asked = passed_on(
+    settings = passed_on(
         options,
         BuildingOptions,
         workdir=options.workdir or outcome.workdir,
         extensions=tuple(part for part in options.extensions.split(",") if part),
         sort_tokens=tuple(each for each in options.sort_tokens if each),
     )
-    results = measure_building(asked)
-    report = Report("build", options.seed, plain(asked), results, NOTES, PACKAGES)
+    results = measure_building(settings)
+    report = Report("build", options.seed, plain(settings), results, NOTES, PACKAGES)
     return outcome.finish(report, building_lines(results), building_panels(results))

@@ -28,7 +28,7 @@ def run(options: Options) -> int:
     from suffolk.benchmarks.report import Report, plain
 
     outcome = options.outcome("counts")
-    asked = passed_on(options, CountingOptions, workdir=options.workdir or outcome.workdir)
-    results = measure_counting(asked)
-    report = Report("counts", options.seed, plain(asked), results, NOTES, PACKAGES)
+    settings = passed_on(options, CountingOptions, workdir=options.workdir or outcome.workdir)
+    results = measure_counting(settings)
+    report = Report("counts", options.seed, plain(settings), results, NOTES, PACKAGES)
     return outcome.finish(report, counting_lines(results), counting_panels(results))

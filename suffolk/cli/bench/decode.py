@@ -116,7 +116,7 @@ def run(options: Options) -> int:
 
     outcome = options.outcome("decode")
     require_record(options.record)
-    asked = replace(options.decoding(), transformers=options.transformers or options.assistant is not None)
-    results = measure_decoding(asked, lambda line: print(line, file=sys.stderr, flush=True))
-    report = Report("decode", options.seed, plain(asked), results, NOTES, PACKAGES)
+    run_options = replace(options.decoding(), transformers=options.transformers or options.assistant is not None)
+    results = measure_decoding(run_options, lambda line: print(line, file=sys.stderr, flush=True))
+    report = Report("decode", options.seed, plain(run_options), results, NOTES, PACKAGES)
     return outcome.finish(report, decoding_lines(results), decoding_panels(results))

@@ -85,22 +85,24 @@ def run(options: Options) -> int:
     from suffolk.benchmarks.report import Report, write_report
 
     require_plots()
-    asked = options.hybrid()
+    chosen = options.hybrid()
     try:
-        log, facts = run_hybrid(asked)
+        log, facts = run_hybrid(chosen)
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from here", file=sys.stderr)
         return 130
-    decoding = asked.decoding
+    decoding = chosen.decoding
     alone = singles(list(decoding.models.parts()), bool(decoding.datastores))
     summary = summarize(log.rows, alone)
     results = {**facts, "runs": log.runs, "singles": alone, "summary": summary}
-    settings = asked.settings() | {"parts": asked.parts, "temperatures": asked.temperatures, "nodes": asked.nodes}
+    settings = chosen.settings() | {"parts": chosen.parts, "temperatures": chosen.temperatures, "nodes": chosen.nodes}
     report = Report("hybrid", decoding.seed, settings, results, NOTES, PACKAGES)
     print("\n".join([*hybrid_lines(summary), *(f"note: {note}" for note in NOTES)]))
-    write_report(report, asked.output / "hybrid.json")
+    write_report(report, chosen.output / "hybrid.json")
     write_plot(
-        asked.output / "hybrid.png", f"{HYBRID} and single sources, {Path(decoding.model).name}", hybrid_panels(summary)
+        chosen.output / "hybrid.png",
+        f"{HYBRID} and single sources, {Path(decoding.model).name}",
+        hybrid_panels(summary),
     )
-    print(f"written: {asked.output / 'hybrid.json'}, {asked.output / 'hybrid.png'}")
+    print(f"written: {chosen.output / 'hybrid.json'}, {chosen.output / 'hybrid.png'}")
     return 0

@@ -32,7 +32,7 @@ def run(options: Options) -> int:
 
     outcome = options.outcome("memory")
     workdir = options.workdir or outcome.workdir
-    asked = passed_on(options, MemoryOptions, workdir=workdir, residencies=options.residency)
-    results = measure_memory(asked)
-    report = Report("memory", options.seed, plain(asked), results, NOTES, PACKAGES)
+    settings = passed_on(options, MemoryOptions, workdir=workdir, residencies=options.residency)
+    results = measure_memory(settings)
+    report = Report("memory", options.seed, plain(settings), results, NOTES, PACKAGES)
     return outcome.finish(report, memory_lines(results), memory_panels(results))

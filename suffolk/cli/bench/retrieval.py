@@ -39,13 +39,13 @@ def run(options: Options) -> int:
     from suffolk.benchmarks.retrieval.report import NOTES, PACKAGES, retrieval_lines, retrieval_panels
 
     outcome = options.outcome("retrieval")
-    asked = passed_on(
+    settings = passed_on(
         options,
         RetrievalOptions,
         workdir=options.workdir or outcome.workdir,
         unseen=options.contexts,
         against=options.against is not None,
     )
-    results = measure_retrieval(asked)
-    report = Report("retrieval", options.seed, plain(asked), results, NOTES, PACKAGES)
+    results = measure_retrieval(settings)
+    report = Report("retrieval", options.seed, plain(settings), results, NOTES, PACKAGES)
     return outcome.finish(report, retrieval_lines(results), retrieval_panels(results))

@@ -102,10 +102,10 @@ def report(levels: Levels, depth: int, as_json: bool) -> str:
 
 
 def _measure(options: Options, model: str) -> int:
-    asked = passed_on(options, HierarchyOptions)
-    given = read_stacks(asked)
-    check_measuring(asked, given)
-    wanted_levels(asked, given)  # refuse what cannot be measured before a model is loaded
+    hierarchy = passed_on(options, HierarchyOptions)
+    given = read_stacks(hierarchy)
+    check_measuring(hierarchy, given)
+    wanted_levels(hierarchy, given)  # refuse what cannot be measured before a model is loaded
     for name in (model, options.draft_model):
         if name is not None:
             find_folder(name)
@@ -114,8 +114,8 @@ def _measure(options: Options, model: str) -> int:
         target = load_target(model, options, 4096)
         from suffolk.benchmarks.hierarchy.measure import measure_hierarchy  # loads torch, which takes seconds
 
-        result = measure_hierarchy(asked, model, target, stores, limits)
-    print(json.dumps(result.to_dict()) if options.json else "\n".join(result_lines(result, asked)))
+        result = measure_hierarchy(hierarchy, model, target, stores, limits)
+    print(json.dumps(result.to_dict()) if options.json else "\n".join(result_lines(result, hierarchy)))
     if result.is_stopped:
         raise KeyboardInterrupt("while the plans ran; what was planned is printed")
     return 0
