@@ -18,7 +18,7 @@ from suffolk.serving.drafters.drafter_entry import DrafterEntry, DrafterOption, 
 
 _ROOM = "suffolk.serving.drafters"
 HEAD = DrafterOption("--head", "a trained head; may be repeated for heads of several kinds", Path, "FOLDER", True)
-"""Shared by all drafters of trained heads: ``takes_head`` tells their folders apart."""
+"""The option of all drafters with trained heads. ``takes_head`` selects the drafter of a head's folder."""
 
 _ENTRIES = (
     DrafterEntry(
@@ -72,7 +72,7 @@ _ENTRIES = (
         needs_option=True,
         needs_target=True,
         is_network=True,
-        # Near the fit to answers of a target of its own family. The doubt is not fitted: a poor model must not outweigh retrieval.
+        # Close to the weight fitted to a target of the same family. ``doubt`` is set by hand: it limits a poor model's weight.
         pool_weight=PoolWeight(weight=6.0, unlisted=-5.6, doubt=1.0),
     ),
     DrafterEntry(
@@ -114,7 +114,7 @@ _ENTRIES = (
         loader=f"{_ROOM}.neural.eagle.load:load",
         options=(HEAD,),
         take=f"{_ROOM}.neural.options:take_head",
-        takes_head=lambda config: True,  # published EAGLE heads have no mark: the loader says what is wrong with others
+        takes_head=lambda config: True,  # EAGLE heads have no model_type: the loader rejects other folders
         needs_option=True,
         needs_target=True,
         is_network=True,
@@ -139,8 +139,8 @@ _ENTRIES = (
     ),
 )
 BUILT_IN = {entry.name: entry for entry in _ENTRIES}
-"""Suffolk's own drafters by name. Where options may be of several, the first takes them. Source ids never change: the wire carries
-them. Pool weights are fitted to recorded answers (``research/fit_merge.py``)."""
+"""Suffolk's own drafters by name. The first drafter that accepts an option's value takes it. Source ids never change: they are part
+of the wire format. Pool weights are fitted to recorded texts (``research/fit_merge.py``)."""
 NONE = "none"
 """The name of plain decoding."""
 

@@ -17,7 +17,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """The range of a number, as in ``Annotated[int, Within(1, 64)]``. ``words``: for messages, if the bounds do not say it."""
+    """The range of a number, as in ``Annotated[int, Within(1, 64)]``.
+
+    Attributes:
+        least, most: the bounds, inclusive.
+        words: the range in error messages; empty for "between LEAST and MOST".
+    """
 
     least: float
     most: float
@@ -25,9 +30,9 @@ class Within:
 
 
 def check_fields(config: Any, of: str = "") -> None:
-    """Check the fields of a dataclass by their annotations; ``of``: added to their names in messages.
+    """Check the fields of a dataclass by their annotations. ``of`` follows the fields' names in error messages.
 
-    It knows int, float, bool, str, ``Literal`` of strings, dataclasses, tuples of these of any length, and unions of two of all.
+    Supports int, float, bool, str, ``Literal`` of strings, dataclasses, tuples of these, and unions of two supported types.
 
     Raises:
         InvalidArgument: a value is of another type or out of its range.
@@ -38,9 +43,9 @@ def check_fields(config: Any, of: str = "") -> None:
 
 
 def from_json(kind: type[T], values: object, what: str) -> T:
-    """The dataclass ``kind`` from a JSON object; dataclasses among its fields, and tuples of them, are read in the same way.
+    """The dataclass ``kind`` from a JSON object. Reads nested dataclasses and tuples of them too.
 
-    ``what`` names the object in messages. Raises InvalidArgument: it is no object, or a field is unknown, missing or refused.
+    ``what`` names the object in messages. Raises InvalidArgument: not an object, or a field is unknown, missing or invalid.
     """
     every = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]  # a dataclass
     names = ", ".join(every)
@@ -79,7 +84,7 @@ def read_object(path: Path, what: str, advice: str, most_bytes: int = 1 << 26) -
 
 
 def _member(hint: Any, value: Any) -> Any:
-    """The type that ``hint`` has for ``value``: of a union the one that fits None or a tuple, or else the first."""
+    """The member of the union ``hint`` that fits ``value``, or the first; ``hint`` itself if it is no union."""
     members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     fitting = tuple if isinstance(value, tuple | list) else type(value)
     return next((each for each in members if fitting in (each, get_origin(each))), members[0])
