@@ -20,11 +20,11 @@ from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:
+    from suffolk.benchmarks.hierarchy.agreement import Ids
+    from suffolk.benchmarks.hierarchy.measurement import Measurements
+    from suffolk.benchmarks.hierarchy.trial import TrialSummary
     from suffolk.datastore.retriever import Retriever
-    from suffolk.serving.drafters.hierarchy.agreement import Ids
     from suffolk.serving.drafters.hierarchy.load import StackLoader
-    from suffolk.serving.drafters.hierarchy.measurement import Measurements
-    from suffolk.serving.drafters.hierarchy.trial import TrialSummary
     from suffolk.serving.engine.model.target import Target
 
 _WARM_UP = 64
@@ -116,7 +116,7 @@ def _plan(
     settings: SamplingSettings,
     is_given: bool,
 ) -> tuple[Measurements, list[Plan], Levels]:
-    from suffolk.serving.drafters.hierarchy.measurement import measure_levels
+    from suffolk.benchmarks.hierarchy.measurement import measure_levels
 
     found = measure_levels(target, stacks, wanted, prompts, settings, options.depth, _say)
     levels = found.levels()
@@ -137,7 +137,7 @@ def _run(
     settings: SamplingSettings,
 ) -> tuple[list[Outcome], TrialSummary | None]:
     """Each of ``chosen`` for real, beside plain decoding."""
-    from suffolk.serving.drafters.hierarchy.trial import PLAIN, Trial, TrialSummary
+    from suffolk.benchmarks.hierarchy.trial import PLAIN, Trial, TrialSummary
 
     if not chosen:
         return [], None

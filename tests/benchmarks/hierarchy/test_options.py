@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from suffolk.benchmarks.hierarchy.agreement import Agreement, ModelVariant
+from suffolk.benchmarks.hierarchy.measurement import Measurements
 from suffolk.benchmarks.hierarchy.options import HierarchyOptions, check_measuring, read_stacks, wanted_levels
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.hierarchy.agreement import Agreement, ModelVariant
-from suffolk.serving.drafters.hierarchy.measurement import Measurements
 from suffolk.serving.drafters.hierarchy.plan import plans_by_size
 from suffolk.serving.drafters.hierarchy.stack_spec import read_stack
 from suffolk.serving.drafters.neural.early_exit.training import new_head

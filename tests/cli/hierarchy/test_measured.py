@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from suffolk.benchmarks.hierarchy.trial import Trial
 from suffolk.cli.main import main
-from suffolk.serving.drafters.hierarchy.trial import Trial
 from tests.support.tiny_models import save_tiny
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from suffolk.benchmarks.hierarchy.agreement import ModelVariant, TargetAnswer, measure_agreement
+from suffolk.benchmarks.hierarchy.run_distribution import fit_run_distribution, model_starts
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.calibration.calibration import Calibration
-from suffolk.serving.drafters.hierarchy.agreement import ModelVariant, TargetAnswer, measure_agreement
 from suffolk.serving.drafters.hierarchy.draft_segment import DraftSegment
 from suffolk.serving.drafters.hierarchy.drafter import HierarchyDrafter
 from suffolk.serving.drafters.hierarchy.level_batcher import LevelBatcher
@@ -15,7 +16,6 @@ from suffolk.serving.drafters.hierarchy.load import StackLoader
 from suffolk.serving.drafters.hierarchy.model_level import ModelLevel
 from suffolk.serving.drafters.hierarchy.recursion import StackState
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.drafters.hierarchy.run_distribution import fit_run_distribution, model_starts
 from suffolk.serving.drafters.hierarchy.segment_calibrator import SegmentCalibrator
 from suffolk.serving.drafters.hierarchy.stack_spec import StackLevel
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from suffolk.benchmarks.hierarchy.agreement import Agreement, ModelVariant
+from suffolk.benchmarks.hierarchy.measurement import Measurements
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound
-from suffolk.serving.drafters.hierarchy.agreement import Agreement, ModelVariant
 from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
 from suffolk.serving.drafters.hierarchy.levels import Levels, read_rates
-from suffolk.serving.drafters.hierarchy.measurement import Measurements
 from suffolk.serving.drafters.hierarchy.plan import best_plan, predict
 from suffolk.serving.engine.checked_fields import from_json
 

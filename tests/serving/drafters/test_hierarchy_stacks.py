@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from suffolk.benchmarks.hierarchy.agreement import ModelVariant
+from suffolk.benchmarks.hierarchy.measurement import Measurements
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.drafter_config import DrafterConfig
-from suffolk.serving.drafters.hierarchy.agreement import ModelVariant
 from suffolk.serving.drafters.hierarchy.load import StackLoader
-from suffolk.serving.drafters.hierarchy.measurement import Measurements
 from suffolk.serving.drafters.hierarchy.stack_spec import StackLevel, name_stack, read_stack
 from suffolk.serving.drafters.load import load_drafters
 from suffolk.serving.drafters.neural.early_exit.model import ExitLayer

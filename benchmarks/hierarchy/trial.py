@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from suffolk.benchmarks.hierarchy.agreement import Ids
 from suffolk.datastore.errors import SuffolkError
-from suffolk.serving.drafters.hierarchy.agreement import Ids
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.loop.step_loop import StepLoop

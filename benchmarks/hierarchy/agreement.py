@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from suffolk.benchmarks.hierarchy.run_distribution import Floats
 from suffolk.serving.drafters.hierarchy.draft_segment import LevelQuery, Path
 from suffolk.serving.drafters.hierarchy.level_sampling import SamplerCache
 from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.drafters.hierarchy.run_distribution import Floats
 from suffolk.serving.drafters.neural.coupled_sampling import contexts, needs_distributions
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.model.language_model import PREFILL_CHUNK

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from suffolk.serving.drafters.hierarchy.agreement import ModelVariant, TargetAnswer
+from suffolk.benchmarks.hierarchy.agreement import ModelVariant, TargetAnswer
 from suffolk.serving.drafters.hierarchy.draft_segment import DraftSegment, Floats, LevelQuery
 from suffolk.serving.drafters.hierarchy.level_sampling import (
     FreshUniforms,

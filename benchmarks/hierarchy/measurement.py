@@ -7,21 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.hierarchy.agreement import Agreement, Ids, ModelVariant, TargetAnswer, measure_agreement
-from suffolk.serving.drafters.hierarchy.draft_segment import Floats
-from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
-from suffolk.serving.drafters.hierarchy.levels import Levels
-from suffolk.serving.drafters.hierarchy.load import StackLoader
-from suffolk.serving.drafters.hierarchy.pass_seconds import SIZES, time_lookups, time_passes
-from suffolk.serving.drafters.hierarchy.plan import Prediction, predict
-from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
-from suffolk.serving.drafters.hierarchy.run_distribution import (
+from suffolk.benchmarks.hierarchy.agreement import Agreement, Ids, ModelVariant, TargetAnswer, measure_agreement
+from suffolk.benchmarks.hierarchy.pass_seconds import SIZES, time_lookups, time_passes
+from suffolk.benchmarks.hierarchy.run_distribution import (
     fit_run_distribution,
     mean_acceptance,
     model_starts,
     round_weights,
 )
+from suffolk.benchmarks.hierarchy.trial import PLAIN, Trial
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.hierarchy.draft_segment import Floats
+from suffolk.serving.drafters.hierarchy.level import Level, RunDistribution
+from suffolk.serving.drafters.hierarchy.levels import Levels
+from suffolk.serving.drafters.hierarchy.load import StackLoader
+from suffolk.serving.drafters.hierarchy.plan import Prediction, predict
+from suffolk.serving.drafters.hierarchy.retrieval_level import RetrievalLevel
 from suffolk.serving.drafters.hierarchy.stack_spec import (
     RETRIEVAL,
     TARGET,
@@ -30,7 +31,6 @@ from suffolk.serving.drafters.hierarchy.stack_spec import (
     level_name,
     require_stack,
 )
-from suffolk.serving.drafters.hierarchy.trial import PLAIN, Trial
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 

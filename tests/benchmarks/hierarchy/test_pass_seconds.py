@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffolk.serving.drafters.hierarchy import pass_seconds
-from suffolk.serving.drafters.hierarchy.agreement import ModelVariant, TargetAnswer
+from suffolk.benchmarks.hierarchy import pass_seconds
+from suffolk.benchmarks.hierarchy.agreement import ModelVariant, TargetAnswer
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.tiny_models import tiny_model
