@@ -45,9 +45,9 @@ class CostModel:
     terms are linear. Three terms replace a table of rows x requests x context, which would need forty noisy points. A pass never
     costs less for more rows, requests or context, nor more than the same rows in passes of one row.
 
-    Real steps correct the curve: mostly the nearest point, and the others a little. All costs are scaled if plain steps (one row
-    per request) differ from the measured times by more than ``DRIFT_FACTOR``, in the median of ``DRIFT_STEPS`` steps: the machine
-    is a different one, or busier. Not thread-safe.
+    Real steps correct the curve: mostly the nearest point, and the others a little. All costs are scaled if
+    the median of ``DRIFT_STEPS`` plain steps (one row per request) differs from the measured time by more than ``DRIFT_FACTOR``:
+    the machine is a different one, or busier. Not thread-safe.
 
     Attributes:
         sizes: float64[n], rows of the measured points, rising from 1.

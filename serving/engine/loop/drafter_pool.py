@@ -198,7 +198,7 @@ class DrafterPool:
             return [DraftTree.empty()] * len(requests)
         checked = [self._check(name, request, each) for request, each in zip(requests, proposals, strict=True)]
         for request, each in zip(requests, checked, strict=True):
-            if not len(tree_of(each)):  # its draft may be one that failed: stats do not name requests
+            if not len(tree_of(each)):  # stats do not name requests: any empty draft may be the failed one
                 request.stats.draft_failures.update(failures.keys())
         return checked
 
