@@ -148,8 +148,6 @@ def _settings(row: object) -> SamplingSettings:
 
 
 def _counts(row: object) -> dict[str, float]:
-    if isinstance(row, dict):
-        row = {"draft_calls" if name == "proposals" else name: value for name, value in row.items()}  # older recordings
     if not isinstance(row, dict) or row.keys() != set(COUNTS):
         raise InvalidArgument(f"field counts must have exactly {', '.join(COUNTS)}; record again")
     found = {name: number(f"field counts.{name}", value) for name, value in row.items()}

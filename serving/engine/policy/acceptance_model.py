@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.serving.engine.policy.constants import MEMORY, OVERLAP, PRIOR_WEIGHT, RECOVERY, SHARE_PRIOR
+from suffolk.serving.engine.policy.constants import MEMORY, OVERLAP, PRIOR_WEIGHT, RECOVERY
 
 _CLASSES = np.array([0.1, 0.25, 0.5, 1.0, 2.0, 4.0])
 """Edges of the classes of expected tokens in ``AddedTokens``."""
@@ -86,9 +86,6 @@ class AcceptanceModel:
 
 class CandidateAcceptance(Estimate):
     """The share of a model's best candidates that the target accepts. Not thread-safe."""
-
-    def __init__(self, prior: float = SHARE_PRIOR) -> None:
-        super().__init__(prior)
 
     def chain(self, depth: int) -> npt.NDArray[np.float64]:
         """float64[depth], the expected accepted length of chains of 1, 2 ... ``depth`` tokens."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.policy.acceptance_model import CandidateAcceptance
-from suffolk.serving.engine.policy.constants import MEMORY
+from suffolk.serving.engine.policy.constants import MEMORY, SHARE_PRIOR
 from suffolk.serving.engine.policy.expansion_policy import saved_share
 
 
@@ -15,7 +15,7 @@ class RoundPolicy:
     def __init__(self, costs: list[CostModel]) -> None:
         """``costs``: of the passes of each level that is a model."""
         self._costs = costs
-        self._acceptance = CandidateAcceptance()
+        self._acceptance = CandidateAcceptance(SHARE_PRIOR)
         self._seconds = self._tokens = self._rounds = 0.0
 
     def pays(self, value: float, value_seconds: float) -> bool:
