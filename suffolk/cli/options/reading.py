@@ -56,7 +56,7 @@ def merge(parser: Parser, settings: Mapping[str, Setting], command: str, words: 
     from_file = {} if path is None or "assignments" not in settings else read_config(path, command, words)
     _exclude(settings, given)
     _exclude(settings, from_file)
-    excluded = {other for name in given for other in settings[name].excludes}
+    excluded = {other for name, each in given.items() if each.value is not False for other in settings[name].excludes}
     return {name: each for name, each in from_file.items() if name not in excluded} | given
 
 
@@ -71,7 +71,8 @@ def _given(setting: Setting, texts: list[str], label: str) -> Given:
 
 
 def _exclude(settings: Mapping[str, Setting], given: Mapping[str, Given]) -> None:
-    for name, each in given.items():
+    on = {name: each for name, each in given.items() if each.value is not False}
+    for name, each in on.items():
         for other in settings[name].excludes:
-            if other in given:
+            if other in on:
                 raise InvalidArgument(f"{each.label} and {given[other].label} are both given; leave one of them out")

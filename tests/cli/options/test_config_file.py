@@ -72,6 +72,20 @@ def test_what_is_shown_is_a_file_that_sets_the_same(
     }
 
 
+def test_what_is_shown_can_be_given_to_config_and_its_false_flags_exclude_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "copy.toml"
+    copy.write_text("\n".join(shown(capsys)))
+    for command in COMMANDS:
+        shown(capsys, command, "--config", copy)
+    copy.write_text("chat = false\nraw = true\n")
+    assert f"raw = true  # {copy}" in shown(capsys, "generate", "--config", copy)
+    copy.write_text("chat = true\nraw = true\n")
+    assert main(["config", "show", "generate", "--config", str(copy)]) == 2
+    assert "are both given; leave one of them out" in capsys.readouterr().err
+
+
 def every_setting() -> list[tuple[str, str]]:
     return [(command, name) for command in COMMANDS for name in command_settings(command) if name not in UNSET]
 
