@@ -96,7 +96,7 @@ def _report(store: Retriever, options: Options) -> dict[str, Any]:
         "match_length": tree.match_length,
         "match_count": tree.match_count,
         "match": _text(store, matched, has_text),
-        "hints": list(hints(store, text, ids, tree.match_length, options.max_match)) if text else [],
+        "hints": list(hints(store, text, ids, tree, options.max_match)) if text else [],
         "ends_here": len(tree) == 0,
         "continuations": [
             {"count": count, "share": count / tree.match_count, "ids": path, "text": _text(store, path, has_text)}

@@ -1,9 +1,11 @@
-"""Why a text that stands in a datastore may not match: its first and last tokens differ inside a document."""
+"""Why a text that stands in a datastore may not match, or too rarely: its first and last tokens differ in a document."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from suffolk.build_index.report import count
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.retriever import Retriever
 
 MOST = 3
@@ -20,31 +22,38 @@ def token_texts(store: Retriever, ids: Sequence[int]) -> list[str]:
     return texts
 
 
-def hints(store: Retriever, text: str, ids: Sequence[int], match_length: int, max_match: int) -> Iterator[str]:
-    """Lines that say how to write ``text`` so that more of its tokens match; none where all do."""
-    if match_length >= min(len(ids), max_match) or len(ids) < 2:
+def hints(store: Retriever, text: str, ids: Sequence[int], found: DraftTree, max_match: int) -> Iterator[str]:
+    """Lines that say how to write ``text``, whose longest match is that of ``found``, so that it matches further or more often."""
+    if len(ids) < 2:
         return
-    yield from _end(store, ids, match_length, max_match)
+    yield from _end(store, ids, found, max_match)
+    if found.match_length >= min(len(ids), max_match):
+        return
     spaced = store.encode(f" {text}")
-    found = store.lookup(spaced, max_match)
-    if not text[:1].isspace() and found.length >= min(len(spaced), max_match) > match_length:
+    other = store.lookup(spaced, max_match)
+    if not text[:1].isspace() and other.length >= min(len(spaced), max_match) > found.match_length:
         yield (
-            f"with a space in front, all {found.length} tokens match, {found.count:,} times: inside a line most words have "
+            f"with a space in front, all {other.length} tokens match, {count(other.count, 'time')}: inside a line most words have "
             "other tokens than at the start of a text"
         )
 
 
-def _end(store: Retriever, ids: Sequence[int], match_length: int, max_match: int) -> Iterator[str]:
-    last = token_texts(store, ids[-max_match:])[-1]
+def _end(store: Retriever, ids: Sequence[int], found: DraftTree, max_match: int) -> Iterator[str]:
+    """A hint if longer tokens than the last one follow the rest further than ``found``, or as far and more often."""
     tree = store.draft(ids[:-1], max_match, 1, 1)
-    if tree.match_length + 1 <= match_length or tree.counts is None:
+    reached = min(tree.match_length + 1, max_match)
+    if reached < max(found.match_length, 2) or tree.counts is None:
         return
-    following = zip(tree.tokens.tolist(), tree.counts.tolist(), strict=True)
     context = ids[-max_match:-1]
-    texts = [(token_texts(store, [*context, token])[-1], count) for token, count in following]
-    longer = [f"{word!r} {count:,} times" for word, count in texts if word.startswith(last) and word != last]
-    if longer:
-        yield (
-            f"the last token {last!r} ends the text inside a token: the {tree.match_length} tokens before it match, and are "
-            f"followed by {', '.join(longer[:MOST])}; end the text before {last!r}, or write on"
-        )
+    last = token_texts(store, [*context, ids[-1]])[-1]
+    following = zip(tree.tokens.tolist(), tree.counts.tolist(), strict=True)
+    texts = [(token_texts(store, [*context, token])[-1], times) for token, times in following]
+    longer = [(word, times) for word, times in texts if word.startswith(last) and word != last]
+    if not longer or (reached == found.match_length and sum(times for _, times in longer) <= found.match_count):
+        return
+    named = ", ".join(f"{word!r} {count(times, 'time')}" for word, times in longer[:MOST])
+    before = "the token before it is" if tree.match_length == 1 else f"the {tree.match_length} tokens before it are"
+    yield (
+        f"the last token {last!r} ends the text inside a token: {before} followed by {named}; "
+        f"end the text before {last!r}, or write on"
+    )

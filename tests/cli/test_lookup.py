@@ -12,7 +12,7 @@ from suffolk.cli.main import main
 from suffolk.datastore import open_datastore
 from tests.support.draft_server import serving
 
-LINES = ['raise ValueError("no")', 'raise ValueError("yes")', "return None"]
+LINES = ['raise ValueError("no")', 'raise ValueError("yes")', "return None", "y-ret", "y-return", "y-return"]
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +53,25 @@ def test_a_text_that_ends_inside_a_token_is_explained(store: Path, capsys: pytes
     out = capsys.readouterr().out
     assert "context       3 tokens: ' raise' ' ValueError' '(' |\n" in out
     assert "no match" in out
-    assert "hint          the last token '(' ends the text inside a token: the 2 tokens before it match" in out
+    assert (
+        "hint          the last token '(' ends the text inside a token: the 2 tokens before it are followed by" in out
+    )
     assert "followed by '(\"' 2 times" in out
     assert main(["lookup", str(store), ' raise ValueError("']) == 0
+    assert "hint" not in capsys.readouterr().out
+
+
+def test_a_text_that_matches_but_mostly_goes_on_inside_a_token_is_explained(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lookup", str(store), "y-ret"]) == 0
+    out = capsys.readouterr().out
+    assert "match length  3 of 3 tokens" in out
+    assert "match count   1\n" in out
+    assert "the 2 tokens before it are followed by 'return' 2 times; end the text before 'ret'" in out
+    assert main(["lookup", str(store), "--", "-ret"]) == 0
+    assert "inside a token: the token before it is followed by" in capsys.readouterr().out
+    assert main(["lookup", str(store), "y-return"]) == 0
     assert "hint" not in capsys.readouterr().out
 
 
