@@ -52,8 +52,9 @@ def split_command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
             return name, words[length:]
     group = _group(words[0])
     if group:
-        named = f"unknown command {' '.join(words[:2])}" if len(words) > 1 else f"{words[0]} needs one of its commands"
-        raise InvalidArgument(f"{named}; they are {', '.join(group)}")
+        if len(words) > 1:
+            raise InvalidArgument(f"unknown command {' '.join(words[:2])}; use {', '.join(group)}")
+        raise InvalidArgument(f"{words[0]} needs one of its commands: {', '.join(group)}")
     raise InvalidArgument(f"unknown command {words[0]}{nearest(words[0], COMMANDS)}; see 'suffolk --help'")
 
 

@@ -169,5 +169,5 @@ class Options(
         if unused:
             raise InvalidArgument(f"drafter {name} does not need what was given for {unused[0]}; leave one of them out")
         if name != NONE and find(name).needs_option and not loaded:
-            raise InvalidArgument(f"--drafter {name} needs a model; add {find(name).usage}")
+            raise InvalidArgument(f"--drafter {name} needs {find(name).usage}; add it")
         return name

@@ -57,7 +57,8 @@ def test_an_unknown_command_is_refused(capsys):
         (["build"], "CORPUS is missing; see 'suffolk build --help'"),
         (["frobnicate"], "unknown command frobnicate; see 'suffolk --help'"),
         (["generat"], "unknown command generat (did you mean generate?); see 'suffolk --help'"),
-        (["hierarchy", "x"], "unknown command hierarchy x; they are hierarchy plan"),
+        (["hierarchy", "x"], "unknown command hierarchy x; use hierarchy plan"),
+        (["config", "shw"], "unknown command config shw; use config show"),
         (
             ["generate", "--max-tokens", "5"],
             "unknown option --max-tokens (did you mean --max-new-tokens?); see 'suffolk generate --help'",
@@ -144,6 +145,7 @@ def test_what_would_go_to_a_closed_stderr_does_not_go_to_stdout(tmp_path):
     [
         (["generate", "--set", "threads=0", "x"], "threads is 0"),
         (["generate", "--set", "exit_layers=0", "x"], "exit_layers is 0; it must be 1 or more"),
+        (["generate", "--model", "m", "--drafter", "eagle", "x"], "--drafter eagle needs --head FOLDER; add it"),
         (["generate", "--levels", "draft-model:4", "x"], "level draft-model needs a model (on the command line"),
         (["worker", "--set", "threads=0"], "threads is 0"),
         (["profile", "--threads", "0"], "--threads is 0"),
