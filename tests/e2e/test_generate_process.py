@@ -48,7 +48,8 @@ def service(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 def test_the_draft_service_is_killed_and_the_text_is_the_same(
     model: Path, service: tuple[subprocess.Popen[bytes], str]
 ) -> None:
-    options = ["--model", str(model), "--max-new-tokens", TOKENS, "--temperature", "1", PROMPT]
+    many = "3500"  # long enough for another draft after the longest pause of the speculation budget
+    options = ["--model", str(model), "--max-new-tokens", many, "--temperature", "1", PROMPT]
     server, url = service
     process = start("generate", "--datastore", url, "--drafter", "datastore", "--set", "deadline_ms=200", *options)
     assert process.stdout is not None

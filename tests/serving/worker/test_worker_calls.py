@@ -232,7 +232,7 @@ def asking(**fields: Any) -> decode_pb2.GenerateRequest:
         ),
         (REQUEST(chat=CHAT(messages=[message("r" * 129)])), INVALID, "chat.messages[0].role has 129 characters"),
         (REQUEST(chat=CHAT(messages=[message("u", "x" * 600_000)] * 2)), INVALID, "chat has 1200000 characters"),
-        (REQUEST(chat=CHAT(messages=[message("robot")])), INVALID, "the chat template of model tiny refuses the"),
+        (REQUEST(chat=CHAT(messages=[message("robot")])), INVALID, "the chat template of model tiny rejects the"),
         (REQUEST(text="x", drafter="eagle"), INVALID, "drafter 'eagle' is not loaded; loaded: prompt-lookup"),
         (REQUEST(text="x", drafter="d" * 129), INVALID, "drafter has 129 characters; the limit is 128"),
         (REQUEST(text="x", max_nodes=0), INVALID, "max_nodes is 0; it must be in 1..64"),
