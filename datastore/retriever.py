@@ -59,6 +59,7 @@ class Retriever(Protocol):
         self, context: str | Tokens, max_match: int = DEFAULT_MAX_MATCH, min_match: int = DEFAULT_MIN_MATCH
     ) -> Match:
         """The longest suffix of ``context`` (of min_match..max_match tokens) that occurs, with its exact count."""
+        _check_whole(max_match=max_match, min_match=min_match)
         return self.lookup_batch([self._ids(context)], max_match, min_match)[0]
 
     def lookup_batch(
@@ -76,6 +77,7 @@ class Retriever(Protocol):
         max_nodes: int = DEFAULT_MAX_NODES,
     ) -> DraftTree:
         """The ``max_nodes`` most frequent paths that follow the longest match, as a tree sorted by falling count."""
+        _check_whole(max_match=max_match, min_match=min_match, max_depth=max_depth, max_nodes=max_nodes)
         return self.draft_batch([self._ids(context)], max_match, min_match, max_depth, max_nodes)[0]
 
     def draft_batch(
@@ -112,8 +114,10 @@ class Retriever(Protocol):
 
         Raises:
             NotFound: the datastore has no tokenizer.
-            InvalidArgument: an id outside the vocabulary.
+            InvalidArgument: an id outside the vocabulary, or one id in place of a sequence.
         """
+        if isinstance(ids, int | np.integer):
+            raise InvalidArgument(f"ids is {ids}; give a sequence of token ids, such as [{ids}]")
         tokenizer = self._text_tokenizer()
         for place, token in enumerate(ids):
             if not 0 <= token < self.vocab_size:
@@ -127,6 +131,9 @@ class Retriever(Protocol):
     def close(self) -> None:
         """Release files and connections; later calls raise Unavailable."""
         ...
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, vocab_size={self.vocab_size})"
 
     def __enter__(self) -> Self:
         return self
@@ -144,3 +151,9 @@ class Retriever(Protocol):
         if tokenizer is None:
             raise NotFound(f"datastore {self.name} was built from token ids and has no tokenizer; pass token ids")
         return tokenizer
+
+
+def _check_whole(**arguments: int) -> None:
+    for name, value in arguments.items():
+        if not isinstance(value, int | np.integer):
+            raise InvalidArgument(f"{name} is {value!r}, of type {type(value).__name__}; it must be a whole number")

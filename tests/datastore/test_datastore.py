@@ -106,6 +106,24 @@ def test_a_closed_datastore_says_so(store, ask):
         ask(store)
 
 
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda store: store.lookup([1], max_match="3"), "max_match is '3', of type str; it must be a whole number"),
+        (lambda store: store.draft([1], max_nodes=2.5), "max_nodes is 2.5, of type float; it must be a whole number"),
+        (lambda store: store.draft([1], max_depth=None), "max_depth is None, of type NoneType"),
+        (lambda store: store.decode(5), r"ids is 5; give a sequence of token ids, such as \[5\]"),
+    ],
+)
+def test_an_argument_of_another_type_is_named(store, ask, message):
+    with pytest.raises(InvalidArgument, match=message):
+        ask(store)
+
+
+def test_a_datastore_shows_its_name_and_vocabulary(store):
+    assert repr(store) == f"Datastore({store.name!r}, vocab_size={store.vocab_size})"
+
+
 def test_a_document_that_is_not_there_is_named(store):
     with pytest.raises(NotFound, match=r"has no live segment 'other.seg'; suffolk info lists them"):
         store.read_document("other.seg", 0)

@@ -35,9 +35,9 @@ class LanguageModel:
     """
 
     name: str
-    model: Any
+    model: Any = field(repr=False)
     vocab_size: int
-    shapes: Shapes
+    shapes: Shapes = field(repr=False)
     compiled: list[Any] = field(default_factory=list, repr=False, compare=False, kw_only=True)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from suffolk.serving.engine.model import probe, tree_attention
@@ -22,7 +22,7 @@ class Target(LanguageModel):
         eos_ids: tokens that end a text.
     """
 
-    tokenizer: Any
+    tokenizer: Any = field(repr=False)
     context_length: int | None
     eos_ids: frozenset[int]
 

@@ -39,6 +39,11 @@ def engine(target: Target) -> Iterator[Engine]:
         yield engine
 
 
+def test_a_target_shows_its_name_and_limits_and_not_its_layers(target: Target) -> None:
+    assert len(repr(target)) < 200
+    assert "vocab_size=" in repr(target)
+
+
 def test_callers_in_many_threads_get_their_own_text(target: Target, engine: Engine) -> None:
     prompts = [[number, *PROMPT] for number in range(5)]
     settings = [SamplingSettings(max_new_tokens=20 + number, temperature=0.5 * (number % 3)) for number in range(5)]
