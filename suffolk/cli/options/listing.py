@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from suffolk.cli.options.config_file import UNSET
@@ -18,8 +19,9 @@ def toml_lines(command: str, settings: Mapping[str, Setting], given: Mapping[str
     for group, members in _groups(settings):
         yield f"\n# -- {group or 'general'} --"
         for setting in members:
-            limits = f" ({setting.limits})" if setting.limits else ""
-            yield f"# {setting.help}{limits}"
+            named = all(each in setting.help for each in setting.choices)
+            limits = "" if not setting.limits or (setting.choices and named) else f" ({setting.limits})"
+            yield from wrap(f"{setting.help}{limits}", 100, initial_indent="# ", subsequent_indent="#   ")
             value = given[setting.name].value if setting.name in given else setting.default
             origin = given[setting.name].origin if setting.name in given else "default"
             if value is None or value is REQUIRED:

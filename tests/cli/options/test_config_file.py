@@ -51,6 +51,14 @@ def test_the_command_line_wins_over_a_table_over_the_top_over_defaults(
     assert "# model =  # required" in lines
 
 
+def test_comments_are_wrapped_and_name_each_choice_once(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(capsys)
+    assert max(map(len, lines)) <= 100
+    generate = lines[: lines.index("[worker]")]
+    assert not any("one of none, datastore" in line for line in generate)
+    assert any("(one of auto, float32" in line for line in lines)
+
+
 def test_without_a_command_all_four_are_shown(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = shown(capsys, "--config", file)
     assert [line for line in lines if line.startswith("[")] == [f"[{name}]" for name in COMMANDS]
