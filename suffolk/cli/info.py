@@ -44,22 +44,22 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     lines = []
     for name, value in facts.items():
         if name in ("tokens", "documents", "deleted_tokens", "deleted_documents", "bytes") and isinstance(value, int):
-            lines.append(f"{name:<16} {value:,}")
+            lines.append(f"{name:<18} {value:,}")
         elif name == "resident_bytes":
-            lines.append(f"{name:<16} {'unknown: the files belong to another user' if value is None else f'{value:,}'}")
+            lines.append(f"{name:<18} {'unknown: the files belong to another user' if value is None else f'{value:,}'}")
         elif name == "example_id":
             if value is not None:
-                lines.append(f"{'document ids':<16} such as {printable(value)}  (for 'suffolk delete --id')")
+                lines.append(f"{'document ids':<18} such as {printable(value)}  (for 'suffolk delete --id')")
         elif name == "bytes_per_token":
-            lines.append(f"{name:<16} {value:.3f}")
+            lines.append(f"{name:<18} {value:.3f}")
         elif name == "tokenizer":
-            lines.append(f"{name:<16} {value or 'unknown'}")
+            lines.append(f"{name:<18} {value or 'unknown'}")
         elif name == "settings":
             lines.extend(_settings(value))
         elif name != "segments":
-            lines.append(f"{name:<16} {value}")
+            lines.append(f"{name:<18} {value}")
     if isinstance(segments, list):
-        lines.append(f"{'segments':<16} {len(segments)}")
+        lines.append(f"{'segments':<18} {len(segments)}")
         lines.extend(
             f"  {segment['name']}: {count(segment['tokens'], 'token')}, {count(segment['documents'], 'document')}, "
             f"{segment['bytes']:,} bytes"
@@ -72,9 +72,9 @@ def _settings(settings: dict[str, Any]) -> Iterator[str]:
     """The settings of the build: a line for each build with its date and corpora, and the rest."""
     for key, value in settings.items():
         if key != "builds" or not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-            yield f"{'settings.' + key:<16} {value}"
+            yield f"{'settings.' + key:<18} {value}"
             continue
-        yield f"{'builds':<16} {len(value)}"
+        yield f"{'builds':<18} {len(value)}"
         for each in value:
             corpora = each.get("corpora")
             names = ", ".join(map(str, corpora)) if isinstance(corpora, list) else "of unknown corpora"

@@ -88,7 +88,7 @@ def test_ids_of_documents_are_shown_and_taken(store: Path, tmp_path: Path, capsy
     assert f"by document id\n  {document}, token " in capsys.readouterr().out
     assert main(["info", str(store)]) == 0
     assert (
-        f"document ids     such as {store.parent}/code.jsonl#line-0  (for 'suffolk delete --id')"
+        f"document ids       such as {store.parent}/code.jsonl#line-0  (for 'suffolk delete --id')"
         in capsys.readouterr().out
     )
     assert main(["delete", str(store), "--id", "line-2", "--id", "nothing"]) == 1

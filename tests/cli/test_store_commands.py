@@ -21,7 +21,7 @@ def store_path(tmp_path):
 
 def test_info_shows_what_is_there(capsys, store_path):
     assert main(["info", store_path]) == 0
-    assert "tokens           15\n" in capsys.readouterr().out
+    assert "tokens             15\n" in capsys.readouterr().out
     assert main(["info", "--json", store_path]) == 0
     assert json.loads(capsys.readouterr().out)["documents"] == 3
 
