@@ -119,6 +119,8 @@ def _generate(
 def _read_stdin() -> str:
     if sys.stdin is None:
         raise InvalidArgument("there is no PROMPT, and stdin is closed; give one of them")
+    if sys.stdin.isatty():
+        print("suffolk: reading the prompt from stdin; Ctrl-D ends it", file=sys.stderr)
     try:
         return sys.stdin.read()
     except UnicodeDecodeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import struct
@@ -21,6 +22,18 @@ def test_a_calibration_that_is_none_is_refused_and_left_alone(model: str, tmp_pa
     assert generate("--model", model, "--set", f"calibration={kept}", PROMPT) == 2
     assert main(["calibration", str(kept)]) == 2
     assert kept.read_text() == "# a file of mine\n"
+
+
+def test_a_terminal_is_asked_for_the_prompt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stdin = io.StringIO("hello")
+    monkeypatch.setattr("sys.stdin", stdin)
+    assert main(["generate", "--model", str(tmp_path / "none")]) == 2
+    assert "stdin" not in capsys.readouterr().err
+    monkeypatch.setattr(stdin, "isatty", lambda: True)
+    assert main(["generate", "--model", str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err.startswith("suffolk: reading the prompt from stdin; Ctrl-D ends it\n")
 
 
 def test_bad_input_is_one_line_and_exit_code_2(
