@@ -58,6 +58,7 @@ def test_an_unknown_command_is_refused(capsys):
         (["frobnicate"], "unknown command frobnicate; see 'suffolk --help'"),
         (["generat"], "unknown command generat (did you mean generate?); see 'suffolk --help'"),
         (["hierarchy", "x"], "unknown command hierarchy x; use hierarchy plan"),
+        (["lookup", "/nowhere", "-x"], "unknown option -x; write -- before a text that begins with '-'; see 'suffolk"),
         (["config", "shw"], "unknown command config shw; use config show"),
         (
             ["generate", "--max-tokens", "5"],

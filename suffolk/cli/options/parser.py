@@ -130,4 +130,5 @@ def _unknown(word: str, prog: str, settings: Mapping[str, Setting]) -> str:
     rare = {f"--{name.replace('_', '-')}": f"--set {name}=VALUE" for name, each in settings.items() if each.rare}
     matches = difflib.get_close_matches(flag, [*flags, *rare], n=1, cutoff=0.5)
     hint = f" (did you mean {(flags | rare)[matches[0]]}?)" if matches else ""
-    return f"unknown option {flag}{hint}; see '{prog} --help'"
+    dash = "" if matches or word.startswith("--") else "; write -- before a text that begins with '-'"
+    return f"unknown option {flag}{hint}{dash}; see '{prog} --help'"
