@@ -88,10 +88,10 @@ def test_every_network_gives_the_same_text(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--drafter", "draft-model"], "--drafter draft-model needs a model; add --draft-model MODEL"),
+        (["--drafter", "draft-model"], "--drafter draft-model needs --draft-model MODEL; add it"),
         (
             ["--drafter", "early-exit"],
-            "--drafter early-exit needs a model; add --set exit_layers=N or --head FOLDER",
+            "--drafter early-exit needs --set exit_layers=N or --head FOLDER; add it",
         ),
         (["--drafter", "prompt-lookup", "--set", "exit_layers=1"], "does not need what was given for early-exit"),
         (
@@ -103,7 +103,7 @@ def test_every_network_gives_the_same_text(
             ["--set", "exit_layers=2"],
             "suffolk: exit_layers is 2; it must be 1 or more, and fewer than the 2 of the model",
         ),
-        (["--drafter", "hierarchy"], "--drafter hierarchy needs a model; add --levels LEVELS"),
+        (["--drafter", "hierarchy"], "--drafter hierarchy needs --levels LEVELS; add it"),
         (["--levels", "draft-model:4"], "level draft-model needs a model (on the command line: --draft-model MODEL)"),
         (
             ["--levels", "exit-2:4"],

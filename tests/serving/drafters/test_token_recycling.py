@@ -265,7 +265,7 @@ def test_a_vocabulary_of_a_toy_is_not_learned_and_a_size_that_is_none_refused() 
 
 def test_the_command_line_names_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "--model", "/nowhere", "--drafter", NAME, "A poem."]) == 2
-    assert f"--drafter {NAME} needs a model; add --set recycle=true" in capsys.readouterr().err
+    assert f"--drafter {NAME} needs --set recycle=true; add it" in capsys.readouterr().err
     assert (
         main(["generate", "--model", "/nowhere", "--drafter", "prompt-lookup", "--set", "recycle=true", "A poem."]) == 2
     )
