@@ -1,4 +1,4 @@
-"""A drafter as the registry knows it: name, source id, options, loader. Imports nothing large."""
+"""The registry's entry for one drafter: name, source id, options and loader. Imports nothing large."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from suffolk.serving.engine.model.target import Target
 
 Options = Mapping[str, Any]
-"""Values of options by their names, without those that are not given."""
+"""Values of the given options, by name."""
 Take = Callable[["DrafterEntry", Options], Options | None]
 
 
@@ -27,12 +27,12 @@ class DrafterOption:
     """One option of a drafter.
 
     Attributes:
-        flag: on the command line, as in ``--draft-model``.
-        help: one line for ``--help``.
+        flag: its name on the command line, as in ``--draft-model``.
+        help: the text for ``--help``.
         kind: the type of its value: str, Path, int or float; bool for a switch without a value.
-        metavar: what stands for the value in ``--help``; empty for a switch.
-        repeated: whether it may be given several times; its value is then a list.
-        rare: whether it is set in a file or with ``--set``, and is no option of the command line.
+        metavar: the placeholder of the value in ``--help``; empty for a switch.
+        repeated: whether the option may be given several times. Its value is then a list.
+        rare: whether the option has no flag of its own, and is set in a file or with ``--set``.
     """
 
     flag: str
@@ -44,23 +44,23 @@ class DrafterOption:
 
     @property
     def name(self) -> str:
-        """The keyword in Python and the key in a configuration file: ``draft_model`` for ``--draft-model``."""
+        """The keyword in Python and the key in configuration files, as ``draft_model`` for ``--draft-model``."""
         return self.flag.lstrip("-").replace("-", "_")
 
     @property
     def usage(self) -> str:
-        """What to write on the command line, as in ``--draft-model MODEL`` and ``--set exit_layers=N``."""
+        """Its form on the command line, as in ``--draft-model MODEL`` and ``--set exit_layers=N``."""
         return f"--set {self.name}={self.metavar or 'true'}" if self.rare else f"{self.flag} {self.metavar}".strip()
 
 
 @dataclass(frozen=True, slots=True)
 class PoolWeight:
-    """How much a source's probabilities count beside others' when trees are merged (``csrc/drafting/merge.h``).
+    """The weight of one source's probabilities when trees are merged (``csrc/drafting/merge.h``).
 
     Attributes:
-        weight: beside other sources.
-        unlisted: logarithm of the share of its rest that it leaves to a token that it does not propose.
-        doubt: a source that expects less than this of all its nodes counts less.
+        weight: its exponent in the pooled probability.
+        unlisted: the logarithm of the share of its remaining probability that a token outside its draft gets.
+        doubt: in expected tokens. A source whose draft expects less gets less weight.
     """
 
     weight: float = 1.0
@@ -69,30 +69,30 @@ class PoolWeight:
 
 
 class CalibratedDrafter(Protocol):
-    """A drafter whose own probabilities are weighed by how often they were right."""
+    """A drafter whose probabilities are calibrated by what the target accepted."""
 
     name: str
 
     def calibrate(self, confidence: Confidence) -> None:
-        """Take ``confidence``, in which it goes on learning; called before anything is proposed."""
+        """Use ``confidence`` as the calibrator, and keep learning in it. Called before the first ``propose``."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LoadContext:
-    """What a loader may use.
+    """The engine's settings and resources, for loaders.
 
     Attributes:
-        vocab_size: token ids of the target.
-        target: the model that verifies drafts; None where drafters are made without one.
-        slots: requests that the engine decodes at once.
-        capacity: tokens of one request, with its largest draft tree.
-        retrievers: open datastores; their owner closes them.
-        limits: how far retrieval reaches; None for the defaults.
-        calibration: what drafts have been worth, shared by all drafters of an engine; None to begin anew.
-        dtype: of further models, as in ``Target.load``.
+        vocab_size: the target's vocabulary size.
+        target: the model that verifies drafts; None if drafters are made without one.
+        slots: the number of requests that the engine decodes at once.
+        capacity: the most tokens of one request, its largest draft tree included.
+        retrievers: open datastores. The caller closes them.
+        limits: bounds of retrieval; None for the defaults.
+        calibration: learned calibrators, shared by all drafters of an engine; None for new ones.
+        dtype: data type of the models to load, as in ``Target.load``.
         prefetch: as in ``DatastoreDrafter``.
-        models: drafters that are loaded, for a drafter that merges them.
+        models: loaded drafters, for a drafter that merges them.
     """
 
     vocab_size: int
@@ -107,7 +107,7 @@ class LoadContext:
     models: Sequence[Drafter] = ()
 
     def require_target(self) -> Target:
-        """The target. Raises InvalidArgument if there is none."""
+        """The target. Raises InvalidArgument if ``target`` is None."""
         if self.target is None:
             raise InvalidArgument(
                 "target is None; load one with suffolk.Target.load (on the command line: --model MODEL)"
@@ -115,31 +115,31 @@ class LoadContext:
         return self.target
 
     def calibrate(self, drafter: CalibratedDrafter, label: str) -> None:
-        """Let ``drafter`` learn in ``calibration``, if there is one, under its name and ``label``."""
+        """Give ``drafter`` its calibrator in ``calibration``, stored under its name and ``label``. No effect without one."""
         if self.calibration is not None:
             drafter.calibrate(self.calibration.network(f"{drafter.name} {label}"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrafterEntry:
-    """One drafter.
+    """The registry's entry for one drafter.
 
     Attributes:
-        name: as in ``--drafter``, metrics and reports.
-        source_id: bit 0..31 of ``DraftTree.sources`` that marks its nodes; None for a drafter that only merges others.
-        loader: "module:function", called with a ``LoadContext`` and its ``Options``; gives the drafter. Imported when it is used.
-        options: of the command line and of ``DrafterConfig``.
-        needs_option: whether it exists only where one of its options is given.
-        needs_target: whether its loader needs ``LoadContext.target``.
-        is_network: whether it runs a model: its drafts cost passes, and hybrid drafts decide in each step whether to ask for them.
-        reads_states: whether it reads the target's hidden states, which compiled passes do not give.
+        name: its name in ``--drafter``, metrics and reports.
+        source_id: the bit 0..31 of ``DraftTree.sources`` that marks its nodes; None for a drafter that only merges others.
+        loader: "module:function". The function takes a ``LoadContext`` and ``Options`` and returns the drafter. Imported on use.
+        options: its options on the command line and in ``DrafterConfig``.
+        needs_option: whether the drafter is loaded only if one of its options is given.
+        needs_target: whether the loader needs ``LoadContext.target``.
+        is_network: whether it runs a model. A hybrid then decides in each step whether to run it.
+        reads_states: whether it reads the target's hidden states. Compiled passes do not return them.
         reads_datastores: whether it drafts from datastores.
-        pool_weight: how much its probabilities count beside other sources'.
-        takes_head: for drafters of trained heads: whether a folder with this config.json, which another program wrote, holds one.
-            Heads of our own say ``"suffolk": name``. None for other drafters.
-        take: "module:function", called with this entry and all options: gives those that are this drafter's, None for none. It
-            refuses bad values before anything is loaded. Empty: the options that are given.
-        package: of a plugin, with its version; empty for a drafter of Suffolk's own.
+        pool_weight: the weight of its probabilities beside other sources.
+        takes_head: whether a config.json of another program describes a head for this drafter; None if it has no heads. A
+            config.json of Suffolk names its drafter (``"suffolk": name``).
+        take: "module:function". The function takes this entry and all options, and returns those of this drafter; None for none.
+            It rejects bad values before anything is loaded. Empty: ``given``.
+        package: name and version of a plugin's package; empty for a built-in drafter.
     """
 
     name: str
@@ -158,28 +158,28 @@ class DrafterEntry:
 
     @property
     def source(self) -> int:
-        """The bit that marks its nodes in ``DraftTree.sources``; 0 if it has none."""
+        """The bit mask of ``source_id``; 0 if it is None."""
         return 0 if self.source_id is None else 1 << self.source_id
 
     @property
     def usage(self) -> str:
-        """The options that make it, as in ``--exit-layers N or --head FOLDER``."""
+        """Its options on the command line, as in ``--exit-layers N or --head FOLDER``."""
         return " or ".join(option.usage for option in self.options)
 
     def taken(self, options: Options) -> Options | None:
-        """Those of ``options`` that are this drafter's; None for none. Raises as ``take``."""
+        """The part of ``options`` for this drafter; None for none. Raises as ``take``."""
         if self.take:
             take: Take = resolve(self.take)
             return take(self, options)
         return self.given(options)
 
     def given(self, options: Options) -> Options | None:
-        """Those of ``options`` that have the names of its own; None for none."""
+        """The part of ``options`` with names from ``self.options``; None for none."""
         names = {option.name for option in self.options}
         return {name: value for name, value in options.items() if name in names} or None
 
 
 def resolve(path: str) -> Any:
-    """What "module:name" names. Raises as ``import_module`` and ``getattr``."""
+    """The object at "module:name". Raises as ``import_module`` and ``getattr``."""
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)

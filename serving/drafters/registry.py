@@ -1,7 +1,7 @@
-"""All drafters: an entry for each of Suffolk's own, and those of other packages.
+"""The registry of drafters: one entry for each built-in drafter, and the entries of loaded plugins.
 
-A further drafter of Suffolk's own is a folder and one entry here. Options of the command line, help, metrics and ``by_source``
-figures follow from the entry. Other packages add drafters through entry points (``plugins.py``).
+To add a drafter, add its folder and one entry here. Command-line options, help, metrics and ``by_source`` figures follow from the
+entry. Other packages add drafters through entry points (``plugins.py``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from suffolk.serving.drafters.drafter_entry import DrafterEntry, DrafterOption, 
 
 _ROOM = "suffolk.serving.drafters"
 HEAD = DrafterOption("--head", "a trained head; may be repeated for heads of several kinds", Path, "FOLDER", True)
-"""The option of all drafters with trained heads. ``takes_head`` selects the drafter of a head's folder."""
+"""The option that all drafters with trained heads share. ``takes_head`` selects the drafter for a head's folder."""
 
 _ENTRIES = (
     DrafterEntry(
@@ -50,10 +50,11 @@ _ENTRIES = (
         options=(
             DrafterOption(
                 "--levels",
-                "levels that verify each other, from the bottom up, each with the tokens that it passes on, as in "
-                '"prompt-lookup:4 > exit-8:4 > draft-model:6". prompt-lookup and datastore stand at the bottom; exit-N is the '
-                "model's first N layers, with the --head trained for them if it is given; NAME@T:TOKENS samples at temperature T; "
-                "'suffolk hierarchy plan' finds the fastest",
+                "levels from the bottom up, each with the number of tokens that it drafts, as in "
+                '"prompt-lookup:4 > exit-8:4 > draft-model:6". Each level verifies the draft of the level before it. '
+                "prompt-lookup and datastore can only be the bottom level; exit-N is the model's first N layers, with the --head "
+                "trained for them if one is given; NAME@T:TOKENS samples at temperature T; 'suffolk hierarchy plan' finds the "
+                "fastest levels",
                 metavar="LEVELS",
             ),
         ),
@@ -72,7 +73,7 @@ _ENTRIES = (
         needs_option=True,
         needs_target=True,
         is_network=True,
-        # Close to the weight fitted to a target of the same family. ``doubt`` is set by hand: it limits a poor model's weight.
+        # The weight is close to the fit for a target of the same family. ``doubt`` is set by hand to limit a poor model's weight.
         pool_weight=PoolWeight(weight=6.0, unlisted=-5.6, doubt=1.0),
     ),
     DrafterEntry(
@@ -114,7 +115,7 @@ _ENTRIES = (
         loader=f"{_ROOM}.neural.eagle.load:load",
         options=(HEAD,),
         take=f"{_ROOM}.neural.options:take_head",
-        takes_head=lambda config: True,  # EAGLE heads have no model_type: the loader rejects other folders
+        takes_head=lambda config: True,  # config.json of EAGLE has no model_type; the loader rejects other folders
         needs_option=True,
         needs_target=True,
         is_network=True,
@@ -139,23 +140,23 @@ _ENTRIES = (
     ),
 )
 BUILT_IN = {entry.name: entry for entry in _ENTRIES}
-"""Suffolk's own drafters by name. The first drafter that accepts an option's value takes it. Source ids never change: they are part
-of the wire format. Pool weights are fitted to recorded texts (``research/fit_merge.py``)."""
+"""The built-in drafters by name. The first drafter that accepts an option's value takes it. Source ids are part of the wire format
+and never change. Pool weights are fitted to recorded texts (``research/fit_merge.py``)."""
 NONE = "none"
-"""The name of plain decoding."""
+"""The drafter name that selects plain decoding."""
 
 
 def names() -> tuple[str, ...]:
-    """The names of all drafters that are installed, without ``NONE``. Imports no plugin."""
+    """The names of all installed drafters, without ``NONE``. Imports no plugin."""
     return (*BUILT_IN, *plugins.names(BUILT_IN))
 
 
 def find(name: str) -> DrafterEntry:
-    """The entry of the drafter called ``name``; imports its package if it is a plugin.
+    """The entry of the drafter called ``name``. Imports its package if the drafter is a plugin.
 
     Raises:
-        InvalidArgument: there is none.
-        Unsupported: as ``plugins.load``.
+        InvalidArgument: no drafter has this name.
+        Unsupported: the plugin cannot be loaded (``plugins.load``).
     """
     entry = BUILT_IN.get(name) or plugins.load(name, BUILT_IN)
     if entry is None:
@@ -164,38 +165,40 @@ def find(name: str) -> DrafterEntry:
 
 
 def known() -> list[DrafterEntry]:
-    """Suffolk's own entries, and those of loaded plugins."""
+    """The built-in entries, and the entries of loaded plugins."""
     return [*BUILT_IN.values(), *plugins.loaded()]
 
 
 def source_name(bits: int) -> str:
-    """Words for the source bits of a node: datastore, prompt-lookup, datastore+prompt-lookup ...; empty for 0. A bit of no known
-    drafter is called source-N."""
+    """The names of a node's source bits, joined by "+", as in "datastore+prompt-lookup"; empty for 0.
+
+    An unknown bit is named source-N.
+    """
     named = {entry.source: entry.name for entry in known()}
     marks = [1 << place for place in range(bits.bit_length()) if bits >> place & 1]
     return "+".join(named.get(mark, f"source-{mark.bit_length() - 1}") for mark in marks)
 
 
 def source_bits(name: str) -> int:
-    """The inverse of ``source_name``. Raises InvalidArgument for a word that is no known source."""
+    """The inverse of ``source_name``. Raises InvalidArgument if a source is unknown."""
     marks = {entry.name: entry.source for entry in known() if entry.source}
     marks |= {f"source-{place}": 1 << place for place in range(plugins.MOST_SOURCES)}
     found = 0
     for word in filter(None, name.split("+")):
         if word not in marks:
-            raise InvalidArgument(f"source {name!r}: {word!r} is unknown; is this version too old?")
+            raise InvalidArgument(f"source {name!r}: {word!r} is unknown; update suffolk if the source is new")
         found |= marks[word]
     return found
 
 
 def network_bits() -> int:
-    """The source bits of drafters that run a model: all but those that are known to run none."""
+    """The source bits of drafters that run a model. Unknown bits are included."""
     searching = sum(entry.source for entry in known() if not entry.is_network)
     return ((1 << plugins.MOST_SOURCES) - 1) & ~searching
 
 
 def pool_weights() -> npt.NDArray[np.float64]:
-    """float64[32, 3]: weight, unlisted and doubt of each source, as ``_native.merge_trees`` takes them."""
+    """float64[32, 3], the weight, unlisted and doubt of each source, in the form that ``_native.merge_trees`` expects."""
     return _pool_weights(len(plugins.loaded()))
 
 

@@ -9,7 +9,7 @@ from suffolk.datastore.draft_tree import DraftTree
 
 
 def accepted_length(tree: DraftTree, tokens: npt.NDArray[np.int32]) -> int:
-    """The number of ``tokens``, from the first on, that are on one path of ``tree`` from its root."""
+    """The number of leading ``tokens`` that form a path of ``tree`` from its root."""
     node = -1
     for depth, token in enumerate(tokens.tolist()):
         found = np.flatnonzero((tree.parents == node) & (tree.tokens == token))

@@ -1,4 +1,4 @@
-"""Merges the drafts of several drafters into one tree. Their calibrated scores are on one scale."""
+"""The hybrid drafter: merges the calibrated drafts of several drafters into one tree."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 _RETRIEVAL = "retrieval"
-"""The name of all retrieval sources together in the acceptance model."""
+"""The name under which the acceptance model learns all retrieval sources together."""
 
 
 @dataclass(slots=True)
@@ -55,12 +55,12 @@ class HybridDrafter:
     """Merges the drafts of all sources into one tree. Not thread-safe.
 
     Retrieval sources draft in every step. A neural drafter runs if the tokens that it should add save more time than it takes
-    (``GatedDrafter``). Trees are merged as a trie, and the nodes with the highest scores are kept.
+    (``GatedDrafter``). The trees are merged into a trie. The nodes with the highest scores are kept.
 
     Attributes:
-        layers: layers of the target whose hidden states its neural drafters read (``FeatureDrafter``).
+        layers: the target's layers whose hidden states the neural drafters read (``FeatureDrafter``).
         reads_logits: whether a source reads the logits of generated tokens (``LogitsDrafter``).
-        model_sources: source bits of its neural drafters (``MixedDrafter``).
+        model_sources: source bits of the neural drafters (``MixedDrafter``).
     """
 
     name = "hybrid"
@@ -72,13 +72,13 @@ class HybridDrafter:
         calibration: Calibration | None = None,
         vocab_size: int = ANY_TOKEN,
     ) -> None:
-        """Owns all given drafters: ``close`` closes them.
+        """Take ownership of all given drafters: ``close`` closes them.
 
         Args:
             sources: retrieval sources.
             models: neural drafters. A retrieval source among them (token recycling) counts as a source.
-            calibration: calibrates the scores of neural drafters beside other sources.
-            vocab_size: of the target; a neural draft with other ids is a failed draft.
+            calibration: the calibrators of neural drafters beside other sources.
+            vocab_size: the target's. A neural draft with other ids is a failed draft.
         """
         known = calibration or Calibration()
         self._sources = [*sources, *(each for each in models if isinstance(each, RetrievalSource))]
@@ -138,7 +138,7 @@ class HybridDrafter:
         return trees
 
     def _scale(self, request: DraftRequest, drafted: Sequence[Sequence[DraftTree]]) -> list[DraftTree]:
-        """The trees of all sources, their scores scaled by the acceptance of each source in this request."""
+        """The trees of all sources. Their scores are scaled by each source's acceptance in this request."""
         names = [source.name for source in self._sources]
         by_source = {
             name: merge(trees, request.max_nodes) for name, trees in zip(names, drafted, strict=True) if any(trees)
@@ -152,7 +152,7 @@ class HybridDrafter:
         ]
 
     def _expect(self, request: DraftRequest, tree: DraftTree) -> DraftRequest:
-        """``request`` with the tokens expected of retrieval in its budget: in this step, and in the mean."""
+        """``request`` with the tokens expected from retrieval in its budget: in this step, and on average."""
         likely = tree.likely(request.budget.least_score)
         self._retrieved[request.request_id].tree = likely
         expected = float(likely.scores.sum()) * self._acceptance.scale(_RETRIEVAL, request.request_id)
@@ -160,7 +160,7 @@ class HybridDrafter:
         return replace(request, budget=replace(request.budget, expected=expected, others=others, idle=idle))
 
     def merged(self, request: DraftRequest, trees: Sequence[DraftTree]) -> DraftTree:
-        """The step's tree for ``request``, merged from ``trees`` of one source each."""
+        """The tree of ``request`` in this step, merged from ``trees`` of one source each."""
         return merge(trees, request.max_nodes)
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
@@ -185,7 +185,7 @@ class HybridDrafter:
             each.release(request_id)
 
     def _learn(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        """Learn from the generated ``tokens``: whether each source had the first one, and how many retrieval alone had."""
+        """Learn whether each source proposed the first of ``tokens``, and how many of them retrieval alone proposed."""
         step = self._retrieved.pop(request_id, None)
         if step is None:
             return
@@ -199,7 +199,7 @@ class HybridDrafter:
             self._acceptance.count(request_id, accepted)
 
     def stats(self) -> dict[str, float]:
-        """The counters of each drafter under its name, their sums, and "model_seconds" (``MixedDrafter``)."""
+        """The counters of each drafter under its name, the sum of each counter, and "model_seconds" (``MixedDrafter``)."""
         total: dict[str, float] = {"model_seconds": sum(each.seconds for each in self._models)}
         for drafter in self._drafters:
             for key, value in drafter.stats().items():

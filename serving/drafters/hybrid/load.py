@@ -1,4 +1,4 @@
-"""Loads the drafters of several sources: ``datastore`` and ``hybrid``."""
+"""Loads the drafters ``datastore`` and ``hybrid``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
 
 
 def load_datastores(context: LoadContext, options: Options) -> RetrievalSource | HybridDrafter:
-    """A drafter that searches all datastores of ``context``. Raises InvalidArgument: there is none."""
+    """A drafter that searches all datastores of ``context``. Raises InvalidArgument if there are none."""
     calibration = context.calibration or Calibration()
     sources = _datastores(context, "datastore", calibration)
     return sources[0] if len(sources) == 1 else HybridDrafter(sources, calibration=calibration)
 
 
 def load_hybrid(context: LoadContext, options: Options) -> HybridDrafter:
-    """A drafter that merges prompt lookup, the datastores and the models. Raises InvalidArgument: neither of the last two."""
+    """A drafter that merges prompt lookup, the datastores and the models of ``context``.
+
+    Raises InvalidArgument if there are neither datastores nor models.
+    """
     calibration = context.calibration or Calibration()
     sources = [] if context.models and not context.retrievers else _datastores(context, "hybrid", calibration)
     texts = [PromptLookupDrafter(context.vocab_size, context.limits, calibration), *sources]

@@ -8,16 +8,14 @@ from suffolk.datastore import _native
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.registry import pool_weights
 
-NAMED = 64
-"""Nodes that a source drafts for a merge, or more: its probabilities of tokens that other sources propose count too."""
-
 
 def merge(trees: Sequence[DraftTree], max_nodes: int) -> DraftTree:
     """The trie of all ``trees``, sorted by falling score with parents first, cut to ``max_nodes``.
 
     A path that several sources propose is one node with all their source bits. A node's probability after its parent is pooled
-    over all sources that draft after that parent, including those that propose other tokens. Its score is the product of these
-    probabilities along the path. Each tree must come from one source, since a merged tree does not keep the sources' scores.
+    over all sources that draft after that parent, including those that propose other tokens. A node's score is the product of
+    these probabilities along its path. Each tree must come from one source, because a merged tree does not keep the scores of
+    its sources.
 
     Raises:
         InvalidArgument: a tree is not valid, a score is not within 0..1 or is above its parent's, or ``max_nodes`` is negative.

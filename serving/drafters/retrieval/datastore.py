@@ -180,7 +180,7 @@ class DatastoreDrafter:
                     flat[part], limits.max_match, limits.min_match, limits.max_depth, budgets[part]
                 )
         except DeadlineExceeded:  # other errors come at once and tell nothing of how long an answer takes
-            self._wait_policy.learn_miss(time.perf_counter() - begin)
+            self._wait_policy.learn_timeout(time.perf_counter() - begin)
             raise
         self._wait_policy.learn_call(time.perf_counter() - begin)
         if len(trees) != len(flat):

@@ -1,9 +1,10 @@
-"""The token-recycling drafter: drafts the target's own candidates of earlier passes (Luo et al. 2024, arXiv 2408.08696).
+"""The token-recycling drafter: drafts the target's likeliest tokens of earlier passes (Luo et al. 2024, arXiv 2408.08696).
 
-Each pass has logits for all tokens behind each token of an answer. The paper keeps the best candidates by the token before them and
-drafts trees from them (section 3). Here they are kept by up to four tokens, with log probabilities, and the longest known ending is
-used (csrc/drafting/recycler.h). Measured gain: 6.5 % of M in hybrid,
-greedy (commit 57eea60; see ``docs/design/measured-drafting.md``).
+The paper stores the best next tokens after each token of an answer, and drafts trees from them (section 3). Here candidates are
+stored after each of the last one to four tokens, with their log-probabilities. The longest stored ending of the text is used
+(csrc/drafting/recycler.h).
+
+Measured gain: 6.5 % of M in hybrid, greedy (commit 57eea60; see ``docs/design/measured-drafting.md``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.calibration.noise_reweighting import knows_noise
 from suffolk.serving.drafters.calibration.rescale import learn_tree, rescale
 from suffolk.serving.drafters.drafter_entry import LoadContext, Options
-from suffolk.serving.drafters.hybrid.merge import NAMED
 from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.retrieval_scorer import NO_TOKENS, Ids
@@ -31,30 +31,32 @@ from suffolk.serving.engine.loop.drafter import DraftRequest, GeneratedLogits
 SOURCE = source_bits("token-recycling")
 
 ENDS = 1 << 18
-"""Endings that are kept, some four per token of an answer: 21 MB."""
+"""Endings that are stored, about four for each token of an answer: 21 MB."""
+LOOKED_UP = 64
+"""Least nodes to look up: in a merge, the probabilities of tokens that other sources propose count too."""
 
 
 def load(context: LoadContext, options: Options) -> TokenRecyclingDrafter:
-    """The drafter of the registry."""
+    """Load the registry's drafter."""
     return TokenRecyclingDrafter(context.limits, context.calibration)
 
 
 class TokenRecyclingDrafter:
-    """Learns from all answers that it drafts for. Not thread-safe.
+    """Learns from the answers to all its requests. Not thread-safe.
 
-    It keeps tokens of answers and their alternatives. They change how long later answers take, so a user may infer what others
-    were answered, as with any drafter that learns from all requests.
+    It stores tokens of answers and their alternatives. These change the response times of later answers. So response times may
+    reveal parts of one user's answers to another user.
     """
 
     name = "token-recycling"
     reads_logits = True
 
     def __init__(self, limits: Limits | None = None, calibration: Calibration | None = None, ends: int = ENDS) -> None:
-        """``limits``: depth of drafts. ``ends``: the most endings kept, 64..2^24, 80 bytes each.
+        """``limits``: the depth of drafts. ``ends``: the most endings to store, 64..2^24, 80 bytes each.
 
         Raises:
             InvalidArgument: ``ends`` is out of its range.
-            ResourceExhausted: no memory for them.
+            ResourceExhausted: out of memory.
         """
         self._max_depth = (limits or Limits()).max_depth
         self._recycler = _native.Recycler(ends)
@@ -84,11 +86,11 @@ class TokenRecyclingDrafter:
 
     @torch.inference_mode()
     def learn_logits(self, generated: Sequence[GeneratedLogits]) -> None:
-        """See ``LogitsDrafter``. Makes one copy from the device."""
+        """See ``LogitsDrafter``. Copies once from the device."""
         width = _native.Recycler.WIDTH
         logits = torch.cat([each.logits for each in generated]).float()
         if logits.shape[1] < width:
-            return  # too small a vocabulary
+            return  # the vocabulary is smaller than a set of candidates
         best = logits.topk(width, dim=-1)
         chances = (best.values - logits.logsumexp(-1, keepdim=True)).clamp_(max=0.0)
         found = torch.cat([best.indices.int(), chances.view(torch.int32)], 1).cpu().numpy()
@@ -111,14 +113,14 @@ class TokenRecyclingDrafter:
         self._drafts.clear()
 
     def _look_up(self, request: DraftRequest, path: Ids) -> DraftTree:
-        """What may follow the request's text with ``path`` appended, with uncalibrated scores."""
+        """The tree of tokens that may follow the request's text with ``path`` appended. Scores are not calibrated."""
         settings = request.settings
         ending = np.concatenate([request.tokens[-_native.Recycler.ORDER :], path])[-_native.Recycler.ORDER :]
         tokens, parents, scores = self._recycler.draft(
             ending,
             len(request.tokens) + len(path),
             self._max_depth,
-            max(NAMED, request.max_nodes),
+            max(LOOKED_UP, request.max_nodes),
             settings.seed,
             settings.temperature if knows_noise(settings) else 0.0,
         )

@@ -55,7 +55,7 @@ class WaitPolicy:
         """An answer took ``seconds``."""
         self._seconds.append(seconds)
 
-    def learn_miss(self, seconds: float) -> None:
+    def learn_timeout(self, seconds: float) -> None:
         """No answer came within the deadline of ``seconds``: faster calls before do not count any more."""
         self._seconds.clear()
         self._seconds.extend([seconds] * _TRIALS)

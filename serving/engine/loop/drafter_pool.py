@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -16,7 +15,7 @@ import torch
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.loop.draft_budget import UNLIMITED, DraftBudget
-from suffolk.serving.engine.loop.draft_failures import failures_by_reason
+from suffolk.serving.engine.loop.draft_failures import DraftFailures, failures_by_reason
 from suffolk.serving.engine.loop.drafter import (
     CacheDrafter,
     Drafter,
@@ -35,7 +34,6 @@ from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
 
-log = logging.getLogger(__name__)
 _Value = TypeVar("_Value", bound=np.generic)
 
 
@@ -85,7 +83,6 @@ class DrafterPool:
     Attributes:
         layers: layers whose hidden states the drafters read, rising.
         model_sources: by drafter, source bits of the models that it may leave out; 0 for none.
-        faults: errors caught here, by kind. Errors that drafters catch are in their own ``stats``.
     """
 
     def __init__(self, drafters: Mapping[str, Drafter], target: Target, cache: KVCache) -> None:
@@ -110,7 +107,7 @@ class DrafterPool:
             name: each for name, each in drafters.items() if isinstance(each, LogitsDrafter) and each.reads_logits
         }
         self.model_sources = {name: model_sources(each) for name, each in drafters.items()}
-        self.faults: Counter[str] = Counter()
+        self._failures = {name: DraftFailures(f"drafter {name}") for name in drafters}
 
     def draft(self, requests: Sequence[Request], budgets: Sequence[DraftBudget]) -> list[Draft]:
         """A draft for each of ``requests``, within its budget. Calls each drafter once.
@@ -220,9 +217,7 @@ class DrafterPool:
 
     def _fail(self, name: str, requests: Sequence[Request], error: BaseException) -> None:
         reason = type(error).__name__
-        if not self.faults[reason]:
-            log.warning("drafter %s: %s; going on without its draft", name, first_line(error))
-        self.faults[reason] += 1
+        self._failures[name].add(reason, first_line(error), len(requests))
         for request in requests:
             request.stats.draft_failures[reason] += 1
 

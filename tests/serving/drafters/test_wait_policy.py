@@ -44,7 +44,7 @@ def test_what_stalls_is_waited_for_three_times_more_at_most_and_again_once_it_an
     steps(policy, 100, 0.02, promised)
     missed = 0
     while policy.waits(1.0):
-        policy.learn_miss(1 / 3)
+        policy.learn_timeout(1 / 3)
         missed += 1
     assert missed <= 3
     policy.learn_call(0.03)  # what was asked ahead came in that time
