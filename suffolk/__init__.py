@@ -40,130 +40,84 @@ The names of this module are the public interface. Modules below it may change w
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffolk.datastore import (
-    ContextIndex,
-    Datastore,
-    DraftTree,
-    Match,
-    Occurrence,
-    Retriever,
-    __version__,
-    open_datastore,
-)
-from suffolk.datastore.errors import (
-    Corruption,
-    DeadlineExceeded,
-    Internal,
-    InvalidArgument,
-    NotFound,
-    PermissionDenied,
-    ResourceExhausted,
-    SuffolkError,
-    Unavailable,
-    Unsupported,
-)
-from suffolk.serving.transport.url import is_url
-
 if TYPE_CHECKING:
-    from suffolk.build_index.builder import build
-    from suffolk.build_index.options import BuildOptions
-    from suffolk.serving.draft_service.client import RemoteDatastore
-    from suffolk.serving.drafters.drafter_config import DrafterConfig
-    from suffolk.serving.drafters.drafter_entry import DrafterEntry, DrafterOption, LoadContext
-    from suffolk.serving.drafters.load import load_drafters, make_drafter
-    from suffolk.serving.drafters.registry import source_bits, source_name
-    from suffolk.serving.drafters.retrieval.limits import Limits
-    from suffolk.serving.engine.costs.cost_model import CostModel
-    from suffolk.serving.engine.costs.cost_store import find_costs
-    from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, FeatureDrafter, SampledChain
-    from suffolk.serving.engine.loop.engine import Engine
-    from suffolk.serving.engine.loop.generation import Generation
-    from suffolk.serving.engine.loop.request import Step
-    from suffolk.serving.engine.model.target import Target
-    from suffolk.serving.engine.sampling.settings import SamplingSettings
-    from suffolk.serving.worker.client import connect_worker
+    from pathlib import Path
 
-__all__ = [
-    "BuildOptions",
-    "ContextIndex",
-    "Corruption",
-    "CostModel",
-    "Datastore",
-    "DeadlineExceeded",
-    "DraftRequest",
-    "DraftTree",
-    "Drafter",
-    "DrafterConfig",
-    "DrafterEntry",
-    "DrafterOption",
-    "Engine",
-    "FeatureDrafter",
-    "Generation",
-    "Internal",
-    "InvalidArgument",
-    "Limits",
-    "LoadContext",
-    "Match",
-    "NotFound",
-    "Occurrence",
-    "PermissionDenied",
-    "RemoteDatastore",
-    "ResourceExhausted",
-    "Retriever",
-    "SampledChain",
-    "SamplingSettings",
-    "Step",
-    "SuffolkError",
-    "Target",
-    "Unavailable",
-    "Unsupported",
-    "__version__",
-    "build",
-    "connect_worker",
-    "find_costs",
-    "load_drafters",
-    "make_drafter",
-    "open",
-    "source_bits",
-    "source_name",
-]
+    from suffolk.build_index.builder import build as build
+    from suffolk.build_index.options import BuildOptions as BuildOptions
+    from suffolk.datastore import ContextIndex as ContextIndex
+    from suffolk.datastore import Datastore as Datastore
+    from suffolk.datastore import DraftTree as DraftTree
+    from suffolk.datastore import Match as Match
+    from suffolk.datastore import Occurrence as Occurrence
+    from suffolk.datastore import Retriever as Retriever
+    from suffolk.datastore import __version__ as __version__
+    from suffolk.datastore.errors import Corruption as Corruption
+    from suffolk.datastore.errors import DeadlineExceeded as DeadlineExceeded
+    from suffolk.datastore.errors import Internal as Internal
+    from suffolk.datastore.errors import InvalidArgument as InvalidArgument
+    from suffolk.datastore.errors import NotFound as NotFound
+    from suffolk.datastore.errors import PermissionDenied as PermissionDenied
+    from suffolk.datastore.errors import ResourceExhausted as ResourceExhausted
+    from suffolk.datastore.errors import SuffolkError as SuffolkError
+    from suffolk.datastore.errors import Unavailable as Unavailable
+    from suffolk.datastore.errors import Unsupported as Unsupported
+    from suffolk.serving.draft_service.client import RemoteDatastore as RemoteDatastore
+    from suffolk.serving.drafters.drafter_config import DrafterConfig as DrafterConfig
+    from suffolk.serving.drafters.drafter_entry import DrafterEntry as DrafterEntry
+    from suffolk.serving.drafters.drafter_entry import DrafterOption as DrafterOption
+    from suffolk.serving.drafters.drafter_entry import LoadContext as LoadContext
+    from suffolk.serving.drafters.load import load_drafters as load_drafters
+    from suffolk.serving.drafters.load import make_drafter as make_drafter
+    from suffolk.serving.drafters.registry import source_bits as source_bits
+    from suffolk.serving.drafters.registry import source_name as source_name
+    from suffolk.serving.drafters.retrieval.limits import Limits as Limits
+    from suffolk.serving.engine.costs.cost_model import CostModel as CostModel
+    from suffolk.serving.engine.costs.cost_store import find_costs as find_costs
+    from suffolk.serving.engine.loop.drafter import Drafter as Drafter
+    from suffolk.serving.engine.loop.drafter import DraftRequest as DraftRequest
+    from suffolk.serving.engine.loop.drafter import FeatureDrafter as FeatureDrafter
+    from suffolk.serving.engine.loop.drafter import SampledChain as SampledChain
+    from suffolk.serving.engine.loop.engine import Engine as Engine
+    from suffolk.serving.engine.loop.generation import Generation as Generation
+    from suffolk.serving.engine.loop.request import Step as Step
+    from suffolk.serving.engine.model.target import Target as Target
+    from suffolk.serving.engine.sampling.settings import SamplingSettings as SamplingSettings
+    from suffolk.serving.worker.client import connect_worker as connect_worker
 
-_LAZY = {
-    "BuildOptions": "suffolk.build_index.options",
-    "CostModel": "suffolk.serving.engine.costs.cost_model",
-    "DraftRequest": "suffolk.serving.engine.loop.drafter",
-    "Drafter": "suffolk.serving.engine.loop.drafter",
-    "DrafterConfig": "suffolk.serving.drafters.drafter_config",
-    "DrafterEntry": "suffolk.serving.drafters.drafter_entry",
-    "DrafterOption": "suffolk.serving.drafters.drafter_entry",
-    "Engine": "suffolk.serving.engine.loop.engine",
-    "FeatureDrafter": "suffolk.serving.engine.loop.drafter",
-    "Generation": "suffolk.serving.engine.loop.generation",
-    "Limits": "suffolk.serving.drafters.retrieval.limits",
-    "RemoteDatastore": "suffolk.serving.draft_service.client",
-    "LoadContext": "suffolk.serving.drafters.drafter_entry",
-    "SampledChain": "suffolk.serving.engine.loop.drafter",
-    "SamplingSettings": "suffolk.serving.engine.sampling.settings",
-    "Step": "suffolk.serving.engine.loop.request",
-    "Target": "suffolk.serving.engine.model.target",
-    "build": "suffolk.build_index.builder",
-    "connect_worker": "suffolk.serving.worker.client",
-    "find_costs": "suffolk.serving.engine.costs.cost_store",
-    "load_drafters": "suffolk.serving.drafters.load",
-    "make_drafter": "suffolk.serving.drafters.load",
-    "source_bits": "suffolk.serving.drafters.registry",
-    "source_name": "suffolk.serving.drafters.registry",
+_MODULES = {
+    "suffolk.build_index.builder": "build",
+    "suffolk.build_index.options": "BuildOptions",
+    "suffolk.datastore": "ContextIndex Datastore DraftTree Match Occurrence Retriever __version__",
+    "suffolk.datastore.errors": "Corruption DeadlineExceeded Internal InvalidArgument NotFound PermissionDenied "
+    "ResourceExhausted SuffolkError Unavailable Unsupported",
+    "suffolk.serving.draft_service.client": "RemoteDatastore",
+    "suffolk.serving.drafters.drafter_config": "DrafterConfig",
+    "suffolk.serving.drafters.drafter_entry": "DrafterEntry DrafterOption LoadContext",
+    "suffolk.serving.drafters.load": "load_drafters make_drafter",
+    "suffolk.serving.drafters.registry": "source_bits source_name",
+    "suffolk.serving.drafters.retrieval.limits": "Limits",
+    "suffolk.serving.engine.costs.cost_model": "CostModel",
+    "suffolk.serving.engine.costs.cost_store": "find_costs",
+    "suffolk.serving.engine.loop.drafter": "DraftRequest Drafter FeatureDrafter SampledChain",
+    "suffolk.serving.engine.loop.engine": "Engine",
+    "suffolk.serving.engine.loop.generation": "Generation",
+    "suffolk.serving.engine.loop.request": "Step",
+    "suffolk.serving.engine.model.target": "Target",
+    "suffolk.serving.engine.sampling.settings": "SamplingSettings",
+    "suffolk.serving.worker.client": "connect_worker",
 }
-"""Name -> module of what imports torch, gRPC or multiprocessing: imported by its first use."""
+"""Module -> the public names that it holds. A module is imported when one of its names is first used."""
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+__all__ = sorted(["open", *_MODULE_OF])
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+    return getattr(importlib.import_module(_MODULE_OF[name]), name)
 
 
 def __dir__() -> list[str]:
@@ -179,14 +133,18 @@ def open(
 
     Args:
         path_or_url: a folder, or a URL (``suffolk.serving.transport.url``).
-        residency: how files on disk are kept in memory (``suffolk.datastore.open_datastore``). A server decides its own.
-        deadline: seconds for a lookup or draft of a service; None: that of the URL (``?deadline_ms=``), else 0.02, which is
-            about one decoding step.
+        residency: how files on disk are kept in memory (``suffolk.datastore.open_datastore``). Not for a URL: the
+            server decides.
+        deadline: seconds for a call to a service; None: the URL's ``?deadline_ms=``, else 0.02, about one decoding step.
 
     Raises:
         NotFound, Corruption, Unsupported, ResourceExhausted: see ``suffolk.datastore.open_datastore``.
         InvalidArgument, Unavailable: see ``suffolk.serving.draft_service.client.connect``.
     """
+    from suffolk.datastore import open_datastore
+    from suffolk.datastore.errors import InvalidArgument
+    from suffolk.serving.transport.url import is_url
+
     if isinstance(path_or_url, str) and is_url(path_or_url):
         from suffolk.serving.draft_service.client import connect  # imports gRPC, which local stores do not need
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from suffolk.cli.generate_options import Options
 from suffolk.cli.generation_output import choose_colours, show
-from suffolk.cli.options.setting import COMMAND_LINE
+from suffolk.cli.options.setting import settings_of
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
@@ -15,16 +15,21 @@ LOCAL = (
     "compare_plain", "deadline_ms", "costs", "calibration", "explain", "record", "max_match", "min_match", "max_depth", "dtype",
     "device", "threads", "bad_words",
 )  # fmt: skip
-"""Settings of a model that runs in this process, besides those of drafters."""
+"""Settings of a local model, besides those of drafters. A worker has its own."""
 
 
 def generate_remotely(options: Options, settings: SamplingSettings, prompt: str) -> dict[str, Any]:
-    """Show the text as it comes; returns the report. Raises InvalidArgument for settings that a worker does not take."""
+    """Generate in a worker and show the text as it comes; returns the report.
+
+    Raises:
+        InvalidArgument: a setting of a local model is given, on the command line or in a file.
+    """
     from suffolk.serving.worker.client import connect_worker
 
+    defaults = {name: each.default for name, each in settings_of(Options).items()}
     for name in (*options.drafter_values, *LOCAL):
         given = options.given.get(name)
-        if given is not None and given.origin == COMMAND_LINE:  # a file may also be for other runs
+        if given is not None and given.value != defaults.get(name):  # 'config show' lists the defaults too
             raise InvalidArgument(
                 f"{given.label} cannot be given with --worker, which has its own model and drafters; leave it out, or give --model"
             )

@@ -12,6 +12,7 @@ LABELS = {
     "window": "--window",
     "max_match": "--max-match",
     "seed": "x.toml: seed",
+    "top_p": "x.toml: top_p in [generate]",
 }
 
 
@@ -21,6 +22,7 @@ LABELS = {
         ("held_out is 2; it must be between 0 and 0.5", "--held-out is 2; it must be between 0 and 0.5"),
         ("cache_bytes is -1; it must be 0 or more", "--cache is -1; it must be 0 or more"),
         ("one document; give held_out 0", "one document; give --held-out 0"),
+        ("x.toml: top_p in [generate] is 2", "x.toml: top_p in [generate] is 2"),
         ("max_match 16 + max_depth 10 is above 20", "--max-match 16 + max_depth 10 is above 20"),
         ("window is 3; it must be between 8 and 9", "--window is 3; it must be between 8 and 9"),
         ("window: 4 now, and 8 in the run to resume", "--window: 4 now, and 8 in the run to resume"),

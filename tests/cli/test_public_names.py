@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import suffolk
+from suffolk.cli.options.config_file import tomllib
 from tests.support.stores import make_word_store
 from tests.support.tiny_models import save_tiny
 
@@ -18,6 +19,29 @@ from tests.support.tiny_models import save_tiny
 def test_importing_suffolk_loads_neither_torch_nor_grpc() -> None:
     code = "import sys, suffolk; sys.exit(any(name in sys.modules for name in ('torch', 'transformers', 'grpc')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_interrupt_during_imports_ends_the_command_quietly() -> None:
+    code = """
+import runpy, sys
+
+class Interrupted:
+    def find_spec(self, name, *_):
+        if name == "numpy":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupted())
+runpy.run_module("suffolk", run_name="__main__")
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "suffolk: interrupted\n")
+
+
+def test_the_entry_of_the_command_imports_no_other_package() -> None:
+    code = "import sys, suffolk.__main__; sys.exit(any(name in sys.modules for name in ('numpy', 'suffolk.datastore')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    scripts = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts == {"suffolk": "suffolk.__main__:main"}
 
 
 def test_all_names_are_there() -> None:

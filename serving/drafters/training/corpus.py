@@ -96,7 +96,7 @@ def make_corpus(documents: Iterable[Document], options: TrainOptions, depth: int
         used.append((document.key, windows))
     if not used:
         raise InvalidArgument(_nothing_to_learn(options, needed, longest, skipped))
-    chosen = _choose_held_out({key for key, _ in used}, options)
+    chosen = _choose_held_out([key for key, _ in used], options, skipped)
     training = [window for key, windows in used if key not in chosen for window in windows]
     held_out = [window for key, windows in used if key in chosen for window in windows]
     held_out_documents = sum(key in chosen for key, _ in used)
@@ -122,20 +122,28 @@ def cut(document: Document, size: int, needed: int) -> Iterator[Window]:
             yield window
 
 
-def _choose_held_out(keys: set[bytes], options: TrainOptions) -> set[bytes]:
+def _choose_held_out(keys: list[bytes], options: TrainOptions, skipped: Counter[str]) -> set[bytes]:
     """The keys of held-out documents: those of the share, and the lowest key; never the highest.
 
-    Raises InvalidArgument: there is only one document.
+    Raises InvalidArgument: there is only one document, or all are copies of one. The message names what was ``skipped``.
     """
     if not options.held_out:
         return set()
-    if len(keys) == 1:
+    if min(keys) == max(keys):
+        found = "it is one document" if len(keys) == 1 else f"its {len(keys)} documents are copies of one"
+        if reasons := _reasons(skipped):
+            found += f" (left out: {', '.join(reasons)})"
         raise InvalidArgument(
-            f"corpus {' '.join(options.corpora)}: it is one document, so none can be held out to measure with; give more text, or "
+            f"corpus {' '.join(options.corpora)}: {found}, so none can be held out to measure with; give more text, or "
             "held_out 0 to train without a measure"
         )
     share = {key for key in keys if is_held_out(key, options.held_out)}
     return (share | {min(keys)}) - {max(keys)}
+
+
+def _reasons(skipped: Counter[str]) -> list[str]:
+    """The most frequent reasons for leaving documents out, each behind its count."""
+    return [f"{count} {reason}" for reason, count in skipped.most_common(_MOST_REASONS) if count]
 
 
 def _nothing_to_learn(options: TrainOptions, needed: int, longest: int, skipped: Counter[str]) -> str:
@@ -143,9 +151,9 @@ def _nothing_to_learn(options: TrainOptions, needed: int, longest: int, skipped:
 
     ``needed``: tokens of a document; ``longest``: tokens of the longest. ``skipped``: documents and rows left out, by reason.
     """
-    reasons = [(reason, count) for reason, count in skipped.most_common(_MOST_REASONS) if count]
-    found = ", ".join(f"{count} {reason}" for reason, count in reasons) or "no documents at all"
-    first = reasons[0][0] if reasons else ""
+    reasons = _reasons(skipped)
+    found = ", ".join(reasons) or "no documents at all"
+    first = reasons[0].partition(" ")[2] if reasons else ""
     advice = next((words for part, words in _ADVICE.items() if part in first), "name files with text or conversations")
     if first.startswith("documents"):
         found += f"; a document needs {needed} tokens, two more than the head's depth, and the longest has {longest}"

@@ -108,6 +108,23 @@ def test_bad_input_is_one_line_and_exit_code_2(
         assert message in refused(capsys, *words)
 
 
+def test_settings_of_a_local_model_in_a_file_are_refused_with_a_worker(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "suffolk.toml"
+    words = "--config", str(file), "--worker", "grpc://127.0.0.1:1", "x"
+    for content, label in [
+        ('dtype = "float32"', f"{file}: dtype"),
+        ("[generate]\nmax_match = 3", f"{file}: max_match in [generate]"),
+        ('datastore = ["code"]', f"{file}: datastore"),
+    ]:
+        file.write_text(content)
+        assert f"{label} cannot be given with --worker, which has its own model and" in refused(capsys, *words)
+    assert main(["config", "show", "generate"]) == 0
+    file.write_text(capsys.readouterr().out)  # all defaults
+    assert "nothing listens there; start the worker" in refused(capsys, *words)
+
+
 @pytest.mark.parametrize("device", ["cuda", "cuda:1", "mps", "hpu", "meta"])
 def test_a_device_that_is_not_there_is_not_recommended(
     device: str, model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -61,7 +61,12 @@ def test_held_out_documents_are_chosen_by_content_alone() -> None:
             {"held_out": 0.1},
             "corpus x: it is one document, so none can be held out .* or held_out 0 to",
         ),
-        ([document(30)] * 2, {"held_out": 0.1}, "it is one document"),
+        ([document(30)] * 2, {"held_out": 0.1}, "its 2 documents are copies of one, so none can be held out"),
+        (
+            [document(30), document(3)],
+            {"held_out": 0.1},
+            "it is one document .left out: 1 documents of fewer than 4 tokens., so none can be held out",
+        ),
         ([document(30, b"\0" * 32)], {"held_out": 0.1}, "it is one document"),
     ],
 )
