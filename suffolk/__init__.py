@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from suffolk.serving.engine.loop.generation import Generation as Generation
     from suffolk.serving.engine.loop.request import Step as Step
     from suffolk.serving.engine.model.target import Target as Target
+    from suffolk.serving.engine.sampling.grammar import Grammar as Grammar
     from suffolk.serving.engine.sampling.settings import SamplingSettings as SamplingSettings
     from suffolk.serving.worker.client import connect_worker as connect_worker
 
@@ -106,6 +107,7 @@ _MODULES = {
     "suffolk.serving.engine.loop.generation": "Generation",
     "suffolk.serving.engine.loop.request": "Step",
     "suffolk.serving.engine.model.target": "Target",
+    "suffolk.serving.engine.sampling.grammar": "Grammar",
     "suffolk.serving.engine.sampling.settings": "SamplingSettings",
     "suffolk.serving.worker.client": "connect_worker",
 }

@@ -24,8 +24,9 @@ COUNTS = ("steps", "draft_calls", "nodes_proposed", "nodes_verified", "accepted"
 
 _MOST_IDS = 1 << 31
 _MOST_TOKENS = 1 << 24
-_SETTINGS = tuple(name for name in SamplingSettings.__dataclass_fields__ if name not in ("processors", "token_mask"))
-"""All but functions."""
+_LEFT_OUT: dict[str, Any] = {"processors": (), "token_mask": None, "grammar": None}
+_SETTINGS = tuple(name for name in SamplingSettings.__dataclass_fields__ if name not in _LEFT_OUT)
+"""All but functions and grammars."""
 _TEXTS = ("model", "group", "drafter", "finish")
 _FIELDS = (*_TEXTS, "tokenizer", "vocab_size", "max_nodes", "settings", "counts", "prompt", "generated")
 
@@ -37,7 +38,7 @@ class Recording:
     Attributes:
         prompt: int32[n], token ids of the prompt.
         generated: int32[m], generated token ids, m >= 1.
-        settings: sampling settings without functions; ``max_new_tokens`` is cut to the model's context length.
+        settings: sampling settings without functions and grammar; ``max_new_tokens`` is cut to the model's context length.
         vocab_size: vocabulary size of the model.
         model: name of the model.
         tokenizer: fingerprint of its tokenizer, or None.
@@ -74,9 +75,7 @@ class Recording:
         return Recording(
             prompt=request.tokens[:begin].copy(),
             generated=request.tokens[begin : request.length].copy(),
-            settings=replace(
-                request.settings, max_new_tokens=len(request.tokens) - begin, processors=(), token_mask=None
-            ),
+            settings=replace(request.settings, max_new_tokens=len(request.tokens) - begin, **_LEFT_OUT),
             vocab_size=vocab_size,
             model=model,
             tokenizer=tokenizer,

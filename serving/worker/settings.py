@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from suffolk.datastore.errors import Unsupported
+from suffolk.serving.engine.sampling.grammar import Grammar
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.proto import decode_pb2
 from suffolk.serving.transport.limits import check_range, check_size
@@ -44,7 +45,7 @@ def pack_settings(settings: SamplingSettings) -> decode_pb2.SamplingSettings:
         if value != getattr(defaults, name):
             if name not in FIELDS:
                 raise Unsupported(f"{name} cannot be sent to a worker; use an engine in this process")
-            changed[name] = _pack_words(value) if name == "bad_words" else value
+            changed[name] = _PACK.get(name, _identity)(value)
     try:
         return decode_pb2.SamplingSettings(**changed)
     except (ValueError, TypeError) as error:  # a number beyond the field's type
@@ -53,6 +54,15 @@ def pack_settings(settings: SamplingSettings) -> decode_pb2.SamplingSettings:
 
 def _pack_words(words: Sequence[Sequence[int]]) -> list[bytes]:
     return [pack_tokens(to_tokens(word, f"bad_words[{index}]")) for index, word in enumerate(words)]
+
+
+def _pack_grammar(grammar: Grammar) -> decode_pb2.Grammar:
+    return decode_pb2.Grammar(kind=grammar.kind, text=grammar.text)
+
+
+def _read_grammar(message: decode_pb2.Grammar) -> Grammar:
+    require_known(message, "sampling.grammar")
+    return Grammar(message.kind, message.text)
 
 
 def _read_words(words: Sequence[bytes]) -> tuple[tuple[int, ...], ...]:
@@ -82,8 +92,10 @@ def _identity(value: Any) -> Any:
     return value
 
 
+_PACK: dict[str, Callable[[Any], Any]] = {"bad_words": _pack_words, "grammar": _pack_grammar}
 _READ: dict[str, Callable[[Any], Any]] = {
     "bad_words": _read_words,
+    "grammar": _read_grammar,
     "stop": _read_stops,
     "max_new_tokens": _read_new_tokens,
 }

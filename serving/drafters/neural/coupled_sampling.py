@@ -31,10 +31,12 @@ def needs_distributions(settings: SamplingSettings) -> bool:
 def drafter_sampler(settings: SamplingSettings, vocab_size: int, device: torch.device) -> Sampler:
     """A sampler for a drafter of ``vocab_size`` ids.
 
-    It leaves out the user's own functions, which act on the target alone, and bad words with ids outside ``vocab_size``.
+    It leaves out the user's own functions and the grammar, which act on the target alone, and bad words with ids outside
+    ``vocab_size``.
     """
     words = tuple(word for word in settings.bad_words if max(word) < vocab_size)
-    return Sampler(replace(settings, processors=(), token_mask=None, bad_words=words), vocab_size, device)
+    own = replace(settings, processors=(), token_mask=None, grammar=None, bad_words=words)
+    return Sampler(own, vocab_size, device)
 
 
 def contexts(request: DraftRequest, paths: Paths) -> RowContexts:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.engine.loop.prompt import Prompt, encode
 from suffolk.serving.engine.loop.stats import GenerationStats
 from suffolk.serving.engine.loop.step import Step as Step
@@ -55,6 +55,8 @@ class Request:
         ids = _checked_prompt(prompt, target)
         if settings.stop and target.tokenizer is None:
             raise InvalidArgument(f"stop strings need a tokenizer; model {target.name} was loaded without one")
+        if settings.grammar is not None:
+            raise Unsupported("grammar: this engine has no constrained decoding; omit it")
         room = settings.max_new_tokens
         if target.context_length is not None:
             room = min(room, target.context_length - len(ids))

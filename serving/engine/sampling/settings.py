@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.checks import listed, number, whole_number
+from suffolk.serving.engine.sampling.grammar import Grammar
 
 if TYPE_CHECKING:
     import torch
@@ -50,7 +51,7 @@ class SamplingSettings:
     """How tokens are sampled and where a text ends. Checked when made; immutable.
 
     The settings act in the order of transformers' ``generate``: repetition penalty, presence and frequency penalty, bad
-    words, processors, token mask, temperature, top-k, top-p, min-p. At temperature 0 all but the last four act.
+    words, processors, token mask, grammar, temperature, top-k, top-p, min-p. At temperature 0 all but the last four act.
 
     Attributes:
         max_new_tokens: at most this many tokens are generated; 1 or more.
@@ -74,6 +75,8 @@ class SamplingSettings:
             occur several times, and may be only drafted.
         token_mask: a function of texts int64[k, n] to bool[k, vocab], True for each token that may follow (a grammar). Called
             like the processors. For a drafted text without continuation it returns a row of False, or raises.
+        grammar: the text is in this language, if it does not end early by its length or a stop string. It ends where it is
+            complete. Needs the extra ``openai``.
         verification: how drafted tokens are accepted: ``match`` (the text is that of plain decoding), ``rejection`` (its
             distribution is that of plain decoding) or ``typical`` (lossy).
         epsilon, delta: ``typical`` accepts a token of at least the probability min(epsilon, delta * exp(-entropy)); above 0, at
@@ -98,6 +101,7 @@ class SamplingSettings:
     logprobs: int | None = None
     processors: tuple[Processor, ...] = ()
     token_mask: TokenMask | None = None
+    grammar: Grammar | None = None
     verification: str = "match"
     epsilon: float = 0.3
     delta: float = 0.09
@@ -113,6 +117,8 @@ class SamplingSettings:
             raise InvalidArgument(f"ignore_eos is {self.ignore_eos!r}; it must be True or False")
         if self.token_mask is not None and not callable(self.token_mask):
             raise InvalidArgument(f"token_mask is {self.token_mask!r}; it must be a function of texts, or None (off)")
+        if self.grammar is not None and not isinstance(self.grammar, Grammar):
+            raise InvalidArgument(f"grammar is of type {type(self.grammar).__name__}; give a Grammar, or None (off)")
 
     def _check_numbers(self) -> None:
         for ranges, convert in ((_WHOLE, whole_number), (_NUMBERS, number)):

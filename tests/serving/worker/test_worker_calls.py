@@ -23,6 +23,7 @@ from suffolk.datastore.errors import (
 )
 from suffolk.serving.engine.loop.prompt import encode_chat, encode_text
 from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.grammar import Grammar
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.proto import decode_pb2, decode_pb2_grpc
 from suffolk.serving.worker import limits
@@ -330,6 +331,7 @@ def test_every_setting_is_served_and_arrives() -> None:
         presence_penalty=0.2,
         frequency_penalty=-0.2,
         bad_words=((1, 2), (3,)),
+        grammar=Grammar("regex", "[0-9]+"),
         logprobs=0,
         verification="typical",
         epsilon=0.2,
