@@ -53,8 +53,8 @@ FUZZ_SECONDS ?= 60
 fuzz: .venv/ready
 	CXX=clang++ $(CORE) -B build/fuzz -DSUFFOLK_FUZZ=ON -DSUFFOLK_SANITIZE=address,undefined && .venv/bin/cmake --build build/fuzz --parallel
 	for target in fuzz_reader fuzz_queries; do \
-	  mkdir -p build/fuzz/corpus/$$target && build/fuzz/csrc/fuzz/$$target -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 \
-	  -artifact_prefix=build/fuzz/$$target- build/fuzz/corpus/$$target csrc/fuzz/corpus/$$target || exit 1; \
+	  mkdir -p build/fuzz/corpus/$$target && build/fuzz/tests/fuzz/$$target -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 \
+	  -artifact_prefix=build/fuzz/$$target- build/fuzz/corpus/$$target tests/fuzz/corpus/$$target || exit 1; \
 	done
 
 # Commands killed at KILLS random times: the old or the new generation stands, and the work goes on.

@@ -1,4 +1,4 @@
-#include "fuzz/memory_file.h"
+#include "memory_file.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

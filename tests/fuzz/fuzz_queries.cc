@@ -6,7 +6,7 @@
 #include "core/draft.h"
 #include "core/error.h"
 #include "core/segment.h"
-#include "fuzz/memory_file.h"
+#include "memory_file.h"
 
 namespace {
 

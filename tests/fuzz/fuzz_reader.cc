@@ -2,7 +2,7 @@
 // damaged or of another version, or it opens, and then `full` finds it sound or damaged.
 #include "core/error.h"
 #include "core/segment.h"
-#include "fuzz/memory_file.h"
+#include "memory_file.h"
 
 namespace {
 

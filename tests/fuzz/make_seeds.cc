@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "fuzz/memory_file.h"
+#include "memory_file.h"
 
 int main(int count, char** arguments) {
   if (count != 2) return 2;
