@@ -1,4 +1,4 @@
-"""Builds datastores from corpora, in bounded memory, resumable at any point.
+"""Builds datastores from corpora. Memory is bounded, and an interrupted build can be resumed.
 
 ``plan_build`` estimates a build, ``build`` runs it. Both take ``BuildOptions``.
 """

@@ -1,4 +1,4 @@
-"""Blocks: about a megabyte of a corpus, the unit of reading, tokenizing and counting."""
+"""Blocks of about 1 MiB of a corpus: the unit of reading, tokenizing and counting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_LINE_BYTES = 256 << 20
 
 
 class Position(NamedTuple):
-    """Where reading continues: a file's index in the inputs, and the number of its blocks that are done."""
+    """Where reading continues: the index of a file in the inputs, and the number of its blocks that are read."""
 
     file: int
     block: int
@@ -27,7 +27,7 @@ START = Position(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Whole JSON lines of the file ``path``, the first of them its line number ``first_line`` (from 1)."""
+    """Whole JSON lines of the file ``path``. ``first_line`` is the line number of the first, counted from 1."""
 
     path: str
     first_line: int
@@ -36,7 +36,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Whole documents as (source, text or UTF-8 bytes), and the metadata of each; empty if no document has any."""
+    """Whole documents as (source, text or UTF-8 bytes). ``metadata`` has an entry for each, or is empty if none has any."""
 
     documents: tuple[tuple[str, str | bytes], ...]
     metadata: tuple[Metadata, ...] = ()
@@ -48,10 +48,10 @@ class TokenRun:
 
     Attributes:
         path: the file.
-        first: index in the file of the first of ``ids``.
+        first: index in the file of ``ids[0]``.
         ids: any integer array. End-of-document ids split documents further.
         starts: offsets in ``ids`` where a document begins.
-        sources: the name of each document at ``starts``; None if the file has none, then documents are named by position.
+        sources: the source of each document at ``starts``. None: documents are named by their position in the file.
         metadata: of each document at ``starts``; empty if no document has any.
     """
 
@@ -65,7 +65,14 @@ class TokenRun:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A payload, where reading continues after it, the bytes of the inputs read so far, and the files skipped so far."""
+    """A part of the inputs.
+
+    Attributes:
+        payload: the content.
+        next: where reading continues after this block.
+        bytes_read: bytes of the inputs read up to here.
+        skipped: files skipped up to here, by reason.
+    """
 
     payload: Lines | Texts | TokenRun
     next: Position

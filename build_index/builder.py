@@ -35,7 +35,7 @@ from suffolk.datastore.manifest import Manifest, now, read_manifest
 INLINE_BYTES = 4 << 20
 """Corpora up to this size are tokenized in the builder: starting processes would take longer."""
 NAMED_CORPORA = 100
-"""Corpora that a build names in the manifest; more would make it long."""
+"""Corpora that the manifest names; its size is limited."""
 
 
 def plan_build(options: BuildOptions) -> BuildPlan:
@@ -53,8 +53,8 @@ def plan_build(options: BuildOptions) -> BuildPlan:
 def build(options: BuildOptions, progress: WorkProgress | None = None) -> BuildReport:
     """Build the datastore ``options.output`` and publish it. Readers see the old generation until the end.
 
-    Called again with the same settings after an interruption at any point, it keeps the finished segments and resumes with the
-    next. The files are byte for byte those of an uninterrupted build.
+    After an interruption, a call with the same settings keeps the finished segments and resumes with the next. The files are
+    byte for byte those of an uninterrupted build.
 
     Raises:
         NotFound, InvalidArgument, Corruption: an input is missing, empty or wrong; the message names it.

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
-from itertools import groupby
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from suffolk.build_index.options import MAX_SEGMENT_TOKENS
+from suffolk.build_index.progress import SilentProgress, WorkProgress
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore.datastore import MAX_THREADS, Datastore, open_datastore
 from suffolk.datastore.deletions import Deleted
@@ -20,9 +21,6 @@ from suffolk.datastore.documents import DocumentTableWriter, Origin
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, read_manifest
 from suffolk.datastore.segment import SegmentEntry, merge_segments
-
-CompactProgress = Callable[[str, float, int], None]
-"""Called with the task, the share of it that is done (0..1), and its size in tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +51,6 @@ class CompactReport:
     bytes: int
     seconds: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class _Group:
@@ -70,12 +64,11 @@ class _Group:
 
 
 def compact(
-    store: str | Path, segments: int = 1, threads: int = 0, progress: CompactProgress | None = None
+    store: str | Path, segments: int = 1, threads: int = 0, progress: WorkProgress | None = None
 ) -> CompactReport:
-    """Merge the segments of ``store`` into ``segments`` or fewer, as long as none exceeds 1.9 billion tokens
-    (``MAX_SEGMENT_TOKENS``).
+    """Merge the segments of ``store`` into at most ``segments``. A merged segment has at most ``MAX_SEGMENT_TOKENS`` tokens.
 
-    Neighbours are merged, the smallest first; documents keep their order, and no answer changes. The checksums of all files are
+    Neighbours are merged, the smallest first. Documents keep their order, and no answer changes. The checksums of all files are
     verified first. A crash or Ctrl-C at any point leaves the old generation or the new one.
 
     Args:
@@ -88,7 +81,7 @@ def compact(
     Raises:
         InvalidArgument: ``segments`` is below 1, all documents are deleted, or a new segment's document table would be too large.
         NotFound, Corruption, Unsupported: as ``open_datastore``; a damaged file is named.
-        Unavailable: another process writes to the datastore, or an interrupted build waits in it.
+        Unavailable: another process writes to the datastore, or it holds an interrupted build.
         ResourceExhausted: the disk is full.
     """
     if segments < 1:
@@ -107,7 +100,8 @@ def compact(
                 raise InvalidArgument(
                     f"{path}: all documents are deleted, and a datastore holds at least one; remove the folder instead"
                 )
-            manifest = _publish(workspace, datastore, groups, deleted, threads, progress)
+            work = _Compaction(workspace, datastore, groups, deleted, threads, progress or SilentProgress())
+            manifest = workspace.publish_change(work.run)
         facts = datastore.info()
         return CompactReport(
             store=str(path),
@@ -148,74 +142,56 @@ def _group(groups: list[_Group], wanted: int) -> list[_Group]:
     return groups
 
 
-def _publish(
-    workspace: Workspace,
-    datastore: Datastore,
-    groups: list[_Group],
-    deleted: Deleted,
-    threads: int,
-    progress: CompactProgress | None,
-) -> Manifest:
-    def make() -> Manifest:
-        _check(datastore, progress)
-        segments = tuple(_merge(workspace, datastore, groups, deleted, threads, progress))
-        return datastore.manifest.next(segments=segments, deletions=())
+@dataclass(frozen=True, slots=True)
+class _Compaction:
+    """The work between opening the datastore and publishing the new generation."""
 
-    return workspace.publish_change(make)
+    workspace: Workspace
+    datastore: Datastore
+    groups: list[_Group]
+    deleted: Deleted
+    threads: int
+    progress: WorkProgress
 
+    def run(self) -> Manifest:
+        """Verify all checksums, because merging would write valid ones for damaged tokens; then merge."""
+        sizes = {entry.name: entry.tokens for entry in self.datastore.manifest.files()}
+        self.datastore.verify("checksums", self._reporter("checking", sizes))
+        return self.datastore.manifest.next(segments=tuple(self._merge()), deletions=())
 
-def _check(datastore: Datastore, progress: CompactProgress | None) -> None:
-    """Verify all checksums, because merging would write valid ones for damaged tokens."""
-    files = datastore.manifest.files()
-    tokens, done = sum(entry.tokens for entry in files), 0
-
-    def report(name: str, share: float) -> None:
-        nonlocal done
-        entry = next(entry for entry in files if entry.name == name)
-        if progress is not None:
-            progress("checking", (done + share * entry.tokens) / max(1, tokens), tokens)
-        if share >= 1:
-            done += entry.tokens
-
-    datastore.verify("checksums", report)
-
-
-def _merge(
-    workspace: Workspace,
-    datastore: Datastore,
-    groups: list[_Group],
-    deleted: Deleted,
-    threads: int,
-    progress: CompactProgress | None,
-) -> list[SegmentEntry]:
-    """The segment of each group of which something is left; a segment that stays alone and whole stays as it is."""
-    places = {entry.name: number for number, group in enumerate(groups) for entry in group.entries}
-    total, done = sum(group.tokens for group in groups), 0
-    entries: list[SegmentEntry] = []
-    for number, origins in groupby(datastore.origins(), lambda known: places[known[0]]):
-        group = groups[number]
-        names = [entry.name for entry in group.entries]
-        if len(names) == 1 and len(deleted[names[0]]) == 0:
-            entries.append(group.entries[0])
-        else:
-            path = workspace.new_segment(workspace.segment_name(datastore.manifest.generation + 1, number))
-            report = None
-            if progress is not None:
-                report = lambda share, done=done, group=group: progress(  # noqa: E731
-                    "merging", (done + share * group.tokens) / total, total
-                )
-            entries.append(
-                merge_segments(
-                    path,
-                    [workspace.store / SEGMENTS_NAME / name for name in names],
-                    [deleted[name] for name in names],
-                    documents=_table(origin for _, _, origin in origins),
-                    threads=threads,
-                    progress=report,
-                )
+    def _merge(self) -> list[SegmentEntry]:
+        """The new segment of each group that still has documents. A segment that stays alone and whole is kept."""
+        generation = self.datastore.manifest.generation + 1
+        names = [self.workspace.segment_name(generation, number) for number in range(len(self.groups))]
+        report = self._reporter("merging", {name: group.tokens for name, group in zip(names, self.groups, strict=True)})
+        places = {entry.name: number for number, group in enumerate(self.groups) for entry in group.entries}
+        merged: list[SegmentEntry] = []
+        for number, origins in groupby(self.datastore.origins(), lambda known: places[known[0]]):
+            entries = self.groups[number].entries
+            if len(entries) == 1 and len(self.deleted[entries[0].name]) == 0:
+                merged.append(entries[0])
+                continue
+            segment = merge_segments(
+                self.workspace.new_segment(names[number]),
+                [self.workspace.store / SEGMENTS_NAME / entry.name for entry in entries],
+                [self.deleted[entry.name] for entry in entries],
+                documents=_table(origin for _, _, origin in origins),
+                threads=self.threads,
+                progress=partial(report, names[number]),
             )
-        done += group.tokens
-    return entries
+            merged.append(segment)
+        return merged
+
+    def _reporter(self, work: str, sizes: Mapping[str, int]) -> Callable[[str, float], None]:
+        """A function that is called with a segment's name and the share of it that is done; ``sizes`` are in tokens."""
+        total = sum(sizes.values())
+        before = dict(zip(sizes, accumulate(sizes.values(), initial=0), strict=False))
+
+        def report(name: str, share: float) -> None:
+            done = before[name] + share * sizes[name]
+            self.progress.advance(work, done / max(1, total), f"{total:,} tokens")
+
+        return report
 
 
 def _table(origins: Iterable[Origin]) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(slots=True)
 class Counts:
-    """Totals of some documents.
+    """Totals of a block, a segment or a build.
 
     Attributes:
         documents: documents with tokens.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,8 +29,8 @@ class DeletionReport:
     Attributes:
         store: the datastore's folder.
         generation: the live one; unchanged if nothing was deleted.
-        documents, tokens: deleted by this call; in a dry run those that would be.
-        left_documents, left_tokens: the remaining ones.
+        documents, tokens: deleted by this call; in a dry run, those it would delete.
+        left_documents, left_tokens: those that remain.
         unknown_ids: ids that no document has.
     """
 
@@ -43,15 +42,11 @@ class DeletionReport:
     left_tokens: int
     unknown_ids: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
-
 
 def delete(
     store: str | Path, ids: Sequence[str] = (), where: Sequence[str] = (), dry_run: bool = False, threads: int = 0
 ) -> DeletionReport:
-    """Delete the documents whose source is in ``ids`` (every source, if it is empty) and that meet all conditions of ``where``.
+    """Delete the documents whose source is in ``ids`` and that meet all conditions of ``where``.
 
     A datastore opened later answers as if they had never been in it. Their tokens stay in the segment files until
     ``suffolk.build_index.compact`` removes them. A crash at any point leaves the old generation or the new one. The checksums of
@@ -59,7 +54,7 @@ def delete(
 
     Args:
         store: the datastore's folder.
-        ids: whole sources.
+        ids: whole sources; if there are none, every source.
         where: conditions such as ``license=gpl-3.0`` (``suffolk.datastore.query.parse_query``).
         dry_run: only count.
         threads: for sorting; 0 takes every core.
@@ -69,7 +64,7 @@ def delete(
     Raises:
         InvalidArgument: neither ids nor conditions are given, a condition cannot be parsed, or no document has its field.
         NotFound, Corruption, Unsupported: as ``open_datastore``.
-        Unavailable: another process writes to the datastore, or an interrupted build waits in it.
+        Unavailable: another process writes to the datastore, or it holds an interrupted build.
         ResourceExhausted: the disk is full.
     """
     path = Path(store)

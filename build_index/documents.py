@@ -1,4 +1,4 @@
-"""Parses a block into documents: JSON lines, UTF-8, long texts cut. Runs in the tokenizing processes."""
+"""Parses a block into documents. Runs in the tokenizing processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REPLACEMENT = "\ufffd"
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """Texts with source and metadata, their size in UTF-8, and the number of invalid places that became U+FFFD."""
+    """Texts with their sources and metadata, their size in UTF-8, and the number of U+FFFD that replaced invalid UTF-8."""
 
     sources: list[str]
     metadata: list[Metadata]
@@ -28,10 +28,10 @@ class Documents:
 
 
 def parse_documents(payload: Lines | Texts, options: BuildOptions) -> Documents:
-    """The documents of a block of lines or texts, in order. Texts of more than a million characters become several.
+    """The documents of a block of lines or texts, in order. Texts of more than 2^20 characters become several.
 
     Raises:
-        InvalidArgument: a line is no JSON object, lacks the field, or has no text in it; the message names the line.
+        InvalidArgument: a line is not a JSON object, lacks the field, or has no text in it; the message names the line.
     """
     if isinstance(payload, Lines):
         payload = _from_lines(payload, options)
@@ -77,13 +77,13 @@ def _from_lines(lines: Lines, options: BuildOptions) -> Texts:
 
 
 def keep_metadata(record: Any, fields: tuple[str, ...]) -> Metadata:
-    """The values of ``fields`` in a record, without missing and null ones."""
+    """The values of ``fields`` in a record. Missing and null fields are left out."""
     found = {name: _field(record, name.split("."), name) for name in fields}
     return {name: value for name, value in found.items() if value is not None}
 
 
 class _Repaired(str):
-    """A text whose line held invalid UTF-8, with the number of replaced places."""
+    """A text whose line held invalid UTF-8. ``bad`` is the number of replaced sequences."""
 
     __slots__ = ("bad",)
     bad: int
@@ -133,7 +133,7 @@ def _no_text(place: str, field: str, value: Any, record: Any) -> str:
 
 
 def _clean(raw: str | bytes) -> tuple[str, int, int]:
-    """Valid text, its size in UTF-8, and the number of places that were replaced."""
+    """Valid text, its size in UTF-8, and the number of replaced sequences."""
     if isinstance(raw, bytes):
         text, bad = _decode(raw)
         return text, len(raw), bad
@@ -154,7 +154,7 @@ def _decode(data: bytes) -> tuple[str, int]:
 
 
 def _cut(text: str) -> list[str]:
-    """``text`` in pieces of at most a million characters, cut after a line end where there is one."""
+    """``text`` in pieces of at most 2^20 characters, cut after a line end where there is one."""
     pieces = []
     while len(text) > MAX_TEXT_CHARACTERS:
         cut = text.rfind("\n", 0, MAX_TEXT_CHARACTERS) + 1 or MAX_TEXT_CHARACTERS

@@ -22,7 +22,7 @@ from suffolk.datastore.segment import separator, token_dtype
 
 @dataclass(frozen=True, slots=True)
 class EncodeSetup:
-    """The settings of a block encoder: picklable, sent once to each worker."""
+    """The settings of a block encoder. Picklable: sent once to each worker."""
 
     options: BuildOptions
     tokenizer_json: str | None
@@ -47,10 +47,10 @@ class EncodedBlock:
 
 
 class BlockEncoder:
-    """Encodes blocks by one setup. Not thread-safe.
+    """Encodes blocks with one setup. Not thread-safe.
 
     Raises:
-        Unsupported: the fast tokenizer is requested and cannot read the tokenizer.
+        Unsupported: the setup requests Kitoken, which cannot read the tokenizer.
     """
 
     def __init__(self, setup: EncodeSetup) -> None:
@@ -60,10 +60,10 @@ class BlockEncoder:
         self._encoder = _make_encoder(setup.tokenizer_json, setup.fast) if setup.tokenizer_json else None
 
     def encode(self, payload: Lines | Texts | TokenRun) -> EncodedBlock:
-        """The block's tokens.
+        """The tokens of a block.
 
         Raises:
-            InvalidArgument: a line, field or id is wrong, or text comes without a tokenizer; the message names the place.
+            InvalidArgument: a line, field or id is wrong, or text is read without a tokenizer; the message names the place.
         """
         if isinstance(payload, TokenRun):
             return self._encode_run(payload)

@@ -29,7 +29,7 @@ class Gatherer:
     """Makes segments out of encoded blocks.
 
     Attributes:
-        run: the totals of this run, without those of earlier runs of the same build.
+        run: totals of this run; those of earlier runs of the same build are not included.
         read_seconds, sort_seconds: wall time of this run.
     """
 
@@ -44,10 +44,10 @@ class Gatherer:
     _began: float = field(default_factory=time.monotonic)
 
     def gather(self, encoded: Encoded, first: int, generation: int) -> Iterator[FinishedSegment]:
-        """Finished, recorded segments, numbered from ``first`` on.
+        """Yield segments that are finished and recorded in the journal, numbered from ``first`` on.
 
         Raises:
-            SuffolkError: a block could not be read or encoded, or the disk is full.
+            SuffolkError: a block cannot be read or encoded, or the disk is full.
         """
         number = first
         while (segment := self._gather_one(encoded, self.workspace.segment_name(generation, number))) is not None:
@@ -56,7 +56,7 @@ class Gatherer:
             number += 1
 
     def _gather_one(self, encoded: Encoded, name: str) -> FinishedSegment | None:
-        """The next segment: whole blocks until it has enough tokens. None if no token is left."""
+        """The next segment, made of whole blocks until it has enough tokens; None if no token is left."""
         begin = time.monotonic()
         counts, table, block = Counts(), DocumentTableWriter(), None
         with TokenFile(self.workspace.tokens, token_dtype(self.target.vocab_size)) as file:

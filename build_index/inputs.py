@@ -30,7 +30,7 @@ PATTERN = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """One file of a corpus. ``named``: the user named this file itself, so it must not be skipped."""
+    """One file of a corpus. ``named``: the user gave this path, so the file must not be skipped."""
 
     path: str
     kind: str
@@ -41,7 +41,7 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The files of a corpus in the order of building, and the number of skipped ones by reason."""
+    """The files of a corpus in reading order, and the number of skipped files by reason."""
 
     files: tuple[InputFile, ...]
     skipped: Counter[str] = field(default_factory=Counter)
@@ -52,7 +52,7 @@ class Inputs:
         return sum(file.size for file in self.files)
 
     def identity(self, count: int) -> str:
-        """SHA-256 (hex) of names, sizes and times of the first ``count`` files; it changes when one of them does."""
+        """SHA-256 (hex) of the names, sizes and modification times of the first ``count`` files."""
         digest = hashlib.sha256()
         for file in self.files[:count]:
             digest.update(
@@ -62,7 +62,7 @@ class Inputs:
 
 
 def find_inputs(options: BuildOptions) -> Inputs:
-    """All files of the corpora; folders are read in the order of names, without hidden files and linked folders.
+    """All files of the corpora. Folders are read in the order of names, without hidden files and linked folders.
 
     Raises:
         NotFound: a file or folder does not exist, or a pattern matches nothing.
@@ -89,14 +89,14 @@ def find_inputs(options: BuildOptions) -> Inputs:
 
 
 def _require_use(options: BuildOptions, kinds: set[str]) -> None:
-    """Refuse an option of tokenized corpora without one. A Parquet file counts: only reading shows its columns."""
+    """Refuse an option for tokenized corpora if there are none. A Parquet file counts as one: it may hold token ids."""
     for name, value, acts_on in (
         ("end of document", options.end_of_document, (*TOKEN_KINDS, "parquet")),
         ("token format", options.token_format, ("bin",)),
     ):
         if value is not None and kinds.isdisjoint(acts_on):
             raise InvalidArgument(
-                f"{name}: {value} does nothing, for no corpus is a {' or '.join(f'.{kind}' for kind in acts_on)} file; "
+                f"{name}: {value} has no effect: no corpus is a {' or '.join(f'.{kind}' for kind in acts_on)} file; "
                 f"leave --{name.replace(' ', '-')} out, or name tokenized corpora"
             )
 
@@ -127,7 +127,7 @@ def _expand(corpus: str, options: BuildOptions, skipped: Counter[str]) -> Iterat
 def _expand_match(match: str, pattern: str, options: BuildOptions, skipped: Counter[str]) -> Iterator[tuple[str, bool]]:
     if os.path.isfile(match):
         yield match, True
-    elif os.path.isdir(match) and "**" not in pattern:  # "**" lists the files of its folders by itself
+    elif os.path.isdir(match) and "**" not in pattern:  # "**" matches the files inside folders too
         yield from ((path, False) for path in _walk(match, options, skipped))
 
 
@@ -136,7 +136,7 @@ def _walk(folder: str, options: BuildOptions, skipped: Counter[str]) -> Iterator
         skipped["hidden"] += sum(name.startswith(".") for name in (*folders, *names))
         seen = sorted(name for name in folders if not name.startswith(".") and not _is_store(parent, name, options))
         folders[:] = [name for name in seen if not os.path.islink(os.path.join(parent, name))]
-        skipped["linked folder (name it)"] += len(seen) - len(folders)  # links may form circles
+        skipped["linked folder (name it)"] += len(seen) - len(folders)  # links may form cycles
         for name in sorted(names):
             path = os.path.join(parent, name)
             if name.startswith("."):
@@ -165,7 +165,7 @@ def _endings(extensions: Sequence[str]) -> tuple[str, ...]:
 
 
 def _takes_tokens(options: BuildOptions) -> bool:
-    """Whether to read .npy and .bin files in folders: only if tokens are expected, because source trees hold others."""
+    """Whether .npy and .bin files in folders are read: only if tokens are expected, as source trees hold other arrays."""
     return options.tokenizer is None or options.token_format is not None or options.end_of_document is not None
 
 

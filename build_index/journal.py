@@ -1,4 +1,4 @@
-"""The journal of a build, from which it resumes after a crash: a JSON line of settings, then one per finished segment."""
+"""The journal from which a build resumes after a crash: a JSON line of settings, then one for each finished segment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from suffolk.datastore.manifest import write_atomically
 from suffolk.datastore.segment import SegmentEntry
 
 JOURNAL_FORMAT = 2
-"""Increased whenever blocks are cut or tokenized differently, so that a build is not resumed in another way."""
+"""Increased whenever blocks are cut or tokenized differently. A build is resumed only by a version with the same number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ class FinishedSegment:
         entry: its entry for the manifest.
         next: where reading continues after it.
         inputs: identity of the files up to ``next``. The segment is valid while they are unchanged.
-        counts, skipped: its totals, and the files skipped up to ``next``.
+        counts: its totals.
+        skipped: files skipped up to ``next``, by reason.
     """
 
     entry: SegmentEntry
@@ -42,7 +43,7 @@ class FinishedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The finished part of an earlier run of the same build; ``complete`` if that is all of it."""
+    """The finished part of an earlier run of the same build. ``complete``: no segment is missing."""
 
     proof: Proof
     finished: tuple[FinishedSegment, ...]
@@ -50,18 +51,18 @@ class Journal:
 
 
 def write_journal(path: Path, settings: dict[str, Any], proof: Proof, finished: Sequence[FinishedSegment] = ()) -> None:
-    """Start the journal, with the finished segments of an earlier run."""
+    """Replace the journal by one with these settings and finished segments."""
     header = {"format": JOURNAL_FORMAT, "settings": settings, "proof": asdict(proof)}
     write_atomically(path, b"".join(_line(record) for record in (header, *map(asdict, finished))))
 
 
 def record_segment(path: Path, segment: FinishedSegment) -> None:
-    """Add a finished segment. After this returns, a crash does not lose it."""
+    """Add a finished segment. Once this has returned, a crash does not lose it."""
     _append(path, asdict(segment))
 
 
 def record_complete(path: Path, inputs: Inputs) -> None:
-    """Record that all segments are finished, which tells a crash after publishing from one before."""
+    """Record that all segments are finished, so that a later run can tell a crash after publishing from one before."""
     _append(path, {"complete": inputs.identity(len(inputs.files))})
 
 
@@ -76,9 +77,9 @@ def is_complete(workspace: Workspace, settings: dict[str, Any], inputs: Inputs) 
 
 
 def read_journal(workspace: Workspace, settings: dict[str, Any], inputs: Inputs) -> Journal | str | None:
-    """The usable part of an earlier run; a text with the reason if none of it is usable; None without an earlier run.
+    """The usable part of an earlier run; the reason, as a text, if none of it is usable; None without an earlier run.
 
-    Segments are usable up to the first with changed files. So corpora may be added behind finished ones.
+    Segments are usable up to the first one whose files changed. So corpora may be added after those already read.
     """
     records = workspace.journal_lines()
     if not records:
@@ -103,7 +104,7 @@ def read_journal(workspace: Workspace, settings: dict[str, Any], inputs: Inputs)
 
 
 def reached(inputs: Inputs, position: Position) -> str:
-    """The identity of the files that are read, in whole or in part, up to ``position``."""
+    """The identity of the files that are read, completely or partly, up to ``position``."""
     return inputs.identity(position.file + 1 if position.block else position.file)
 
 

@@ -11,7 +11,7 @@ from suffolk.datastore.errors import InvalidArgument
 DEFAULT_SEGMENT_TOKENS = 64 << 20
 DEFAULT_ORDER_DEPTH = 64
 MAX_SEGMENT_TOKENS = (1 << 31) - (1 << 28)
-"""At most 2^31 tokens are sorted at once. The rest is room for the last block of a segment, which is not split."""
+"""A segment takes whole blocks, so it may exceed its size by one block. The sort takes at most 2^31 tokens."""
 
 TOKEN_FORMATS = ("u16", "u32")
 TOKENIZATIONS = ("auto", "exact")
@@ -25,18 +25,18 @@ class BuildOptions:
     Attributes:
         corpora: files, folders or glob patterns, read in this order.
         output: the datastore's folder.
-        tokenizer: a Hugging Face folder, a tokenizer.json or a hub name. None for tokenized corpora, or when appending for
-            the datastore's tokenizer.
-        mode: "new" refuses an existing datastore, "append" adds segments to it, "replace" publishes a new generation.
+        tokenizer: a Hugging Face folder, a tokenizer.json or a hub name. None for tokenized corpora. When appending, None
+            is the datastore's tokenizer.
+        mode: "new" refuses an existing datastore, "append" adds segments to it, "replace" puts new segments in their place.
         text_field, id_field: field of a JSON line (a dotted name reads nested objects), or column of a Parquet file.
-        metadata: fields of a JSON line or Parquet row to keep with its document; a dotted name reads nested objects.
+        metadata: fields of a JSON line or Parquet row to keep with the document; a dotted name reads nested objects.
         extensions: endings of the files to read in folders; empty: every text file.
         token_format: width of the ids in ``.bin`` files; None: the width that the vocabulary needs.
         end_of_document: the id that ends a document in tokenized corpora; None if documents are not marked.
         vocab_size: number of ids, for corpora without a tokenizer.
         segment_tokens: the size of a segment, in tokens; it bounds memory.
-        order_depth: tokens by which suffixes are sorted; None: 64, or when appending that of the datastore.
-        tokenization: "auto" uses the fast path where it is proven equal, "exact" uses Hugging Face tokenizers alone.
+        order_depth: tokens by which suffixes are sorted. None is 64, or the datastore's depth when appending.
+        tokenization: "auto" uses Kitoken if it gives equal ids for a sample, "exact" uses only Hugging Face tokenizers.
         threads: processes for tokenizing and threads for sorting; 0: every core that this process may use.
 
     Raises:

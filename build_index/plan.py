@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from suffolk.build_index.inputs import TOKEN_KINDS, Inputs
 from suffolk.build_index.options import BuildOptions
@@ -17,18 +16,19 @@ from suffolk.datastore.errors import ResourceExhausted
 from suffolk.datastore.segment import token_dtype
 
 STORE_BYTES_PER_TOKEN = {2: 6.2, 4: 7.2}
-"""Upper bound of the segment format, by the width of the token type."""
+"""Upper bound of the bytes that a token takes in a segment, by the width of its array type."""
 
 SORT_TOKENS_PER_SECOND = 8e6
-"""Rate of one thread on large segments. Measured: 11 to 14 million on source code, less on a slow disk."""
+"""Rate of one thread on large segments. Measured: 11 to 14 million on source code, fewer on a slow disk."""
 
 SORT_BYTES_PER_TOKEN = 4 + 1
-"""A position per token, and the scratch memory of sorting (csrc/core/sort.h)."""
+"""A position for each token, and the scratch memory of sorting (csrc/core/sort.h)."""
 
 BUILDER_BYTES, WORKER_BYTES = 300e6, 250e6
 """Resident size without a segment: interpreter, libraries, tokenizer, queued blocks."""
 
 IDS_RATE = 200e6
+"""Bytes of token ids that are read in a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class BuildPlan:
 
     Attributes:
         files, input_bytes: the inputs on disk.
-        text_bytes, tokens: their content, by a sample.
+        text_bytes, tokens: their content, estimated from a sample.
         tokenize_seconds, sort_seconds: time with ``workers`` processes.
         memory_bytes: resident size of builder and workers together.
         store_bytes, work_bytes: size of the new segments, and of temporary files.
@@ -60,10 +60,6 @@ class BuildPlan:
     fast: bool
     tokenization: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
-
     def lines(self) -> list[str]:
         """The plan as lines of text."""
         seconds = self.tokenize_seconds + self.sort_seconds
@@ -82,7 +78,7 @@ class BuildPlan:
 
 
 def make_plan(options: BuildOptions, inputs: Inputs, target: Target, proof: Proof, workers: int) -> BuildPlan:
-    """Estimates from the sizes of the files and the sample of ``proof``."""
+    """The plan from the sizes of the files and the sample of ``proof``."""
     width = token_dtype(target.vocab_size).itemsize
     ids_bytes = sum(file.size for file in inputs.files if file.kind in TOKEN_KINDS)
     text_bytes = int((inputs.size - ids_bytes) * proof.growth)
@@ -113,7 +109,7 @@ def make_plan(options: BuildOptions, inputs: Inputs, target: Target, proof: Proo
 
 
 def segment_bytes(tokens: int, width: int) -> int:
-    """Memory for making one segment, in bytes: its tokens of ``width`` bytes, and sorting."""
+    """Bytes of memory that one segment takes: its tokens of ``width`` bytes, and sorting."""
     return tokens * (width + SORT_BYTES_PER_TOKEN)
 
 

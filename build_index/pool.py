@@ -1,4 +1,4 @@
-"""Encodes blocks in parallel processes, and returns them in order with bounded memory."""
+"""Encodes blocks in parallel processes and returns them in order. Memory is bounded."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from suffolk.build_index.encode_block import BlockEncoder, EncodedBlock, EncodeS
 from suffolk.datastore.errors import Internal, SuffolkError, Unavailable
 
 BLOCKS_PER_WORKER = 3
-"""One that is encoded, one in the queue, one whose result waits."""
+"""One is being encoded, one is queued, and one has a result that is not yet received."""
 
 
 @contextmanager
 def open_encoder(setup: EncodeSetup, workers: int) -> Iterator[InlineEncoder | WorkerPool]:
-    """An encoder of block streams, with ``workers`` processes if that is above 1. They end with the context."""
+    """Context manager of a block encoder, with ``workers`` processes if that is above 1. They end with the context."""
     if workers <= 1:
         yield InlineEncoder(setup)
         return
@@ -70,10 +70,10 @@ class WorkerPool:
             raise
 
     def encode(self, blocks: Iterator[Block]) -> Iterator[tuple[Block, EncodedBlock]]:
-        """Each block with its tokens, in order; block i goes to worker i modulo their number.
+        """Each block with its tokens, in order. Block i goes to worker i modulo their number.
 
         Raises:
-            SuffolkError: encoding a block failed; raised in the block's place.
+            SuffolkError: encoding a block failed; raised when the block's turn comes.
             Unavailable: a worker died.
         """
         waiting: deque[tuple[_Worker, Block]] = deque()
@@ -107,7 +107,7 @@ def _start() -> _Worker:
             [sys.executable, "-m", "suffolk.build_index.worker", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C reaches the builder alone, which then ends its workers
+            start_new_session=True,  # Ctrl-C reaches only the builder, which then ends its workers
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
     return _Worker(process, Connection(ours.detach()))

@@ -1,4 +1,4 @@
-"""Shows the progress of long work: a bar on a terminal, a line now and then elsewhere."""
+"""Shows the progress of long work: a bar on a terminal, a line every 30 seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 PLAIN_SECONDS = 30.0
-"""Seconds between two lines of progress where there is no terminal."""
+"""Seconds between two lines of progress without a terminal."""
 
 
 class WorkProgress(Protocol):
-    """Receives the progress of a build or a training, in the thread that works."""
+    """Receives the progress of long work, such as a build or a training run. Called in the thread that does the work."""
 
     def note(self, text: str) -> None:
         """Show a message."""
         ...
 
     def advance(self, work: str, share: float, facts: str) -> None:
-        """A ``share`` of a piece of work (reading, training) is done; ``facts`` are shown beside it."""
+        """A ``share`` (0..1) of the task ``work`` is done; ``facts`` are shown beside it."""
         ...
 
 
@@ -57,7 +57,7 @@ class PlainProgress:
 
 
 class TerminalProgress:
-    """A bar for each piece of work, with its facts and the time left."""
+    """A bar for each task, with its facts and the time left."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress

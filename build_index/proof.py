@@ -34,7 +34,8 @@ class Proof:
         fast: whether the build may use the fast path.
         reason: why, as a text for the report.
         documents, text_bytes, tokens: size of the sample.
-        fast_rate, exact_rate: bytes of text per second of each way (the exact one with all its threads); 0 if not tried.
+        fast_rate: bytes of text per second on the fast path; 0 if it was not tried.
+        exact_rate: bytes of text per second of Hugging Face tokenizers, with all their threads.
         growth: bytes of text per byte of the corpus on disk.
     """
 
@@ -50,14 +51,14 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Documents from all parts of the corpus, and their bytes of text per byte on disk."""
+    """Documents from all parts of the corpus. ``growth``: their bytes of text per byte on disk."""
 
     texts: list[str]
     growth: float
 
 
 def load_fast(tokenizer: Tokenizer) -> Kitoken | str:
-    """The fast form of ``tokenizer``, or a text with the reason why there is none."""
+    """The Kitoken form of ``tokenizer``, or the reason, as a text, why there is none."""
     try:
         return Kitoken.from_tokenizers(tokenizer.to_str().encode())
     except ValueError as error:
@@ -65,7 +66,7 @@ def load_fast(tokenizer: Tokenizer) -> Kitoken | str:
 
 
 def prove(tokenizer: Tokenizer, sample: Sample, tokenization: str) -> Proof:
-    """Tokenize ``sample`` both ways and compare, without the documents that always go to Hugging Face tokenizers."""
+    """Tokenize ``sample`` both ways and compare. Documents that always go to Hugging Face tokenizers are left out."""
     size = sum(len(text.encode()) for text in sample.texts)
     begin = time.perf_counter()
     ids = Encoder(tokenizer, None).encode_exactly(sample.texts)
@@ -93,7 +94,7 @@ def prove(tokenizer: Tokenizer, sample: Sample, tokenization: str) -> Proof:
 
 
 def take_sample(inputs: Inputs, options: BuildOptions) -> Sample:
-    """About 2 MiB of documents, evenly from up to 256 files that are spread evenly over the inputs.
+    """About 2 MiB of documents, in equal parts from up to 256 files spread evenly over the inputs.
 
     Raises:
         SuffolkError: a file is damaged or of the wrong form, as in the build.
@@ -127,7 +128,7 @@ def spread(items: Sequence[Item], count: int) -> list[Item]:
 
 
 def _choose(texts: Sequence[str], wanted: int) -> list[str]:
-    """Texts of about ``wanted`` characters in all, at least one, evenly spaced; very long ones shortened."""
+    """At least one of ``texts``, evenly spaced, about ``wanted`` characters in all. Very long texts are shortened."""
     short = [text[:SAMPLE_DOCUMENT_CHARACTERS] for text in texts if text]
     average = sum(map(len, short)) / max(1, len(short))
     return spread(short, max(1, round(wanted / max(1.0, average))))

@@ -15,12 +15,12 @@ from suffolk.build_index.inputs import InputFile
 from suffolk.datastore.errors import Corruption, InvalidArgument
 
 COMPRESSED_CHUNK = 512
-"""Small, because the unpacked chunk is held in memory and may be 32,000 times larger: 16 MiB."""
+"""Bytes of a zstd stream read at a time. The unpacked chunk is held in memory: at most 32,000 times as much, 16 MiB."""
 MAX_WINDOW = 1 << 31
 
 
 def read_lines(file: InputFile) -> Iterator[tuple[Lines, int]]:
-    """Blocks of about a megabyte of whole lines, each with the bytes of the file read so far.
+    """Yield blocks of about 1 MiB of whole lines, each with the number of bytes of the file read so far.
 
     Raises:
         Corruption: the compressed stream is broken or cut off.
@@ -30,7 +30,7 @@ def read_lines(file: InputFile) -> Iterator[tuple[Lines, int]]:
     bytes_read = 0
     for number, (chunk, bytes_read) in enumerate(_chunks(file)):
         if number == 0:
-            chunk = chunk.removeprefix(BOM_UTF8)  # written by some editors and exports
+            chunk = chunk.removeprefix(BOM_UTF8)  # some editors and exports write it
         cut = chunk.rfind(b"\n") + 1
         if cut:
             data = rest + chunk[:cut] if rest else chunk[:cut]
@@ -48,7 +48,7 @@ def read_lines(file: InputFile) -> Iterator[tuple[Lines, int]]:
 
 
 def _chunks(file: InputFile) -> Iterator[tuple[bytes, int]]:
-    """About a megabyte at a time, decompressed, with the bytes read so far."""
+    """Yield about 1 MiB of decompressed data at a time, with the number of bytes of the file read so far."""
     with open(file.path, "rb") as stream:
         source = {"lines": _plain, "lines-gz": _gunzip, "lines-zst": _unzstd}[file.kind](stream, file.path)
         pieces: list[bytes] = []
@@ -78,7 +78,7 @@ def _gunzip(stream: BinaryIO, path: str) -> Iterator[bytes]:
 
 
 def _unzstd(stream: BinaryIO, path: str) -> Iterator[bytes]:
-    """Frame by frame, because only the end of a frame tells a whole stream from a truncated one."""
+    """Decompress frame by frame: a stream that stops inside a frame is truncated."""
     decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
     frame = decompressor.decompressobj()
     inside = False

@@ -21,13 +21,14 @@ TEXT_TYPES = ("string", "large_string", "string_view")
 
 
 def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Texts | TokenRun, int]]:
-    """Batches of rows, each with the bytes of the file read so far: texts if there is a tokenizer and a text column, else the
-    lists of ids in ``input_ids``. A batch has at most a megabyte of these, or one row.
+    """Yield batches of rows, each with the number of bytes of the file read so far. A batch has at most 1 MiB, or one row.
+
+    The rows are texts if there are a tokenizer and a text column. Otherwise they are the lists of ids in ``input_ids``.
 
     Raises:
         Unsupported: pyarrow is not installed.
         Corruption: the file is damaged.
-        InvalidArgument: both columns are missing, a value is missing or of the wrong type, or an id or metadata is no UTF-8.
+        InvalidArgument: both columns are missing, a value is missing or of the wrong type, or an id or metadata is not UTF-8.
     """
     try:
         import pyarrow
@@ -78,7 +79,7 @@ def _choose(schema: Any, path: str, options: BuildOptions) -> str:
 
 
 def _cut(batch: Any, column: str) -> Iterator[Any]:
-    """Halve ``batch`` until ``column`` fits a block; the pieces depend on the batch alone."""
+    """Halve ``batch`` until ``column`` fits a block."""
     if batch.num_rows < 2 or batch.column(column).nbytes <= BLOCK_BYTES:
         yield batch
         return
@@ -98,7 +99,7 @@ def _sources(batch: Any, row: int, path: str, id_field: str | None) -> list[str]
 
 
 def _kept_columns(schema: Any, options: BuildOptions) -> list[str]:
-    """The columns of the metadata: a field is a column or lies inside one."""
+    """The columns that hold the metadata fields. A field is a column, or a nested field of one."""
     columns = [name if name in schema.names else name.split(".")[0] for name in options.metadata]
     return [column for column in dict.fromkeys(columns) if column in schema.names]
 
@@ -121,7 +122,7 @@ def _texts(batch: Any, column: str, sources: list[str], metadata: tuple[Metadata
 
 
 def _bytes(column: Any) -> Any:
-    """Text as bytes, so that parsing replaces and counts invalid UTF-8; other columns unchanged."""
+    """A text column as bytes, in which parsing replaces and counts invalid UTF-8; other columns unchanged."""
     if str(column.type).startswith("dictionary"):
         column = column.dictionary_decode()
     return column.cast("large_binary") if str(column.type) in TEXT_TYPES else column

@@ -1,4 +1,4 @@
-"""Reads plain text and source files as blocks of whole documents; a large file is cut at line ends."""
+"""Reads plain text and source files as blocks of whole documents. A large file becomes several, cut at line ends."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def is_binary(data: bytes) -> bool:
 
 
 def read_small_text(file: InputFile, skipped: Counter[str]) -> bytes | None:
-    """The whole file. None, counted in ``skipped``, if it is empty, or binary and found in a folder.
+    """The content of the file. If it is empty, or binary and found in a folder: None, and counted in ``skipped``.
 
     Raises:
-        InvalidArgument: the file is binary and named by the user.
+        InvalidArgument: the file is binary, and the user named it.
     """
     with open(file.path, "rb") as stream:
         data = stream.read()
@@ -37,7 +37,7 @@ def read_small_text(file: InputFile, skipped: Counter[str]) -> bytes | None:
 
 
 def read_large_text(file: InputFile, skipped: Counter[str]) -> Iterator[tuple[Texts, int]]:
-    """Documents of about a megabyte, cut after a line end where there is one, with the bytes of the file read so far."""
+    """Yield documents of about 1 MiB, each with the number of bytes of the file read so far. Cuts are after line ends."""
     with open(file.path, "rb") as stream:
         if is_binary(stream.read(SNIFF_BYTES)):
             _skip_binary(file, skipped)
@@ -58,9 +58,9 @@ def _pieces(stream: BinaryIO, path: str) -> Iterator[tuple[Texts, int]]:
 
 
 def _character_boundary(data: bytes) -> int:
-    """The largest cut that splits no UTF-8 character."""
+    """The largest offset at which a cut splits no UTF-8 character."""
     for cut in range(len(data) - 1, max(0, len(data) - 4), -1):
-        if data[cut] & 0xC0 != 0x80:  # a lead byte: its character may continue behind the end
+        if data[cut] & 0xC0 != 0x80:  # a lead byte: its character may continue after the end
             return cut
     return len(data)
 

@@ -14,7 +14,7 @@ from suffolk.datastore.errors import Corruption, InvalidArgument
 
 
 def read_npy(file: InputFile, end_of_document: int | None) -> Iterator[tuple[TokenRun, int]]:
-    """Runs of a one-dimensional integer array; a run ends after an end-of-document id where there is one.
+    """Yield runs of a one-dimensional integer array. Each ends after an end-of-document id, unless it has none.
 
     Raises:
         Corruption: not a .npy file, or truncated.
@@ -22,7 +22,7 @@ def read_npy(file: InputFile, end_of_document: int | None) -> Iterator[tuple[Tok
     """
     try:
         ids = np.load(file.path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:  # numpy's message would advise to unpickle the file
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:  # numpy's own message advises to unpickle the file
         raise _no_array(file) from error
     if not isinstance(ids, np.ndarray):  # an archive of arrays, whatever its name
         ids.close()
@@ -42,10 +42,10 @@ def _no_array(file: InputFile) -> Corruption:
 
 
 def read_bin(file: InputFile, width: str, end_of_document: int | None) -> Iterator[tuple[TokenRun, int]]:
-    """Runs of a raw little-endian file of u16 or u32 ids.
+    """Yield runs of a raw little-endian file of u16 or u32 ids.
 
     Raises:
-        InvalidArgument: the file's size is no multiple of the width.
+        InvalidArgument: the file's size is not a multiple of the width.
     """
     dtype = np.dtype("<u2" if width == "u16" else "<u4")
     if file.size % dtype.itemsize:
@@ -63,7 +63,7 @@ def _runs(file: InputFile, ids: npt.NDArray[np.integer], end_of_document: int | 
         window = np.asarray(ids[start : start + BLOCK_TOKENS])
         if end_of_document is not None and start + len(window) < total:
             ends = np.flatnonzero(window == end_of_document)
-            if len(ends):  # a document longer than a block has none, and is cut where the block ends
+            if len(ends):  # else a document is longer than the block, and is cut at its end
                 window = window[: int(ends[-1]) + 1]
         yield TokenRun(file.path, start, window), file.size * (start + len(window)) // total
         start += len(window)

@@ -1,4 +1,4 @@
-"""Reads a corpus as a stream of blocks, from any block on. Block boundaries depend on the files only."""
+"""Reads a corpus as a stream of blocks, starting at any block. Block boundaries depend only on the files."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from suffolk.build_index.read_tokens import read_bin, read_npy
 def read_blocks(
     inputs: Inputs, options: BuildOptions, token_width: str, skipped: Counter[str], start: Position = START
 ) -> Iterator[Block]:
-    """The blocks of all inputs in order, from ``start`` on. Skipped files are counted in ``skipped``.
+    """Yield the blocks of all inputs in order, from ``start`` on. Skipped files are counted in ``skipped``.
 
-    Blocks depend on the files and ``start`` only, so a build that resumes after a block reads the same further blocks.
+    A resumed build reads the blocks that an uninterrupted build would read next.
 
     Raises:
         SuffolkError: a file is missing, damaged or of the wrong form; the message names it.

@@ -17,17 +17,18 @@ class BuildReport:
         described: documents with metadata; None if ``--metadata`` is not given.
         text_bytes: UTF-8 bytes of text (bytes of ids, for tokenized corpora).
         store_bytes: size of the added segments.
-        seconds: wall time of this run; ``tokenize_seconds`` and ``sort_seconds`` are its two large parts.
+        seconds: wall time of this run.
+        tokenize_seconds, sort_seconds: the two large parts of it; the first includes reading.
         run_text_bytes, run_tokens: done by this run.
         resumed_segments: segments of an interrupted run.
         peak_memory_bytes: largest resident size of the builder plus that of each worker.
         workers: tokenizing processes.
-        replaced_invalid: invalid places in UTF-8 that became U+FFFD.
+        replaced_invalid: invalid UTF-8 sequences, replaced by U+FFFD.
         skipped: files left out, by reason.
         fast: whether the fast path was used; ``tokenization`` is the reason.
         routed: documents with content that only Hugging Face tokenizers handle.
-        checked, differed: samples checked during the build, and those with different ids. Hugging Face tokenizers encoded
-            the blocks of the latter again.
+        checked: slices of documents that both tokenized during the build.
+        differed: slices with different ids. Hugging Face tokenizers encoded their blocks again.
     """
 
     store: str

@@ -1,4 +1,4 @@
-"""The output of a build, decided before it starts: datastore, tokenizer and vocabulary."""
+"""The output of a build: datastore, tokenizer and vocabulary. It is determined before the build starts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Target:
     token_width: str
 
     def settings(self, options: BuildOptions, generation: int) -> dict[str, Any]:
-        """The settings that the content of segments depends on, beside the input files. A change of one restarts a build."""
+        """The settings that the content of segments depends on. If one changes, an interrupted build starts again."""
         return {
             "generation": generation,
             "mode": options.mode,

@@ -1,7 +1,7 @@
 """The program of a tokenizing process: reads blocks from a socket, and writes encoded blocks or errors in order.
 
-Started as ``python -m suffolk.build_index.worker DESCRIPTOR``. It ends when the other end of the socket is closed, so no worker
-outlives a killed builder.
+It is started as ``python -m suffolk.build_index.worker DESCRIPTOR``. It ends when the builder's end of the socket is closed, so
+that no worker outlives a killed builder.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def _receive(connection: Connection, inbox: queue.SimpleQueue[Payload | None]) -> None:
-    """Receive blocks also while a result is sent, so that the two sides cannot wait for each other forever."""
+    """Receive blocks while results are sent; otherwise both sides could block in a send."""
     try:
         while True:
             inbox.put(connection.recv())
@@ -48,7 +48,7 @@ def _encode(encoder: BlockEncoder, payload: Payload) -> object:
         return encoder.encode(payload)
     except SuffolkError as error:
         return error
-    except Exception as error:  # noqa: BLE001  the tokenizers raise bare Exception; the builder reports it in its place
+    except Exception as error:  # noqa: BLE001  the tokenizers raise bare Exception; the builder raises it again
         return Internal(f"tokenizing failed ({type(error).__name__}: {error}); build with --tokenization exact")
 
 

@@ -1,4 +1,4 @@
-"""The work of a build inside the datastore's folder: ``build/`` with a journal and finished segments."""
+"""The unfinished work of a build: the folder ``build/`` in a datastore, with a journal and finished segments."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SEGMENT_SUFFIX = ".segment"
 
 
 class Workspace:
-    """The folder of one datastore under construction. Made by ``open_workspace``, which holds the writer lock."""
+    """The files of one datastore under construction. Made by ``open_workspace``, which holds the writer lock."""
 
     def __init__(self, store: Path) -> None:
         self.store = store
@@ -94,7 +94,7 @@ class Workspace:
             raise
 
     def publish_change(self, make: Callable[[], Manifest]) -> Manifest:
-        """Publish the generation that ``make`` builds here from the present one. If that fails, nothing of it stays behind."""
+        """Publish the generation that ``make`` builds here. If that fails, all its files are removed."""
         self.clear()
         try:
             manifest = make()
@@ -135,10 +135,10 @@ class Workspace:
         self.discard()
 
     def refuse_unfinished(self, afterwards: str) -> None:
-        """Refuse another writer while an interrupted build waits here, whose generation number it would take.
+        """Refuse to publish while an interrupted build waits here: both would use the same generation number.
 
         Raises:
-            Unavailable: one waits here; the message names the steps before ``afterwards``.
+            Unavailable: an interrupted build waits here. ``afterwards`` is the command that the message says to repeat.
         """
         if self.holds_work() and not self._is_published():
             raise Unavailable(
@@ -151,7 +151,7 @@ class Workspace:
         return any("entry" in line for line in self.journal_lines())
 
     def _is_published(self) -> bool:
-        """Whether the journal's build is published, and only its cleaning up is left."""
+        """Whether the journal's build is published, so that only files are left to remove."""
         generation = self.journal_lines()[0].get("settings", {}).get("generation")
         return generation is not None and int(generation) <= self.live_generation()
 
@@ -170,8 +170,9 @@ class Workspace:
 
 @contextmanager
 def open_workspace(store: Path) -> Iterator[Workspace]:
-    """The workspace of ``store``, under the writer lock. If the build fails before a segment is finished, nothing of it stays
-    behind, not even the lock in a folder that was empty before.
+    """The workspace of ``store``, under the writer lock.
+
+    If the build fails before a segment is finished, all its files are removed, including the lock if it is new.
 
     Raises:
         Unavailable: another process writes to the datastore.
@@ -206,7 +207,7 @@ def disk_error(path: Path, error: OSError) -> SuffolkError:
 
 
 def _make(store: Path) -> Path | None:
-    """Make the folder; the topmost folder that was made, or None."""
+    """Make the folder ``store``. Returns the topmost folder that was made, or None."""
     if store.exists() and not store.is_dir():
         raise InvalidArgument(f"output {store} is a file; name a new or empty folder")
     missing = [folder for folder in (store, *store.parents) if not folder.exists()]
@@ -218,7 +219,7 @@ def _make(store: Path) -> Path | None:
 
 
 def _refuse_foreign(store: Path) -> None:
-    """Refuse a folder that holds other files than a datastore's."""
+    """Refuse a folder with files that belong to no datastore."""
     if not store.is_dir() or (store / MANIFEST_NAME).exists():
         return
     paths = list(store.iterdir())
@@ -229,13 +230,13 @@ def _refuse_foreign(store: Path) -> None:
 
 
 def _remove_empty(store: Path, created: Path | None) -> None:
-    """Remove the lock and the folders that this build made, if nothing else was left in them."""
+    """Remove the lock and the folders that this build made, if they hold nothing else."""
     names = {entry.name for entry in store.iterdir()}
     if not names <= {LOCK_NAME, SEGMENTS_NAME} or any((store / SEGMENTS_NAME).glob("*")):
         return
     if (store / SEGMENTS_NAME).exists():
         (store / SEGMENTS_NAME).rmdir()
-    (store / LOCK_NAME).unlink(missing_ok=True)  # last: the lock marks the other files as those of a build
+    (store / LOCK_NAME).unlink(missing_ok=True)  # last: with the lock, ``_refuse_foreign`` accepts the other files
     for folder in (store, *store.parents):
         if created is None or created not in (folder, *folder.parents):
             return

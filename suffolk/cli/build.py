@@ -9,7 +9,7 @@ that was there before stays in place until the new one is complete.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from suffolk.build_index.builder import build, plan_build
@@ -90,7 +90,7 @@ def run(options: Options) -> int:
     build_options = _build_options(options)
     if options.plan:
         plan = plan_build(build_options)
-        print(json.dumps(plan.to_dict()) if options.json else "\n".join(plan.lines()))
+        print(json.dumps(asdict(plan)) if options.json else "\n".join(plan.lines()))
         return 0
     with show_progress() as progress:
         report = build(build_options, progress)

@@ -8,13 +8,11 @@ end: Ctrl-C leaves the datastore as it was. Exit code 0: compacted, or there was
 from __future__ import annotations
 
 import json
-import sys
-import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from suffolk.build_index.compact import CompactReport, compact
-from suffolk.build_index.progress import PLAIN_SECONDS
+from suffolk.build_index.progress import show_progress
 from suffolk.build_index.report import count, megabytes
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, argument, option
@@ -37,36 +35,10 @@ class Options(setting.Options):
 
 def run(options: Options) -> int:
     """Compact; returns the exit code."""
-    report = compact(options.store, options.segments, options.threads, _Progress().show)
-    print(json.dumps(report.to_dict()) if options.json else "\n".join(_lines(report)))
+    with show_progress() as progress:
+        report = compact(options.store, options.segments, options.threads, progress)
+    print(json.dumps(asdict(report)) if options.json else "\n".join(_lines(report)))
     return 0
-
-
-class _Progress:
-    """Rate and time left: a moving line on a terminal, a line every half minute anywhere else."""
-
-    def __init__(self) -> None:
-        self._step = ""
-        self._began = self._shown = time.monotonic()
-
-    def show(self, step: str, share: float, tokens: int) -> None:
-        now = time.monotonic()
-        if step != self._step:
-            self._step, self._began, self._shown = step, now, now
-        terminal = sys.stderr.isatty()
-        if share <= 0 or (share < 1 and now - self._shown < (0.2 if terminal else PLAIN_SECONDS)):
-            return
-        self._shown = now
-        seconds = now - self._began
-        line = f"{step} {share:4.0%} of {tokens:,} tokens"
-        if seconds >= MEASURABLE_SECONDS:
-            line += f", {share * tokens / seconds:,.0f} tokens/s, about {seconds * (1 - share) / share:,.0f} s left"
-        print(
-            f"\r{line:<100}" if terminal else line,
-            end="" if terminal and share < 1 else "\n",
-            file=sys.stderr,
-            flush=True,
-        )
 
 
 def _lines(report: CompactReport) -> list[str]:

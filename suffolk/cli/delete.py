@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from suffolk.build_index.delete import DeletionReport, delete
@@ -44,7 +44,7 @@ def run(options: Options) -> int:
     """Delete or count; returns the exit code."""
     report = delete(options.store, options.id, options.where, dry_run=options.dry_run)
     if options.json:
-        print(json.dumps(report.to_dict()))
+        print(json.dumps(asdict(report)))
     elif report.documents:
         print("\n".join(_lines(report, options.dry_run)))
     if report.unknown_ids:

@@ -85,13 +85,13 @@ def test_patterns_and_missing_inputs(tmp_path: Path) -> None:
         (
             "a.txt",
             {"end_of_document": 2},
-            r"^end of document: 2 does nothing, for no corpus is a \.npy or \.bin or \.parq",
+            r"^end of document: 2 has no effect: no corpus is a \.npy or \.bin or \.parq",
         ),
         ("a.jsonl", {"end_of_document": 2}, "leave --end-of-document out, or name tokenized corpora$"),
         (
             "a.npy",
             {"token_format": "u16"},
-            r"^token format: u16 does nothing, for no corpus is a \.bin file; leave --token-f",
+            r"^token format: u16 has no effect: no corpus is a \.bin file; leave --token-f",
         ),
     ],
 )

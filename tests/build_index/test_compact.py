@@ -15,6 +15,7 @@ import pytest
 from suffolk.build_index import BuildOptions, build
 from suffolk.build_index.compact import compact
 from suffolk.build_index.delete import delete
+from suffolk.build_index.progress import SilentProgress
 from suffolk.cli.main import main
 from suffolk.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable
@@ -142,14 +143,15 @@ def test_an_interruption_leaves_the_datastore_as_it_was(tmp_path, call):
     before = files(store)
     calls = 0
 
-    def interrupt(step: str, share: float, tokens: int) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == call:
-            raise KeyboardInterrupt
+    class Interruption(SilentProgress):
+        def advance(self, work: str, share: float, facts: str) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == call:
+                raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compact(store, progress=interrupt)
+        compact(store, progress=Interruption())
     assert files(store) == before
     assert compact(store).segments == 1
 
@@ -161,7 +163,9 @@ def test_a_stopped_process_leaves_the_old_generation_or_the_new_one(tmp_path, en
         expected = answers(opened)
     slow = (
         "import sys, time\nfrom suffolk.build_index.compact import compact\n"
-        "compact(sys.argv[1], 1, 1, lambda *_: time.sleep(0.3))"
+        "from suffolk.build_index.progress import SilentProgress\n"
+        "SilentProgress.advance = lambda *_: time.sleep(0.3)\n"
+        "compact(sys.argv[1], 1, 1)"
     )
     with default_interrupts():
         process = subprocess.Popen([sys.executable, "-c", slow, str(store)], stderr=subprocess.PIPE)
