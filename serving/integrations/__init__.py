@@ -1,0 +1,1 @@
+"""Adapters for other inference engines, and the core that they share."""

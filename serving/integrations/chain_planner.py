@@ -1,0 +1,164 @@
+"""Decides how long the chains of a step are: as long as their tokens repay their time in the host's pass, or empty."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.drafters.hybrid.accepted_length import accepted_length
+from suffolk.serving.engine.costs.cost_model import CostModel
+from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
+from suffolk.serving.engine.policy.planner import Planner
+
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_TRIALS = (0, 2, 4, 8)
+"""Drafted tokens of the first passes."""
+_TIMES = 2
+"""Passes that are timed of each."""
+_DEAR = 2.0
+"""Larger trials are left out if a pass takes this multiple of a pass without drafts."""
+_DRAFTER = "retrieval"
+Ids = npt.NDArray[np.int32]
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A chain that the host verifies now."""
+
+    candidate: DraftCandidate
+    chain: DraftTree
+
+
+class ChainPlanner:
+    """Uses the engine's ``Planner`` with the times between two steps of a host. Not thread-safe.
+
+    A few first passes are trials (``FirstCosts``). Later passes correct the costs.
+    """
+
+    def __init__(self, row_cost: float | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
+        """``row_cost``: see ``IntegrationOptions``. If it is given, nothing is timed."""
+        self._clock = clock
+        self._first = FirstCosts() if row_cost is None else None
+        self._planner = None if row_cost is None else Planner(_linear(row_cost))
+        self._timed = row_cost is None
+        self._open: set[int] = set()
+        self._sent: dict[int, _Sent] = {}
+        self._left: float | None = None  # when the last step ended
+
+    def begin(self, number: int) -> None:
+        """Begin a request."""
+        self._open.add(number)
+        if self._planner is not None:
+            self._planner.open(number, _DRAFTER)
+
+    def end(self, number: int) -> None:
+        """End a request. Its last draft is not booked."""
+        if number in self._open:
+            self._open.remove(number)
+            self._sent.pop(number, None)
+            if self._planner is not None:
+                self._planner.close(number)
+
+    def learn(self, generated: Mapping[int, Ids], context: float, timed: bool) -> None:
+        """Learn from the host's last pass.
+
+        Args:
+            generated: new tokens of each request that decoded in it.
+            context: mean tokens of these requests.
+            timed: whether it read no prompts.
+        """
+        if not generated:
+            return
+        seconds = self._clock() - self._left if self._timed and timed and self._left is not None else None
+        sent = {number: self._sent.pop(number) for number in generated if number in self._sent}
+        rows = len(generated) + sum(each.candidate.verified for each in sent.values())
+        if self._first is not None and seconds is not None:
+            self._first.add(len(generated), rows, seconds)
+            self._adopt(self._first.model(len(generated)))
+        if self._planner is None:
+            return
+        for number, each in sent.items():
+            tokens, candidate = generated[number], each.candidate
+            candidate.accepted = min(accepted_length(each.chain.head(candidate.verified), tokens), len(tokens) - 1)
+        self._planner.record([each.candidate for each in sent.values()], len(generated), rows, context, seconds)
+
+    def may_draft(self, number: int) -> bool:
+        """Whether to draft for a request in this step. Call once per step."""
+        return self._planner is None or self._planner.may_draft(number)
+
+    def cut(
+        self, chains: Mapping[int, DraftTree], requests: int, context: float, seconds: float
+    ) -> dict[int, DraftTree]:
+        """The chains, each cut to the tokens to verify. ``seconds``: time of drafting."""
+        self._sent = {}
+        for number, chain in chains.items():
+            candidate = DraftCandidate(number, chain.scores, np.zeros(len(chain), np.bool_), seconds / len(chains))
+            self._sent[number] = _Sent(candidate, chain)
+        candidates = [each.candidate for each in self._sent.values()]
+        if self._planner is not None and candidates:
+            self._planner.size_trees(candidates, requests, requests, context)
+        elif self._first is not None:
+            left = self._first.trial(requests)
+            for each in candidates:
+                each.verified = min(left, len(each.scores))
+                left -= each.verified
+        return {number: each.chain.head(each.candidate.verified) for number, each in self._sent.items()}
+
+    def leave(self) -> None:
+        """The host's next pass begins."""
+        self._left = self._clock()
+
+    def _adopt(self, costs: CostModel | None) -> None:
+        """Begin to plan with ``costs``, once they are known."""
+        if costs is not None:
+            self._first, self._planner = None, Planner(costs)
+            for number in self._open:
+                self._planner.open(number, _DRAFTER)
+
+
+class FirstCosts:
+    """Times a host's first passes: without drafts, and with a few more rows. Not thread-safe.
+
+    Each size is timed twice, and the faster pass counts: a first pass of a new shape is slow. Larger sizes are left out once a pass
+    takes twice the time of one without drafts. Passes of different numbers of requests are not compared.
+    """
+
+    def __init__(self) -> None:
+        self._seconds: defaultdict[int, dict[int, list[float]]] = defaultdict(dict)  # by requests, by drafted tokens
+
+    def trial(self, requests: int) -> int:
+        """The drafted tokens that the next pass of ``requests`` requests should have."""
+        timed = self._timed(requests)
+        return next((size for size in _TRIALS if size not in timed), 0)
+
+    def add(self, requests: int, rows: int, seconds: float) -> None:
+        """Add a pass. One of another size counts for the next smaller."""
+        size = max(size for size in _TRIALS if size <= rows - requests)
+        self._seconds[requests].setdefault(size, []).append(seconds)
+
+    def model(self, requests: int) -> CostModel | None:
+        """The costs by the passes of ``requests`` requests; None while passes are missing."""
+        timed = self._timed(requests)
+        times = [min(self._seconds[requests][size]) for size in timed]
+        if 0 not in timed or len(timed) < 2 or (len(timed) < len(_TRIALS) and times[-1] < _DEAR * times[0]):
+            return None
+        rows = np.array(timed, np.float64) + requests
+        slope = max(0.0, (times[-1] - times[0]) / timed[-1])
+        single = max(times[0] - slope * (requests - 1), times[0] / requests)
+        sizes = np.array(_SIZES, np.float64)
+        within = np.interp(sizes, np.append(0.5, rows), [single, *times])
+        return CostModel(_SIZES, (within + slope * np.maximum(0.0, sizes - rows[-1])).tolist())
+
+    def _timed(self, requests: int) -> list[int]:
+        return [size for size in _TRIALS if len(self._seconds[requests].get(size, ())) >= _TIMES]
+
+
+def _linear(row_cost: float) -> CostModel:
+    """Costs of 1 for a pass of one row, and ``row_cost`` for each further row."""
+    return CostModel(_SIZES, [1 + row_cost * (size - 1) for size in _SIZES])

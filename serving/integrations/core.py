@@ -1,0 +1,245 @@
+"""The host-neutral core of all adapters: texts of running requests in, flattened drafts out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore import open_datastore
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import SuffolkError, Unsupported
+from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.serving.draft_service.breaker import CircuitBreaker
+from suffolk.serving.draft_service.client import connect
+from suffolk.serving.drafters.calibration.calibration import Calibration
+from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
+from suffolk.serving.drafters.hybrid.merge import NAMED
+from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
+from suffolk.serving.drafters.retrieval.require_match import require_match
+from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.engine.loop.draft_failures import DraftFailures
+from suffolk.serving.engine.loop.drafter import GREEDY, DraftRequest
+from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
+from suffolk.serving.integrations.chain_planner import ChainPlanner
+from suffolk.serving.integrations.flat_draft import best_chain, masked_tree
+from suffolk.serving.integrations.options import IntegrationOptions
+from suffolk.serving.integrations.running_requests import Context, RunningRequest, RunningRequests
+from suffolk.serving.transport.url import is_url
+
+Result = TypeVar("Result")
+SAMPLED = SamplingSettings(temperature=1.0, verification="rejection")
+"""Settings of a request that the host samples: its noise is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedText:
+    """The text of a request that has ended.
+
+    Attributes:
+        key: the host's id; None if it gives none.
+        tokens: int32[n], prompt and generated tokens. If the host gives only the last tokens of each text: what is known.
+        prompt_tokens: length of the prompt.
+    """
+
+    key: Hashable | None
+    tokens: npt.NDArray[np.int32]
+    prompt_tokens: int
+
+
+class DraftCore:
+    """Drafts for all running requests of a host's step, with one call to each datastore. Not thread-safe.
+
+    After construction no method raises: a failure costs drafts, is counted by reason, and each reason is logged once. After three
+    failures in a row, drafting is tried once a second (``CircuitBreaker``).
+
+    A step: ``draft_chains`` or ``draft_trees`` with the texts of all decoding requests, always the same one of the two. What was
+    accepted of the last drafts is seen from the new tokens. ``finish`` ends requests that have ids; others end when they are not
+    seen any more.
+    """
+
+    def __init__(
+        self,
+        options: IntegrationOptions,
+        vocab_size: int,
+        model: str,
+        tokenizer: str | Path | None = None,
+        on_finish: Callable[[FinishedText], None] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Opens the datastores.
+
+        Args:
+            vocab_size: the model's; ``model``: its name in messages.
+            tokenizer: the model's folder, its tokenizer.json or hub name; None: tokenizers are not compared.
+            on_finish: is called with each text that has ended, such as to append it to a datastore.
+            clock: seconds, for the times of passes.
+
+        Raises:
+            Unsupported: a datastore was built with another tokenizer, or has more ids than the model.
+            InvalidArgument, NotFound, Unavailable and others: as ``suffolk.open``.
+        """
+        self._vocab_size, self._on_finish = vocab_size, on_finish
+        self._stores = _open(options, vocab_size, model, tokenizer)
+        calibration = Calibration()
+        sources: list[RetrievalSource] = [
+            DatastoreDrafter(store, vocab_size, options.limits, calibration, prefetch=False) for store in self._stores
+        ]
+        if options.prompt_lookup:
+            sources.insert(0, PromptLookupDrafter(vocab_size, options.limits, calibration))
+        self._drafter = HybridDrafter(sources, calibration=calibration, vocab_size=vocab_size)
+        self._planner = ChainPlanner(options.row_cost, clock)
+        self._clock = clock
+        self._running = RunningRequests()
+        self._failures = DraftFailures("drafting for the host")
+        self._breaker = CircuitBreaker(clock=clock)
+        self._counts = {"steps": 0, "drafts": 0, "draft_tokens": 0, "draft_seconds": 0.0}
+
+    def draft_chains(self, contexts: Sequence[Context], most: int, reads_prompts: bool = False) -> list[list[int]]:
+        """One chain of up to ``most`` tokens per context, in order; empty where drafting should not pay.
+
+        Args:
+            contexts: the decoding requests of the next pass.
+            reads_prompts: whether the last pass also read prompts of requests that are not in ``contexts``.
+        """
+        begin = self._clock()
+        chains = self._guarded(lambda: self._chains(contexts, most, reads_prompts))
+        self._planner.leave()
+        found = chains or [[] for _ in contexts]
+        self._count([len(each) for each in found], begin)
+        return found
+
+    def draft_trees(
+        self, contexts: Sequence[Context], width: int
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+        """One tree of ``width`` nodes per context, as ``masked_tree``: int32[b, width] and bool[b, width, width]."""
+        begin = self._clock()
+        trees = self._guarded(lambda: self._trees(contexts, width)) or [DraftTree.empty()] * len(contexts)
+        flat = [masked_tree(tree, int(each.tokens[-1]), width) for tree, each in zip(trees, contexts, strict=True)]
+        self._count([min(len(each), width - 1) for each in trees], begin)
+        tokens = np.array([each for each, _ in flat], np.int32).reshape(-1, width)
+        return tokens, np.array([each for _, each in flat], np.bool_).reshape(-1, width, width)
+
+    def finish(self, key: Hashable) -> None:
+        """End the request with the host's id ``key``, if it is known."""
+        request = self._running.pop(key)
+        if request is not None:
+            self._guarded(lambda: self._end(request))
+
+    def stats(self) -> dict[str, float]:
+        """Steps, drafts, drafted tokens and seconds; failures; and the counters of all drafters."""
+        found = self._drafter.stats()
+        for name, count in self._failures.stats().items():
+            found[name] = found.get(name, 0) + count
+        return {**found, **self._counts}
+
+    def close(self) -> None:
+        """Release datastores and memory."""
+        self._running.clear()
+        self._drafter.close()
+        for store in self._stores:
+            store.close()
+
+    def _chains(self, contexts: Sequence[Context], most: int, reads_prompts: bool) -> list[list[int]]:
+        requests = self._observe(contexts)
+        generated = {each.number: each.new for each in requests if len(each.new)}
+        length = float(np.mean([each.length for each in requests])) if requests else 0.0
+        self._planner.learn(generated, length, not reads_prompts and len(generated) == len(requests))
+        begin = self._clock()
+        drafting = [each for each in requests if self._planner.may_draft(each.number) and each.drafts]
+        trees = self._propose(drafting, NAMED)
+        chains = {each.number: best_chain(tree, most) for each, tree in zip(drafting, trees, strict=True)}
+        cut = self._planner.cut(chains, len(requests), length, self._clock() - begin)
+        return [cut[each.number].tokens.tolist() if each.number in cut else [] for each in requests]
+
+    def _trees(self, contexts: Sequence[Context], width: int) -> list[DraftTree]:
+        requests = self._observe(contexts)
+        drafting = [each for each in requests if each.drafts]
+        trees = dict(zip([each.number for each in drafting], self._propose(drafting, max(NAMED, width)), strict=True))
+        return [trees.get(each.number, DraftTree.empty()) for each in requests]
+
+    def _observe(self, contexts: Sequence[Context]) -> list[RunningRequest]:
+        """The requests of ``contexts``. Drafters learn from their new tokens; what has ended is released."""
+        requests, ended = self._running.update(contexts)
+        for each in ended:
+            self._end(each)
+        for each in requests:
+            if len(each.new):
+                self._drafter.observe(each.number, each.new)
+            else:
+                self._planner.begin(each.number)
+            tokens = each.new if len(each.new) else each.tokens
+            each.drafts = each.drafts and bool(tokens.min() >= 0 and tokens.max() < self._vocab_size)
+        return requests
+
+    def _propose(self, requests: Sequence[RunningRequest], nodes: int) -> list[DraftTree]:
+        if not requests:
+            return []
+        return self._drafter.propose(
+            [
+                DraftRequest(each.number, each.tokens, nodes, settings=SAMPLED if each.sampled else GREEDY)
+                for each in requests
+            ]
+        )
+
+    def _end(self, request: RunningRequest) -> None:
+        self._drafter.release(request.number)
+        self._planner.end(request.number)
+        if self._on_finish is not None:
+            try:
+                self._on_finish(FinishedText(request.key, request.tokens, request.prompt_tokens))
+            except USER_CODE_ERRORS as error:
+                self._failures.add(type(error).__name__, f"on_finish: {first_line(error)}")
+
+    def _guarded(self, work: Callable[[], Result]) -> Result | None:
+        """What ``work`` returns. None after an error or while the breaker is open; an error also forgets all requests."""
+        if not self._breaker.allows_call():
+            return None
+        try:
+            found = work()
+        except USER_CODE_ERRORS as error:
+            self._breaker.record_failure()
+            self._failures.add(type(error).__name__, first_line(error))
+            for each in self._running.clear():
+                self._drafter.release(each.number)
+                self._planner.end(each.number)
+            return None
+        self._breaker.record_success()
+        return found
+
+    def _count(self, sizes: Sequence[int], begin: float) -> None:
+        self._counts["steps"] += 1
+        self._counts["drafts"] += sum(size > 0 for size in sizes)
+        self._counts["draft_tokens"] += sum(sizes)
+        self._counts["draft_seconds"] += self._clock() - begin
+
+
+def _open(options: IntegrationOptions, vocab_size: int, model: str, tokenizer: str | Path | None) -> list[Retriever]:
+    """The open datastores, each checked against the model."""
+    mark = None if tokenizer is None or not options.datastores else fingerprint(load_tokenizer(tokenizer))
+    deadline = None if options.deadline_ms is None else options.deadline_ms / 1000
+    stores: list[Retriever] = []
+    try:
+        for name in options.datastores:
+            store: Retriever = connect(name, deadline) if is_url(name) else open_datastore(name)
+            stores.append(store)
+            if mark is not None:
+                require_match(store, name, options.limits, model, mark)
+            if store.vocab_size > vocab_size:
+                raise Unsupported(
+                    f"datastore {name} has token ids up to {store.vocab_size - 1}, model {model} up to {vocab_size - 1}; "
+                    f"build one for this model: suffolk build --tokenizer {model} --output STORE corpus..."
+                )
+    except SuffolkError:
+        for store in stores:
+            store.close()
+        raise
+    return stores

@@ -1,0 +1,57 @@
+"""Options of an adapter, as the host's configuration gives them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH
+from suffolk.serving.draft_service.client import MAX_DEADLINE
+from suffolk.serving.drafters.retrieval.limits import MAX_TOKENS, Limits
+from suffolk.serving.engine.checked_fields import Within, check_fields, from_json
+
+
+@dataclass(frozen=True, slots=True)
+class IntegrationOptions:
+    """What to draft from, and how much.
+
+    Attributes:
+        datastores: folders and URLs (``grpc://HOST:PORT/NAME``); all are searched.
+        prompt_lookup: whether to draft from the request's own text too.
+        deadline_ms: of one call to a draft service; None: that of the URL, else 20 ms.
+        max_match: longest ending to look up, in tokens.
+        max_depth: longest draft from a datastore, in tokens. Drafts from the request's own text are up to twice as long.
+        row_cost: time of one more verified token, as a share of the time of a pass with one token. None: measured while running.
+
+    Raises:
+        InvalidArgument: a value is of another type or out of its range, or there is nothing to draft from.
+    """
+
+    datastores: tuple[str, ...] = ()
+    prompt_lookup: bool = True
+    deadline_ms: Annotated[float, Within(0.1, MAX_DEADLINE * 1000)] | None = None
+    max_match: Annotated[int, Within(1, MAX_TOKENS)] = DEFAULT_MAX_MATCH
+    max_depth: Annotated[int, Within(1, MAX_TOKENS)] = DEFAULT_MAX_DEPTH
+    row_cost: Annotated[float, Within(0.0, 1.0)] | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        object.__setattr__(self, "datastores", tuple(self.datastores))
+        if not self.datastores and not self.prompt_lookup:
+            raise InvalidArgument(
+                "datastores is empty and prompt_lookup is False; name a datastore, or leave prompt_lookup on"
+            )
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(max_match=self.max_match, max_depth=self.max_depth)
+
+
+def read_options(values: object, where: str) -> IntegrationOptions:
+    """The options in ``values``, an object from a configuration; ``where`` names it in messages.
+
+    Raises:
+        InvalidArgument: it is no object, a key is unknown, or a value is refused.
+    """
+    return from_json(IntegrationOptions, values, where)

@@ -1,0 +1,68 @@
+"""A host of ``DraftCore`` without a model: the texts to generate are given, and verification compares with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from suffolk.serving.integrations.core import DraftCore
+from suffolk.serving.integrations.running_requests import Context
+
+
+class SimulatedHost:
+    """Generates all ``texts`` at once, each from its first ``prompt`` tokens on.
+
+    Attributes:
+        passes: steps until all texts are complete.
+        drafted, accepted: tokens.
+    """
+
+    def __init__(self, texts: Sequence[Sequence[int]], prompt: int, keyed: bool = True, tail: int = 0) -> None:
+        """``tail``: tokens of a context; 0 for the whole text."""
+        self.texts = [list(text) for text in texts]
+        self.sizes = [prompt + 1] * len(texts)  # the prompt's pass has sampled one token
+        self.keyed, self.tail, self.prompt = keyed, tail, prompt
+        self.passes = self.drafted = self.accepted = 0
+
+    @property
+    def running(self) -> list[int]:
+        return [place for place, text in enumerate(self.texts) if self.sizes[place] < len(text)]
+
+    def contexts(self) -> list[Context]:
+        return [self._context(place) for place in self.running]
+
+    def step(self, core: DraftCore, most: int = 8) -> list[list[int]]:
+        """One pass over all running texts, with the core's chains; returns these."""
+        running = self.running
+        chains = core.draft_chains(self.contexts(), most)
+        for place, chain in zip(running, chains, strict=True):
+            self._verify(place, chain)
+            if self.keyed and self.sizes[place] >= len(self.texts[place]):
+                core.finish(place)
+        self.passes += 1
+        return chains
+
+    def run(self, core: DraftCore, most: int = 8) -> int:
+        """Generate all texts; returns the passes."""
+        while self.running:
+            self.step(core, most)
+        return self.passes
+
+    def _context(self, place: int) -> Context:
+        tokens = np.array(self.texts[place][: self.sizes[place]], np.int32)
+        return Context(
+            tokens[-self.tail :] if self.tail else tokens,
+            place if self.keyed else None,
+            len(tokens) if self.tail else None,
+            self.prompt,
+        )
+
+    def _verify(self, place: int, chain: Sequence[int]) -> None:
+        text, size = self.texts[place], self.sizes[place]
+        taken = 0
+        while taken < len(chain) and size + taken < len(text) - 1 and chain[taken] == text[size + taken]:
+            taken += 1
+        self.sizes[place] = size + taken + 1
+        self.drafted += len(chain)
+        self.accepted += taken
