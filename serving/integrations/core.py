@@ -14,13 +14,12 @@ import numpy.typing as npt
 from suffolk.datastore import open_datastore
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import SuffolkError, Unsupported
-from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.retriever import DEFAULT_MAX_NODES, Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.draft_service.breaker import CircuitBreaker
 from suffolk.serving.draft_service.client import connect
 from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
-from suffolk.serving.drafters.hybrid.merge import NAMED
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.drafters.retrieval.require_match import require_match
@@ -155,7 +154,7 @@ class DraftCore:
         self._planner.learn(generated, length, not reads_prompts and len(generated) == len(requests))
         begin = self._clock()
         drafting = [each for each in requests if self._planner.may_draft(each.number) and each.drafts]
-        trees = self._propose(drafting, NAMED)
+        trees = self._propose(drafting, DEFAULT_MAX_NODES)
         chains = {each.number: best_chain(tree, most) for each, tree in zip(drafting, trees, strict=True)}
         cut = self._planner.cut(chains, len(requests), length, self._clock() - begin)
         return [cut[each.number].tokens.tolist() if each.number in cut else [] for each in requests]
@@ -163,7 +162,9 @@ class DraftCore:
     def _trees(self, contexts: Sequence[Context], width: int) -> list[DraftTree]:
         requests = self._observe(contexts)
         drafting = [each for each in requests if each.drafts]
-        trees = dict(zip([each.number for each in drafting], self._propose(drafting, max(NAMED, width)), strict=True))
+        trees = dict(
+            zip([each.number for each in drafting], self._propose(drafting, max(DEFAULT_MAX_NODES, width)), strict=True)
+        )
         return [trees.get(each.number, DraftTree.empty()) for each in requests]
 
     def _observe(self, contexts: Sequence[Context]) -> list[RunningRequest]:
