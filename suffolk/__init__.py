@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from suffolk.serving.drafters.retrieval.limits import Limits as Limits
     from suffolk.serving.engine.costs.cost_model import CostModel as CostModel
     from suffolk.serving.engine.costs.cost_store import find_costs as find_costs
+    from suffolk.serving.engine.loop.draft_options import DraftOptions as DraftOptions
     from suffolk.serving.engine.loop.drafter import Drafter as Drafter
     from suffolk.serving.engine.loop.drafter import DraftRequest as DraftRequest
     from suffolk.serving.engine.loop.drafter import FeatureDrafter as FeatureDrafter
@@ -102,6 +103,7 @@ _MODULES = {
     "suffolk.serving.drafters.retrieval.limits": "Limits",
     "suffolk.serving.engine.costs.cost_model": "CostModel",
     "suffolk.serving.engine.costs.cost_store": "find_costs",
+    "suffolk.serving.engine.loop.draft_options": "DraftOptions",
     "suffolk.serving.engine.loop.drafter": "DraftRequest Drafter FeatureDrafter SampledChain",
     "suffolk.serving.engine.loop.engine": "Engine",
     "suffolk.serving.engine.loop.generation": "Generation",

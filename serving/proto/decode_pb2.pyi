@@ -7,20 +7,40 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("text", "chat", "token_ids", "sampling", "drafter", "max_nodes")
+    __slots__ = ("text", "chat", "token_ids", "sampling", "drafter", "max_nodes", "options")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     DRAFTER_FIELD_NUMBER: _ClassVar[int]
     MAX_NODES_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
     text: str
     chat: Chat
     token_ids: bytes
     sampling: SamplingSettings
     drafter: str
     max_nodes: int
-    def __init__(self, text: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., token_ids: _Optional[bytes] = ..., sampling: _Optional[_Union[SamplingSettings, _Mapping]] = ..., drafter: _Optional[str] = ..., max_nodes: _Optional[int] = ...) -> None: ...
+    options: DraftOptions
+    def __init__(self, text: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., token_ids: _Optional[bytes] = ..., sampling: _Optional[_Union[SamplingSettings, _Mapping]] = ..., drafter: _Optional[str] = ..., max_nodes: _Optional[int] = ..., options: _Optional[_Union[DraftOptions, _Mapping]] = ...) -> None: ...
+
+class DraftOptions(_message.Message):
+    __slots__ = ("prediction_text", "prediction_token_ids", "datastores", "remember")
+    PREDICTION_TEXT_FIELD_NUMBER: _ClassVar[int]
+    PREDICTION_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    DATASTORES_FIELD_NUMBER: _ClassVar[int]
+    REMEMBER_FIELD_NUMBER: _ClassVar[int]
+    prediction_text: str
+    prediction_token_ids: bytes
+    datastores: DatastoreNames
+    remember: bool
+    def __init__(self, prediction_text: _Optional[str] = ..., prediction_token_ids: _Optional[bytes] = ..., datastores: _Optional[_Union[DatastoreNames, _Mapping]] = ..., remember: _Optional[bool] = ...) -> None: ...
+
+class DatastoreNames(_message.Message):
+    __slots__ = ("names",)
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Chat(_message.Message):
     __slots__ = ("messages",)
@@ -117,7 +137,7 @@ class Piece(_message.Message):
     def __init__(self, text: _Optional[str] = ..., source: _Optional[int] = ...) -> None: ...
 
 class GenerationStats(_message.Message):
-    __slots__ = ("prompt_tokens", "tokens", "steps", "mean_generated_length", "draft_calls", "draft_failures", "seconds", "drafted")
+    __slots__ = ("prompt_tokens", "tokens", "steps", "mean_generated_length", "draft_calls", "draft_failures", "seconds", "drafted", "accepted_prediction_tokens", "rejected_prediction_tokens")
     class DraftFailuresEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -140,6 +160,8 @@ class GenerationStats(_message.Message):
     DRAFT_FAILURES_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     DRAFTED_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_PREDICTION_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    REJECTED_PREDICTION_TOKENS_FIELD_NUMBER: _ClassVar[int]
     prompt_tokens: int
     tokens: int
     steps: int
@@ -148,7 +170,9 @@ class GenerationStats(_message.Message):
     draft_failures: _containers.ScalarMap[str, int]
     seconds: _containers.ScalarMap[str, float]
     drafted: _containers.RepeatedCompositeFieldContainer[DraftCount]
-    def __init__(self, prompt_tokens: _Optional[int] = ..., tokens: _Optional[int] = ..., steps: _Optional[int] = ..., mean_generated_length: _Optional[float] = ..., draft_calls: _Optional[int] = ..., draft_failures: _Optional[_Mapping[str, int]] = ..., seconds: _Optional[_Mapping[str, float]] = ..., drafted: _Optional[_Iterable[_Union[DraftCount, _Mapping]]] = ...) -> None: ...
+    accepted_prediction_tokens: int
+    rejected_prediction_tokens: int
+    def __init__(self, prompt_tokens: _Optional[int] = ..., tokens: _Optional[int] = ..., steps: _Optional[int] = ..., mean_generated_length: _Optional[float] = ..., draft_calls: _Optional[int] = ..., draft_failures: _Optional[_Mapping[str, int]] = ..., seconds: _Optional[_Mapping[str, float]] = ..., drafted: _Optional[_Iterable[_Union[DraftCount, _Mapping]]] = ..., accepted_prediction_tokens: _Optional[int] = ..., rejected_prediction_tokens: _Optional[int] = ...) -> None: ...
 
 class DraftCount(_message.Message):
     __slots__ = ("source", "source_bits", "depth", "proposed", "verified", "accepted", "earned")
@@ -173,7 +197,7 @@ class GetWorkerInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetWorkerInfoReply(_message.Message):
-    __slots__ = ("server_version", "model", "vocab_size", "context_length", "has_chat_template", "drafters", "default_drafter", "slots", "capacity", "queue", "max_nodes", "cache_bytes", "running", "waiting", "stats_json")
+    __slots__ = ("server_version", "model", "vocab_size", "context_length", "has_chat_template", "drafters", "default_drafter", "slots", "capacity", "queue", "max_nodes", "cache_bytes", "running", "waiting", "stats_json", "datastores")
     SERVER_VERSION_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     VOCAB_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -189,6 +213,7 @@ class GetWorkerInfoReply(_message.Message):
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
     STATS_JSON_FIELD_NUMBER: _ClassVar[int]
+    DATASTORES_FIELD_NUMBER: _ClassVar[int]
     server_version: str
     model: str
     vocab_size: int
@@ -204,4 +229,5 @@ class GetWorkerInfoReply(_message.Message):
     running: int
     waiting: int
     stats_json: str
-    def __init__(self, server_version: _Optional[str] = ..., model: _Optional[str] = ..., vocab_size: _Optional[int] = ..., context_length: _Optional[int] = ..., has_chat_template: _Optional[bool] = ..., drafters: _Optional[_Iterable[str]] = ..., default_drafter: _Optional[str] = ..., slots: _Optional[int] = ..., capacity: _Optional[int] = ..., queue: _Optional[int] = ..., max_nodes: _Optional[int] = ..., cache_bytes: _Optional[int] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., stats_json: _Optional[str] = ...) -> None: ...
+    datastores: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, server_version: _Optional[str] = ..., model: _Optional[str] = ..., vocab_size: _Optional[int] = ..., context_length: _Optional[int] = ..., has_chat_template: _Optional[bool] = ..., drafters: _Optional[_Iterable[str]] = ..., default_drafter: _Optional[str] = ..., slots: _Optional[int] = ..., capacity: _Optional[int] = ..., queue: _Optional[int] = ..., max_nodes: _Optional[int] = ..., cache_bytes: _Optional[int] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., stats_json: _Optional[str] = ..., datastores: _Optional[_Iterable[str]] = ...) -> None: ...

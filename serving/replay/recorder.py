@@ -41,12 +41,12 @@ class Recorder:
             raise _refused(path, error) from error
 
     def add(self, generation: Generation, group: str = "") -> bool:
-        """Append ``generation``. Returns False if it was cancelled or has failed.
+        """Append ``generation``. Returns False if it was cancelled, has failed, or must not be remembered.
 
         Raises:
             PermissionDenied: the file is closed or cannot be written; it then holds no part of the line.
         """
-        if generation.stats.finish not in FINISHED:
+        if generation.stats.finish not in FINISHED or not generation.request.options.remember:
             return False
         recording = Recording.of(generation, *self._model, group)
         line = json.dumps(recording.to_dict(), separators=(",", ":")).encode() + b"\n"

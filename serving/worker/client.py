@@ -9,6 +9,7 @@ import grpc
 
 from suffolk.datastore.errors import Internal, InvalidArgument, Unavailable
 from suffolk.serving.engine.checks import number, text, whole_within
+from suffolk.serving.engine.loop.draft_options import DraftOptions, options_or_default
 from suffolk.serving.engine.loop.prompt import Prompt
 from suffolk.serving.engine.loop.stats import GenerationStats
 from suffolk.serving.engine.loop.step import Step
@@ -22,7 +23,7 @@ from suffolk.serving.transport.server_info import parse_server_info
 from suffolk.serving.transport.url import WORKER_PORT, describe_url, parse_url
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.settings import pack_settings
-from suffolk.serving.worker.wire import pack_prompt, unpack_step
+from suffolk.serving.worker.wire import pack_options, pack_prompt, unpack_step
 
 INFO_DEADLINE = 5.0
 """Seconds for ``info``."""
@@ -65,6 +66,7 @@ class WorkerClient:
         drafter: str = "",
         max_nodes: int | None = None,
         deadline: float | None = None,
+        options: DraftOptions | None = None,
     ) -> RemoteGeneration:
         """Start a generation.
 
@@ -74,6 +76,7 @@ class WorkerClient:
             drafter: empty for the worker's default, "none" for plain decoding.
             max_nodes: largest draft tree; None for the worker's.
             deadline: seconds until the worker cancels it, at most MAX_DEADLINE; None for no deadline.
+            options: as in ``Engine.generate``.
 
         Raises:
             InvalidArgument, Unsupported: an argument cannot be sent. The first step raises the worker's errors.
@@ -81,6 +84,8 @@ class WorkerClient:
         request = pack_prompt(prompt)
         request.sampling.CopyFrom(pack_settings(settings_or_default(settings)))
         request.drafter = text("drafter", drafter)
+        if options is not None:
+            request.options.CopyFrom(pack_options(options_or_default(options)))
         if max_nodes is not None:
             request.max_nodes = whole_within("max_nodes", max_nodes, 1, MAX_NODES)
         if deadline is not None:
@@ -106,7 +111,7 @@ class WorkerClient:
         except ValueError as error:
             raise Unavailable(f"{self.url}: {error}; connect again") from None
         info = {field.name: getattr(reply, field.name) for field in reply.DESCRIPTOR.fields}
-        info["drafters"] = list(reply.drafters)
+        info |= {"drafters": list(reply.drafters), "datastores": list(reply.datastores)}
         info["stats"] = parse_server_info(self.url, "worker", info.pop("stats_json"))
         return info
 

@@ -23,7 +23,7 @@ from suffolk.serving.worker import limits
 from suffolk.serving.worker.metrics import WorkerMetrics
 from suffolk.serving.worker.settings import require_known, unpack_settings
 from suffolk.serving.worker.slow_client_timeout import SlowClientTimeout
-from suffolk.serving.worker.wire import pack_step
+from suffolk.serving.worker.wire import pack_step, unpack_options
 
 LOG = logging.getLogger("suffolk.worker")
 
@@ -107,6 +107,7 @@ class DecodeService:
                 context_length=target.context_length or 0,
                 has_chat_template=has_template(target),
                 drafters=engine.drafters,
+                datastores=engine.datastores,
                 default_drafter=self.default_drafter,
                 slots=engine.slots,
                 capacity=engine.capacity,
@@ -125,7 +126,8 @@ class DecodeService:
         check_range("max_nodes", max_nodes, 1, self.max_nodes)
         settings = unpack_settings(request.sampling)
         drafter = request.drafter or self.default_drafter
-        return self.engine.generate(self._prompt(request), settings, drafter, max_nodes)
+        options = unpack_options(request.options)
+        return self.engine.generate(self._prompt(request), settings, drafter, max_nodes, options)
 
     def _record(self, generation: Generation, request: decode_pb2.GenerateRequest) -> None:
         """Record a text, grouped by the kind of its prompt. The client does not see failures."""

@@ -1,4 +1,4 @@
-"""Packs prompts, steps and statistics as protobuf messages, and unpacks them. Loads no torch."""
+"""Packs prompts, draft options, steps and statistics as protobuf messages, and unpacks them. Loads no torch."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import numpy as np
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.registry import source_name
 from suffolk.serving.engine.loop.draft_counts import STAGES
+from suffolk.serving.engine.loop.draft_options import DraftOptions
 from suffolk.serving.engine.loop.prompt import Prompt, read_prompt
 from suffolk.serving.engine.loop.stats import PARTS, GenerationStats
 from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.sampling.log_probabilities import LogProbability
 from suffolk.serving.proto import decode_pb2
 from suffolk.serving.transport.tokens import pack_tokens, to_tokens, unpack_tokens
+from suffolk.serving.worker.settings import require_known
 
 SOURCE = np.dtype("<u4")
 
@@ -28,6 +30,33 @@ def pack_prompt(prompt: Prompt) -> decode_pb2.GenerateRequest:
         messages = [decode_pb2.ChatMessage(role=role, content=content) for role, content in found]
         return decode_pb2.GenerateRequest(chat=decode_pb2.Chat(messages=messages))
     return decode_pb2.GenerateRequest(token_ids=pack_tokens(to_tokens(found, "prompt")))
+
+
+def pack_options(options: DraftOptions) -> decode_pb2.DraftOptions:
+    """A message with the options that differ from the defaults."""
+    message = decode_pb2.DraftOptions()
+    if isinstance(options.prediction, str):
+        message.prediction_text = options.prediction
+    elif options.prediction is not None:
+        message.prediction_token_ids = pack_tokens(to_tokens(options.prediction, "prediction"))
+    if options.datastores is not None:
+        message.datastores.CopyFrom(decode_pb2.DatastoreNames(names=options.datastores))
+    if not options.remember:
+        message.remember = False
+    return message
+
+
+def unpack_options(message: decode_pb2.DraftOptions) -> DraftOptions:
+    """The inverse of ``pack_options``. Raises InvalidArgument for a value out of its limits, Unsupported for an unknown field."""
+    require_known(message, "options")
+    require_known(message.datastores, "options.datastores")
+    kind = message.WhichOneof("prediction")
+    ids = unpack_tokens(message.prediction_token_ids, "options.prediction_token_ids")
+    return DraftOptions(
+        prediction={None: None, "prediction_text": message.prediction_text, "prediction_token_ids": ids}[kind],
+        datastores=tuple(message.datastores.names) if message.HasField("datastores") else None,
+        remember=message.remember if message.HasField("remember") else True,
+    )
 
 
 def pack_step(step: Step, stats: GenerationStats | None) -> decode_pb2.GenerateReply:
@@ -89,6 +118,8 @@ def _pack_stats(stats: GenerationStats) -> decode_pb2.GenerationStats:
         drafted=[_pack_count(**row) for row in stats.drafted.rows()],
         draft_failures=stats.draft_failures,
         seconds=stats.seconds,
+        accepted_prediction_tokens=stats.accepted_prediction_tokens,
+        rejected_prediction_tokens=stats.rejected_prediction_tokens,
     )
 
 
@@ -104,6 +135,7 @@ def _unpack_stats(message: decode_pb2.GenerationStats, finish: str) -> Generatio
         draft_calls=message.draft_calls,
         draft_failures=Counter(dict(message.draft_failures)),
         seconds={part: message.seconds[part] for part in PARTS},
+        rejected_prediction_tokens=message.rejected_prediction_tokens,
         finish=finish,
     )
     for row in message.drafted:

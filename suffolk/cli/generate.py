@@ -8,6 +8,7 @@ import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffolk.benchmarks.json_file import write_json
@@ -21,12 +22,13 @@ from suffolk.cli.kept_files import kept_calibration, require_record
 from suffolk.cli.model import load_target
 from suffolk.cli.output_file import require_folder
 from suffolk.cli.stores import opened_stores
-from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.drafters.hybrid.explanation import Explanation
 from suffolk.serving.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.drafters.registry import NONE, find
+from suffolk.serving.engine.loop.draft_options import DraftOptions
 from suffolk.serving.engine.loop.prompt import read_prompt
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
@@ -47,11 +49,12 @@ def run(options: Options) -> int:
     settings, limits = options.sampling(), options.limits()
     prompt = _read_stdin() if options.prompt is None else options.prompt
     read_prompt(prompt)  # refuse what no tokenizer takes, now
+    draft_options = DraftOptions(prediction=_read_prediction(options.prediction))
     require_folder("--stats-json", options.stats_json)
     require_record(options.record)
     logging.basicConfig(level=logging.WARNING, format="suffolk: %(message)s")
     if options.model is None:
-        return _finish(options, generate_remotely(options, settings, prompt))
+        return _finish(options, generate_remotely(options, settings, prompt, draft_options))
     name = options.drafter_name()
     if name == NONE and options.costs is not None:
         raise InvalidArgument(f"costs {options.costs}: --drafter none has no use for them; leave one of them out")
@@ -72,7 +75,7 @@ def run(options: Options) -> int:
         capacity = len(ids) + settings.max_new_tokens + rows_behind(options.max_nodes)
         models = load_drafters(target, config, 1, capacity, stores, limits, calibration)
         drafter = make_drafter(name, target.vocab_size, stores, limits, models, calibration)
-        return _generate(options, settings, name, drafter, target, ids, stores)
+        return _generate(options, settings, name, drafter, target, ids, stores, draft_options)
 
 
 def _generate(
@@ -83,12 +86,13 @@ def _generate(
     target: Target,
     ids: list[int],
     stores: list[Retriever],
+    draft_options: DraftOptions,
 ) -> int:
     from suffolk.serving.engine.costs.cost_store import find_costs
     from suffolk.serving.engine.loop.request import Request
     from suffolk.serving.replay.recorder import opened_recorder
 
-    Request(0, target, ids, settings)  # refuse what cannot run before costs are measured
+    Request(0, target, ids, settings, options=draft_options)  # refuse what cannot run before costs are measured
     drafters = {} if drafter is None else {name: drafter}
     explanation = Explanation()
     if options.explain and isinstance(drafter, HybridDrafter):
@@ -99,7 +103,7 @@ def _generate(
         opened_recorder(options.record, target, str(options.model)) as recorder,
         _engine(target, drafters, len(ids), settings, options.max_nodes, costs) as engine,
     ):
-        request = engine.generate(ids, settings, name, options.max_nodes)
+        request = engine.generate(ids, settings, name, options.max_nodes, draft_options)
         generation, steps = show(request, choose_colours(options.colour))
         if recorder is not None:
             recorder.add(generation, "chat" if _is_chat(target, options) else "text")
@@ -125,6 +129,17 @@ def _read_stdin() -> str:
         return sys.stdin.read()
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"the prompt cannot be read: {error}; convert it to {error.encoding}") from None
+
+
+def _read_prediction(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise NotFound(f"--prediction {path}: cannot be read ({error.strerror}); name a text file") from None
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"--prediction {path}: no UTF-8 at byte {error.start}; convert the file") from None
 
 
 def _finish(options: Options, report: dict[str, Any]) -> int:

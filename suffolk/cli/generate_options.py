@@ -24,6 +24,7 @@ suffolk generate --model MODEL_FOLDER --head HEAD_FOLDER --compare-plain "Write 
 suffolk generate --model MODEL_FOLDER --datastore STORE --set recycle=true --set top_k=40 "Write a sort function."
 suffolk generate --model MODEL_FOLDER --set record=texts.jsonl "Write a sort function."      # for 'suffolk replay'
 suffolk generate --model MODEL_FOLDER --draft-model SMALLER_MODEL_FOLDER --levels "prompt-lookup:4 > draft-model:6" "A poem."
+suffolk generate --model MODEL_FOLDER --prediction old.py "Rename f to g in this file: ..."
 suffolk generate --worker grpc://127.0.0.1:7710 "Write a sort function."
 suffolk generate --config suffolk.toml "Write a sort function."
 """
@@ -48,6 +49,9 @@ class PromptOptions(setting.Options):
     prompt: str | None = argument(None, "the prompt (default: read from stdin)", metavar="PROMPT", blank=True)
     chat: bool = option(False, "apply the model's chat template (default if it has one)", excludes=("raw",))
     raw: bool = option(False, "continue the prompt as it is", excludes=("chat",))
+    prediction: Path | None = option(
+        None, "text file with the expected answer, or most of it; parts that the answer has too are generated faster"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from suffolk.cli.generate_options import Options
 from suffolk.cli.generation_output import choose_colours, show
 from suffolk.cli.options.setting import settings_of
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.loop.draft_options import DraftOptions
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 LOCAL = (
@@ -18,7 +19,9 @@ LOCAL = (
 """Settings of a local model, besides those of drafters. A worker has its own."""
 
 
-def generate_remotely(options: Options, settings: SamplingSettings, prompt: str) -> dict[str, Any]:
+def generate_remotely(
+    options: Options, settings: SamplingSettings, prompt: str, draft_options: DraftOptions
+) -> dict[str, Any]:
     """Generate in a worker and show the text as it comes; returns the report.
 
     Raises:
@@ -42,6 +45,7 @@ def generate_remotely(options: Options, settings: SamplingSettings, prompt: str)
             settings,
             drafter,
             options.max_nodes if "max_nodes" in options.given else None,
+            options=draft_options,
         )
         show(generation, choose_colours(options.colour))
     report = {"worker": options.worker, "model": facts["model"], "drafter": drafter, **generation.stats.to_dict()}

@@ -19,7 +19,7 @@ from suffolk.serving.drafters.neural.draft_state import LEFT_OVER
 from suffolk.serving.drafters.neural.stateful_drafter import StatefulDrafter
 from suffolk.serving.drafters.registry import source_bits
 from suffolk.serving.engine.loop.draft_failures import failure_stats, failures_by_reason
-from suffolk.serving.engine.loop.drafter import DraftRequest, Proposal
+from suffolk.serving.engine.loop.drafter import DraftRequest, Proposal, datastore_names
 from suffolk.serving.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.engine.policy.prefill_policy import PrefillPolicy
 from suffolk.serving.engine.policy.round_policy import RoundPolicy
@@ -34,6 +34,9 @@ class HierarchyDrafter(StatefulDrafter[StackState]):
     speculative sampling on the draft below, and the target gets the distributions (``SampledChain``).
 
     Source: "Fast Inference via Hierarchical Speculative Decoding", algorithm 1.
+
+    Attributes:
+        datastores: names of the datastores that its bottom level searches (``DatastoreReader``).
     """
 
     name = "hierarchy"
@@ -57,6 +60,7 @@ class HierarchyDrafter(StatefulDrafter[StackState]):
         self._levels = list(levels)
         self._models = [level for level in levels if isinstance(level, ModelLevel)]
         self._sources = [source for level in levels if isinstance(level, RetrievalLevel) for source in level.sources]
+        self.datastores = tuple(name for source in self._sources for name in datastore_names(source))
         self._recursion = Recursion(self._levels, vocab_size, eos_ids)
         self._batcher = LevelBatcher(self._levels, self._recursion, self.failures)
         self._calibrator = SegmentCalibrator(retrieval=isinstance(levels[-1], RetrievalLevel))

@@ -25,6 +25,7 @@ from suffolk.serving.engine.loop.drafter import (
     GeneratedLogits,
     LogitsDrafter,
     PrefetchingDrafter,
+    datastore_names,
 )
 from suffolk.serving.engine.policy.acceptance_model import AcceptanceModel
 
@@ -61,6 +62,7 @@ class HybridDrafter:
         layers: the target's layers whose hidden states the neural drafters read (``FeatureDrafter``).
         reads_logits: whether a source reads the logits of generated tokens (``LogitsDrafter``).
         model_sources: source bits of the neural drafters (``MixedDrafter``).
+        datastores: names of the datastores of all drafters (``DatastoreReader``).
     """
 
     name = "hybrid"
@@ -88,6 +90,7 @@ class HybridDrafter:
             if not isinstance(each, RetrievalSource)
         ]
         self.model_sources = network_bits() if self._models else 0
+        self.datastores = tuple(name for each in [*self._sources, *models] for name in datastore_names(each))
         self._acceptance = AcceptanceModel()
         self._retrieved: dict[int, _Step] = {}
         self._drafters: list[RetrievalSource | GatedDrafter] = [*self._sources, *self._models]

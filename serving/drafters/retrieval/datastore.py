@@ -44,6 +44,9 @@ class DatastoreDrafter:
     """Makes one ``draft_batch`` call for all requests of a step, or several where a draft service has limits. Not thread-safe.
 
     A fault costs the step's drafts. Faults are counted by reason, and each reason is logged once.
+
+    Attributes:
+        datastores: the datastore's name (``DatastoreReader``). Requests that do not select it get no drafts.
     """
 
     name = "datastore"
@@ -68,6 +71,7 @@ class DatastoreDrafter:
             InvalidArgument: ``limits`` are deeper than a draft service drafts, and ``retriever`` is behind one.
         """
         self._retriever = retriever
+        self.datastores = (retriever.name,)
         self._vocab_size = vocab_size
         self._limits = limits or Limits()
         shorter = [length for length in SHORT_MATCHES if self._limits.min_match <= length < self._limits.max_match]
@@ -90,6 +94,11 @@ class DatastoreDrafter:
 
     def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         """See ``RetrievalSource``: of the longest match, and of those of ``SHORT_MATCHES`` that are shorter."""
+        selected = self._selected(requests)
+        found = dict(zip(selected, self._draft([requests[at] for at in selected]), strict=True)) if selected else {}
+        return [found.get(at, []) for at in range(len(requests))]
+
+    def _draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
         self._calls += 1
         self._waits = self._prefetcher is None or (
             not self._always_prefetches and self._wait_policy.waits(sum(each.budget.token_seconds for each in requests))
@@ -108,17 +117,24 @@ class DatastoreDrafter:
         """See ``RetrievalSource``; empty trees where ``draft`` got no answer in this step, or did not wait for one."""
         if self._lost or not self._waits:
             return [[DraftTree.empty()] * len(each) for each in paths]
-        contexts = [[self._end(request, path) for path in each] for request, each in zip(requests, paths, strict=True)]
-        return [
-            self._accept(request, list(map(RetrievedTree, each, trees)))
-            for request, each, trees in zip(requests, paths, self._ask(requests, contexts), strict=True)
-        ]
+        found = [[DraftTree.empty()] * len(each) for each in paths]
+        selected = self._selected(requests)
+        if not selected:
+            return found
+        asked = [requests[at] for at in selected]
+        contexts = [[self._end(requests[at], path) for path in paths[at]] for at in selected]
+        for at, trees in zip(selected, self._ask(asked, contexts), strict=True):
+            found[at] = self._accept(requests[at], list(map(RetrievedTree, paths[at], trees)))
+        return found
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
         """See ``PrefetchingDrafter``. A call that cannot be made is counted as failed when its draft is needed."""
         if self._prefetcher is not None and (self._always_prefetches or self._wait_policy.prefetches):
+            selected = self._selected(requests)
             with suppress(SuffolkError):
-                self._prefetcher.prefetch(requests, trees, self._lengths)
+                self._prefetcher.prefetch(
+                    [requests[at] for at in selected], [trees[at] for at in selected], self._lengths
+                )
 
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
         self._scorer.observe(request_id, tokens)
@@ -133,6 +149,10 @@ class DatastoreDrafter:
 
     def close(self) -> None:
         self._scorer.clear()
+
+    def _selected(self, requests: Sequence[DraftRequest]) -> list[int]:
+        """The places of the requests that search this datastore."""
+        return [at for at, each in enumerate(requests) if each.options.searches(self.datastores[0])]
 
     def _end(self, request: DraftRequest, path: Ids) -> Ids:
         """The ending of the text with ``path`` appended, behind any id that only the target knows: a retriever refuses such ids."""

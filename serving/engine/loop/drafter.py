@@ -12,6 +12,7 @@ import numpy.typing as npt
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.loop.draft_budget import UNLIMITED, DraftBudget
+from suffolk.serving.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class DraftRequest:
         settings: the request's sampling settings.
         slot: the request's slot in the target's cache.
         budget: limits of the draft, and the value of an accepted token.
+        options: the request's draft options.
+        prediction: int32[k], the tokens of its predicted text, read-only; None if it has none.
     """
 
     request_id: int
@@ -43,6 +46,8 @@ class DraftRequest:
     settings: SamplingSettings = GREEDY
     slot: int = -1
     budget: DraftBudget = UNLIMITED
+    options: DraftOptions = DEFAULT_OPTIONS
+    prediction: npt.NDArray[np.int32] | None = None
 
     @property
     def room(self) -> int:
@@ -230,3 +235,19 @@ class PrefetchingDrafter(Drafter, Protocol):
 
         ``requests``: requests of the last ``propose``. ``trees``: the tree of each that the target now verifies, possibly empty."""
         ...
+
+
+@runtime_checkable
+class DatastoreReader(Drafter, Protocol):
+    """A drafter that searches datastores. It searches only those that ``DraftRequest.options`` selects.
+
+    Attributes:
+        datastores: their names.
+    """
+
+    datastores: tuple[str, ...]
+
+
+def datastore_names(drafter: Drafter) -> tuple[str, ...]:
+    """The names of the datastores that ``drafter`` searches; none if it searches none."""
+    return drafter.datastores if isinstance(drafter, DatastoreReader) else ()

@@ -155,8 +155,8 @@ class DrafterPool:
             self._fail(request.drafter, [request], error)
 
     def learns(self, request: Request) -> bool:
-        """Whether the request's drafter reads the logits of generated tokens."""
-        return request.drafter in self._learners
+        """Whether the request's drafter learns from the logits of generated tokens, and may keep them."""
+        return request.options.remember and request.drafter in self._learners
 
     def learn_logits(self, requests: Sequence[Request], logits: Sequence[torch.Tensor]) -> None:
         """Pass to the drafters of ``requests`` the ``logits``, float[k, vocab] each, of the last tokens."""
@@ -256,6 +256,8 @@ def _draft_request(request: Request, budget: DraftBudget) -> DraftRequest:
         request.settings,
         request.slot,
         budget,
+        request.options,
+        request.prediction if request.prediction is None else _read_only(request.prediction),
     )
 
 

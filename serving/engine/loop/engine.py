@@ -15,7 +15,8 @@ from typing import Any
 from suffolk.datastore.errors import Internal, InvalidArgument, ResourceExhausted, SuffolkError, Unavailable
 from suffolk.serving.engine.checks import whole_number
 from suffolk.serving.engine.costs.cost_model import CostModel
-from suffolk.serving.engine.loop.drafter import Drafter
+from suffolk.serving.engine.loop.draft_options import DraftOptions, options_or_default
+from suffolk.serving.engine.loop.drafter import Drafter, datastore_names
 from suffolk.serving.engine.loop.generation import Generation
 from suffolk.serving.engine.loop.prompt import Prompt
 from suffolk.serving.engine.loop.request import Request, Step
@@ -76,6 +77,7 @@ class Engine:
         self._drafters = _by_name(drafters)
         self._loop = StepLoop(target, self._drafters, costs, slots, capacity, passes)
         self._names = tuple(sorted(self._drafters))
+        self._datastores = tuple(sorted({name for each in self._drafters.values() for name in datastore_names(each)}))
         self._queue = queue
         self._numbers = itertools.count(1)
         self._waiting: deque[Generation] = deque()
@@ -99,6 +101,11 @@ class Engine:
     def drafters(self) -> tuple[str, ...]:
         """The names that a request may choose from, sorted."""
         return self._names
+
+    @property
+    def datastores(self) -> tuple[str, ...]:
+        """The names of the datastores that a request may choose from, sorted."""
+        return self._datastores
 
     @property
     def slots(self) -> int:
@@ -140,6 +147,7 @@ class Engine:
         settings: SamplingSettings | None = None,
         drafter: str = "",
         max_nodes: int = 64,
+        options: DraftOptions | None = None,
     ) -> Generation:
         """Start a generation. It runs whether or not its steps are read.
 
@@ -148,6 +156,7 @@ class Engine:
             settings: None for greedy decoding of up to 256 tokens.
             drafter: the name of a drafter of the engine; empty or "none" for plain decoding.
             max_nodes: most nodes of a draft tree, 1..1024.
+            options: a predicted text, the datastores to search, and whether the text may be kept; None for the defaults.
 
         Raises:
             InvalidArgument: the prompt or a value cannot be used.
@@ -157,8 +166,9 @@ class Engine:
         settings, max_nodes = settings_or_default(settings), whole_number("max_nodes", max_nodes)
         if not isinstance(drafter, str):
             raise InvalidArgument(f"drafter is of type {type(drafter).__name__}; give the name of one of the engine's")
-        name = "" if drafter == "none" else drafter
-        request = Request(next(self._numbers), self.target, prompt, settings, name, max_nodes)
+        name, options = "" if drafter == "none" else drafter, options_or_default(options)
+        options.require_known(self._datastores)
+        request = Request(next(self._numbers), self.target, prompt, settings, name, max_nodes, options)
         self._loop.require_room(request)
         generation = Generation(request, self._cancel)
         with self._changed:

@@ -23,6 +23,8 @@ FORMS = (
     "give a text, a list of messages, each {'role': role, 'content': content} or (role, content) of strings, "
     "or a flat list of token ids"
 )
+_END = 8
+"""Tokens of a prompt before which a continuation does not depend on it."""
 
 
 def read_prompt(prompt: Prompt) -> str | list[tuple[str, str]] | npt.NDArray[np.int64]:
@@ -32,12 +34,12 @@ def read_prompt(prompt: Prompt) -> str | list[tuple[str, str]] | npt.NDArray[np.
         InvalidArgument: ``prompt`` has another form, or a text has a lone surrogate (half a character), which tokenizers reject.
     """
     if isinstance(prompt, str):
-        return _whole("the prompt", prompt)
+        return whole_text("the prompt", prompt)
     if isinstance(prompt, tuple | list) and prompt and isinstance(prompt[0], tuple | Mapping):
         return [_message(f"message {at}", each) for at, each in enumerate(prompt)]
     if isinstance(prompt, Mapping):
         raise InvalidArgument(f"the prompt is of type {type(prompt).__name__}; give its input_ids")
-    return _ids(prompt)
+    return token_ids("the prompt", prompt, FORMS)
 
 
 def encode(target: Target, prompt: Prompt) -> npt.NDArray[np.int64]:
@@ -77,13 +79,22 @@ def encode_chat(target: Target, messages: Sequence[tuple[str, str]]) -> list[int
     return list(encoded["input_ids"])
 
 
-def _tokenizer(target: Target) -> Any:
-    if target.tokenizer is None:
-        raise InvalidArgument(f"model {target.name} was loaded without a tokenizer; send the prompt as token ids")
-    return target.tokenizer
+def encode_continuation(target: Target, prompt: npt.NDArray[np.int32], text: str) -> list[int]:
+    """The tokens of ``text`` where it continues the tokens of ``prompt``, without special tokens.
+
+    Some tokenizers put a space before a text, but not inside one. So the text is encoded behind the prompt's end.
+    Where both share a token, the text is encoded alone, as the model goes on from the prompt's own tokens.
+
+    Raises InvalidArgument: the target has no tokenizer.
+    """
+    tokenizer = _tokenizer(target, "prediction")
+    end = tokenizer.decode(prompt[-_END:].tolist())
+    before, both, alone = (tokenizer(each, add_special_tokens=False)["input_ids"] for each in (end, end + text, text))
+    return list(both[len(before) :] if before and both[: len(before)] == before else alone)
 
 
-def _whole(name: str, text: str) -> str:
+def whole_text(name: str, text: str) -> str:
+    """``text``. Raises InvalidArgument if it has a lone surrogate; ``name`` names it."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -94,24 +105,31 @@ def _whole(name: str, text: str) -> str:
     return text
 
 
+def token_ids(name: str, ids: Any, forms: str) -> npt.NDArray[np.int64]:
+    """``ids`` as int64[n]. Raises InvalidArgument for another form; ``name`` and ``forms`` say in words what is allowed."""
+    try:
+        array = np.asarray(ids)
+    except (TypeError, ValueError, OverflowError) as error:  # ragged lists, a tensor that is not on the CPU
+        raise InvalidArgument(f"{name} cannot be read as token ids ({error}); {forms}") from None
+    if array.ndim == 2 and len(array) == 1:
+        array = array[0]
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InvalidArgument(
+            f"{name}, of type {type(ids).__name__}, is an array of {array.dtype} of shape {list(array.shape)}; {forms}"
+        )
+    return array.astype(np.int64)
+
+
+def _tokenizer(target: Target, text: str = "prompt") -> Any:
+    if target.tokenizer is None:
+        raise InvalidArgument(f"model {target.name} was loaded without a tokenizer; send the {text} as token ids")
+    return target.tokenizer
+
+
 def _message(name: str, message: Any) -> tuple[str, str]:
     match message:
         case (str() as role, str() as content) | {"role": str() as role, "content": str() as content} if (
             len(message) == 2
         ):
-            return _whole(f"{name}'s role", role), _whole(f"{name}'s content", content)
+            return whole_text(f"{name}'s role", role), whole_text(f"{name}'s content", content)
     raise InvalidArgument(f"{name} of the prompt is {message!r}; {FORMS}")
-
-
-def _ids(prompt: Any) -> npt.NDArray[np.int64]:
-    try:
-        array = np.asarray(prompt)
-    except (TypeError, ValueError, OverflowError) as error:  # ragged lists, a tensor that is not on the CPU
-        raise InvalidArgument(f"the prompt cannot be read as token ids ({error}); {FORMS}") from None
-    if array.ndim == 2 and len(array) == 1:
-        array = array[0]
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise InvalidArgument(
-            f"the prompt, of type {type(prompt).__name__}, is an array of {array.dtype} of shape {list(array.shape)}; {FORMS}"
-        )
-    return array.astype(np.int64)

@@ -8,7 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore.errors import InvalidArgument, Unsupported
-from suffolk.serving.engine.loop.prompt import Prompt, encode
+from suffolk.datastore.retriever import Tokens
+from suffolk.serving.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
+from suffolk.serving.engine.loop.prediction_counter import PredictionCounter
+from suffolk.serving.engine.loop.prompt import Prompt, encode, encode_continuation
 from suffolk.serving.engine.loop.stats import GenerationStats
 from suffolk.serving.engine.loop.step import Step as Step
 from suffolk.serving.engine.loop.text_stream import TextStream
@@ -27,6 +30,8 @@ class Request:
         number: unique; constant while the request runs.
         drafter: name of its drafter; empty for none.
         max_nodes: most nodes of a draft tree.
+        options: options of its drafts.
+        prediction: int32[k], the tokens of its predicted text; None if it has none.
         tokens: int32[m], prompt and generated tokens; the first ``length`` are set.
         length: tokens so far, prompt and generated.
         slot: its slot in the cache while it runs, else -1.
@@ -44,12 +49,13 @@ class Request:
         settings: SamplingSettings,
         drafter: str = "",
         max_nodes: int = 64,
+        options: DraftOptions = DEFAULT_OPTIONS,
     ) -> None:
-        """Encodes the prompt and allocates the tokens.
+        """Encodes the prompt and the prediction, and allocates the tokens.
 
         Raises:
-            InvalidArgument: the prompt is empty, has another form than ``Prompt``, has ids outside the vocabulary, or fills the
-                model's context; or text or stop strings are given and the target has no tokenizer.
+            InvalidArgument: the prompt is empty, has another form than ``Prompt``, or fills the model's context; prompt or
+                prediction has ids outside the vocabulary; or text or stop strings are given and the target has no tokenizer.
             ResourceExhausted: no memory for the tokens.
         """
         ids = _checked_prompt(prompt, target)
@@ -63,6 +69,8 @@ class Request:
         self.number = number
         self.drafter = drafter
         self.max_nodes = max_nodes
+        self.options = options
+        self.prediction = _encoded_prediction(options.prediction, ids, target)
         self.settings = settings
         with memory_guard(f"{room} new tokens"):
             self.tokens = np.empty(len(ids) + room, np.int32)
@@ -71,8 +79,10 @@ class Request:
         self.slot = -1
         self.sampler = Sampler(settings, target.vocab_size, target.device)
         self.uniforms = SeededUniforms(settings.seed, target.device)
-        self.stats = GenerationStats(prompt_tokens=len(ids))
+        missing = 0 if self.prediction is None else len(self.prediction)
+        self.stats = GenerationStats(prompt_tokens=len(ids), rejected_prediction_tokens=missing)
         self.log_probabilities: list[LogProbability] = []
+        self._predicted = None if self.prediction is None else PredictionCounter(self.prediction)
         self._eos_ids = frozenset() if settings.ignore_eos else target.eos_ids
         self._text = None if target.tokenizer is None else TextStream(target.tokenizer, settings.stop)
 
@@ -105,6 +115,9 @@ class Request:
             pieces += self._text.finish()
         sources = tuple(source_bits[: len(tokens)])
         self.stats.add_tokens(sources)
+        if self._predicted is not None:
+            self._predicted.add(tokens)
+            self.stats.rejected_prediction_tokens = self._predicted.missing
         kept = tuple(log_probabilities[: len(tokens)])
         self.log_probabilities += kept
         return Step(tuple(tokens), sources, tuple(pieces), self.stats.finish, kept)
@@ -123,12 +136,25 @@ def _checked_prompt(prompt: Prompt, target: Target) -> npt.NDArray[np.int32]:
     ids = encode(target, prompt)
     if not len(ids):
         raise InvalidArgument("the prompt is empty; give at least one token")
-    if ids.min() < 0 or ids.max() >= target.vocab_size:
-        raise InvalidArgument(
-            f"the prompt has ids {ids.min()}..{ids.max()}; model {target.name} has {target.vocab_size}"
-        )
+    _require_known("the prompt", ids, target)
     if target.context_length is not None and len(ids) >= target.context_length:
         raise InvalidArgument(
             f"the prompt has {len(ids)} tokens; model {target.name} takes {target.context_length} in all; shorten the prompt"
         )
     return ids.astype(np.int32)
+
+
+def _encoded_prediction(
+    prediction: str | Tokens | None, prompt: npt.NDArray[np.int32], target: Target
+) -> npt.NDArray[np.int32] | None:
+    if prediction is None:
+        return None
+    ids = encode_continuation(target, prompt, prediction) if isinstance(prediction, str) else prediction
+    found = np.asarray(ids, np.int64)
+    _require_known("the prediction", found, target)
+    return found.astype(np.int32)
+
+
+def _require_known(name: str, ids: npt.NDArray[np.int64], target: Target) -> None:
+    if len(ids) and (ids.min() < 0 or ids.max() >= target.vocab_size):
+        raise InvalidArgument(f"{name} has ids {ids.min()}..{ids.max()}; model {target.name} has {target.vocab_size}")

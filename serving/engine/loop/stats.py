@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from suffolk.serving.engine.loop.draft_counts import DraftCounts
+from suffolk.serving.engine.loop.draft_options import PREDICTION_SOURCE_ID
 
 PARTS = ("prefill", "draft", "wait", "forward", "verify", "compact", "other")
 
@@ -74,12 +75,22 @@ class GenerationStats(Counts):
 
     Attributes:
         prompt_tokens: length of the prompt.
+        rejected_prediction_tokens: tokens of the predicted text that a shortest diff to the generated text deletes; 0 without a
+            prediction. It depends on both texts only, not on the drafts.
         finish: finish reason: eos, stop, length (max_new_tokens), context (the model's limit), cancelled or error; empty while
             the request runs.
     """
 
     prompt_tokens: int = 0
+    rejected_prediction_tokens: int = 0
     finish: str = ""
+
+    @property
+    def accepted_prediction_tokens(self) -> int:
+        """Generated tokens that were drafted from the predicted text, by that source alone or with others.
+
+        Each step also samples one token from the target, which is not counted, even if the prediction has it."""
+        return sum(count for (source, _), count in self.drafted.accepted.items() if source >> PREDICTION_SOURCE_ID & 1)
 
     @property
     def mean_generated_length(self) -> float:
@@ -96,7 +107,7 @@ class GenerationStats(Counts):
         return (self.tokens - 1) / self.decode_seconds if self.decode_seconds > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        derived = ("mean_generated_length", "decode_seconds", "tokens_per_second")
+        derived = ("accepted_prediction_tokens", "mean_generated_length", "decode_seconds", "tokens_per_second")
         return Counts.to_dict(self) | {name: getattr(self, name) for name in derived}
 
 

@@ -1,0 +1,78 @@
+"""What a caller sets for the drafts of one request. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.retriever import Tokens
+from suffolk.serving.engine.checks import listed, text
+from suffolk.serving.engine.loop.prompt import token_ids, whole_text
+
+MAX_PREDICTION = 1 << 18
+"""Characters or token ids of a predicted text."""
+PREDICTION_SOURCE_ID = 8
+"""The bit of ``DraftTree.sources`` that marks nodes drafted from a predicted text."""
+
+
+@dataclass(frozen=True)
+class DraftOptions:
+    """Options of one request's drafts. They change its speed, never its text.
+
+    Attributes:
+        prediction: the expected answer, or most of it, as a text or token ids. It is one more source of drafts. Drafters that
+            run no retrieval ignore it.
+        datastores: names of the datastores to search; None for all.
+        remember: whether the text may be kept after its end. False: it is not recorded, and drafters do not learn its tokens.
+
+    Raises:
+        InvalidArgument: a value has another type, ``prediction`` is longer than MAX_PREDICTION, or it has a lone surrogate.
+    """
+
+    prediction: str | Tokens | None = None
+    datastores: tuple[str, ...] | None = None
+    remember: bool = True
+
+    def __post_init__(self) -> None:
+        if self.prediction is not None:
+            object.__setattr__(self, "prediction", _checked_prediction(self.prediction))
+        if self.datastores is not None:
+            names = listed("datastores", self.datastores, "names")
+            object.__setattr__(self, "datastores", tuple(text("datastores: a name", name) for name in names))
+        if not isinstance(self.remember, bool):
+            raise InvalidArgument(f"remember is {self.remember!r}; it must be true or false")
+
+    def searches(self, datastore: str) -> bool:
+        """Whether the request searches the datastore of that name."""
+        return self.datastores is None or datastore in self.datastores
+
+    def require_known(self, datastores: Sequence[str]) -> None:
+        """Raise InvalidArgument if a name is not one of ``datastores``."""
+        for name in self.datastores or ():
+            if name not in datastores:
+                known = ", ".join(datastores) or "none"
+                raise InvalidArgument(f"datastore {name!r} is not loaded; loaded: {known}")
+
+
+def options_or_default(options: DraftOptions | None) -> DraftOptions:
+    """``options``, or the default for None. Raises InvalidArgument for an object of another type."""
+    if options is None:
+        return DEFAULT_OPTIONS
+    if not isinstance(options, DraftOptions):
+        raise InvalidArgument(f"options is of type {type(options).__name__}; give DraftOptions, or None")
+    return options
+
+
+def _checked_prediction(prediction: str | Tokens) -> str | tuple[int, ...]:
+    if isinstance(prediction, str):
+        found: str | tuple[int, ...] = whole_text("the prediction", prediction)
+    else:
+        found = tuple(token_ids("the prediction", prediction, "give a text or a flat list of token ids").tolist())
+    if len(found) > MAX_PREDICTION:
+        unit = "characters" if isinstance(found, str) else "token ids"
+        raise InvalidArgument(f"the prediction has {len(found)} {unit}; the limit is {MAX_PREDICTION}; shorten it")
+    return found
+
+
+DEFAULT_OPTIONS = DraftOptions()
