@@ -8,12 +8,13 @@ from functools import partial
 
 import grpc
 from grpc_health.v1 import health
+from starlette.types import ASGIApp
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.draft_service import limits
 from suffolk.serving.draft_service.grpc_server import DraftServicer
-from suffolk.serving.draft_service.http_server import DraftHttpServer
+from suffolk.serving.draft_service.http_app import build_draft_app
 from suffolk.serving.draft_service.service import DraftService
 from suffolk.serving.proto import draft_pb2_grpc
 from suffolk.serving.transport.config import ServerConfig
@@ -57,8 +58,8 @@ class DraftServer(Server):
             limits.MAX_REPLY_BYTES,
         )
 
-    def build_http(self, address: tuple[str, int]) -> DraftHttpServer:
-        return DraftHttpServer(address, self.service)
+    def build_app(self) -> ASGIApp:
+        return build_draft_app(self.service, self.ready)
 
     def subject(self) -> str:
         return ",".join(self.names)

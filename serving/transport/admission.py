@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from suffolk.datastore.errors import ResourceExhausted
+from suffolk.datastore.errors import ResourceExhausted, Unavailable
 
 
 class AdmissionController:
@@ -19,24 +19,45 @@ class AdmissionController:
         """``option``: the command-line option that sets the limit, for the error message."""
         self.max_in_flight = max_in_flight
         self._option = option
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._in_flight = 0
+        self._closed = False
 
     def in_flight(self) -> int:
         """Calls that are running now."""
         return self._in_flight
 
     @contextmanager
-    def admit_call(self) -> Iterator[None]:
-        """Count one call as running. Raises ResourceExhausted if ``max_in_flight`` calls are running."""
-        with self._lock:
-            if self._in_flight >= self.max_in_flight:
+    def admit_call(self, places: int = 1) -> Iterator[None]:
+        """Count one call as running, in several ``places`` if it does the work of several.
+
+        Raises:
+            ResourceExhausted: there are fewer free places.
+            Unavailable: the server is stopping.
+        """
+        with self._changed:
+            if self._closed:
+                raise Unavailable("the server is stopping; try another one, or this one again later")
+            if self._in_flight + places > self.max_in_flight:
+                full = self._in_flight == self.max_in_flight
                 raise ResourceExhausted(
-                    f"the server already runs {self.max_in_flight} calls, its limit; try again later or raise {self._option}"
+                    f"the server already runs {self._in_flight} calls, {'its limit' if full else f'with no room for {places}'}; "
+                    f"try again later or raise {self._option}"
                 )
-            self._in_flight += 1
+            self._in_flight += places
         try:
             yield
         finally:
-            with self._lock:
-                self._in_flight -= 1
+            with self._changed:
+                self._in_flight -= places
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """Reject all further calls."""
+        with self._changed:
+            self._closed = True
+
+    def wait_idle(self, seconds: float) -> None:
+        """Block until no call runs, at most for ``seconds``."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._in_flight, max(0.0, seconds))

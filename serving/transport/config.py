@@ -15,9 +15,9 @@ class ServerConfig:
 
     Attributes:
         listen: gRPC endpoints, at least one.
-        http: HTTP endpoint, or None. HTTP is never encrypted.
+        http: HTTP endpoint, or None.
         grace: seconds that calls in flight get to finish when the server stops, 0..600.
-        tls: encrypts gRPC over TCP. Unix sockets are protected by their mode, 0600.
+        tls: encrypts gRPC over TCP, and HTTP. Unix sockets are protected by their mode, 0600.
         insecure: permits plaintext on addresses that other machines can reach.
     """
 
@@ -39,10 +39,10 @@ class ServerConfig:
             if endpoint in taken and (endpoint.port or endpoint.path):
                 raise InvalidArgument(f"{field}: {endpoint} is already given to --listen; choose another address")
             taken.append(endpoint)
-            encrypted = self.tls is not None and field == "--listen"
-            if not (encrypted or endpoint.is_private() or self.insecure):
-                remedy = "give --insecure" if field == "--http" else "give --tls-cert and --tls-key, or --insecure"
-                raise InvalidArgument(f"{field}: {endpoint} would expose plaintext to other machines; {remedy}")
+            if self.tls is None and not (endpoint.is_private() or self.insecure):
+                raise InvalidArgument(
+                    f"{field}: {endpoint} would expose plaintext to other machines; give --tls-cert and --tls-key, or --insecure"
+                )
 
     def check(self) -> None:
         """Raise now what ``Server.start`` would raise later, for servers that load a model first."""

@@ -1,124 +1,144 @@
-"""The HTTP server beside gRPC: metrics and health checks. The draft service adds its own paths.
-
-    GET /livez    200 while the process runs            GET /metrics  Prometheus metrics
-    GET /readyz   200 while calls are accepted, or 503  GET /healthz  same as /readyz
-
-The number of connections and the time of each read are limited. Errors are {"error": {"code", "message"}}.
-"""
+"""The HTTP server beside gRPC: uvicorn in a thread. The number of connections and the time of each read and write are limited."""
 
 from __future__ import annotations
 
-import json
-import logging
+import asyncio
 import socket
-import threading
-from collections.abc import Callable
-from contextlib import suppress
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import h11
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from suffolk.datastore.version import __version__
+from suffolk.serving.transport.endpoint import Endpoint
+from suffolk.serving.transport.tls import TlsFiles
 
-LOG = logging.getLogger("suffolk.http")
-MAX_CONNECTIONS = 64
+SPARE_CONNECTIONS = 64
+"""Connections beyond the calls that are admitted: health checks, metrics, idle clients."""
 READ_SECONDS = 5.0
-"""Limit of one read or write; idle connections are closed after it."""
+"""Limit of one read of a request; idle connections are closed after it."""
+_LAST_SECONDS = 0.5
+"""Least time at the end for answers that are complete and not yet sent."""
+_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
 
 
-class HttpServer(ThreadingHTTPServer):
-    """One thread per connection. Connections beyond MAX_CONNECTIONS are answered 503 at once.
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """Limits of an HTTP server.
 
     Attributes:
-        ready: set while calls are accepted.
-        exposition: returns the metrics in Prometheus' text format.
+        connections: at most this many are open; further ones are answered 503 at once.
+        read_seconds: for the next part of a request.
+        write_seconds: for a client to read what is buffered; then the connection is cut.
+        threads: calls that run at the same time outside of the event loop.
     """
 
-    daemon_threads = False  # server_close waits for them
-    request_queue_size = MAX_CONNECTIONS
+    connections: int = SPARE_CONNECTIONS
+    read_seconds: float = READ_SECONDS
+    write_seconds: float = READ_SECONDS
+    threads: int = SPARE_CONNECTIONS
 
-    def __init__(self, address: tuple[str, int], handler: type[Handler], exposition: Callable[[], bytes]) -> None:
-        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self.exposition = exposition
-        self.ready = threading.Event()
-        self._open: set[socket.socket] = set()
-        self._changed = threading.Lock()
-        super().__init__(address, handler)
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        with self._changed:
-            free = len(self._open) < MAX_CONNECTIONS
-            if free:
-                self._open.add(request)
-        if free:
-            super().process_request(request, client_address)
-            return
-        request.settimeout(READ_SECONDS)
-        request.sendall(
-            b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+class HttpServer:
+    """Serves an ASGI application at ``endpoint``. It is bound at once, and answers while ``run`` runs."""
+
+    def __init__(self, endpoint: Endpoint, app: ASGIApp, limits: HttpLimits, tls: TlsFiles | None = None) -> None:
+        """Raises OSError: the address cannot be bound. ``tls`` must have been checked."""
+        family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+        self._listener = socket.create_server((endpoint.host, endpoint.port), family=family, backlog=limits.connections)
+        self.endpoint = endpoint.with_port(self._listener.getsockname()[1])
+        self._threads = limits.threads
+        self._config = uvicorn.Config(
+            app,
+            loop="asyncio",
+            http=cast("type[asyncio.Protocol]", partial(LimitedProtocol, limits)),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            headers=[("server", f"suffolk/{__version__}")],
+            timeout_keep_alive=cast(int, limits.read_seconds),  # any number will do
+            **_tls_options(tls),
         )
-        self.shutdown_request(request)
+        self._server = uvicorn.Server(self._config)
 
-    def close_request(self, request: Any) -> None:
-        with self._changed:
-            self._open.discard(request)
-        super().close_request(request)
+    def run(self) -> None:
+        """Serve until ``stop``. All connections are closed and all threads joined when it returns."""
+        asyncio.run(self._serve())
 
-    def server_close(self) -> None:
-        """After ``shutdown``: close idle connections, and wait until the others have their answers."""
-        with self._changed:
-            for request in self._open:
-                with suppress(OSError):  # the peer has closed it
-                    request.shutdown(socket.SHUT_RD)
-        super().server_close()
+    def stop(self, seconds: float) -> None:
+        """Let ``run`` return: refuse connections, give running calls ``seconds`` to finish, and cancel the rest."""
+        self._config.timeout_graceful_shutdown = cast(int, max(seconds, _LAST_SECONDS))
+        self._server.should_exit = True
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        LOG.debug("HTTP connection lost", exc_info=True)
+    def close(self) -> None:
+        """Release the address of a server that never ran."""
+        self._listener.close()
+
+    async def _serve(self) -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(self._threads, "http"))
+        await self._server.serve([self._listener])
+        for connection in list(self._server.server_state.connections):  # of cancelled calls
+            connection.transport.abort()
+        await asyncio.sleep(0)
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Answers one request."""
+class LimitedProtocol(H11Protocol):
+    """One connection, within ``HttpLimits``."""
 
-    server: HttpServer
-    protocol_version = "HTTP/1.1"
-    server_version = f"suffolk/{__version__}"
-    sys_version = ""
-    timeout = READ_SECONDS
-    wbufsize = -1  # one write per reply
-    disable_nagle_algorithm = True
+    def __init__(self, limits: HttpLimits, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._limits = limits
+        self._reading: asyncio.TimerHandle | None = None
+        self._writing: asyncio.TimerHandle | None = None
 
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        if path == "/livez":
-            self._send(HTTPStatus.OK, b"ok\n", "text/plain")
-        elif path in ("/readyz", "/healthz"):
-            ready = self.server.ready.is_set()
-            status, text = (HTTPStatus.OK, b"ok\n") if ready else (HTTPStatus.SERVICE_UNAVAILABLE, b"not serving\n")
-            self._send(status, text, "text/plain")
-        elif path == "/metrics":
-            self._send(HTTPStatus.OK, self.server.exposition(), "text/plain; version=0.0.4; charset=utf-8")
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.connections:
+            self.connections.discard(self)
+            transport.write(_BUSY)
+            transport.close()
         else:
-            self._refuse(HTTPStatus.NOT_FOUND)
+            self._watch_read()
 
-    def log_message(self, format: str, *args: Any) -> None:
-        LOG.debug(format, *args)
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch_read()
 
-    def _refuse(self, status: HTTPStatus, text: str = "") -> None:
-        """Answer with an HTTP error and close the connection, since the body was not read."""
-        self.close_connection = True
-        self._send_error(status, status.name, text or f"{self.command} {self.path}: {status.phrase}")
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._writing = self.loop.call_later(self._limits.write_seconds, self.transport.abort)
 
-    def _send_error(self, status: HTTPStatus, code: str, message: str) -> None:
-        self._send(status, json.dumps({"error": {"code": code, "message": message}}).encode(), "application/json")
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        _cancel(self._writing)
 
-    def _send(self, status: HTTPStatus, body: bytes, kind: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
-            self.send_header("Retry-After", "1")
-        if self.close_connection:
-            self.send_header("Connection", "close")
-        self.end_headers()
-        self.wfile.write(body)
-        self.wfile.flush()
+    def connection_lost(self, exc: Exception | None) -> None:
+        _cancel(self._reading)
+        _cancel(self._writing)
+        super().connection_lost(exc)
+
+    def _watch_read(self) -> None:
+        """Wait for the rest of a request, if there is one."""
+        _cancel(self._reading)
+        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
+            self._reading = self.loop.call_later(self._limits.read_seconds, self.transport.abort)
+
+
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
+
+
+def _tls_options(tls: TlsFiles | None) -> dict[str, Any]:
+    if tls is None:
+        return {}
+    files = {"ssl_certfile": tls.cert, "ssl_keyfile": tls.key}
+    return files | ({"ssl_ca_certs": tls.ca, "ssl_cert_reqs": 2} if tls.ca else {})  # 2: ssl.CERT_REQUIRED

@@ -6,20 +6,21 @@ import logging
 import os
 import signal
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import partial
 from types import FrameType
 from typing import TypeVar
 
 import grpc
 from grpc_health.v1 import health
+from starlette.types import ASGIApp
 
 from suffolk.datastore.errors import Unavailable
 from suffolk.serving.transport.admission import AdmissionController
 from suffolk.serving.transport.config import ServerConfig
 from suffolk.serving.transport.endpoint import Endpoint, bind_error, check_free
-from suffolk.serving.transport.http_server import HttpServer
+from suffolk.serving.transport.http_server import HttpLimits, HttpServer
 from suffolk.serving.transport.shutdown_event import ShutdownEvent
 from suffolk.serving.transport.tls import server_credentials
 
@@ -33,6 +34,7 @@ class Server(ABC):
     Attributes:
         listening: gRPC endpoints with the ports that were bound; set by ``start``.
         http: HTTP endpoint or None; set by ``start``.
+        ready: set while calls are accepted.
         stopping: set when the server stops, for threads of ``start_thread``. Signal handlers do not set it.
     """
 
@@ -40,6 +42,7 @@ class Server(ABC):
         self.config = config
         self.listening: tuple[Endpoint, ...] = ()
         self.http: Endpoint | None = None
+        self.ready = threading.Event()
         self.stopping = threading.Event()
         self._admission = admission
         self._grpc: grpc.Server | None = None
@@ -54,8 +57,12 @@ class Server(ABC):
         """A gRPC server that is not yet bound or started, and its health service."""
 
     @abstractmethod
-    def build_http(self, address: tuple[str, int]) -> HttpServer:
-        """An HTTP server that is bound and not yet started. Raises OSError."""
+    def build_app(self) -> ASGIApp:
+        """The application of the HTTP endpoint."""
+
+    def http_limits(self) -> HttpLimits:
+        """Limits of the HTTP endpoint."""
+        return HttpLimits()
 
     @abstractmethod
     def subject(self) -> str:
@@ -74,14 +81,14 @@ class Server(ABC):
             self.listening = tuple(_bind(self._grpc, endpoint, credentials) for endpoint in self.config.listen)
         except BaseException:
             if self._http is not None:
-                self._http.server_close()
+                self._http.close()
             raise
         self._grpc.start()
         if self._http is not None:
-            self.start_thread("http", partial(self._http.serve_forever, 0.05))
-            self._http.ready.set()
-        for endpoint in [*(() if credentials else self.listening), *([self.http] if self.http else [])]:
-            if not endpoint.is_private():
+            self.start_thread("http", self._http.run)
+        self.ready.set()
+        for endpoint in [*self.listening, *([self.http] if self.http else [])]:
+            if credentials is None and not endpoint.is_private():
                 LOG.warning("%s is plaintext and reachable from other machines", endpoint)
 
     def start_thread(self, name: str, work: Callable[[], None]) -> None:
@@ -102,9 +109,8 @@ class Server(ABC):
 
     def mark_unready(self) -> None:
         """Report NOT_SERVING to health checks. Calls are still answered."""
-        http, health_service = self._http, self._health  # ``stop`` in another thread may clear them
-        if http is not None:
-            http.ready.clear()
+        self.ready.clear()
+        health_service = self._health  # ``stop`` in another thread may clear it
         if health_service is not None:
             health_service.enter_graceful_shutdown()
 
@@ -117,11 +123,13 @@ class Server(ABC):
         self.stopping.set()
         with self._stop_lock:
             self.mark_unready()
+            end = time.monotonic() + self.config.grace
+            self._admission.close()  # HTTP still answers health checks
             if self._grpc is not None:
                 self._grpc.stop(self.config.grace).wait()
+            self._admission.wait_idle(end - time.monotonic())
             if self._http is not None:
-                self._http.shutdown()
-                self._http.server_close()
+                self._http.stop(end - time.monotonic())
             while self._threads:
                 self._threads.pop().join()
             self._grpc = self._health = self._http = None
@@ -134,8 +142,9 @@ class Server(ABC):
         self.stop()
 
     def announcement(self) -> str:
-        """One line for people and scripts: ``serving SUBJECT on grpc ENDPOINT, grpc ENDPOINT, http ENDPOINT``."""
-        endpoints = [f"grpc {endpoint}" for endpoint in self.listening] + ([f"http {self.http}"] if self.http else [])
+        """One line for people and scripts: ``serving SUBJECT on grpc ENDPOINT, grpc ENDPOINT, http ENDPOINT`` (https with TLS)."""
+        http = "https" if self.config.tls else "http"
+        endpoints = [f"grpc {endpoint}" for endpoint in self.listening] + ([f"{http} {self.http}"] if self.http else [])
         return f"serving {self.subject()} on {', '.join(endpoints)}"
 
     def _open_http(self) -> HttpServer | None:
@@ -143,10 +152,10 @@ class Server(ABC):
         if endpoint is None:
             return None
         try:
-            server = self.build_http((endpoint.host, endpoint.port))
+            server = HttpServer(endpoint, self.build_app(), self.http_limits(), self.config.tls)
         except OSError as error:
             raise bind_error(endpoint, "--http", error) from None
-        self.http = endpoint.with_port(server.server_address[1])
+        self.http = server.endpoint
         return server
 
 

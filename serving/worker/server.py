@@ -6,12 +6,14 @@ from functools import partial
 
 import grpc
 from grpc_health.v1 import health
+from starlette.types import ASGIApp
 
 from suffolk.datastore.errors import Internal
 from suffolk.serving.proto import decode_pb2_grpc
 from suffolk.serving.transport.config import ServerConfig
 from suffolk.serving.transport.grpc_server import build_grpc_server
-from suffolk.serving.transport.http_server import Handler, HttpServer
+from suffolk.serving.transport.http_app import build_app, plain_error
+from suffolk.serving.transport.http_server import SPARE_CONNECTIONS, HttpLimits
 from suffolk.serving.transport.server import Server
 from suffolk.serving.worker import limits
 from suffolk.serving.worker.grpc_server import DecodeServicer
@@ -50,8 +52,12 @@ class WorkerServer(Server):
             limits.MAX_REPLY_BYTES,
         )
 
-    def build_http(self, address: tuple[str, int]) -> HttpServer:
-        return HttpServer(address, Handler, self.service.metrics.exposition)
+    def build_app(self) -> ASGIApp:
+        return build_app([], self.service.metrics.exposition, self.ready, plain_error)
+
+    def http_limits(self) -> HttpLimits:
+        connections = self.service.admission.max_in_flight + SPARE_CONNECTIONS
+        return HttpLimits(connections, write_seconds=self.service.slow_clients.seconds)
 
     def subject(self) -> str:
         return self.service.model

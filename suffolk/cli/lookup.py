@@ -119,7 +119,7 @@ def _report(store: Retriever, options: Options) -> dict[str, Any]:
             for place in store.occurrences(matched, options.occurrences)
         ]
     if options.draft:
-        from suffolk.serving.draft_service.http_calls import tree_json
+        from suffolk.serving.draft_service.http_messages import tree_json
 
         texts = [_text(store, [token], has_text) for token in tree.tokens.tolist()]
         report["draft"] = tree_json(tree) | {"texts": texts}

@@ -20,7 +20,7 @@ class ServerOptions(Options):
         (), "HOST:PORT or unix:PATH for gRPC; may be repeated; port 0 takes a free one", metavar="ENDPOINT"
     )
     http: str = option("", "HOST:PORT for HTTP; off: none", metavar="HOST:PORT")
-    tls_cert: str | None = option(None, "PEM certificate: encrypt gRPC over TCP", metavar="FILE")
+    tls_cert: str | None = option(None, "PEM certificate: encrypt gRPC over TCP, and HTTP", metavar="FILE")
     tls_key: str | None = option(None, "PEM private key of --tls-cert", metavar="FILE")
     tls_client_ca: str | None = option(
         None, "PEM authority that must have signed clients' certificates (mTLS)", metavar="FILE"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import zstandard
 import suffolk
 from suffolk.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import Internal, InvalidArgument, NotFound, ResourceExhausted, Unavailable
-from suffolk.datastore.tokenizer import load_tokenizer
+from suffolk.datastore.tokenizer import fingerprint, load_tokenizer, parse_tokenizer
 from suffolk.serving.draft_service import limits
 from suffolk.serving.draft_service.client import RemoteDatastore
 from suffolk.serving.draft_service.grpc_server import DraftServicer
@@ -21,6 +22,7 @@ from tests.support.brute_force import assert_same_tree
 from tests.support.building import tokenizer_json
 from tests.support.draft_server import connected, serving
 from tests.support.stores import make_store, make_word_store
+from tests.support.waiting import HANG
 
 TEXT = "sat on the"
 IDS = [2, 3, 0]
@@ -145,3 +147,11 @@ def test_opening_takes_a_deadline_and_a_context(server: DraftServer, tmp_path: P
         store.lookup(IDS)
     with pytest.raises(InvalidArgument, match="deadline is 30 for .*words; only a service has one, leave it out"):
         suffolk.open(tmp_path / "words", deadline=30)
+
+
+@pytest.mark.parametrize("query", ["", "?datastore=words"])
+def test_http_returns_the_same_tokenizer(query: str, server: DraftServer, local: Datastore) -> None:
+    with urllib.request.urlopen(f"http://{server.http}/v1/tokenizer{query}", timeout=HANG) as reply:
+        assert reply.headers["content-type"] == "application/json"
+        tokenizer = reply.read()
+    assert fingerprint(parse_tokenizer(tokenizer)) == fingerprint(local.tokenizer())

@@ -1,0 +1,77 @@
+"""HTTP/JSON routes of the draft service, beside the pages of every server (transport/http_app.py).
+
+    POST /v1/lookup     {"contexts": [[1, 2]], "datastore": "wiki", "max_match": 16, "min_match": 1}
+    POST /v1/draft      the same keys, and "max_depth": 10, "max_nodes": 64
+    GET  /v1/info       describes the datastores
+    GET  /v1/tokenizer  tokenizer.json of ?datastore=wiki
+
+Only "contexts" is required. "max_nodes" is one number, or one per context. "datastore" may be omitted if there is only one.
+Limits and admission are those of gRPC.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import zstandard
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from suffolk.serving.draft_service import limits
+from suffolk.serving.draft_service.http_messages import DraftBody, LookupBody, tree_json
+from suffolk.serving.draft_service.service import DraftService
+from suffolk.serving.transport.http_app import build_app, plain_error
+from suffolk.serving.transport.http_body import parse_body, read_body
+
+Work = Callable[[DraftService, Request, bytes], Any]
+"""(service, request, body) -> the answer, as bytes of JSON or to be written as JSON. It runs in a thread."""
+
+
+def build_draft_app(service: DraftService, ready: threading.Event) -> ASGIApp:
+    """The application of ``service``. ``ready``: set while calls are accepted."""
+    routes = [
+        Route("/v1/draft", _endpoint(service, "Draft", _draft), methods=["POST"]),
+        Route("/v1/lookup", _endpoint(service, "Lookup", _lookup), methods=["POST"]),
+        Route("/v1/info", _endpoint(service, "GetInfo", _info)),
+        Route("/v1/tokenizer", _endpoint(service, "GetTokenizer", _tokenizer)),
+    ]
+    return build_app(routes, service.metrics.exposition, ready, plain_error)
+
+
+def _draft(service: DraftService, request: Request, body: bytes) -> dict[str, Any]:
+    trees = service.draft(parse_body(DraftBody, body).request(), _never_expires)
+    return {"trees": [tree_json(tree) for tree in trees]}
+
+
+def _lookup(service: DraftService, request: Request, body: bytes) -> dict[str, Any]:
+    matches = service.lookup(parse_body(LookupBody, body).request(), _never_expires)
+    return {"matches": [{"length": length, "count": count} for length, count in matches]}
+
+
+def _info(service: DraftService, request: Request, body: bytes) -> dict[str, Any]:
+    return {"datastores": service.info("")}
+
+
+def _tokenizer(service: DraftService, request: Request, body: bytes) -> bytes:
+    frame = service.tokenizer(request.query_params.get("datastore", ""))
+    return zstandard.ZstdDecompressor().decompress(frame, max_output_size=limits.MAX_TOKENIZER_BYTES)
+
+
+def _endpoint(service: DraftService, method: str, work: Work) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        body = await read_body(request, limits.MAX_REQUEST_BYTES)
+        call = service.handle_call
+        reply = await asyncio.to_thread(call, "http", method, lambda: work(service, request, body))
+        return Response(reply, media_type="application/json") if isinstance(reply, bytes) else JSONResponse(reply)
+
+    return answer
+
+
+def _never_expires() -> bool:
+    """HTTP has no deadline; the limits of a request bound its work."""
+    return False

@@ -1,0 +1,66 @@
+"""The messages of the draft service over HTTP: JSON bodies of requests, and their answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, FailFast, Field
+
+from suffolk.datastore import retriever
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.serving.draft_service import limits
+from suffolk.serving.proto import draft_pb2
+from suffolk.serving.transport.http_body import InvalidField
+from suffolk.serving.transport.limits import MAX_NODES
+from suffolk.serving.transport.tokens import pack_tokens
+
+Token = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
+MatchLength = Annotated[int, Field(ge=1, le=limits.MAX_CONTEXT)]
+Nodes = Annotated[int, Field(ge=0, le=MAX_NODES)]
+
+
+class LookupBody(BaseModel):
+    """The keys of a lookup. Sizes and names are checked by ``DraftService``."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    contexts: Annotated[list[Annotated[list[Token], FailFast()]], FailFast()]
+    datastore: str = ""
+    max_match: MatchLength = retriever.DEFAULT_MAX_MATCH
+    min_match: MatchLength = retriever.DEFAULT_MIN_MATCH
+
+    def request(self) -> draft_pb2.LookupRequest:
+        return draft_pb2.LookupRequest(contexts=self._contexts(), **self.model_dump(exclude={"contexts"}))
+
+    def _contexts(self) -> list[bytes]:
+        return [pack_tokens(np.array(context, np.int32)) for context in self.contexts]
+
+
+class DraftBody(LookupBody):
+    """The keys of a draft. ``max_nodes``: one number, or one per context."""
+
+    max_depth: Annotated[int, Field(ge=1, le=limits.MAX_DEPTH)] = retriever.DEFAULT_MAX_DEPTH
+    max_nodes: Nodes | list[Nodes] = retriever.DEFAULT_MAX_NODES
+
+    def request(self) -> draft_pb2.DraftRequest:  # type: ignore[override]  # another message
+        """Raises InvalidArgument: ``max_nodes`` has another length than ``contexts``."""
+        sizes = self.max_nodes if isinstance(self.max_nodes, list) else [self.max_nodes] * len(self.contexts)
+        if len(sizes) != len(self.contexts):
+            raise InvalidField("max_nodes", f": give one whole number, or {len(self.contexts)}, one per context")
+        queries = [
+            draft_pb2.DraftQuery(context=context, max_nodes=size)
+            for context, size in zip(self._contexts(), sizes, strict=True)
+        ]
+        return draft_pb2.DraftRequest(queries=queries, **self.model_dump(exclude={"contexts", "max_nodes"}))
+
+
+def tree_json(tree: DraftTree) -> dict[str, Any]:
+    """A draft tree as lists and numbers."""
+    return {
+        "tokens": tree.tokens.tolist(),
+        "parents": tree.parents.tolist(),
+        "scores": [round(score, 6) for score in tree.scores.tolist()],
+        "counts": [] if tree.counts is None else tree.counts.tolist(),
+        "match_length": tree.match_length,
+        "match_count": tree.match_count,
+    }

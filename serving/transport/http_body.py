@@ -1,0 +1,77 @@
+"""Bodies of HTTP requests: bounded in size, and parsed from JSON by pydantic."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from suffolk.datastore.errors import InvalidArgument
+
+Body = TypeVar("Body", bound=BaseModel)
+_SHOWN = 60
+"""Most characters of a wrong value in a message."""
+
+
+class InvalidField(InvalidArgument):
+    """InvalidArgument for one field of a body.
+
+    Attributes:
+        field: its path, as in messages[0].content; empty for the body itself.
+        code: what programs may test for; empty if there is none.
+    """
+
+    def __init__(self, field: str, text: str, code: str = "") -> None:
+        super().__init__(f"{field or 'body'}{text}")
+        self.field = field
+        self.code = code
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The body, not longer than ``limit`` bytes. Raises HTTPException 413 before a longer one is read."""
+    length = request.headers.get("content-length", "0")
+    body = bytearray()
+    if int(length) <= limit:  # h11 has checked that it is a number
+        async for part in request.stream():
+            body += part
+            if len(body) > limit:
+                break
+        else:
+            return bytes(body)
+    text = f"the body has more than {limit} bytes, the limit; split it into several calls"
+    raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
+
+
+def parse_body(kind: type[Body], data: bytes) -> Body:
+    """``data`` as a ``kind``. Raises InvalidField, which names the first wrong field, its value and what it should be."""
+    try:
+        return kind.model_validate_json(data)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False)[0]
+    field, text = _path(found["loc"]), found["msg"][0].lower() + found["msg"][1:]
+    match found["type"], found["input"]:
+        case "json_invalid", _:
+            raise InvalidField("", f": not JSON: {text}")
+        case "extra_forbidden", _:
+            raise InvalidField(field, f": unknown key; the keys are {', '.join(kind.model_fields)}")
+        case _, bool() | int() | float() | str() as value:
+            raise InvalidField(field, f" is {repr(value)[:_SHOWN]}; {text}")
+        case _:
+            raise InvalidField(field, f": {text}")
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    """("messages", 0, "content") as messages[0].content. Names of types, which pydantic adds for unions, are left out."""
+    path = ""
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif part.isidentifier() and part not in _TYPES:
+            path += f".{part}" if path else part
+    return path
+
+
+_TYPES: frozenset[Any] = frozenset(("str", "int", "float", "bool"))
