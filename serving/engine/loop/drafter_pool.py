@@ -29,6 +29,7 @@ from suffolk.serving.engine.loop.drafter import (
     model_sources,
     tree_of,
 )
+from suffolk.serving.engine.loop.permitted_draft import permitted_draft
 from suffolk.serving.engine.loop.request import Request
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.target import Target
@@ -126,6 +127,14 @@ class DrafterPool:
                 share = 1 / using if query.budget.model_seconds > 0 else 0.0
                 drafts[at] = Draft(proposal, retrieval / len(members), models * share, prefill * share)
         return drafts
+
+    def permitted(self, request: Request, proposal: Proposal) -> Proposal:
+        """``proposal`` without nodes that the request's grammar forbids; empty if the grammar fails on it."""
+        try:
+            return permitted_draft(request, proposal)
+        except USER_CODE_ERRORS as error:
+            self._fail(request.drafter, [request], error)
+            return DraftTree.empty()
 
     def prefetch(self, requests: Sequence[Request], trees: Sequence[DraftTree]) -> None:
         """Let the drafters that prefetch prepare the next drafts while the target verifies ``trees``."""

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.datastore.draft_tree import DraftTree
+from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Tokens
 from suffolk.serving.engine.loop.draft_options import DEFAULT_OPTIONS, DraftOptions
 from suffolk.serving.engine.loop.prediction_counter import PredictionCounter
@@ -16,6 +17,7 @@ from suffolk.serving.engine.loop.stats import GenerationStats
 from suffolk.serving.engine.loop.step import Step as Step
 from suffolk.serving.engine.loop.text_stream import TextStream
 from suffolk.serving.engine.model.memory import memory_guard
+from suffolk.serving.engine.model.row_contexts import RowContexts
 from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.log_probabilities import LogProbability
 from suffolk.serving.engine.sampling.sampler import Sampler
@@ -35,6 +37,7 @@ class Request:
         tokens: int32[m], prompt and generated tokens; the first ``length`` are set.
         length: tokens so far, prompt and generated.
         slot: its slot in the cache while it runs, else -1.
+        matcher: follows its text through its grammar; None without one.
         sampler: samples its tokens.
         uniforms: random numbers of verification ``rejection``.
         stats: its counts and seconds.
@@ -55,14 +58,14 @@ class Request:
 
         Raises:
             InvalidArgument: the prompt is empty, has another form than ``Prompt``, or fills the model's context; prompt or
-                prediction has ids outside the vocabulary; or text or stop strings are given and the target has no tokenizer.
+                prediction has ids outside the vocabulary; text, stop strings or a grammar are given and the target has no
+                tokenizer; or the grammar is refused.
+            Unsupported: the grammar needs llguidance, which is not installed or cannot use the tokenizer.
             ResourceExhausted: no memory for the tokens.
         """
         ids = _checked_prompt(prompt, target)
         if settings.stop and target.tokenizer is None:
             raise InvalidArgument(f"stop strings need a tokenizer; model {target.name} was loaded without one")
-        if settings.grammar is not None:
-            raise Unsupported("grammar: this engine has no constrained decoding; omit it")
         room = settings.max_new_tokens
         if target.context_length is not None:
             room = min(room, target.context_length - len(ids))
@@ -77,7 +80,8 @@ class Request:
         self.tokens[: len(ids)] = ids
         self.length = len(ids)
         self.slot = -1
-        self.sampler = Sampler(settings, target.vocab_size, target.device)
+        self.matcher = target.match(settings.grammar)
+        self.sampler = Sampler(settings, target.vocab_size, target.device, self.matcher)
         self.uniforms = SeededUniforms(settings.seed, target.device)
         missing = 0 if self.prediction is None else len(self.prediction)
         self.stats = GenerationStats(prompt_tokens=len(ids), rejected_prediction_tokens=missing)
@@ -95,6 +99,10 @@ class Request:
     def generated(self) -> list[int]:
         """The tokens generated so far."""
         return [int(token) for token in self.tokens[self.stats.prompt_tokens : self.length]]
+
+    def contexts(self, tree: DraftTree) -> RowContexts:
+        """The texts of a step that verifies ``tree``."""
+        return RowContexts.of_tree(self.tokens[: self.length], self.stats.prompt_tokens, tree)
 
     def commit(
         self, new_tokens: Sequence[int], source_bits: Sequence[int], log_probabilities: Sequence[LogProbability] = ()
@@ -126,6 +134,8 @@ class Request:
         if token in self._eos_ids:
             return "eos"
         if self._text is not None and self._text.stopped:
+            return "stop"
+        if self.matcher is not None and self.matcher.is_complete(self.tokens[self.stats.prompt_tokens : self.length]):
             return "stop"
         if self.length - self.stats.prompt_tokens == self.settings.max_new_tokens:
             return "length"

@@ -87,11 +87,13 @@ class StepBatch:
     def _candidates(
         self, drafting: Sequence[Request], drafts: Sequence[Draft]
     ) -> tuple[dict[int, Proposal], dict[int, DraftCandidate]]:
-        """By request number: each draft, no deeper than the tokens that may still be accepted, and its candidate."""
+        """By request number: each draft without nodes that cannot be accepted, and its candidate."""
         proposals: dict[int, Proposal] = {}
         candidates: dict[int, DraftCandidate] = {}
         for request, draft in zip(drafting, drafts, strict=True):
-            proposal = proposals[request.number] = _limit_depth(draft.proposal, request.room)
+            proposal = proposals[request.number] = self._pool.permitted(
+                request, _limit_depth(draft.proposal, request.room)
+            )
             candidates[request.number] = candidate_of(
                 request.number, draft, proposal, self._pool.model_sources[request.drafter]
             )

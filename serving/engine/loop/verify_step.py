@@ -13,7 +13,6 @@ import torch
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
 from suffolk.serving.engine.loop.drafter import Proposal, SampledChain, tree_of
 from suffolk.serving.engine.loop.request import Request
-from suffolk.serving.engine.model.row_contexts import RowContexts
 from suffolk.serving.engine.sampling.log_probabilities import LogProbability, log_probabilities
 from suffolk.serving.engine.sampling.sampler import NO_TOKEN, likeliest
 from suffolk.serving.engine.sampling.verification import accept, sound_rows, typical_path, verify_chain
@@ -72,13 +71,13 @@ def verify(
 def _sample(request: Request, proposal: Proposal, rows: torch.Tensor) -> torch.Tensor:
     if request.sampler.is_plain_greedy:
         return likeliest(rows)
-    return request.sampler.sample(rows, _contexts(request, proposal))
+    return request.sampler.sample(rows, request.contexts(tree_of(proposal)))
 
 
 def _accept(request: Request, proposal: Proposal, rows: torch.Tensor, sampled: npt.NDArray[np.int64]) -> Outcome:
     tree, settings = tree_of(proposal), request.settings
     if settings.verification == "typical" and len(tree):
-        distributions = request.sampler.probabilities(rows, _contexts(request, proposal))
+        distributions = request.sampler.probabilities(rows, request.contexts(tree_of(proposal)))
         path = typical_path(tree.tokens, tree.parents, distributions, settings.epsilon, settings.delta)
     elif settings.verification == "rejection" and isinstance(proposal, SampledChain):
         return _accept_chain(request, proposal, rows, sampled)
@@ -88,7 +87,7 @@ def _accept(request: Request, proposal: Proposal, rows: torch.Tensor, sampled: n
 
 
 def _accept_chain(request: Request, chain: SampledChain, rows: torch.Tensor, sampled: npt.NDArray[np.int64]) -> Outcome:
-    distributions = request.sampler.probabilities(rows, _contexts(request, chain))
+    distributions = request.sampler.probabilities(rows, request.contexts(chain.tree))
     forbidden = ~(distributions.sum(-1) > 0)  # no token is allowed there, or the logits are NaN
     forbidden[0] = False
     distributions[forbidden] = 0.0
@@ -130,7 +129,3 @@ def _outcome(
     tokens = torch.from_numpy(np.append(tree_of(proposal).tokens[path], token).astype(np.int64)).to(rows.device)
     kept = torch.from_numpy(np.append(0, path + 1)).to(rows.device)
     return Outcome(path, token, tuple(log_probabilities(rows[kept], tokens, request.settings.logprobs)))
-
-
-def _contexts(request: Request, proposal: Proposal) -> RowContexts:
-    return RowContexts.of_tree(request.tokens[: request.length], request.stats.prompt_tokens, tree_of(proposal))

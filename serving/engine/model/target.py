@@ -10,6 +10,9 @@ from suffolk.serving.engine.model.language_model import LanguageModel
 from suffolk.serving.engine.model.memory import memory_guard
 from suffolk.serving.engine.model.skinny_gemm import accelerate as accelerate_layers
 from suffolk.serving.engine.model.target_loader import context_length, eos_ids, load_model
+from suffolk.serving.engine.sampling.grammar import Grammar
+from suffolk.serving.engine.sampling.grammar_compiler import GrammarCompiler
+from suffolk.serving.engine.sampling.grammar_matcher import GrammarMatcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +23,17 @@ class Target(LanguageModel):
         tokenizer: its transformers tokenizer; None if only token ids are used.
         context_length: the most tokens of a sequence; None if the config sets no limit.
         eos_ids: tokens that end a text.
+        grammars: compiles grammars for its tokenizer.
     """
 
     tokenizer: Any = field(repr=False)
     context_length: int | None
     eos_ids: frozenset[int]
+    grammars: GrammarCompiler = field(repr=False, compare=False)
+
+    def match(self, grammar: Grammar | None) -> GrammarMatcher | None:
+        """A matcher of ``grammar`` at the start of a text; None for None. Raises as ``GrammarCompiler.compile``."""
+        return None if grammar is None else GrammarMatcher(self.grammars.compile(grammar), self.vocab_size)
 
     @staticmethod
     def load(
@@ -75,14 +84,16 @@ class Target(LanguageModel):
         shapes = probe.layer_shapes(model, name)
         expected = probe.run_branches(model)
         model.set_attn_implementation(tree_attention.NAME)
+        vocab_size, ends = probe.vocab_size(model), eos_ids(model)
         target = Target(
             name=name,
             model=model,
-            vocab_size=probe.vocab_size(model),
+            vocab_size=vocab_size,
             shapes=shapes,
             tokenizer=tokenizer,
             context_length=context_length(model.config.get_text_config(decoder=True)),
-            eos_ids=eos_ids(model),
+            eos_ids=ends,
+            grammars=GrammarCompiler(tokenizer, vocab_size, ends),
         )
         probe.check_tree_attention(target, expected)
         return target

@@ -51,7 +51,11 @@ def cut(tree: DraftTree, max_depth: int) -> DraftTree:
     """``tree`` without the nodes deeper than ``max_depth``."""
     if len(tree) <= max_depth:  # each level has a node
         return tree
-    keep = tree.depths() <= max_depth
+    return select(tree, tree.depths() <= max_depth)
+
+
+def select(tree: DraftTree, keep: npt.NDArray[np.bool_]) -> DraftTree:
+    """The nodes of ``tree`` where ``keep``, bool[n], holds. It holds for the parents of all these nodes too."""
     if keep.all():
         return tree
     row = np.cumsum(keep, dtype=np.int32) - 1

@@ -6,31 +6,34 @@ import torch
 
 from suffolk.serving.engine.model.row_contexts import RowContexts
 from suffolk.serving.engine.sampling.bad_words import BadWords
+from suffolk.serving.engine.sampling.grammar_matcher import GrammarMatcher
 from suffolk.serving.engine.sampling.penalties import Penalties
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from suffolk.serving.engine.sampling.user_functions import UserFunctions
 
 
 class LogitsProcessing:
-    """Repetition, presence and frequency penalty, bad words, processors and token mask of one request. Not thread-safe.
+    """Penalties, bad words, processors, token mask and grammar of one request. Not thread-safe.
 
     The order is that of ``GenerationMixin._get_logits_processor``. Presence and frequency penalty, which transformers lacks,
     come with the repetition penalty.
     """
 
-    def __init__(self, settings: SamplingSettings, vocab_size: int) -> None:
-        """Raises InvalidArgument if a bad word is not of this vocabulary."""
+    def __init__(self, settings: SamplingSettings, vocab_size: int, matcher: GrammarMatcher | None = None) -> None:
+        """``matcher``: of ``settings.grammar``. Raises InvalidArgument if a bad word is not of this vocabulary."""
         penalised = settings.repetition_penalty != 1.0 or settings.presence_penalty or settings.frequency_penalty
         functions = bool(settings.processors) or settings.token_mask is not None
-        self.may_forbid = bool(settings.bad_words) or functions
+        self.may_forbid = bool(settings.bad_words) or functions or matcher is not None
         """Whether a row may be left without any token."""
-        self._parts: list[Penalties | BadWords | UserFunctions] = []
+        self._parts: list[Penalties | BadWords | UserFunctions | GrammarMatcher] = []
         if penalised:
             self._parts.append(Penalties(settings, vocab_size))
         if settings.bad_words:
             self._parts.append(BadWords(settings.bad_words, vocab_size))
         if functions:
             self._parts.append(UserFunctions(settings))
+        if matcher is not None:
+            self._parts.append(matcher)
 
     def __bool__(self) -> bool:
         """Whether anything acts."""
@@ -40,7 +43,7 @@ class LogitsProcessing:
         """A changed copy of ``logits`` float[rows, vocab], in fp32 (fp64 if they are).
 
         Raises:
-            InvalidArgument: a user's function fails on the committed text.
+            InvalidArgument: a user's function or the grammar fails on the committed text.
         """
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32), copy=True)
         for part in self._parts:

@@ -8,6 +8,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.model.row_contexts import RowContexts
 from suffolk.serving.engine.model.transfer import to_device
 from suffolk.serving.engine.sampling.candidates import PART, Candidates, select_candidates
+from suffolk.serving.engine.sampling.grammar_matcher import GrammarMatcher
 from suffolk.serving.engine.sampling.logits_processing import LogitsProcessing
 from suffolk.serving.engine.sampling.seeded_noise import SeededNoise
 from suffolk.serving.engine.sampling.settings import SamplingSettings
@@ -23,11 +24,17 @@ class Sampler:
     the previous call.
     """
 
-    def __init__(self, settings: SamplingSettings, vocab_size: int, device: torch.device) -> None:
-        """Raises InvalidArgument if a bad word is not of this vocabulary."""
+    def __init__(
+        self,
+        settings: SamplingSettings,
+        vocab_size: int,
+        device: torch.device,
+        matcher: GrammarMatcher | None = None,
+    ) -> None:
+        """``matcher``: of ``settings.grammar``. Raises InvalidArgument if a bad word is not of this vocabulary."""
         self._settings = settings
         self._vocab_size = vocab_size
-        self._processing = LogitsProcessing(settings, vocab_size)
+        self._processing = LogitsProcessing(settings, vocab_size, matcher)
         self._noise = SeededNoise(settings.seed, vocab_size, device) if settings.temperature > 0 else None
 
     @property
@@ -38,11 +45,11 @@ class Sampler:
     def sample(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
         """int64[rows], the token sampled at each row of ``logits`` float[rows, vocab].
 
-        ``NO_TOKEN`` for a row after drafted tokens where processors and mask fail or allow nothing. That row must not be
+        ``NO_TOKEN`` for a row after drafted tokens where processors, mask and grammar fail or allow nothing. That row must not be
         accepted: the text may end before it; otherwise a later step samples the same text as committed.
 
         Raises:
-            InvalidArgument: processors or mask fail, or no token is allowed, after the committed text.
+            InvalidArgument: processors, mask or grammar fail, or no token is allowed, after the committed text.
         """
         logits, dead = self._processed(logits, contexts)
         if self._noise is None:
@@ -110,8 +117,8 @@ def _require_tokens(logits: torch.Tensor, dead: torch.Tensor, contexts: RowConte
             best, position = float(logits[row].amax()), len(contexts.tokens)
             if best == -torch.inf:
                 raise InvalidArgument(
-                    f"no token is allowed at position {position}: bad_words, processors and token_mask together forbid all; "
-                    "allow at least one, such as the end of the text"
+                    f"no token is allowed at position {position}: bad_words, processors, token_mask and grammar together forbid "
+                    "all; allow at least one, such as the end of the text"
                 )
             raise InvalidArgument(
                 f"processors gave a score of {best} at position {position}; scores must be finite or -inf"

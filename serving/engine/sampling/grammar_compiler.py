@@ -1,0 +1,82 @@
+"""Compiles grammars for one tokenizer, with llguidance (https://github.com/guidance-ai/llguidance)."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import TYPE_CHECKING, Any
+
+from suffolk.datastore.errors import InvalidArgument, Unsupported
+from suffolk.serving.engine.sampling.grammar import Grammar
+from suffolk.serving.engine.user_code_errors import USER_CODE_ERRORS, first_line
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+    from llguidance._lib import JsonCompileOptions
+
+JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \n\r\t]{0,64}"}
+"""At most 64 white characters between two parts of JSON: without a bound, small models generate them without end."""
+_KEPT = 32
+"""Compiled grammars that are kept: requests often repeat a schema, and the parser remembers its states."""
+
+
+class GrammarCompiler:
+    """Compiles grammars for a target. Imports llguidance and reads the vocabulary at the first use. Thread-safe."""
+
+    def __init__(self, tokenizer: Any, vocab_size: int, eos_ids: frozenset[int]) -> None:
+        """``tokenizer``: of transformers, or None; then no grammar can be compiled."""
+        self._tokenizer, self._vocab_size, self._eos_ids = tokenizer, vocab_size, eos_ids
+        self._lock = threading.Lock()
+        self._vocabulary: LLTokenizer | None = None
+        self.compile = functools.lru_cache(_KEPT)(self._compile)
+        """A matcher of the grammar at its start, for ``GrammarMatcher``, which copies it."""
+
+    def _compile(self, grammar: Grammar) -> LLMatcher:
+        """Raises as ``load``, and InvalidArgument for what the library refuses."""
+        vocabulary = self.load()
+        from llguidance import LLMatcher
+
+        if grammar.kind == "regex":
+            source = LLMatcher.grammar_from_regex(grammar.text)
+        elif grammar.kind == "lark":
+            source = LLMatcher.grammar_from_lark(grammar.text)
+        else:
+            schema = grammar.text or '{"type": "object"}'
+            source = LLMatcher.grammar_from_json_schema(schema, JSON_OPTIONS, None)
+        matcher = LLMatcher(vocabulary, source, log_level=0)
+        if not matcher.is_error():
+            matcher.compute_bitmask()  # the first one is slow: compute it here, not between two steps of the engine
+        if matcher.is_error():
+            raise InvalidArgument(f"the grammar ({grammar.kind}) is refused: {_reason(matcher)}")
+        return matcher
+
+    def load(self) -> LLTokenizer:
+        """The vocabulary in the library's form, which takes about a second to make.
+
+        Raises:
+            InvalidArgument: the target has no tokenizer.
+            Unsupported: llguidance is not installed, or cannot read the tokenizer.
+        """
+        with self._lock:
+            if self._vocabulary is None:
+                self._vocabulary = self._read_vocabulary()
+            return self._vocabulary
+
+    def _read_vocabulary(self) -> LLTokenizer:
+        if self._tokenizer is None:
+            raise InvalidArgument("a grammar needs a tokenizer; the model was loaded without one")
+        try:
+            from llguidance.hf import from_tokenizer
+        except ImportError as error:
+            raise Unsupported(f"a grammar needs llguidance ({error}); pip install 'suffolk[openai]'") from None
+        try:
+            return from_tokenizer(self._tokenizer, self._vocab_size, sorted(self._eos_ids) or None)
+        except USER_CODE_ERRORS as error:
+            kind = type(self._tokenizer).__name__
+            raise Unsupported(f"a grammar cannot use the tokenizer {kind}: {first_line(error)}") from error
+
+
+def _reason(matcher: LLMatcher) -> str:
+    """The library's message without the dump of its state."""
+    lines = str(matcher.get_error()).partition("<state>")[0].split("\n")
+    return " ".join(line.strip() for line in lines if line.strip())

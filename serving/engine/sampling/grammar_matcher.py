@@ -1,0 +1,129 @@
+"""Follows one request's text through its grammar, and masks the tokens that may not come next."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.model.row_contexts import RowContexts
+from suffolk.serving.engine.model.transfer import to_device
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
+log = logging.getLogger(__name__)
+
+
+class GrammarMatcher:
+    """The state of one request's text in its grammar. Not thread-safe.
+
+    Attributes:
+        vocab_size: columns of the logits.
+    """
+
+    def __init__(self, compiled: LLMatcher, vocab_size: int) -> None:
+        """``compiled``: of ``GrammarCompiler.compile``, for the same vocabulary; it stays unchanged."""
+        self.vocab_size = vocab_size
+        self._compiled = compiled
+        self._parser = compiled.deep_copy()
+        self._text: list[int] = []
+        self._warned = False
+
+    def is_complete(self, generated: npt.NDArray[np.int32]) -> bool:
+        """Whether nothing but the end of the text may follow ``generated``, which extends that of the call before."""
+        self._follow(generated)
+        return bool(self._parser.is_stopped()) and not self._parser.is_error()
+
+    def allowed(self, contexts: RowContexts) -> npt.NDArray[np.bool_]:
+        """bool[rows], whether the grammar allows each row's drafted tokens.
+
+        Raises:
+            InvalidArgument: the grammar fails on the drafted tokens, or on the committed text.
+        """
+        found = np.zeros(len(contexts), np.bool_)
+        self._follow(contexts.tokens[contexts.prompt_length :])
+        for row in self._walk(contexts):
+            found[row] = True
+        return found
+
+    def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
+        """``logits`` float[rows, vocab], changed in place: -inf for tokens that may not follow the row's text.
+
+        A row behind drafted tokens that the grammar forbids, or fails on, becomes all -inf.
+
+        Raises:
+            InvalidArgument: the grammar fails on the committed text.
+        """
+        masks = np.zeros((len(contexts), (self.vocab_size + 31) // 32), np.int32)
+        self._follow(contexts.tokens[contexts.prompt_length :])
+        row = -1
+        try:
+            for row in self._walk(contexts):
+                self._parser.unsafe_compute_mask_ptr(masks[row].ctypes.data, masks[row].nbytes)
+                self._require_sound()
+        except InvalidArgument as error:
+            if row < 0 or contexts.depths[row] == 0:
+                raise
+            masks[row] = 0
+            if not self._warned:
+                log.warning("%s; going on without that draft", error)
+            self._warned = True
+        return logits.masked_fill_(~_unpacked(masks, self.vocab_size, logits.device), -torch.inf)
+
+    def _walk(self, contexts: RowContexts) -> Iterator[int]:
+        """The rows whose drafted tokens are allowed, row 0 first, each while the parser stands behind its text.
+
+        Neighbours in the order of their paths share most drafted tokens, so few are parsed twice.
+        """
+        paths = [path[:depth] for path, depth in zip(contexts.paths.tolist(), contexts.depths.tolist(), strict=True)]
+        held: list[int] = []
+        try:
+            for row in sorted(range(len(paths)), key=paths.__getitem__):
+                path = paths[row]
+                shared = _common(held, path)
+                if shared < len(held):
+                    self._parser.rollback(len(held) - shared)
+                    del held[shared:]
+                while len(held) < len(path) and self._parser.try_consume_tokens(path[len(held) : len(held) + 1]):
+                    held.append(path[len(held)])
+                self._require_sound()
+                if len(held) == len(path):
+                    yield row
+        finally:
+            if held and not self._parser.is_error():
+                self._parser.rollback(len(held))
+
+    def _follow(self, generated: npt.NDArray[np.int32]) -> None:
+        """Parse the tokens after those parsed before, and replace a parser that failed."""
+        if self._parser.is_error():
+            self._parser, self._text = self._compiled.deep_copy(), []
+        fresh = generated[len(self._text) :].tolist()
+        if fresh and not self._parser.is_stopped():
+            self._parser.consume_tokens(fresh)  # a forbidden token is an error of the parser
+        self._text += fresh
+
+    def _require_sound(self) -> None:
+        if self._parser.is_error():
+            reason = str(self._parser.get_error()).partition("\n")[0]
+            raise InvalidArgument(
+                f"the grammar failed after {len(self._text)} tokens: {reason}; simplify the grammar or shorten the text"
+            )
+
+
+def _common(one: list[int], other: list[int]) -> int:
+    """Length of the common beginning."""
+    size = min(len(one), len(other))
+    return next((at for at in range(size) if one[at] != other[at]), size)
+
+
+def _unpacked(masks: npt.NDArray[np.int32], vocab_size: int, device: torch.device) -> torch.Tensor:
+    """bool[rows, vocab] on ``device``; the host sends one bit per token."""
+    packed = to_device(masks, device)
+    bits = (packed[:, :, None] >> torch.arange(32, dtype=torch.int32, device=device)) & 1
+    return bits.to(torch.bool).flatten(1)[:, :vocab_size]
