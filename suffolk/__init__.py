@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from suffolk.serving.engine.model.target import Target as Target
     from suffolk.serving.engine.sampling.grammar import Grammar as Grammar
     from suffolk.serving.engine.sampling.settings import SamplingSettings as SamplingSettings
+    from suffolk.serving.integrations.transformers.generate import generate as generate
     from suffolk.serving.worker.client import connect_worker as connect_worker
 
 _MODULES = {
@@ -111,6 +112,7 @@ _MODULES = {
     "suffolk.serving.engine.model.target": "Target",
     "suffolk.serving.engine.sampling.grammar": "Grammar",
     "suffolk.serving.engine.sampling.settings": "SamplingSettings",
+    "suffolk.serving.integrations.transformers.generate": "generate",
     "suffolk.serving.worker.client": "connect_worker",
 }
 """Module -> the public names that it holds. A module is imported when one of its names is first used."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
@@ -42,6 +43,7 @@ class Request:
         uniforms: random numbers of verification ``rejection``.
         stats: its counts and seconds.
         log_probabilities: of the generated tokens, if ``settings.logprobs`` is set.
+        keep_logits: whether ``take_logits`` returns the logits of each step's tokens.
     """
 
     def __init__(
@@ -87,6 +89,8 @@ class Request:
         self.stats = GenerationStats(prompt_tokens=len(ids), rejected_prediction_tokens=missing)
         self.log_probabilities: list[LogProbability] = []
         self._predicted = None if self.prediction is None else PredictionCounter(self.prediction)
+        self.keep_logits = False
+        self._logits: torch.Tensor | None = None
         self._eos_ids = frozenset() if settings.ignore_eos else target.eos_ids
         self._text = None if target.tokenizer is None else TextStream(target.tokenizer, settings.stop)
 
@@ -129,6 +133,15 @@ class Request:
         kept = tuple(log_probabilities[: len(tokens)])
         self.log_probabilities += kept
         return Step(tuple(tokens), sources, tuple(pieces), self.stats.finish, kept)
+
+    def put_logits(self, logits: torch.Tensor) -> None:
+        """Keep the unprocessed ``logits`` float[k, vocab] of the last step's tokens."""
+        self._logits = logits
+
+    def take_logits(self) -> torch.Tensor | None:
+        """The logits of the last step's tokens, float[k, vocab], once; None unless ``keep_logits`` is set."""
+        logits, self._logits = self._logits, None
+        return logits
 
     def _finish(self, token: int) -> str:
         if token in self._eos_ids:

@@ -174,6 +174,8 @@ class StepLoop:
             outcome = outcomes.get(entry.request.number)
             if outcome is not None:
                 results.append((entry.request, self._result(entry, outcome)))
+                if entry.request.keep_logits and isinstance(outcome, Outcome):
+                    entry.request.put_logits(_logits_of(rows[entry.request.number], outcome, results[-1][1]))
         self._learn_logits(entries, outcomes, rows)
         self._record(entries, clock)
         clock.lap("other")
@@ -323,3 +325,10 @@ class StepLoop:
 def rows_needed(request: Request) -> int:
     """Cache rows that a request may need: its tokens and its largest tree."""
     return len(request.tokens) + (request.max_nodes if request.drafter else 0)
+
+
+def _logits_of(rows: torch.Tensor, outcome: Outcome, step: Step | SuffolkError) -> torch.Tensor:
+    """The logits of the tokens of ``step``: a copy of some of ``rows`` float[n + 1, vocab], in fp32 at least."""
+    count = len(step.tokens) if isinstance(step, Step) else 0
+    kept = torch.from_numpy(np.append(0, outcome.path + 1)[:count]).to(rows.device)
+    return rows[kept].to(torch.promote_types(rows.dtype, torch.float32))

@@ -1,0 +1,1 @@
+"""Suffolk's decoding inside ``model.generate`` of transformers."""

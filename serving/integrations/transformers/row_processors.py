@@ -1,0 +1,61 @@
+"""Logits processors of a batch, for the draft tree of one of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import transformers
+from transformers import LogitsProcessorList, RepetitionPenaltyLogitsProcessor
+
+Processor = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""(texts int64[k, n], scores float[k, vocab]) -> scores float[k, vocab]."""
+_ROWWISE = frozenset(
+    getattr(transformers, name)
+    for name in (
+        "EpsilonLogitsWarper", "EtaLogitsWarper", "ForcedEOSTokenLogitsProcessor", "InfNanRemoveLogitsProcessor",
+        "LogitNormalization", "MinLengthLogitsProcessor", "MinNewTokensLengthLogitsProcessor", "MinPLogitsWarper",
+        "NoBadWordsLogitsProcessor", "NoRepeatNGramLogitsProcessor", "SequenceBiasLogitsProcessor",
+        "SuppressTokensLogitsProcessor", "TemperatureLogitsWarper", "TopKLogitsWarper", "TopPLogitsWarper",
+        "TypicalLogitsWarper",
+    )
+)  # fmt: skip
+"""Processors whose result for a row depends on that row alone. They take any number of rows."""
+
+
+def row_processors(
+    processors: LogitsProcessorList, row: int, batch: int, padding: torch.Tensor
+) -> tuple[Processor, ...]:
+    """The processors of ``row`` of ``batch``, as one function of texts without padding; empty if there are none.
+
+    The processors see the texts with their ``padding`` int64[p] in front, as in ``generate``."""
+    if not processors:
+        return ()
+    own = [_of_row(each, row, batch) for each in processors]
+
+    def process(texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        padded = torch.cat([padding.to(texts.device).expand(len(texts), -1), texts], 1)
+        for each in own:
+            scores = each(padded, scores)
+        return scores
+
+    return (process,)
+
+
+def _of_row(processor: Processor, row: int, batch: int) -> Processor:
+    if type(processor) in _ROWWISE:
+        return processor
+    if type(processor) is RepetitionPenaltyLogitsProcessor:
+        ignored = processor.prompt_ignore_length
+        own = int(ignored[row]) if isinstance(ignored, torch.Tensor) else ignored
+        return RepetitionPenaltyLogitsProcessor(processor.penalty, own)
+
+    def one_by_one(texts: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Each text takes the place of ``row`` in a batch, because a processor may depend on the row's number."""
+        results = [
+            processor(text.expand(batch, -1).clone(), own.expand(batch, -1).clone())[row]
+            for text, own in zip(texts, scores, strict=True)
+        ]
+        return torch.stack(results)
+
+    return one_by_one

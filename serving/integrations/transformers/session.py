@@ -1,0 +1,121 @@
+"""The state that ``generate`` calls of one model share: its checked target, its measured costs and its drafter."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from suffolk.datastore.errors import SuffolkError, Unsupported
+from suffolk.datastore.retriever import Retriever
+from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.serving.drafters.load import make_drafter
+from suffolk.serving.drafters.registry import NONE
+from suffolk.serving.drafters.retrieval.limits import Limits
+from suffolk.serving.drafters.retrieval.require_match import require_match
+from suffolk.serving.engine.costs.cost_store import find_costs
+from suffolk.serving.engine.loop.drafter import Drafter
+from suffolk.serving.engine.loop.step_loop import StepLoop
+from suffolk.serving.engine.model import tree_attention
+from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.policy.planner import Planner
+from suffolk.serving.integrations.transformers.row_loop import RowLoop
+
+_ATTRIBUTE = "_suffolk_sessions"
+_LOCK = threading.Lock()
+
+
+class _Sessions(dict[Any, "Session"]):
+    """The sessions of a model, kept as its attribute. Copies and pickles of the model begin without any."""
+
+    def __reduce__(self) -> tuple[type[_Sessions], tuple[()]]:
+        return _Sessions, ()
+
+    def __deepcopy__(self, memo: Any) -> _Sessions:
+        return _Sessions()
+
+
+def find_session(model: Any, datastore: str | Path | None, drafter: str) -> Session:
+    """The session of ``model`` with this datastore and drafter; opened by the first call. Thread-safe.
+
+    Raises as ``generate``."""
+    key = str(datastore), drafter, str(model.dtype), str(model.device)
+    with _LOCK:
+        sessions = model.__dict__.setdefault(_ATTRIBUTE, _Sessions())
+        if key not in sessions:
+            sessions[key] = Session(model, datastore, drafter)
+        found: Session = sessions[key]
+        return found
+
+
+class Session:
+    """Decodes ``generate`` calls of one model, one at a time. Thread-safe.
+
+    Between calls the model has its own attention and mode.
+
+    Attributes:
+        drafter: the name of its drafter; empty for none.
+    """
+
+    def __init__(self, model: Any, datastore: str | Path | None, drafter: str) -> None:
+        """Check the model, open the datastore and measure the model's passes. Raises as ``generate``."""
+        self.drafter = "" if drafter == NONE else drafter
+        self._model = model
+        self._lock = threading.RLock()
+        self._numbers = itertools.count(1)
+        with ExitStack() as stack:
+            stores = [] if datastore is None else [_open(str(datastore), model)]
+            for store in stores:
+                stack.callback(store.close)
+            made = make_drafter(drafter, model.get_input_embeddings().num_embeddings, stores)
+            self._drafters: dict[str, Drafter] = {} if made is None else {drafter: made}
+            with _own_attention(model):
+                self._target = Target.wrap(model, name=getattr(model, "name_or_path", ""))
+                self._planner = Planner(find_costs(self._target, 1).costs) if made is not None else None
+            stack.pop_all()
+
+    @contextmanager
+    def decoding(self, rows: int, capacity: int, eos_ids: frozenset[int]) -> Iterator[RowLoop]:
+        """A loop for one call, with ``rows`` slots of ``capacity`` tokens. ``eos_ids`` end a row."""
+        with self._lock, _own_attention(self._model):
+            self._model.eval()
+            self._model.set_attn_implementation(tree_attention.NAME)
+            target = replace(self._target, eos_ids=eos_ids)
+            loop = RowLoop(StepLoop(target, self._drafters, self._planner, rows, capacity), self.drafter, self._numbers)
+            try:
+                yield loop
+            finally:
+                loop.close()
+
+
+@contextmanager
+def _own_attention(model: Any) -> Iterator[None]:
+    """Restore the model's attention and mode at the end of the block."""
+    attention, training = model.config._attn_implementation, model.training
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(attention)
+        model.train(training)
+
+
+def _open(name: str, model: Any) -> Retriever:
+    """The datastore in that folder or behind that URL, checked against the model."""
+    from suffolk import open as open_store
+
+    store = open_store(name)
+    try:
+        known, built_for = model.get_input_embeddings().num_embeddings, int(store.info()["vocab_size"])
+        if built_for > known:
+            raise Unsupported(f"datastore {name} was built for {built_for} token ids, the model has {known}")
+        folder = Path(getattr(model, "name_or_path", "") or "")
+        if (folder / "tokenizer.json").is_file():
+            require_match(store, name, Limits(), str(folder), fingerprint(load_tokenizer(folder)))
+    except SuffolkError:
+        store.close()
+        raise
+    return store
