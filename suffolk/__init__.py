@@ -131,7 +131,7 @@ def __dir__() -> list[str]:
 
 
 def open(
-    path_or_url: str | Path, residency: str = "mmap", deadline: float | None = None
+    path_or_url: str | Path, residency: str | None = None, deadline: float | None = None
 ) -> Datastore | RemoteDatastore:
     """Open a datastore on disk, or connect to one behind a draft service (``grpc://host:port/name``).
 
@@ -139,24 +139,14 @@ def open(
 
     Args:
         path_or_url: a folder, or a URL (``suffolk.serving.transport.url``).
-        residency: how files on disk are kept in memory (``suffolk.datastore.open_datastore``). Not for a URL: the
-            server decides.
+        residency: how files on disk are kept in memory (``suffolk.datastore.open_datastore``); None for "mmap". Not for
+            a URL: the server decides.
         deadline: seconds for a call to a service; None: the URL's ``?deadline_ms=``, else 0.02, about one decoding step.
 
     Raises:
         NotFound, Corruption, Unsupported, ResourceExhausted: see ``suffolk.datastore.open_datastore``.
         InvalidArgument, Unavailable: see ``suffolk.serving.draft_service.client.connect``.
     """
-    from suffolk.datastore import open_datastore
-    from suffolk.datastore.errors import InvalidArgument
-    from suffolk.serving.transport.url import is_url
+    from suffolk.serving.draft_service.open_store import open_store
 
-    if isinstance(path_or_url, str) and is_url(path_or_url):
-        from suffolk.serving.draft_service.client import connect  # imports gRPC, which local stores do not need
-
-        if residency != "mmap":
-            raise InvalidArgument(f"residency is {residency!r} for {path_or_url}; give it to 'suffolk serve' there")
-        return connect(path_or_url, deadline)
-    if deadline is not None:
-        raise InvalidArgument(f"deadline is {deadline!r} for {path_or_url}; only a service has one, leave it out")
-    return open_datastore(path_or_url, residency)
+    return open_store(path_or_url, residency, deadline)

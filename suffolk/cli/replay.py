@@ -27,7 +27,7 @@ from suffolk.cli.model import DeviceOptions, load_target
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, Assignable, argument, option
 from suffolk.cli.output_file import require_folder
-from suffolk.cli.stores import open_store
+from suffolk.cli.stores import open_named
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
 from suffolk.datastore.retriever import MAX_NODES, Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
@@ -199,7 +199,7 @@ def _opened(
     with ExitStack() as stack:
         stores: list[Retriever] = []
         for name in names:
-            store = open_store(name, deadline_ms)
+            store = open_named(name, deadline_ms)
             stack.callback(store.close)
             _require_fit(store, name, limits, recordings)
             stores.append(store)

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 from suffolk.datastore.errors import Unsupported
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.serving.draft_service.open_store import open_store
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.drafters.retrieval.require_match import require_match
+from suffolk.serving.transport.url import is_url
 
 log = logging.getLogger(__name__)
 
@@ -19,28 +21,21 @@ log = logging.getLogger(__name__)
 def opened_stores(
     names: Sequence[str], deadline_ms: float | None, limits: Limits, model: str
 ) -> Iterator[list[Retriever]]:
-    """The datastores of those names or URLs, which fit the model. Raises as ``open_store`` and ``require_match``."""
+    """The datastores of those names or URLs, which fit the model. Raises as ``open_named`` and ``require_match``."""
     with contextlib.ExitStack() as stack:
         stores: list[Retriever] = []
         for name in names:
-            stores.append(open_store(name, deadline_ms))
+            stores.append(open_named(name, deadline_ms))
             stack.callback(stores[-1].close)
             require_match(stores[-1], name, limits, model, fingerprint(load_tokenizer(model)))
             _require_vocabulary(stores[-1], name, model)
         yield stores
 
 
-def open_store(name: str, deadline_ms: float | None) -> Retriever:
+def open_named(name: str, deadline_ms: float | None) -> Retriever:
     """The datastore in that folder or behind that URL. Raises as ``open_datastore`` and ``connect``."""
-    from suffolk.serving.transport.url import is_url
-
-    if is_url(name):
-        from suffolk.serving.draft_service.client import connect
-
-        return connect(name, None if deadline_ms is None else deadline_ms / 1000)
-    from suffolk.datastore.datastore import open_datastore
-
-    return open_datastore(name, "auto")
+    seconds = None if deadline_ms is None else deadline_ms / 1000
+    return open_store(name, None, seconds) if is_url(name) else open_store(name, "auto")
 
 
 def _require_vocabulary(store: Retriever, name: str, model: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from suffolk.datastore.errors import SuffolkError, Unsupported
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from suffolk.serving.draft_service.open_store import open_store
 from suffolk.serving.drafters.load import make_drafter
 from suffolk.serving.drafters.registry import NONE
 from suffolk.serving.drafters.retrieval.limits import Limits
@@ -105,8 +106,6 @@ def _own_attention(model: Any) -> Iterator[None]:
 
 def _open(name: str, model: Any) -> Retriever:
     """The datastore in that folder or behind that URL, checked against the model."""
-    from suffolk import open as open_store
-
     store = open_store(name)
     try:
         known, built_for = model.get_input_embeddings().num_embeddings, int(store.info()["vocab_size"])
