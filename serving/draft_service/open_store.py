@@ -1,0 +1,28 @@
+"""Opens a datastore by its folder or its URL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from suffolk.datastore import Datastore, open_datastore
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.transport.url import is_url
+
+if TYPE_CHECKING:
+    from suffolk.serving.draft_service.client import RemoteDatastore
+
+
+def open_store(
+    path_or_url: str | Path, residency: str | None = None, deadline: float | None = None
+) -> Datastore | RemoteDatastore:
+    """A datastore on disk, or a client of one behind a draft service. Arguments and errors as for ``suffolk.open``."""
+    if isinstance(path_or_url, str) and is_url(path_or_url):
+        from suffolk.serving.draft_service.client import connect  # imports gRPC, which local stores do not need
+
+        if residency is not None:
+            raise InvalidArgument(f"residency is {residency!r} for {path_or_url}; give it to 'suffolk serve' there")
+        return connect(path_or_url, deadline)
+    if deadline is not None:
+        raise InvalidArgument(f"deadline is {deadline!r} for {path_or_url}; only a service has one, leave it out")
+    return open_datastore(path_or_url, residency or "mmap")
