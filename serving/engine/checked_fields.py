@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound
@@ -15,31 +17,48 @@ from suffolk.serving.engine.checks import listed, number, text, whole_number
 T = TypeVar("T")
 
 
+ABOVE_0 = math.ulp(0.0)
+"""The smallest float above 0: the least value of a range without 0."""
+
+
 @dataclass(frozen=True, slots=True)
 class Within:
     """The range of a number, as in ``Annotated[int, Within(1, 64)]``.
 
     Attributes:
-        least, most: the bounds, inclusive.
-        words: the range in error messages; empty for "between LEAST and MOST".
+        least, most: the bounds, inclusive; ``ABOVE_0`` leaves out 0.
+        words: the range in error messages; by default made of the bounds.
     """
 
     least: float
-    most: float
+    most: float = math.inf
     words: str = ""
+
+    def __contains__(self, value: float) -> bool:
+        return self.least <= value <= self.most  # False for NaN
+
+    def __str__(self) -> str:
+        if self.words:
+            return self.words
+        if self.least == ABOVE_0:
+            return f"above 0 and at most {self.most}" if self.most < math.inf else "above 0"
+        return f"between {self.least} and {self.most}" if self.most < math.inf else f"{self.least} or more"
+
+
+Share = Annotated[float, Within(ABOVE_0, 1)]
 
 
 def check_fields(config: Any, of: str = "") -> None:
-    """Check the fields of a dataclass by their annotations. ``of`` follows the fields' names in error messages.
+    """Check and convert the fields of a dataclass by their annotations: numpy's numbers to Python's, lists to tuples.
 
-    Supports int, float, bool, str, ``Literal`` of strings, dataclasses, tuples of these, and unions of two supported types.
+    ``of`` follows the fields' names in error messages. Supports int, float, bool, str, ``Literal`` of strings, dataclasses,
+    tuples of these, and unions of two supported types. Fields of other types are not checked.
 
     Raises:
         InvalidArgument: a value is of another type or out of its range.
     """
-    hints = get_type_hints(type(config), include_extras=True)
-    for field in fields(config):
-        _check(field.name, getattr(config, field.name), hints[field.name], of)
+    for name, hint in _hints(type(config)).items():  # type: ignore[arg-type]  # types are hashable
+        object.__setattr__(config, name, _checked(name, getattr(config, name), hint, of))
 
 
 def from_json(kind: type[T], values: object, what: str) -> T:
@@ -56,7 +75,7 @@ def from_json(kind: type[T], values: object, what: str) -> T:
     needed = [name for name, each in every.items() if each.default is each.default_factory is MISSING]
     if missing := [name for name in needed if name not in values]:
         raise InvalidArgument(f"{what} has no {missing[0]}; it needs {', '.join(needed)}")
-    hints = get_type_hints(kind, include_extras=True)
+    hints = _hints(kind)  # type: ignore[arg-type]  # types are hashable
     return kind(**{name: _read(hints[name], value, name) for name, value in values.items()})
 
 
@@ -83,6 +102,13 @@ def read_object(path: Path, what: str, advice: str, most_bytes: int = 1 << 26) -
     return found
 
 
+@cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """The annotation of each field of a dataclass."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: hints[field.name] for field in fields(kind)}
+
+
 def _member(hint: Any, value: Any) -> Any:
     """The member of the union ``hint`` that fits ``value``, or the first; ``hint`` itself if it is no union."""
     members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
@@ -90,28 +116,27 @@ def _member(hint: Any, value: Any) -> Any:
     return next((each for each in members if fitting in (each, get_origin(each))), members[0])
 
 
-def _check(name: str, value: Any, hint: Any, of: str) -> None:
+def _checked(name: str, value: Any, hint: Any, of: str) -> Any:
     kind, within = _member(hint, value), None
     if get_origin(kind) is Annotated:
         kind, within = get_args(kind)
-    if kind is NoneType:
-        return
     if get_origin(kind) is tuple:
-        for place, each in enumerate(listed(name + of, value, "values")):
-            _check(f"{name}[{place}]", each, get_args(kind)[0], of)
-    elif kind is bool and not isinstance(value, bool):
-        raise InvalidArgument(f"{name}{of} is {value!r}; it must be true or false")
-    elif kind is str:
-        text(name + of, value)
-    elif get_origin(kind) is Literal and value not in get_args(kind):
-        raise InvalidArgument(f"{name}{of} is {value!r}; it must be one of {', '.join(get_args(kind))}")
-    elif isinstance(kind, type) and is_dataclass(kind) and not isinstance(value, kind):
-        raise InvalidArgument(f"{name}{of} is {value!r}; it must be a {kind.__name__}")
-    elif kind in (int, float):
+        items = listed(name + of, value, "values")
+        return tuple(_checked(f"{name}[{place}]", each, get_args(kind)[0], of) for place, each in enumerate(items))
+    if kind is str:
+        return text(name + of, value)
+    if kind in (int, float):
         found = whole_number(name + of, value) if kind is int else number(name + of, value)
-        if within is not None and not within.least <= found <= within.most:  # also refuses NaN
-            words = within.words or f"between {within.least} and {within.most}"
-            raise InvalidArgument(f"{name}{of} is {found}; it must be {words}")
+        if within is not None and found not in within:
+            raise InvalidArgument(f"{name}{of} is {found}; it must be {within}")
+        return found
+    if kind is bool and not isinstance(value, bool):
+        raise InvalidArgument(f"{name}{of} is {value!r}; it must be true or false")
+    if get_origin(kind) is Literal and value not in get_args(kind):
+        raise InvalidArgument(f"{name}{of} is {value!r}; it must be one of {', '.join(get_args(kind))}")
+    if isinstance(kind, type) and is_dataclass(kind) and not isinstance(value, kind):
+        raise InvalidArgument(f"{name}{of} is {value!r}; it must be a {kind.__name__}")
+    return value
 
 
 def _read(hint: Any, value: Any, name: str) -> Any:

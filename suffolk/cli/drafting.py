@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from suffolk.cli.options.config_file import read_toml
 from suffolk.cli.options.setting import Configurable, Options, Setting, rare
@@ -14,8 +14,10 @@ from suffolk.datastore.retriever import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DE
 from suffolk.serving.drafters.drafter_config import DrafterConfig
 from suffolk.serving.drafters.drafter_entry import DrafterEntry, DrafterOption
 from suffolk.serving.drafters.registry import BUILT_IN, NONE, find, known, names
-from suffolk.serving.drafters.retrieval.limits import MAX_TOKENS, Limits
+from suffolk.serving.drafters.retrieval.limits import Length, Limits
+from suffolk.serving.engine.checked_fields import ABOVE_0, Within
 
+Nodes = Annotated[int, Within(1, MAX_NODES)]
 DEFAULT_NODES = 64
 HYBRID = "hybrid"
 
@@ -100,20 +102,16 @@ class RetrievalOptions(Options):
     """How far drafts from texts reach."""
 
     GROUP = "drafting"
-    deadline_ms: float | None = rare(
+    deadline_ms: Annotated[float, Within(ABOVE_0, 3_600_000)] | None = rare(
         None,
         "milliseconds that a remote draft may take (default: the URL's, else 20)",
         metavar="MS",
-        above=0,
-        most=3_600_000,
     )
-    max_match: int = rare(DEFAULT_MAX_MATCH, "longest match, in tokens", least=1, most=MAX_TOKENS)
-    min_match: int = rare(DEFAULT_MIN_MATCH, "shortest match, in tokens", least=1, most=MAX_TOKENS)
-    max_depth: int = rare(
+    max_match: Length = rare(DEFAULT_MAX_MATCH, "longest match, in tokens")
+    min_match: Length = rare(DEFAULT_MIN_MATCH, "shortest match, in tokens")
+    max_depth: Length = rare(
         DEFAULT_MAX_DEPTH,
         "depth of drafts, in tokens; twice that from the request's own text",
-        least=1,
-        most=MAX_TOKENS,
     )
 
     def limits(self) -> Limits:
@@ -126,9 +124,7 @@ class PlannerOptions(Options):
     """How large draft trees are."""
 
     GROUP = "drafting"
-    max_nodes: int = rare(
-        DEFAULT_NODES, "largest draft tree; measured costs decide how much of it is used", least=1, most=MAX_NODES
-    )
+    max_nodes: Nodes = rare(DEFAULT_NODES, "largest draft tree; measured costs decide how much of it is used")
     costs: Path | None = rare(
         None, "file of 'suffolk profile' (default: what it stored for this model, or a quick measurement)"
     )

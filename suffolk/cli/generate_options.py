@@ -12,7 +12,9 @@ from suffolk.cli.options import setting
 from suffolk.cli.options.setting import Configurable, argument, option, rare
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.registry import NONE, find, names
-from suffolk.serving.engine.sampling.settings import MAX_COUNT, MAX_LOGPROBS, MAX_SEED, VERIFICATIONS, SamplingSettings
+from suffolk.serving.engine.checked_fields import Share
+from suffolk.serving.engine.sampling import settings as limits
+from suffolk.serving.engine.sampling.settings import VERIFICATIONS, SamplingSettings
 
 EXAMPLES = """
 suffolk generate --model MODEL_FOLDER "Write a sort function."
@@ -59,23 +61,21 @@ class SamplingOptions(setting.Options):
     """How tokens are sampled, and where the text ends."""
 
     GROUP = "sampling"
-    max_new_tokens: int = option(256, "longest text, in tokens", least=1, most=MAX_COUNT)
-    temperature: float = option(0.0, "0: greedy (default: 0)", metavar="T", least=0, most=100)
-    top_p: float = option(
-        1.0, "sample from the likeliest tokens that hold this probability; 1: off", metavar="P", above=0, most=1
-    )
-    seed: int = option(0, "same seed, same text, with any drafts (default: 0)", least=0, most=MAX_SEED)
+    max_new_tokens: limits.NewTokens = option(256, "longest text, in tokens")
+    temperature: limits.Temperature = option(0.0, "0: greedy (default: 0)", metavar="T")
+    top_p: limits.TopP = option(1.0, "sample from the likeliest tokens that hold this probability; 1: off", metavar="P")
+    seed: limits.Seed = option(0, "same seed, same text, with any drafts (default: 0)")
     stop: tuple[str, ...] = option((), "end before this text; may be repeated", metavar="TEXT", blank=True)
-    top_k: int = rare(0, "sample from the K likeliest tokens; 0: off", metavar="K", least=0, most=MAX_COUNT)
-    min_p: float = rare(0.0, "least probability, relative to the likeliest token; 0: off", metavar="P", least=0, most=1)
-    repetition_penalty: float = rare(
-        1.0, "above 1: make tokens of prompt and text less likely; 1: off", metavar="W", least=0.01, most=100
+    top_k: limits.TopK = rare(0, "sample from the K likeliest tokens; 0: off", metavar="K")
+    min_p: limits.MinP = rare(0.0, "least probability, relative to the likeliest token; 0: off", metavar="P")
+    repetition_penalty: limits.Factor = rare(
+        1.0, "above 1: make tokens of prompt and text less likely; 1: off", metavar="W"
     )
-    presence_penalty: float = rare(
-        0.0, "subtracted from the logit of each token that was generated before", metavar="W", least=-2, most=2
+    presence_penalty: limits.Penalty = rare(
+        0.0, "subtracted from the logit of each token that was generated before", metavar="W"
     )
-    frequency_penalty: float = rare(
-        0.0, "subtracted from a token's logit for each time that it was generated before", metavar="W", least=-2, most=2
+    frequency_penalty: limits.Penalty = rare(
+        0.0, "subtracted from a token's logit for each time that it was generated before", metavar="W"
     )
     bad_words: tuple[str, ...] = rare(
         (),
@@ -84,9 +84,7 @@ class SamplingOptions(setting.Options):
         blank=True,
     )
     ignore_eos: bool = rare(False, "do not end at the model's end-of-text tokens")
-    logprobs: int | None = rare(
-        None, "add each token's log-probability and N alternatives to --stats-json", least=0, most=MAX_LOGPROBS
-    )
+    logprobs: limits.Logprobs | None = rare(None, "add each token's log-probability and N alternatives to --stats-json")
     verification: str = rare(
         "match",
         "which drafted tokens are accepted. match: those that equal the target's sample, so that drafts never change the text; "
@@ -94,13 +92,11 @@ class SamplingOptions(setting.Options):
         "typical: LOSSY, all that are likely enough: the text depends on drafts",
         choices=VERIFICATIONS,
     )
-    epsilon: float | None = rare(
+    epsilon: Share | None = rare(
         None,
         "typical accepts probabilities of at least min(epsilon, delta * exp(-entropy)) (default: 0.3)",
-        above=0,
-        most=1,
     )
-    delta: float | None = rare(None, "see epsilon (default: 0.09)", above=0, most=1)
+    delta: Share | None = rare(None, "see epsilon (default: 0.09)")
 
     def sampling(self) -> SamplingSettings:
         """The settings, without ``bad_words``, which need a tokenizer. Raises InvalidArgument: they contradict each other."""

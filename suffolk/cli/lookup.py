@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from suffolk.cli.documents import document_id
 from suffolk.cli.lookup_hints import hints, token_texts
@@ -21,7 +21,8 @@ from suffolk.datastore.datastore import Datastore, open_datastore
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument, NotFound
 from suffolk.datastore.retriever import DEFAULT_MAX_DEPTH, DEFAULT_MAX_MATCH, DEFAULT_MIN_MATCH, MAX_NODES, Retriever
-from suffolk.serving.drafters.retrieval.limits import MAX_TOKENS
+from suffolk.serving.drafters.retrieval.limits import Length
+from suffolk.serving.engine.checked_fields import ABOVE_0, Within
 from suffolk.serving.transport.url import is_url, parse_url
 
 EXAMPLES = """
@@ -40,20 +41,19 @@ class Options(setting.Options):
     store: str = argument(REQUIRED, "a datastore's folder, or grpc://HOST:PORT/NAME", metavar="STORE")
     text: str | None = argument(None, "the context; only its last --max-match tokens count", metavar="TEXT", blank=True)
     ids: tuple[int, ...] = option((), "the context as token ids, in place of TEXT", metavar="ID", several=True)
-    max_match: int = option(DEFAULT_MAX_MATCH, "longest match, in tokens", least=1, most=MAX_TOKENS)
-    min_match: int = option(DEFAULT_MIN_MATCH, "shortest match, in tokens", least=1, most=MAX_TOKENS)
-    max_depth: int = option(DEFAULT_MAX_DEPTH, "length of continuations, in tokens", least=1, most=MAX_TOKENS)
-    top: int = option(8, "continuations to show", least=0, most=MAX_SHOWN)
-    occurrences: int = option(5, "places to show", least=0, most=MAX_SHOWN)
+    max_match: Length = option(DEFAULT_MAX_MATCH, "longest match, in tokens")
+    min_match: Length = option(DEFAULT_MIN_MATCH, "shortest match, in tokens")
+    max_depth: Length = option(DEFAULT_MAX_DEPTH, "length of continuations, in tokens")
+    top: Annotated[int, Within(0, MAX_SHOWN)] = option(8, "continuations to show")
+    occurrences: Annotated[int, Within(0, MAX_SHOWN)] = option(5, "places to show")
     draft: bool = option(False, "show the draft tree: what a decoder would get")
-    max_nodes: int | None = option(
-        None, "largest draft tree (default: 64, or 4 a continuation)", least=1, most=MAX_NODES
+    max_nodes: Annotated[int, Within(1, MAX_NODES)] | None = option(
+        None, "largest draft tree (default: 64, or 4 a continuation)"
     )
-    deadline: float | None = option(
+    deadline: Annotated[float, Within(ABOVE_0)] | None = option(
         None,
         f"seconds for a call to a service (default: deadline_ms of the URL, else {DEADLINE:g})",
         metavar="SECONDS",
-        above=0,
     )
     json: bool = option(False, "print one JSON object")
 

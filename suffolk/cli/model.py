@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from suffolk.cli.options.setting import Options, option, rare
+from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.engine.model.model_folder import find_folder
 from suffolk.serving.transport.limits import MAX_THREADS
 
@@ -23,7 +24,7 @@ class DeviceOptions(Options):
     GROUP = "model"
     dtype: str = option("auto", "type of the weights; auto: as stored", choices=DTYPES, metavar="DTYPE")
     device: str = option("auto", "auto, cpu, cuda, cuda:1 ...")
-    threads: int | None = rare(None, "CPU threads (default: torch's choice)", least=1, most=MAX_THREADS)
+    threads: Annotated[int, Within(1, MAX_THREADS)] | None = rare(None, "CPU threads (default: torch's choice)")
 
 
 def load_target(model: str, options: DeviceOptions, cache_tokens: int, accelerate: bool = True) -> Target:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from suffolk.benchmarks.passes.progress import passes_progress
 from suffolk.benchmarks.passes.report import passes_lines, passes_result
@@ -20,6 +21,7 @@ from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, option
 from suffolk.cli.output_file import require_folder
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.engine.costs.cost_grid import SIZES, grid
 from suffolk.serving.engine.model.model_folder import find_folder
 
@@ -41,7 +43,7 @@ class MeasuringOptions(setting.Options):
         metavar="LIST",
         blank=True,
     )
-    rounds: int = option(5, "passes at each point", least=1)
+    rounds: Annotated[int, Within(1)] = option(5, "passes at each point")
     output: Path | None = option(None, "file to write (default: in the user's cache)")
     as_draft_model: bool = option(False, "measure it as a draft model: on a CPU with weights of one byte")
     json: bool = option(False, "print the result as JSON")

@@ -18,10 +18,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from suffolk.benchmarks.stopping import exit_code, stop_lines
-from suffolk.cli.drafting import DEFAULT_NODES, HYBRID, DrafterOptions, RetrievalOptions, require_costs
+from suffolk.cli.drafting import DEFAULT_NODES, HYBRID, DrafterOptions, Nodes, RetrievalOptions, require_costs
 from suffolk.cli.kept_files import CalibrationOptions, kept_calibration
 from suffolk.cli.model import DeviceOptions, load_target
 from suffolk.cli.options import setting
@@ -29,10 +29,11 @@ from suffolk.cli.options.setting import REQUIRED, Assignable, argument, option
 from suffolk.cli.output_file import require_folder
 from suffolk.cli.stores import open_named
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
-from suffolk.datastore.retriever import MAX_NODES, Retriever
+from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from suffolk.serving.drafters.registry import find, names
 from suffolk.serving.drafters.retrieval.require_match import require_match
+from suffolk.serving.engine.checked_fields import Within
 
 if TYPE_CHECKING:
     from suffolk.serving.drafters.retrieval.limits import Limits
@@ -74,9 +75,7 @@ class ReplayDrafterOptions(DrafterOptions):
     drafter: tuple[str, ...] = option(
         (), "a drafter; may be repeated, each begins anew (default: all that can run)", choices=names(), metavar="NAME"
     )
-    nodes: tuple[int, ...] = option(
-        (DEFAULT_NODES,), "largest draft tree; several are tried in turn", several=True, least=1, most=MAX_NODES
-    )
+    nodes: tuple[Nodes, ...] = option((DEFAULT_NODES,), "largest draft tree; several are tried in turn", several=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,12 +89,10 @@ class CostOptions(setting.Options):
         "'suffolk profile' has stored; none: all nodes are verified",
         metavar="FILE",
     )
-    draft_ms: float | None = option(
+    draft_ms: Annotated[float, Within(0, 60_000)] | None = option(
         None,
         "with --costs: milliseconds of a draft (default: as measured here and now)",
         metavar="MS",
-        least=0,
-        most=60_000,
     )
 
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from suffolk.cli.options.setting import REQUIRED, Configurable, argument, option, rare
 from suffolk.cli.server_options import ServerOptions
@@ -20,6 +21,7 @@ from suffolk.datastore.datastore import RESIDENCIES, open_datastore
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.datastore.retriever import Retriever
 from suffolk.serving.draft_service.server import DraftServer, DraftServerConfig
+from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.transport.server import run_until_signal
 from suffolk.serving.transport.url import DRAFT_PORT
 
@@ -43,8 +45,8 @@ class Options(ServerOptions, Configurable):
         "quarter of free memory; locked: read all first and keep them",
         choices=RESIDENCIES,
     )
-    search_threads: int = rare(0, "threads for the contexts of one request; 0: every core", least=0, most=1024)
-    max_concurrent: int = rare(32, "requests at a time; more are refused", least=1, most=1024)
+    search_threads: Annotated[int, Within(0, 1024)] = rare(0, "threads for the contexts of one request; 0: every core")
+    max_concurrent: Annotated[int, Within(1, 1024)] = rare(32, "requests at a time; more are refused")
     listen: tuple[str, ...] = option(
         (f"127.0.0.1:{DRAFT_PORT}",),
         "HOST:PORT or unix:PATH for gRPC; may be repeated; port 0 takes a free one",

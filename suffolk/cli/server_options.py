@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from suffolk.cli.options.setting import Options, option, rare
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.transport.endpoint import parse_endpoint
 from suffolk.serving.transport.tls import TlsFiles
 
@@ -26,7 +27,7 @@ class ServerOptions(Options):
         None, "PEM authority that must have signed clients' certificates (mTLS)", metavar="FILE"
     )
     insecure: bool = option(False, "allow plaintext on addresses that other machines can reach")
-    grace: float = rare(5.0, "seconds for running requests when stopping", metavar="SECONDS", least=0, most=600)
+    grace: Annotated[float, Within(0, 600)] = rare(5.0, "seconds for running requests when stopping", metavar="SECONDS")
 
     def server_fields(self) -> dict[str, Any]:
         """The fields of a ``ServerConfig``. Raises InvalidArgument: they contradict each other."""

@@ -19,9 +19,12 @@ from suffolk.cli.model import MODEL, DeviceOptions, load_target, silence_transfo
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, Configurable, argument, option, passed_on, rare
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.training import options as limits
 from suffolk.serving.drafters.training.heads import HEADS, head_maker, option_lines
 from suffolk.serving.drafters.training.options import Regeneration, TrainOptions
+from suffolk.serving.engine.checked_fields import Share
 from suffolk.serving.engine.model.model_folder import find_folder
+from suffolk.serving.engine.sampling.settings import Seed, Temperature
 
 if TYPE_CHECKING:
     from suffolk.serving.engine.model.target import Target
@@ -42,7 +45,6 @@ EXAMPLES = "\n".join(
     ]
 )
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_MOST = 1 << 40
 _ANSWERS = tuple(f"answer_{each.name}" for each in fields(Regeneration))
 
 
@@ -73,27 +75,19 @@ class DataOptions(setting.Options):
 
     GROUP = "data"
     corpus: tuple[str, ...] = option(REQUIRED, "file, folder or pattern to learn from", metavar="CORPUS", several=True)
-    window: int = option(
-        1024, "tokens that the head sees together; longer documents become several", least=8, most=1 << 20
-    )
-    batch: int = option(4, "windows in a pass", least=1, most=4096)
-    draft_share: float = rare(
-        1.0, "share of a window's drafts that a pass trains; fewer are faster", metavar="SHARE", above=0, most=1
-    )
-    held_out: float = option(
+    window: limits.Window = option(1024, "tokens that the head sees together; longer documents become several")
+    batch: limits.Batch = option(4, "windows in a pass")
+    draft_share: Share = rare(1.0, "share of a window's drafts that a pass trains; fewer are faster", metavar="SHARE")
+    held_out: limits.HeldOut = option(
         0.02,
         "share of documents that measure the head and are not trained on, at least one; 0: none",
         metavar="SHARE",
-        least=0,
-        most=0.5,
     )
-    evaluate_windows: int = rare(128, "most held-out windows in an evaluation", least=1, most=1 << 20)
-    cache: int = rare(
+    evaluate_windows: limits.Tokens = rare(128, "most held-out windows in an evaluation")
+    cache: limits.CacheBytes = rare(
         0,
         "keep the model's hidden states beside DIR, up to so many bytes (K, M, G, T), for several passes; 0: off",
         metavar="BYTES",
-        least=0,
-        most=1 << 50,
         read=read_size,
     )
 
@@ -104,10 +98,10 @@ class AnswerOptions(setting.Options):
 
     GROUP = "answers by the model"
     regenerate: bool = option(False, "the model writes the last answer of each conversation, and continues texts")
-    answer_temperature: float = rare(0.0, "of the answers; 0: greedy", metavar="T", least=0, most=100)
-    answer_max_new_tokens: int = rare(512, "longest answer, in tokens", least=1, most=1 << 20)
-    answer_prompt_tokens: int = rare(64, "first tokens of a text that are its prompt", least=1, most=1 << 20)
-    answer_slots: int = rare(8, "answers written at once", least=1, most=1024)
+    answer_temperature: Temperature = rare(0.0, "of the answers; 0: greedy", metavar="T")
+    answer_max_new_tokens: limits.Tokens = rare(512, "longest answer, in tokens")
+    answer_prompt_tokens: limits.Tokens = rare(64, "first tokens of a text that are its prompt")
+    answer_slots: limits.Slots = rare(8, "answers written at once")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,26 +109,20 @@ class StepOptions(setting.Options):
     """How long and how fast to train."""
 
     GROUP = "steps"
-    passes: float | None = option(
-        None, "passes over the text (default: 1)", metavar="N", above=0, most=10_000, excludes=("steps",)
-    )
-    steps: int | None = option(None, "steps, in place of passes", least=1, most=_MOST, excludes=("passes",))
-    accumulate: int = rare(1, "batches in a step", least=1, most=4096)
-    learning_rate: float = option(3e-4, "its highest value", metavar="RATE", above=0, most=1)
-    warmup: float = rare(
+    passes: limits.Passes | None = option(None, "passes over the text (default: 1)", metavar="N", excludes=("steps",))
+    steps: limits.Steps | None = option(None, "steps, in place of passes", excludes=("passes",))
+    accumulate: limits.Batch = rare(1, "batches in a step")
+    learning_rate: Share = option(3e-4, "its highest value", metavar="RATE")
+    warmup: limits.Fraction = rare(
         0.02,
         "share of the steps in which the learning rate rises; then it falls as a cosine",
         metavar="SHARE",
-        least=0,
-        most=1,
     )
-    weight_decay: float = rare(0.01, "of AdamW", metavar="W", least=0, most=1)
-    clip: float = rare(0.5, "longest gradient; 0: any", metavar="NORM", least=0, most=1e6)
-    seed: int = option(0, "of first weights, order and noise (default: 0)", least=0, most=2**63 - 1)
-    evaluate_every: int = rare(
-        200, "steps between two points of the learning curve", metavar="STEPS", least=1, most=_MOST
-    )
-    save_every: int = rare(200, "steps between two checkpoints", metavar="STEPS", least=1, most=_MOST)
+    weight_decay: limits.Fraction = rare(0.01, "of AdamW", metavar="W")
+    clip: limits.Clip = rare(0.5, "longest gradient; 0: any", metavar="NORM")
+    seed: Seed = option(0, "of first weights, order and noise (default: 0)")
+    evaluate_every: limits.Steps = rare(200, "steps between two points of the learning curve", metavar="STEPS")
+    save_every: limits.Steps = rare(200, "steps between two checkpoints", metavar="STEPS")
 
 
 @dataclass(frozen=True, kw_only=True)

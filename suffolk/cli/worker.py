@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from suffolk.cli.drafting import HYBRID, DrafterOptions, PlannerOptions, RetrievalOptions, require_costs
 from suffolk.cli.kept_files import RECORD, CalibrationOptions, kept_calibration, require_record
@@ -23,6 +23,7 @@ from suffolk.cli.stores import opened_stores
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
 from suffolk.serving.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.drafters.registry import NONE, find, names
+from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.transport.url import WORKER_PORT
 
 if TYPE_CHECKING:
@@ -52,14 +53,12 @@ class RoomOptions(DeviceOptions):
 
     GROUP = "model"
     model: str = option(REQUIRED, MODEL)
-    slots: int = option(8, "requests decoded at once", least=1, most=1024)
-    capacity: int = option(
+    slots: Annotated[int, Within(1, 1024)] = option(8, "requests decoded at once")
+    capacity: Annotated[int, Within(2, 1 << 24)] = option(
         4096,
         "tokens of a request: prompt, new tokens, largest draft tree; at most what the model takes",
-        least=2,
-        most=1 << 24,
     )
-    queue: int = rare(64, "requests that may wait; more are refused", least=0, most=4096)
+    queue: Annotated[int, Within(0, 4096)] = rare(64, "requests that may wait; more are refused")
     pass_mode: str = rare(
         "auto",
         "packed: of any shape; captured: of a few static shapes, as CUDA graphs; compiled: on a CPU, by torch and a C++ compiler, "
@@ -97,7 +96,9 @@ class Options(
     tls_client_ca: str | None = rare(
         None, "PEM authority that must have signed clients' certificates (mTLS)", metavar="FILE"
     )
-    grace: float = rare(30.0, "seconds for running requests when stopping", metavar="SECONDS", least=0, most=600)
+    grace: Annotated[float, Within(0, 600)] = rare(
+        30.0, "seconds for running requests when stopping", metavar="SECONDS"
+    )
     record: Path | None = option(None, RECORD, group="serving")
 
 

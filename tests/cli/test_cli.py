@@ -50,7 +50,7 @@ def test_an_unknown_command_is_refused(capsys):
         (["generate", "--model", "M", "--dtype", "int8"], "--dtype is 'int8'; it must be one of auto, float32"),
         (
             ["generate", "--model", "M", "--temperature", "abc"],
-            "--temperature is 'abc'; it must be a number between 0 and 100",
+            "--temperature is 'abc'; it must be a number between 0 (greedy) and 100",
         ),
         (["generate", "--model", "M", "--worker", "W"], "--model and --worker are both given; leave one of them out"),
         (["bench", "decode", "--limit", "x"], "--limit is 'x'; it must be a whole number"),

@@ -12,6 +12,7 @@ from suffolk.serving.engine.checked_fields import Within, check_fields
 
 MAX_TOKENS = 4096
 """Longer matches and deeper drafts gain nothing."""
+Length = Annotated[int, Within(1, MAX_TOKENS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +24,9 @@ class Limits:
         InvalidArgument: a value is no whole number or out of its range, or ``min_match`` above ``max_match``.
     """
 
-    max_match: Annotated[int, Within(1, MAX_TOKENS)] = DEFAULT_MAX_MATCH
-    min_match: Annotated[int, Within(1, MAX_TOKENS)] = DEFAULT_MIN_MATCH
-    max_depth: Annotated[int, Within(1, MAX_TOKENS)] = DEFAULT_MAX_DEPTH
+    max_match: Length = DEFAULT_MAX_MATCH
+    min_match: Length = DEFAULT_MIN_MATCH
+    max_depth: Length = DEFAULT_MAX_DEPTH
 
     def __post_init__(self) -> None:
         check_fields(self)

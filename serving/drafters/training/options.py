@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.engine.checked_fields import Within, check_fields
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.engine.checked_fields import ABOVE_0, Share, Within, check_fields
+from suffolk.serving.engine.sampling.settings import SamplingSettings, Seed, Temperature
 
-MAX_SEED = 2**63 - 1
 CHANGEABLE = (
     "output",
     "learning_rate",
@@ -28,7 +27,16 @@ CHANGEABLE = (
 ANSWERING = ("model", "corpora", "data", "window", "dtype", "seed", "regenerate")
 """Settings that the target's answers depend on: before the first checkpoint all others may change."""
 
-Share = Annotated[float, Within(math.ulp(0.0), 1.0, "above 0 and at most 1")]
+Batch = Annotated[int, Within(1, 4096)]
+Clip = Annotated[float, Within(0, 1_000_000)]
+Fraction = Annotated[float, Within(0, 1)]
+HeldOut = Annotated[float, Within(0, 0.5)]
+CacheBytes = Annotated[int, Within(0, 1 << 50)]
+Passes = Annotated[float, Within(ABOVE_0, 10_000)]
+Slots = Annotated[int, Within(1, 1024)]
+Steps = Annotated[int, Within(1, 1 << 40)]
+Tokens = Annotated[int, Within(1, 1 << 20)]
+Window = Annotated[int, Within(8, 1 << 20)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +52,10 @@ class Regeneration:
     Raises as ``check_fields``.
     """
 
-    temperature: float = 0.0
-    max_new_tokens: Annotated[int, Within(1, 1 << 20)] = 512
-    prompt_tokens: Annotated[int, Within(1, 1 << 20)] = 64
-    slots: Annotated[int, Within(1, 1024)] = 8
+    temperature: Temperature = 0.0
+    max_new_tokens: Tokens = 512
+    prompt_tokens: Tokens = 64
+    slots: Slots = 8
 
     def __post_init__(self) -> None:
         SamplingSettings(temperature=self.temperature)  # refuses a bad temperature
@@ -89,25 +97,25 @@ class TrainOptions:
     corpora: tuple[str, ...]
     output: Path
     head_options: Mapping[str, Any] = field(default_factory=dict)
-    window: Annotated[int, Within(8, 1 << 20)] = 1024
-    batch: Annotated[int, Within(1, 4096)] = 4
-    accumulate: Annotated[int, Within(1, 4096)] = 1
+    window: Window = 1024
+    batch: Batch = 4
+    accumulate: Batch = 1
     draft_share: Share = 1.0
     learning_rate: Share = 3e-4
-    warmup: Annotated[float, Within(0, 1)] = 0.02
-    steps: Annotated[int, Within(1, 1 << 40)] | None = None
-    passes: Annotated[float, Within(math.ulp(0.0), 10_000, "above 0 and at most 10000")] | None = None
-    weight_decay: Annotated[float, Within(0, 1)] = 0.01
-    clip: Annotated[float, Within(0, 1_000_000)] = 0.5
+    warmup: Fraction = 0.02
+    steps: Steps | None = None
+    passes: Passes | None = None
+    weight_decay: Fraction = 0.01
+    clip: Clip = 0.5
     dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto"
     device: str = "auto"
     threads: int | None = None
-    seed: Annotated[int, Within(0, MAX_SEED)] = 0
-    held_out: Annotated[float, Within(0, 0.5)] = 0.02
-    evaluate_every: Annotated[int, Within(1, 1 << 40)] = 200
-    evaluate_windows: Annotated[int, Within(1, 1 << 20)] = 128
-    save_every: Annotated[int, Within(1, 1 << 40)] = 200
-    cache_bytes: Annotated[int, Within(0, 1 << 50)] = 0
+    seed: Seed = 0
+    held_out: HeldOut = 0.02
+    evaluate_every: Steps = 200
+    evaluate_windows: Tokens = 128
+    save_every: Steps = 200
+    cache_bytes: CacheBytes = 0
     regenerate: Regeneration | None = None
 
     def __post_init__(self) -> None:

@@ -14,13 +14,13 @@ import numpy as np
 from suffolk.datastore.errors import Corruption, InvalidArgument
 from suffolk.serving.drafters.training.conversation import render_question
 from suffolk.serving.drafters.training.documents import Document, key_of, make_document
-from suffolk.serving.drafters.training.options import MAX_SEED, Regeneration
+from suffolk.serving.drafters.training.options import Regeneration
 from suffolk.serving.drafters.training.rows import Row
 from suffolk.serving.engine.loop.engine import Engine
 from suffolk.serving.engine.loop.generation import Generation
 from suffolk.serving.engine.loop.prompt import encode_text
 from suffolk.serving.engine.model.target import Target
-from suffolk.serving.engine.sampling.settings import SamplingSettings
+from suffolk.serving.engine.sampling.settings import MAX_SEED, SamplingSettings
 
 Question = tuple[bytes, list[int]]
 """The key of a prompt, and its tokens."""

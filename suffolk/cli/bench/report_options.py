@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suffolk.cli.options.setting import Options, option
-from suffolk.serving.engine.sampling.settings import MAX_SEED
+from suffolk.serving.engine.sampling.settings import Seed
 
 if TYPE_CHECKING:
     from suffolk.cli.bench.outcome import Outcome
@@ -20,7 +20,7 @@ class SeedOptions(Options):
     """The seed of random choices."""
 
     GROUP = "report"
-    seed: int = option(0, "of every random choice (default: 0)", least=0, most=MAX_SEED)
+    seed: Seed = option(0, "of every random choice (default: 0)")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,14 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from suffolk.serving.engine.checked_fields import Within
 
 T = TypeVar("T")
 REQUIRED: Any = dataclasses.MISSING
 COMMAND_LINE = "command line"
-"""Origin of what is not from a file."""
+"""Origin of settings that are not from a file."""
 _NOUNS = {
     int: "a whole number",
     float: "a number",
@@ -29,17 +31,19 @@ class Setting:
     """A setting, as its field declares it.
 
     Attributes:
-        name: of the field, and the key in a file.
-        kind: int, float, str, bool, Path or dict; ``many``: a tuple of these.
-        default: REQUIRED if there is none.
+        name: name of the field, and key in a file.
+        kind: int, float, str, bool, Path or dict; type of each item if ``many``.
+        default: value if the setting is not given; REQUIRED if it must be given.
         help: one line.
         group: heading in the help.
-        rare: it is set in a file or with --set, and is no option of its own.
-        positional: an argument without a flag. ``several``: its option takes several words.
-        least, above, most: bounds of a number; ``above`` is exclusive. ``choices``: the values that it may have.
-        blank: a text may be empty.
-        excludes: settings that cannot be given with it.
-        read: makes the value of a text, in a place of its own syntax.
+        flag: name of the option. ``metavar``: placeholder of its value in the help.
+        rare: whether it has no option, but is set in a file or with --set.
+        positional: whether it is an argument without a flag.
+        many: whether the value is a tuple. ``several``: whether one option takes several words.
+        within: range of a number, from the field's annotation. ``choices``: the allowed values.
+        blank: whether a text may be empty.
+        excludes: settings that cannot be given together with it.
+        read: parser of the value's text, for values with a syntax of their own.
     """
 
     name: str
@@ -53,9 +57,7 @@ class Setting:
     positional: bool = False
     many: bool = False
     several: bool = False
-    least: int | float | None = None
-    above: int | float | None = None
-    most: int | float | None = None
+    within: Within | None = None
     choices: tuple[str, ...] = ()
     blank: bool = False
     excludes: tuple[str, ...] = ()
@@ -63,19 +65,13 @@ class Setting:
 
     @property
     def label(self) -> str:
-        """What users call it on the command line."""
+        """Its name on the command line."""
         return self.name if self.rare else self.metavar if self.positional else self.flag
 
     @property
     def limits(self) -> str:
-        """Its bounds or choices in words; empty without any."""
-        if self.choices:
-            return f"one of {', '.join(self.choices)}"
-        if self.least is not None and self.most is not None:
-            return f"between {self.least} and {self.most}"
-        low = f"above {self.above}" if self.above is not None else "" if self.least is None else f"{self.least} or more"
-        high = "" if self.most is None else f"at most {self.most}"
-        return " and ".join(part for part in (low, high) if part)
+        """Its choices or range in words; empty without any."""
+        return f"one of {', '.join(self.choices)}" if self.choices else str(self.within or "")
 
     @property
     def domain(self) -> str:
@@ -86,12 +82,12 @@ class Setting:
 
 
 def option(default: Any, help: str, **more: Any) -> Any:
-    """A field that is an option of the command line, and a key of the file. ``more``: see ``Setting``."""
+    """A field that is an option of the command line, and a key of the file. ``more``: attributes of ``Setting``."""
     return dataclasses.field(default=default, metadata={"help": help, **more})
 
 
 def rare(default: Any, help: str, **more: Any) -> Any:
-    """A field that is set in a file or with --set alone."""
+    """A field that is set only in a file or with --set."""
     return option(default, help, rare=True, **more)
 
 
@@ -102,7 +98,7 @@ def argument(default: Any, help: str, **more: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value that is no default: its label in messages, and its origin, COMMAND_LINE or a file."""
+    """A given value: its label in messages, and its origin, which is COMMAND_LINE or a file."""
 
     value: Any
     label: str
@@ -114,7 +110,7 @@ class Options:
     """Base of the settings of all commands.
 
     Attributes:
-        given: settings that are not defaults, by name.
+        given: by name, the settings that were given; the others have their defaults.
     """
 
     given: Mapping[str, Given] = dataclasses.field(default_factory=dict, repr=False, compare=False)
@@ -143,7 +139,7 @@ class Configurable(Assignable):
 
 
 def passed_on(options: Options, kind: type[T], **more: Any) -> T:
-    """A dataclass of the library, of the fields that ``options`` has too, and ``more``. Raises what ``kind`` raises."""
+    """A ``kind`` with the fields that ``options`` has too, and with ``more``. Raises as ``kind``."""
     names = {each.name for each in dataclasses.fields(kind)} - more.keys()  # type: ignore[arg-type]
     return kind(**{name: getattr(options, name) for name in names if hasattr(options, name)}, **more)
 
@@ -152,10 +148,11 @@ def settings_of(options: type[Options], words: Sequence[str] = ()) -> dict[str, 
     """The settings of a command by name, in the order of its help.
 
     Args:
-        options: their dataclass. Its method ``further(settings, words)``, if it has one, gives more.
-        words: of the command line, which may name plugins.
+        options: dataclass of the settings. Its method ``further(settings, words)``, if it has one, returns more settings.
+        words: command line, which may name plugins.
     """
-    hints, declared = typing.get_type_hints(options), {each.name: each for each in dataclasses.fields(options)}
+    hints = typing.get_type_hints(options, include_extras=True)
+    declared = {each.name: each for each in dataclasses.fields(options)}
     found: dict[str, Setting] = {}
     for each in _in_order(options):
         for name in each.__dict__.get("__annotations__", {}):
@@ -167,7 +164,7 @@ def settings_of(options: type[Options], words: Sequence[str] = ()) -> dict[str, 
 
 
 def _in_order(options: type) -> list[type]:
-    """The class and its bases, each once. A class with a GROUP comes before its bases, any other behind them."""
+    """The class and its bases, each once. A class with a GROUP comes before its bases, any other class after them."""
     found: list[type] = []
     for base in options.__bases__:
         found += [each for each in _in_order(base) if each not in found]
@@ -181,6 +178,8 @@ def _setting(field: dataclasses.Field[Any], hint: Any, group: str, has_file: boo
     kind = typing.get_args(hint)[0] if many else hint
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         (kind,) = [each for each in typing.get_args(kind) if each is not type(None)]
+    if typing.get_origin(kind) is Annotated:
+        kind, more["within"] = typing.get_args(kind)
     kind = typing.get_origin(kind) or kind
     flag = "--" + field.name.replace("_", "-")
     plain = {int: "N", Path: "FILE"}.get(kind, field.name.upper())

@@ -28,19 +28,17 @@ def read_value(setting: Setting, value: Any, label: str) -> Any:
 
 
 def _read_text(setting: Setting, text: str, label: str) -> Any:
-    if setting.read is not None:
-        return _checked(setting, text, label)
+    value: object = text
     if setting.kind is dict:
         return _pair(text, label)
     if setting.kind is bool:
-        return _checked(setting, {"true": True, "false": False}.get(text.lower(), text), label)
-    if setting.kind in (int, float):
+        value = {"true": True, "false": False}.get(text.lower(), text)
+    elif setting.kind in (int, float) and setting.read is None:
         try:
-            value: object = setting.kind(text)
+            value = setting.kind(text)
         except ValueError:
             raise _wrong(setting, text, label) from None
-        return _checked(setting, value, label)
-    return _checked(setting, text, label)
+    return _checked(setting, value, label)
 
 
 def _checked(setting: Setting, value: Any, label: str) -> Any:
@@ -61,15 +59,11 @@ def _checked(setting: Setting, value: Any, label: str) -> Any:
         raise _wrong(setting, value, label)
     if setting.choices and value not in setting.choices:
         raise InvalidArgument(f"{label} is {value!r}; it must be {setting.limits}")
-    if setting.kind in (int, float) and not _within(setting, value):
+    if setting.within is not None and value not in setting.within:
         raise InvalidArgument(f"{label} is {value}; it must be {setting.limits}")
+    if value != value:  # NaN
+        raise _wrong(setting, value, label)
     return value
-
-
-def _within(setting: Setting, value: float) -> bool:
-    """Whether the bounds hold; they never do for NaN."""
-    low = value > setting.above if setting.above is not None else setting.least is None or value >= setting.least
-    return value == value and low and (setting.most is None or value <= setting.most)
 
 
 def _pair(text: str, label: str) -> dict[str, Any]:

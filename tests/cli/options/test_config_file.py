@@ -9,6 +9,7 @@ import pytest
 from suffolk.cli.main import main
 from suffolk.cli.options.config_file import COMMANDS, UNSET, command_settings, read_config, tomllib
 from suffolk.cli.options.setting import REQUIRED
+from suffolk.serving.engine.checked_fields import Within
 
 FILE = """
 temperature = 0.5
@@ -101,8 +102,15 @@ def every_setting() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("command", "name"), every_setting())
 def test_every_setting_is_listed_with_help_and_can_be_set_in_a_file(command: str, name: str, tmp_path: Path) -> None:
     setting = command_settings(command)[name]
-    least = int(setting.least if setting.least is not None else 1)
-    value = {int: least, float: float(setting.most or 1), str: '"text"', Path: '"a/b"', bool: "true", dict: "{x = 1}"}
+    within = setting.within or Within(1, 1)
+    value = {
+        int: int(within.least),
+        float: float(within.most),
+        str: '"text"',
+        Path: '"a/b"',
+        bool: "true",
+        dict: "{x = 1}",
+    }
     text = f'"{setting.choices[0]}"' if setting.choices else value[setting.kind]
     (tmp_path / "x.toml").write_text(f"[{command}]\n{name} = {text}\n")
     found = read_config(tmp_path / "x.toml", command)[name].value
@@ -136,9 +144,9 @@ def test_commands_have_few_options_in_groups(command: str, most: int, capsys: py
         ("temprature = 1", "unknown key 'temprature' (did you mean temperature?); 'suffolk config show' lists all"),
         ("[worker]\nslotz = 1", "unknown key 'slotz' in [worker] (did you mean slots?); 'suffolk config show worker'"),
         ("[wörker", "no TOML: "),
-        ("[generate]\ntemperature = 300", "temperature in [generate] is 300.0; it must be between 0 and 100"),
-        ("[generate]\ntop_p = 0", "top_p in [generate] is 0.0; it must be above 0 and at most 1"),
-        ("[generate]\ntop_p = nan", "top_p in [generate] is nan; it must be above 0 and at most 1"),
+        ("[generate]\ntemperature = 300", "temperature in [generate] is 300.0; it must be between 0 (greedy) and 100"),
+        ("[generate]\ntop_p = 0", "top_p in [generate] is 0.0; it must be above 0 and at most 1 (no limit)"),
+        ("[generate]\ntop_p = nan", "top_p in [generate] is nan; it must be above 0 and at most 1 (no limit)"),
         ("seed = 1.5", "seed is 1.5; it must be a whole number between 0 and 9223372036854775807"),
         ("slots = 'eight'", "slots is 'eight'; it must be a whole number between 1 and 1024"),
         ("slots = true", "slots is True; it must be a whole number between 1 and 1024"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
@@ -13,12 +13,13 @@ from suffolk.cli.options.parser import make_parser
 from suffolk.cli.options.reading import read_options
 from suffolk.cli.options.setting import REQUIRED, Configurable, Options, argument, option, passed_on, rare, settings_of
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.engine.checked_fields import Share, Within
 
 
 @dataclass(frozen=True, kw_only=True)
 class Base(Options):
     GROUP = "base"
-    size: int = option(4, "how large", metavar="N", least=1, most=9)
+    size: Annotated[int, Within(1, 9)] = option(4, "how large", metavar="N")
     names: tuple[str, ...] = option((), "of things", several=True)
 
 
@@ -26,7 +27,7 @@ class Base(Options):
 class Command(Base, Configurable):
     text: str | None = argument(None, "what to say", metavar="TEXT")
     files: tuple[Path, ...] = argument((), "what to read", metavar="FILE")
-    share: float = rare(0.5, "how much", above=0, most=1)
+    share: Share = rare(0.5, "how much")
     loud: bool = option(False, "whether to shout", excludes=("quiet",))
     quiet: bool = option(False, "whether to whisper")
 

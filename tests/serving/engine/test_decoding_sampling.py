@@ -208,7 +208,7 @@ def test_greedy_takes_the_smallest_of_equal_ids() -> None:
         ({"bad_words": (5,)}, r"bad_words\[0\] is 5, of type int; it must be a tuple of token ids"),
         ({"bad_words": ((1.5,),)}, r"bad_words\[0\]\[0\] is 1.5, of type float"),
         ({"processors": max}, "processors is <built-in function max>, .* it must be a tuple of functions"),
-        ({"ignore_eos": "no"}, "ignore_eos is 'no'; it must be True or False"),
+        ({"ignore_eos": "no"}, "ignore_eos is 'no'; it must be true or false"),
         ({"verification": None}, "verification is None; it must be one of"),
     ],
 )
