@@ -18,6 +18,7 @@ from suffolk.serving.drafters.neural.eagle.layer import causal
 from suffolk.serving.drafters.neural.eagle.model import EagleHead
 from suffolk.serving.drafters.neural.eagle.training import TrainableEagleHead
 from suffolk.serving.drafters.neural.shared_embeddings import SharedEmbeddings
+from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.drafters.training.head import Batch
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.drafter import DraftRequest
@@ -91,6 +92,11 @@ def drafter_of(head: EagleHead, **options: Any) -> EagleDrafter:
     """A drafter whose passes cost nothing."""
     chosen: dict[str, Any] = {"capacity": 400, "costs": FREE} | options
     return EagleDrafter(head, **chosen)
+
+
+def eagle_bounds(width: int, max_depth: int, max_nodes: int) -> TreeBounds:
+    """Bounds of a tree that is expanded level by level, with as many children as a pass expands nodes."""
+    return TreeBounds(max_depth, width, width, max_nodes, by_level=True)
 
 
 @torch.inference_mode()

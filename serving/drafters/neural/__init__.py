@@ -1,1 +1,1 @@
-"""Neural drafters, and the parts that they share."""
+"""Neural drafters, and the code that they share."""

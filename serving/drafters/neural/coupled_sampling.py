@@ -1,7 +1,7 @@
 """Applies a request's sampling settings to a drafter's logits, with the same seeded noise as the target.
 
-The target's noise depends on seed, position and token alone (``seeded_noise.py``). A drafter that adds the same noise samples the
-same token more often.
+The target's noise depends only on seed, position and token (``seeded_noise.py``). A drafter that adds the same noise samples the
+target's token more often.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ from suffolk.serving.engine.sampling.sampler import Sampler
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 Paths = Sequence[npt.NDArray[np.integer]]
-"""For each row the drafted tokens before it, from the root down."""
+"""The drafted tokens before each row, from the root down."""
 
 
 def needs_distributions(settings: SamplingSettings) -> bool:
-    """Whether a draft must be a chain sampled from known distributions: verification ``rejection`` at a temperature above 0."""
+    """Whether a draft must be a chain with the distributions that its tokens were sampled from.
+
+    This holds under verification ``rejection`` at a temperature above 0.
+    """
     return settings.temperature > 0 and settings.verification == "rejection"
 
 
 def drafter_sampler(settings: SamplingSettings, vocab_size: int, device: torch.device) -> Sampler:
-    """A sampler for a drafter of ``vocab_size`` ids.
+    """A sampler for a drafter with ``vocab_size`` token ids.
 
-    It leaves out the user's own functions and the grammar, which act on the target alone, and bad words with ids outside
+    It omits the user's own functions and the grammar, which apply to the target only. It also omits bad words with ids outside
     ``vocab_size``.
     """
     words = tuple(word for word in settings.bad_words if max(word) < vocab_size)
@@ -49,22 +52,24 @@ def contexts(request: DraftRequest, paths: Paths) -> RowContexts:
 
 
 def noisy_scores(sampler: Sampler, request: DraftRequest, paths: Paths, logits: torch.Tensor) -> torch.Tensor:
-    """float[rows, vocab], processed ``logits`` with noise added: the sampled token is the argmax.
+    """float[rows, vocab], the processed ``logits`` plus noise. The argmax of a row is its sampled token.
 
-    NaN where no token can be sampled.
+    All NaN if the settings allow no token.
     """
     if sampler.is_plain_greedy:
         return logits.float()
     try:
         return sampler.scores(logits, contexts(request, paths)).float()
-    except SuffolkError:  # of this request alone: checks of its draft report it, and other requests keep their drafts
+    except (
+        SuffolkError
+    ):  # concerns this request only: the check of its draft reports it, and other requests keep their drafts
         return torch.full_like(logits, torch.nan, dtype=torch.float32)
 
 
 def distributions(sampler: Sampler, request: DraftRequest, paths: Paths, logits: torch.Tensor) -> torch.Tensor:
-    """float64[rows, vocab], the sampling distribution behind each of ``paths``.
+    """float64[rows, vocab], the sampling distribution after each of ``paths``.
 
-    All 0 where no token is allowed, and NaN as in ``noisy_scores``.
+    A row is all 0 if no token is allowed. Rows are NaN as in ``noisy_scores``.
     """
     try:
         return sampler.probabilities(logits, contexts(request, paths))

@@ -1,4 +1,4 @@
-"""The state of one request in a neural drafter: what the drafter has read, and the tree that it grows in this step."""
+"""The state of one request in a neural drafter: the tokens read so far, and the tree of this step."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ from suffolk.serving.engine.model.tree_layout import TreeLayout, chain
 from suffolk.serving.engine.policy.expansion_policy import ExpansionPolicy
 
 LEFT_OVER = 16
-"""Tokens that steps without drafts leave unread and that the next pass reads too; more at once are a prompt."""
+"""The most pending tokens that count as left over from steps without drafts. More pending tokens are a prompt."""
 
 
 class DraftState:
-    """A request's slot in the drafter's cache, and its tree, of which some nodes have cache rows. Not thread-safe.
+    """A request's slot in the drafter's cache, and the tree of this step. Some nodes have cache rows. Not thread-safe.
 
     Attributes:
-        request: as of the last ``begin``; ``slot``: its slot in the cache.
-        deepest: the greatest depth at which a node of its tree can still be accepted.
-        pending: tokens that the drafter has not read.
-        tree: grown since the last ``begin`` or ``forget``.
-        sampled: whether the target samples at a temperature above 0.
+        request: the request of the last ``begin``.
+        slot: the request's slot in the cache.
+        deepest: the greatest depth at which a node can still be accepted.
+        pending: the number of tokens that the drafter has not read.
+        tree: the tree since the last ``begin`` or ``forget``.
+        sampled: whether the request samples at a temperature above 0.
     """
 
     def __init__(self, request: DraftRequest, slot: int, vocab_size: int, device: torch.device) -> None:
-        """``vocab_size``: of the ids that may be drafted; ``device``: of the drafter's logits."""
+        """``vocab_size``: the number of ids that may be drafted. ``device``: the device of the drafter's logits."""
         self.slot = slot
         self.sampled = request.settings.temperature > 0
         self._sampler = drafter_sampler(request.settings, vocab_size, device)
         self.begin(request, 0)
 
     def begin(self, request: DraftRequest, cached: int) -> None:
-        """Begin a step in which ``cached`` of the request's tokens are read."""
+        """Begin a step. The drafter has read the first ``cached`` tokens of ``request``."""
         self.request, self.deepest = request, request.room
         self.pending = len(request.tokens) - cached
         self.forget()
@@ -52,7 +53,7 @@ class DraftState:
         self._cached_nodes: list[int] = []  # in the order of their rows
 
     def read(self, budget: PrefillBudget) -> TreeLayout:
-        """Take up to ``budget`` pending tokens, perhaps none, and return the rows of a pass over them."""
+        """Take pending tokens, as many as ``budget`` allows, and return the rows of a pass over them."""
         begin = len(self.request.tokens) - self.pending
         size = budget.take(self.pending)
         self.pending -= size
@@ -67,14 +68,14 @@ class DraftState:
         return np.where(nodes < 0, 0, self.tree.depths[nodes] if len(self.tree) else 0) + 1
 
     def expand(self, nodes: Ints, tokens: Ints, draft_probs: Floats, chances: Floats) -> None:
-        """As ``GrowingTree.expand``; ``draft_probs``: the drafter's uncalibrated probabilities."""
+        """See ``GrowingTree.expand``. ``draft_probs`` are the drafter's uncalibrated probabilities."""
         self.tree.expand(nodes, tokens, chances)
         self._draft_probs = np.concatenate([self._draft_probs, draft_probs.ravel()])
 
     def lay_out(self, nodes: Ints) -> TreeLayout:
-        """The rows of a pass over ``nodes``, none an ancestor of another, behind the cached rows of earlier passes.
+        """The rows of a pass over ``nodes``, after the cached rows of earlier passes. Call ``have_read`` after the pass.
 
-        Call ``have_read`` once the pass is made.
+        REQUIRES: no node is an ancestor of another.
         """
         earlier = np.asarray(self._cached_nodes, np.int64)
         above = self.tree.ancestors(nodes)
@@ -85,30 +86,28 @@ class DraftState:
         return TreeLayout(self.tree.tokens[nodes], self.tree.depths[nodes] - 1, visible, self.tree.depths[earlier] - 1)
 
     def have_read(self, nodes: Ints) -> None:
-        """Record that a pass over ``nodes`` was made: they have cache rows from now on."""
+        """Record that ``nodes`` have cache rows after a pass."""
         self._cached_nodes += nodes.tolist()
 
     def rows_of(self, nodes: Ints) -> Ints:
-        """The cache rows of ``nodes``, counted from 0 behind the text's rows; -1 for ``ROOT``."""
+        """The cache rows of ``nodes``, counted from the end of the text's rows; -1 for ``ROOT``."""
         rows = [-1 if node == ROOT else self._cached_nodes.index(node) for node in nodes.tolist()]
         return np.array(rows, np.int64)
 
     def scores(self, nodes: Ints, logits: torch.Tensor) -> torch.Tensor:
-        """float[nodes, vocab], ``logits`` under the request's sampling settings, with the target's noise added."""
+        """float[nodes, vocab], the noisy scores of ``logits`` under the request's sampling settings."""
         paths = [self.tree.tokens[path[::-1]] for path in self.tree.ancestors(nodes)]
         return noisy_scores(self._sampler, self.request, paths, logits)
 
     def learn(self, tokens: npt.NDArray[np.int32], confidence: Confidence, expansion: ExpansionPolicy) -> None:
-        """Update ``confidence`` and ``expansion`` from the target's ``tokens`` behind the last tree."""
-        for taken in learn_draft(
-            confidence, self.sampled, self.tree, self._draft_probs, tokens
-        ):  # best candidate first
-            expansion.learn(taken)
+        """Update ``confidence`` and ``expansion`` from the ``tokens`` that the target generated after the last draft."""
+        for is_best_accepted in learn_draft(confidence, self.sampled, self.tree, self._draft_probs, tokens):
+            expansion.learn(is_best_accepted)
 
     def kept_rows(self, tokens: npt.NDArray[np.int32]) -> Ints:
-        """The rows behind the text's rows that the target's ``tokens`` make part of the text."""
+        """The cache rows of nodes on the path of ``tokens``, counted from the end of the text's rows."""
         rows = []
-        for node in self.tree.follow(tokens[:-1]).tolist():  # the last token is read with the next draft
+        for node in self.tree.follow(tokens[:-1]).tolist():  # the next draft reads the last token
             if node not in self._cached_nodes:
                 break
             rows.append(self._cached_nodes.index(node))
@@ -123,7 +122,7 @@ def add_children(
     children: int,
     confidence: Confidence,
 ) -> None:
-    """Add the best ``children`` candidates behind each of ``nodes``; ``logits`` float[nodes of all drafts, vocab]."""
+    """Add the ``children`` best candidates after each of ``nodes``. ``logits``: float[nodes of all drafts, vocab]."""
     if not drafts:
         return
     rows = torch.split(logits, [len(each) for each in nodes])

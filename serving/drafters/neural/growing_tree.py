@@ -1,4 +1,4 @@
-"""A draft tree that grows best first by path probability, and is then cut to its best nodes (EAGLE-2, Li et al. 2024, 4)."""
+"""A tree of candidates that grows by path probability and is cut to its best nodes (EAGLE-2, Li et al. 2024, section 4)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ import numpy.typing as npt
 from suffolk.datastore.draft_tree import DraftTree
 
 ROOT = -1
-"""The context's last token, whose children are the first nodes."""
+"""The parent of the first nodes: the last token of the text."""
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
 class GrowingTree:
-    """Candidate nodes of one request; a node's value is the probability that its path is accepted. Not thread-safe.
+    """Candidate nodes of one request. Not thread-safe.
 
     Attributes:
-        tokens: int64[n]; ``parents``: int64[n], each before its children; ``depths``: int64[n], 1 for children of the root.
-        values: float64[n], in 0..1, a child's at most its parent's.
-        expanded: bool[n], whether a node's children were asked for.
+        tokens: int64[n].
+        parents: int64[n]. A parent stands before its children.
+        depths: int64[n], 1 for children of the root.
+        values: float64[n], the probability that a node's path is accepted. A child's value is at most its parent's.
+        expanded: bool[n], whether a node was expanded.
     """
 
     def __init__(self) -> None:
@@ -33,10 +35,10 @@ class GrowingTree:
         return len(self.tokens)
 
     def expand(self, nodes: Ints, tokens: Ints, chances: Floats) -> Ints:
-        """Give each of ``nodes`` (``ROOT`` for the root) its children, and return these: int64[w * k], node by node.
+        """Add the children of ``nodes`` (``ROOT`` for the root). Returns the indices of the children, int64[w * k].
 
-        ``tokens``: int64[w, k]. ``chances``: float64[w, k], conditional acceptance probabilities; a parent's are scaled down to a
-        sum of 1 at most.
+        ``tokens``: int64[w, k], the children of each node. ``chances``: float64[w, k], their conditional acceptance probabilities.
+        Those of one parent are scaled down if their sum exceeds 1.
         """
         size, (_, width) = len(self), tokens.shape
         above = np.where(nodes < 0, 1.0, self.values[nodes] if size else 1.0)
@@ -51,10 +53,12 @@ class GrowingTree:
         return np.arange(size, len(self))
 
     def best_leaves(self, count: int, max_depth: int, deepest: bool = False, kept: int | None = None) -> Ints:
-        """int64[k], the up to ``count`` leaves of highest value above ``max_depth``, in ascending order; never a NaN value.
+        """int64[k], up to ``count`` leaves of the highest values, in ascending order of index. Leaves of value NaN are skipped.
 
-        ``deepest``: only of the last level, as in EAGLE-2. ``kept``: skip leaves whose children cannot be among the best ``kept``
-        nodes, since a child's value is at most its parent's.
+        Args:
+            max_depth: leaves at this depth or deeper are skipped.
+            deepest: whether to take leaves of the deepest level only, as in EAGLE-2.
+            kept: the number of nodes to propose. Leaves whose children cannot be among the best ``kept`` nodes are skipped.
         """
         leaves = np.flatnonzero(~self.expanded & (self.depths < max_depth) & ~np.isnan(self.values))
         if deepest and len(leaves):
@@ -64,19 +68,19 @@ class GrowingTree:
         return np.sort(leaves[np.argsort(-self.values[leaves], kind="stable")[:count]])
 
     def best(self, max_nodes: int, source: int) -> DraftTree:
-        """The ``max_nodes`` nodes of highest value as a tree marked ``source``, parents before children."""
+        """The ``max_nodes`` nodes of highest value as a draft tree, marked with the bits ``source``."""
         kept = np.argsort(-self.values, kind="stable")[:max_nodes]
         places = np.full(len(self) + 1, -1, np.int32)
         places[kept] = np.arange(len(kept), dtype=np.int32)
         return DraftTree(
             self.tokens[kept].astype(np.int32),
-            places[self.parents[kept]],  # the root's -1 reads the last entry, which stays -1
+            places[self.parents[kept]],  # ROOT is the index -1, and the last entry stays -1
             self.values[kept].astype(np.float32),
             np.full(len(kept), source, np.uint32),
         )
 
     def ancestors(self, nodes: Ints) -> list[list[int]]:
-        """For each of ``nodes`` the path from it up to the root's child."""
+        """The path from each of ``nodes`` up to the first level."""
         paths = []
         for node in nodes.tolist():
             path = []
@@ -87,7 +91,7 @@ class GrowingTree:
         return paths
 
     def follow(self, tokens: npt.NDArray[np.integer]) -> Ints:
-        """int64[k], the nodes on the path of ``tokens`` from the root, as far as it exists."""
+        """int64[k], the nodes on the longest path from the root that agrees with ``tokens``."""
         path: list[int] = []
         node = ROOT
         for token in tokens.tolist():

@@ -1,4 +1,4 @@
-"""Reads the config.json of a head's folder. Imports nothing large."""
+"""Reads the config.json of a head. Imports nothing large."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @contextmanager
 def naming(folder: Path) -> Iterator[None]:
-    """Prefix errors raised in the block with ``folder``, unless they name it."""
+    """Name ``folder`` in the errors raised inside the block."""
     try:
         yield
     except SuffolkError as error:
@@ -26,16 +26,16 @@ def naming(folder: Path) -> Iterator[None]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The object in config.json. Raises as ``read_object``."""
+    """The JSON object in config.json. Raises as ``read_object``."""
     path = folder / CONFIG
     return read_object(path, str(path), "name a trained head's folder, or fetch or train the head again")
 
 
 def own_config(kind: type[T], name: str, values: Mapping[str, Any], path: Path) -> T:
-    """The dataclass ``kind`` from the config.json at ``path`` of a head of our own, which says ``"suffolk": name``.
+    """The dataclass ``kind`` from ``values``, the config.json at ``path`` of a head that Suffolk trained.
 
     Raises:
-        Unsupported: it is of another head.
+        Unsupported: the value of "suffolk" is not ``name``.
         Corruption: a key is missing or unknown, or a value is out of its range.
     """
     if values.get("suffolk") != name:
@@ -47,5 +47,5 @@ def own_config(kind: type[T], name: str, values: Mapping[str, Any], path: Path) 
 
 
 def read_own_config(kind: type[T], name: str, folder: Path) -> T:
-    """The config of the head of our own in ``folder``. Raises as ``read_config`` and ``own_config``."""
+    """The configuration of a head that Suffolk trained. Raises as ``read_config`` and ``own_config``."""
     return own_config(kind, name, read_config(folder), folder / CONFIG)

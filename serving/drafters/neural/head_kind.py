@@ -1,4 +1,4 @@
-"""What kind of head a folder holds."""
+"""Finds the drafter for a head's folder."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from suffolk.serving.drafters.registry import known
 
 
 def kind_of(folder: Path) -> str:
-    """The name of the drafter of the head in ``folder``. A head of our own says it. Of others it is the first drafter that takes
-    their config.json (``DrafterEntry.takes_head``).
+    """The name of the drafter that runs the head in ``folder``.
 
-    Raises as ``read_config``, and Unsupported: a head of our own of no known kind, or a language model.
+    The config.json of a head that Suffolk trained names it. Other heads go to the first drafter whose ``takes_head`` accepts their
+    config.json.
+
+    Raises:
+        NotFound, Corruption: config.json cannot be read.
+        Unsupported: the named drafter is unknown, or the folder holds a language model.
     """
     config = read_config(folder)
     takers = {entry.name: entry.takes_head for entry in known() if entry.takes_head is not None}
@@ -33,13 +37,13 @@ def kind_of(folder: Path) -> str:
 
 
 def _is_language_model(folder: Path, config: dict[str, Any]) -> bool:
-    """EAGLE heads too are configured as language models, but all have a layer that fuses their two inputs."""
+    """Whether ``folder`` holds a language model. EAGLE heads have a similar config.json, and a layer that fuses two inputs."""
     names = _tensor_names(folder)
     return "architectures" in config and bool(names) and not names & {"fc.weight", "fusion_fc.weight"}
 
 
 def _tensor_names(folder: Path) -> set[str]:
-    """The names of the tensors in ``folder``; empty if they are unknown without reading the weights."""
+    """The names of the tensors in ``folder``; empty if no index and no safetensors header lists them."""
     try:
         index = folder / "model.safetensors.index.json"
         if index.is_file():

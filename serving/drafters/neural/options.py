@@ -1,4 +1,4 @@
-"""What neural drafters take of the options, for ``DrafterEntry.take``. Imports nothing large."""
+"""Selects and checks the options of neural drafters (``DrafterEntry.take``). Imports nothing large."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from suffolk.serving.engine.model.model_folder import find_folder
 
 
 def take_draft_model(entry: DrafterEntry, options: Options) -> Options | None:
-    """The draft model's own option. Raises as ``find_folder``."""
+    """The option of the draft model. Raises as ``find_folder``."""
     given = entry.given(options)
     if given is not None:
         find_folder(given["draft_model"])
@@ -17,16 +17,16 @@ def take_draft_model(entry: DrafterEntry, options: Options) -> Options | None:
 
 
 def take_head(entry: DrafterEntry, options: Options) -> Options | None:
-    """The options of ``entry``, and of the heads those of its kind. Raises as ``kind_of``, and InvalidArgument if there are two."""
+    """The options of ``entry``, with the head folder of its kind. Raises as ``kind_of``, and InvalidArgument if there are two."""
     given = dict(entry.given(options) or {})
     heads = [folder for folder in given.pop("head", ()) if kind_of(folder) == entry.name]
     if len(given) + len(heads) > 1:
-        raise InvalidArgument(f"two drafters are called {entry.name}; leave one of them out")
+        raise InvalidArgument(f"two drafters are {entry.name}; leave one of them out")
     return (given | {"head": heads} if heads else given) or None
 
 
 def take_exit(entry: DrafterEntry, options: Options) -> Options | None:
-    """A number of layers, or a trained exit. Raises as ``take_head``, and InvalidArgument for less than one layer."""
+    """A number of layers, or the folder of a trained exit. Raises as ``take_head``, and InvalidArgument for less than one layer."""
     taken = take_head(entry, options)
     layers = (taken or {}).get("exit_layers", 1)
     if layers < 1:

@@ -14,10 +14,12 @@ from suffolk.serving.engine.model.target import Target
 
 @dataclass(frozen=True, slots=True)
 class SharedEmbeddings:
-    """References, not parameters: no gradient reaches them, and a head's state_dict leaves them out.
+    """References to modules of the target. They get no gradient and are not in a head's ``state_dict``.
 
     Attributes:
-        embedding, output: the target's modules; ``vocab_size``: of the ids that can be sampled.
+        embedding: the target's embedding layer.
+        output: the target's output layer.
+        vocab_size: the number of ids that can be sampled.
     """
 
     embedding: Any
@@ -39,9 +41,9 @@ class SharedEmbeddings:
             return self.embedding(tokens)  # type: ignore[no-any-return]
 
     def logits(self, features: torch.Tensor) -> torch.Tensor:
-        """float[..., vocab_size] of ``features`` float[..., hidden], in which it is differentiable."""
+        """float[..., vocab_size], the logits of ``features`` float[..., hidden]. Differentiable with respect to ``features``."""
         features = features.to(self.output.weight.dtype)
-        if torch.is_grad_enabled():  # the module's own weights would collect gradients
+        if torch.is_grad_enabled():  # keeps gradients out of the target's weights
             bias = self.output.bias
             found = F.linear(features, self.output.weight.detach(), None if bias is None else bias.detach())
         else:
@@ -49,5 +51,5 @@ class SharedEmbeddings:
         return found[..., : self.vocab_size]
 
     def compressed(self) -> SharedEmbeddings:
-        """The same with a quantized output layer, on a CPU where that is faster."""
+        """A copy with a quantized output layer, if that is faster on this CPU."""
         return replace(self, output=compressed(self.output))

@@ -1,4 +1,4 @@
-"""The base of drafters that keep a state for each request."""
+"""The base class of drafters that keep a state for each request."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class StatefulDrafter(ABC, Generic[State]):
     """Keeps the states of requests and the free slots of a cache, and counts calls, passes and failures. Not thread-safe.
 
     Attributes:
-        failures: drafts that it did not make.
+        failures: its failed drafts.
     """
 
     def __init__(self, label: str, slots: int = 0) -> None:
-        """``label``: its name in messages; ``slots``: of its cache."""
+        """``label``: its name in messages. ``slots``: the slots of its cache."""
         self.failures = DraftFailures(label)
         self._states: dict[int, State] = {}
         self._slots, self._free = slots, list(range(slots))
@@ -37,11 +37,11 @@ class StatefulDrafter(ABC, Generic[State]):
         for request_id in list(self._states):
             self.release(request_id)
 
-    def _released(self, request_id: int, state: State) -> None:  # noqa: B027 - most keep nothing else
-        """Drop what else it keeps of a request."""
+    def _released(self, request_id: int, state: State) -> None:  # noqa: B027 - not every drafter keeps more
+        """Free what a subclass keeps for the request besides ``state``."""
 
     def _has_slot(self) -> bool:
-        """Whether a slot is free; if not, a failure is counted."""
+        """Whether a slot is free. Counts a failure otherwise."""
         if not self._free:
             self.failures.add("ResourceExhausted", f"all {self._slots} slots are taken")
         return bool(self._free)

@@ -1,23 +1,27 @@
-"""Trees from a causal language model: its likeliest continuations, or those that its own noisy draw would choose.
+"""The base of neural drafters that grow a tree pass by pass.
 
-Grown by the probability of each path (EAGLE-2, Li et al. 2024, section 4; best first as SpecExec, Svirschevski et al. 2024), in
-passes over all requests.
+Nodes are expanded by the probability of their paths (EAGLE-2, Li et al. 2024, section 4). Drafters other than EAGLE expand the best
+of all leaves (SpecExec, Svirschevski et al. 2024). All requests share a pass.
 """
 
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.draft_state import LEFT_OVER, DraftState, add_children
+from suffolk.serving.drafters.neural.growing_tree import Ints
 from suffolk.serving.drafters.neural.stateful_drafter import StatefulDrafter
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.engine.loop.draft_budget import mean_value
+from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.target import Target
@@ -26,22 +30,19 @@ from suffolk.serving.engine.policy.expansion_policy import ExpansionPolicy
 
 
 class TreeDrafter(StatefulDrafter[DraftState]):
-    """Grows trees for requests whose tokens are in ``_cache``. Each pass must be worth its time. Not thread-safe.
+    """Grows a tree for each request. A pass is made only if it is worth its time. Not thread-safe.
 
-    At a temperature above 0 the candidates are the best of the model's scores with the target's own noise (``keyed_noise.py``), so
-    that both draw the same token more often.
+    At a temperature above 0, candidates are scored with the target's noise (``coupled_sampling.py``).
+
+    Attributes:
+        source: the bit that marks its nodes in ``DraftTree.sources``.
     """
 
-    _cache: KVCache
-    """Keys and values of the texts; ``lengths`` are advanced by what is read."""
+    source: int
 
-    def __init__(
-        self, model: Target, vocab_size: int, bounds: TreeBounds, expansion: ExpansionPolicy, label: str, slots: int = 0
-    ) -> None:
-        """``vocab_size``: of the ids that may be drafted. ``label``, ``slots``: as in ``StatefulDrafter``."""
+    def __init__(self, bounds: TreeBounds, expansion: ExpansionPolicy, label: str, slots: int = 0) -> None:
+        """``label``, ``slots``: as in ``StatefulDrafter``."""
         super().__init__(label, slots)
-        self._model = model
-        self._vocab_size = min(vocab_size, model.vocab_size)
         self._bounds = bounds
         self._expansion = expansion
         self._confidence = Confidence()
@@ -50,84 +51,149 @@ class TreeDrafter(StatefulDrafter[DraftState]):
         """See ``CalibratedDrafter``."""
         self._confidence = confidence
 
+    def propose(self, requests: Sequence[DraftRequest]) -> list[DraftTree]:
+        self._calls += 1
+        states = [self._open(request, len(requests)) for request in requests]
+        self._grow([state for state in states if state is not None])
+        return [
+            DraftTree.empty() if state is None else state.tree.best(self._most_nodes(request), self.source)
+            for request, state in zip(requests, states, strict=True)
+        ]
+
     def observe(self, request_id: int, tokens: npt.NDArray[np.int32]) -> None:
-        text = self._states.get(request_id)
-        if text is not None and len(text.tree):
-            text.learn(tokens, self._confidence, self._expansion)
-            self._keep(text, tokens)
+        state = self._states.get(request_id)
+        if state is not None and len(state.tree):
+            state.learn(tokens, self._confidence, self._expansion)
+            self._keep(state, tokens)
 
-    def _keep(self, text: DraftState, tokens: npt.NDArray[np.int32]) -> None:
-        """Keep in the cache what ``tokens`` make part of the text."""
+    def stats(self) -> dict[str, float]:
+        return super().stats() | {"prefill_seconds": self._prefill_seconds}
 
-    def _grow(self, texts: Sequence[DraftState]) -> None:
-        """Grow the tree of each of ``texts`` that can be read to its end now, pass by pass while that pays."""
-        if not texts:
+    @abstractmethod
+    def _open(self, request: DraftRequest, requests: int) -> DraftState | None:
+        """The request's state at the beginning of a step with ``requests`` requests; None if it gets no draft."""
+
+    @abstractmethod
+    def _read_text(
+        self, states: Sequence[DraftState], layouts: list[TreeLayout], ready: Sequence[DraftState]
+    ) -> torch.Tensor:
+        """Make a pass over the next tokens of ``states``, and keep their cache rows.
+
+        Returns float[ready, vocab], the logits after the texts of ``ready``, which are read to their end.
+        """
+
+    @abstractmethod
+    def _read_nodes(
+        self, states: Sequence[DraftState], nodes: Sequence[Ints], layouts: list[TreeLayout]
+    ) -> torch.Tensor:
+        """Make a pass over ``nodes`` of each tree; float[nodes of all states, vocab], the logits after them."""
+
+    @abstractmethod
+    def _contexts(self, states: Sequence[DraftState]) -> npt.NDArray[np.int64]:
+        """int64[states], the cached tokens of each."""
+
+    def _keep(self, state: DraftState, tokens: npt.NDArray[np.int32]) -> None:
+        """Keep the cache rows of nodes that ``tokens`` accept. By default none are kept."""
+
+    def _most_nodes(self, request: DraftRequest) -> int:
+        return min(self._bounds.max_nodes, request.max_nodes)
+
+    def _grow(self, states: Sequence[DraftState]) -> None:
+        """Grow the trees of ``states`` whose texts can be read to their end in this step."""
+        if not states:
             return
-        most = sum(text.request.budget.model_seconds for text in texts) - self._seconds(len(texts), texts)
-        growing = self._read(texts)
+        most = sum(state.request.budget.model_seconds for state in states) - self._seconds(len(states), states)
+        growing = self._read(states)
         for _ in range(self._bounds.max_depth - 1):
             growing, rows = self._extend(growing, most)
             most -= self._seconds(rows, growing)
 
-    def _read(self, texts: Sequence[DraftState]) -> list[DraftState]:
-        """Bring texts up to date, a budget's tokens in all; those that are get their first nodes."""
+    def _read(self, states: Sequence[DraftState]) -> list[DraftState]:
+        """Read pending tokens within one budget. Texts that are read to their end get their first nodes, and are returned."""
         budget = PrefillBudget()
-        parts = [(text, rows) for text in texts if len(rows := text.read(budget))]
-        reading, layouts = [text for text, _ in parts], [rows for _, rows in parts]
-        slots = [text.slot for text in reading]
-        begin = time.perf_counter()
-        logits = self._forward(slots, layouts, [int(not text.pending) for text in reading])
+        parts = [(state, rows) for state in states if len(rows := state.read(budget))]
+        reading, layouts = [state for state, _ in parts], [rows for _, rows in parts]
+        ready = [state for state in states if not state.pending]
+        contexts, begin = self._contexts(reading), time.perf_counter()
+        logits = self._read_text(reading, layouts, ready)
         seconds = time.perf_counter() - begin
-        if max(map(len, layouts)) > LEFT_OVER:  # of a prompt few rows give logits: it says nothing of trees
+        if (
+            max(map(len, layouts), default=0) > LEFT_OVER
+        ):  # few rows of a prompt give logits, so it does not cost what a tree costs
             self._prefill_seconds += seconds
-        else:
-            self._learn_cost(slots, layouts, seconds)
-        self._cache.keep(slots, [np.arange(len(rows)) for rows in layouts])
-        ready = [text for text in reading if not text.pending]
-        add_children(ready, [text.root() for text in ready], logits, self._bounds.children, self._confidence)
+        elif reading:
+            self._expansion.learn_cost(sum(map(len, layouts)), contexts, seconds)
+        add_children(ready, [state.root() for state in ready], logits, self._bounds.children, self._confidence)
         return ready
 
-    def _extend(self, texts: Sequence[DraftState], most_seconds: float) -> tuple[list[DraftState], int]:
-        """One pass for the best leaves of all trees; the texts whose trees have grown, none where a pass does not pay, and its
-        rows."""
-        if not texts:
+    def _extend(self, states: Sequence[DraftState], most_seconds: float) -> tuple[list[DraftState], int]:
+        """Make one pass over the best leaves of all trees, if it is worth its time.
+
+        Returns the states whose trees have grown, and the rows of the pass.
+        """
+        leaves = [self._best_leaves(state) for state in states]
+        if not any(map(len, leaves)):
             return [], 0
-        bounds = self._bounds
-        leaves = [
-            text.tree.best_leaves(bounds.width, min(bounds.max_depth, text.deepest), kept=text.request.max_nodes)
-            for text in texts
-        ]
-        values = np.concatenate([text.tree.values[nodes] for text, nodes in zip(texts, leaves, strict=True)])
-        if not len(values):
-            return [], 0
-        value_seconds = mean_value(text.request.budget for text in texts)
-        worth = self._expansion.choose(values, value_seconds, self._contexts(texts), most_seconds)
+        values = np.concatenate([state.tree.values[nodes] for state, nodes in zip(states, leaves, strict=True)])
+        value_seconds = mean_value(state.request.budget for state in states)
+        worth = self._expansion.choose(values, value_seconds, self._contexts(states), most_seconds)
         parts = np.split(worth, np.cumsum([len(nodes) for nodes in leaves])[:-1])
-        kept = [(text, nodes[part]) for text, nodes, part in zip(texts, leaves, parts, strict=True) if part.any()]
-        growing, chosen = [text for text, _ in kept], [nodes for _, nodes in kept]
+        kept = [(state, nodes[part]) for state, nodes, part in zip(states, leaves, parts, strict=True) if part.any()]
+        growing, chosen = [state for state, _ in kept], [nodes for _, nodes in kept]
         if not growing:
             return [], 0
-        layouts = [text.lay_out(nodes) for text, nodes in zip(growing, chosen, strict=True)]
-        slots, begin = [text.slot for text in growing], time.perf_counter()
-        logits = self._forward(slots, layouts, [len(layout) for layout in layouts])
-        self._learn_cost(slots, layouts, time.perf_counter() - begin)
-        for text, nodes in zip(growing, chosen, strict=True):
-            text.have_read(nodes)
-        add_children(growing, chosen, logits, bounds.children, self._confidence)
+        layouts = [state.lay_out(nodes) for state, nodes in zip(growing, chosen, strict=True)]
+        contexts, begin = self._contexts(growing), time.perf_counter()
+        logits = self._read_nodes(growing, chosen, layouts)
+        self._expansion.learn_cost(sum(map(len, layouts)), contexts, time.perf_counter() - begin)
+        for state, nodes in zip(growing, chosen, strict=True):
+            state.have_read(nodes)
+        add_children(growing, chosen, logits, self._bounds.children, self._confidence)
         return growing, sum(map(len, chosen))
 
-    def _forward(self, slots: list[int], layouts: list[TreeLayout], wanted: list[int]) -> torch.Tensor:
+    def _best_leaves(self, state: DraftState) -> Ints:
+        deepest = min(self._bounds.max_depth, state.deepest)
+        return state.tree.best_leaves(
+            self._bounds.width, deepest, self._bounds.by_level, self._most_nodes(state.request)
+        )
+
+    def _seconds(self, rows: int, states: Sequence[DraftState]) -> float:
+        """The expected seconds of a pass of ``rows`` rows for ``states``."""
+        return self._expansion.costs.time(rows, len(states), float(self._contexts(states).mean())) if rows else 0.0
+
+
+class ModelTreeDrafter(TreeDrafter):
+    """Grows trees with a causal language model. The tokens of a text are in ``_cache``. Not thread-safe."""
+
+    _cache: KVCache
+    """Keys and values of the texts."""
+
+    def __init__(
+        self, model: Target, vocab_size: int, bounds: TreeBounds, expansion: ExpansionPolicy, label: str, slots: int = 0
+    ) -> None:
+        """``vocab_size``: the target's; other ids are not drafted. ``label``, ``slots``: as in ``StatefulDrafter``."""
+        super().__init__(bounds, expansion, label, slots)
+        self._model = model
+        self._vocab_size = min(vocab_size, model.vocab_size)
+
+    def _read_text(
+        self, states: Sequence[DraftState], layouts: list[TreeLayout], ready: Sequence[DraftState]
+    ) -> torch.Tensor:
+        logits = self._forward(states, layouts, [int(not state.pending) for state in states])
+        self._cache.keep([state.slot for state in states], [np.arange(len(rows)) for rows in layouts])
+        return logits
+
+    def _read_nodes(
+        self, states: Sequence[DraftState], nodes: Sequence[Ints], layouts: list[TreeLayout]
+    ) -> torch.Tensor:
+        return self._forward(states, layouts, [len(layout) for layout in layouts])
+
+    def _contexts(self, states: Sequence[DraftState]) -> npt.NDArray[np.int64]:
+        return self._cache.lengths[[state.slot for state in states]]
+
+    def _forward(self, states: Sequence[DraftState], layouts: list[TreeLayout], wanted: list[int]) -> torch.Tensor:
+        slots = [state.slot for state in states]
         logits = self._model.forward(self._cache, slots, layouts, wanted).logits[:, : self._vocab_size]
         self._model.synchronize()
         self._passes += 1
         return logits
-
-    def _learn_cost(self, slots: list[int], layouts: list[TreeLayout], seconds: float) -> None:
-        self._expansion.learn_cost(sum(map(len, layouts)), self._cache.lengths[slots], seconds)
-
-    def _seconds(self, rows: int, texts: Sequence[DraftState]) -> float:
-        """What a pass of ``rows`` rows for ``texts`` should take."""
-        return self._expansion.costs.time(rows, len(texts), float(self._contexts(texts).mean())) if rows else 0.0
-
-    def _contexts(self, texts: Sequence[DraftState]) -> npt.NDArray[np.int64]:
-        return self._cache.lengths[[text.slot for text in texts]]

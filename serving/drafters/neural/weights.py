@@ -20,7 +20,7 @@ Tensors = dict[str, torch.Tensor]
 
 
 def write_head(folder: Path, kind: str, config: Any, head: torch.nn.Module) -> None:
-    """Write config.json, with the dataclass ``config``, and model.safetensors. Raises NotFound: there is no such folder."""
+    """Write ``config`` to config.json and the weights to model.safetensors. Raises NotFound if ``folder`` does not exist."""
     if not folder.is_dir():
         raise NotFound(f"folder {folder} does not exist; make it first")
     (folder / CONFIG).write_text(json.dumps({"suffolk": kind} | asdict(config), indent=2) + "\n")
@@ -31,8 +31,8 @@ def read_tensors(path: Path) -> Tensors:
     """All tensors of a safetensors file, on the CPU.
 
     Raises:
-        NotFound: there is no such file.
-        Corruption: it is damaged.
+        NotFound: the file does not exist.
+        Corruption: the file is damaged.
     """
     if not path.is_file():
         raise NotFound(f"{path} does not exist; a head needs its weights there")
@@ -43,12 +43,12 @@ def read_tensors(path: Path) -> Tensors:
 
 
 def fit(tensors: Tensors, wanted: Mapping[str, torch.Tensor], names: Mapping[str, str] | None = None) -> Tensors:
-    """Rename ``tensors`` to the names of ``wanted``, a head's ``state_dict``, and check their shapes.
+    """Rename ``tensors`` to the names of ``wanted``, a head's ``state_dict``, and check them.
 
-    ``names``: the name of each in ``tensors``; None: the same.
+    ``names``: name in ``wanted`` -> name in ``tensors``; None if they are equal.
 
     Raises:
-        Corruption: one is missing, unexpected, of another shape than wanted, or has values that are not finite.
+        Corruption: a tensor is missing, unexpected, of the wrong shape, or not finite.
     """
     called = {name: name for name in wanted} if names is None else names
     for own, name in called.items():

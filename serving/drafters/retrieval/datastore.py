@@ -32,18 +32,21 @@ from suffolk.serving.engine.loop.draft_failures import DraftFailures
 from suffolk.serving.engine.loop.drafter import DraftRequest
 
 PRIOR = Prior(constant=-1.85, match=0.12, share=0.76, count=0.09, depth=0.14)
-"""Fitted to the drafts from 109 M tokens of source that a 135M chat model accepted in its own answers to prompts made for that
-(``research.tuning_prompts``, ``research.fit_priors``)."""
+"""Fitted to what a 135M chat model accepted in its own answers of drafts from 109 M tokens of source code.
+
+The prompts are those of ``research.tuning_prompts``; ``research.fit_priors`` makes the fit.
+"""
 
 SHORT_MATCHES = (4, 3, 2, 1)
-"""Shorter endings that are looked up beside the longest: a rare long match leaves most of a tree's nodes unused. Calibration weighs
-one against the other."""
+"""Lengths of shorter endings to look up besides the longest match, because a rare long match leaves most nodes unused. Calibration
+compares their drafts."""
 
 
 class DatastoreDrafter:
-    """Makes one ``draft_batch`` call for all requests of a step, or several where a draft service has limits. Not thread-safe.
+    """Makes one ``draft_batch`` call for all requests of a step, or several if a draft service's limits require it.
 
-    A fault costs the step's drafts. Faults are counted by reason, and each reason is logged once.
+    A failed call costs the drafts of the step. Failures are counted by reason, and the first of each reason is logged. Not
+    thread-safe.
 
     Attributes:
         datastores: the datastore's name (``DatastoreReader``). Requests that do not select it get no drafts.
@@ -62,13 +65,13 @@ class DatastoreDrafter:
         """``close`` leaves ``retriever`` open.
 
         Args:
-            vocab_size: the target's; a tree with other ids is a failed draft.
-            calibration: learned under the datastore's name.
-            prefetch: of a remote datastore: True: prefetch all drafts; None: where that is faster than waiting; False: wait for
-                each answer, where ``prefetch`` is never called.
+            vocab_size: the target's. A tree with other ids is a failed draft.
+            calibration: the calibrators, stored under the datastore's name.
+            prefetch: for a remote datastore: True to prefetch every draft, False to wait for every answer, None to choose the
+                faster of both in each step.
 
         Raises:
-            InvalidArgument: ``limits`` are deeper than a draft service drafts, and ``retriever`` is behind one.
+            InvalidArgument: ``retriever`` is a draft service, and ``limits`` are deeper than its drafts.
         """
         self._retriever = retriever
         self.datastores = (retriever.name,)
@@ -93,7 +96,7 @@ class DatastoreDrafter:
         return propose_merged(self, requests)
 
     def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
-        """See ``RetrievalSource``: of the longest match, and of those of ``SHORT_MATCHES`` that are shorter."""
+        """See ``RetrievalSource``. Looks up the longest match, and shorter endings (``SHORT_MATCHES``)."""
         selected = self._selected(requests)
         found = dict(zip(selected, self._draft([requests[at] for at in selected]), strict=True)) if selected else {}
         return [found.get(at, []) for at in range(len(requests))]
@@ -103,32 +106,32 @@ class DatastoreDrafter:
         self._waits = self._prefetcher is None or (
             not self._always_prefetches and self._wait_policy.waits(sum(each.budget.token_seconds for each in requests))
         )
-        lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # one call if possible
+        lengths = self._lengths[: max(1, MAX_BATCH // max(1, len(requests)))]  # fits into one call if possible
         ends = [self._end(request, NO_TOKENS) for request in requests]
         endings = [[end[-length:] for length in lengths] for end in ends]
         found = []
-        for request, trees in zip(requests, self._ask(requests, endings), strict=True):
+        for request, trees in zip(requests, self._look_up(requests, endings), strict=True):
             self._scorer.begin(request)
             found.append(self._accept(request, [RetrievedTree(NO_TOKENS, tree) for tree in _different(trees)]))
         self._learn_waiting(found)
         return found
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
-        """See ``RetrievalSource``; empty trees where ``draft`` got no answer in this step, or did not wait for one."""
+        """See ``RetrievalSource``. Trees are empty if ``draft`` got no answer in this step, or did not wait for one."""
         if self._lost or not self._waits:
             return [[DraftTree.empty()] * len(each) for each in paths]
         found = [[DraftTree.empty()] * len(each) for each in paths]
         selected = self._selected(requests)
         if not selected:
             return found
-        asked = [requests[at] for at in selected]
+        queries = [requests[at] for at in selected]
         contexts = [[self._end(requests[at], path) for path in paths[at]] for at in selected]
-        for at, trees in zip(selected, self._ask(asked, contexts), strict=True):
+        for at, trees in zip(selected, self._look_up(queries, contexts), strict=True):
             found[at] = self._accept(requests[at], list(map(RetrievedTree, paths[at], trees)))
         return found
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
-        """See ``PrefetchingDrafter``. A call that cannot be made is counted as failed when its draft is needed."""
+        """See ``PrefetchingDrafter``. A call that cannot be made counts as a failure when its draft is needed."""
         if self._prefetcher is not None and (self._always_prefetches or self._wait_policy.prefetches):
             selected = self._selected(requests)
             with suppress(SuffolkError):
@@ -155,12 +158,12 @@ class DatastoreDrafter:
         return [at for at, each in enumerate(requests) if each.options.searches(self.datastores[0])]
 
     def _end(self, request: DraftRequest, path: Ids) -> Ids:
-        """The ending of the text with ``path`` appended, behind any id that only the target knows: a retriever refuses such ids."""
+        """The ending of the text with ``path`` appended. It starts after the last id that the retriever does not know."""
         most = self._limits.max_match
         return known_end(np.concatenate([request.tokens[-most:], path])[-most:], self._retriever.vocab_size)
 
-    def _ask(self, requests: Sequence[DraftRequest], contexts: list[list[Ids]]) -> list[list[DraftTree]]:
-        """The trees of each request's contexts; empty ones after a fault."""
+    def _look_up(self, requests: Sequence[DraftRequest], contexts: list[list[Ids]]) -> list[list[DraftTree]]:
+        """The trees of each request's contexts; empty trees after an error."""
         self._lost = True
         try:
             if self._prefetcher is not None and not self._waits:
@@ -174,7 +177,7 @@ class DatastoreDrafter:
         return trees
 
     def _learn_waiting(self, found: Sequence[Sequence[DraftTree]]) -> None:
-        """Update the wait policy with the step's calibrated trees and the durations of prefetching calls."""
+        """Update the wait policy from the calibrated trees of the step and from the durations of prefetch calls."""
         if self._prefetcher is None:
             return
         for seconds in self._prefetcher.durations():
@@ -199,7 +202,7 @@ class DatastoreDrafter:
                 trees += self._retriever.draft_batch(
                     flat[part], limits.max_match, limits.min_match, limits.max_depth, budgets[part]
                 )
-        except DeadlineExceeded:  # other errors come at once and tell nothing of how long an answer takes
+        except DeadlineExceeded:  # other errors come at once, and their time is not that of an answer
             self._wait_policy.learn_timeout(time.perf_counter() - begin)
             raise
         self._wait_policy.learn_call(time.perf_counter() - begin)
@@ -209,7 +212,7 @@ class DatastoreDrafter:
         return [[next(left) for _ in each] for each in contexts]
 
     def _accept(self, request: DraftRequest, found: list[RetrievedTree]) -> list[DraftTree]:
-        """The trees of ``found`` with scores; empty ones if one is malformed."""
+        """The trees of ``found`` with calibrated scores; empty trees if one is malformed."""
         try:
             for each in found:
                 each.tree.validate(self._vocab_size)
@@ -220,7 +223,7 @@ class DatastoreDrafter:
 
 
 def _different(trees: Sequence[DraftTree]) -> list[DraftTree]:
-    """The largest tree of each match length: one may be cut shorter than another."""
+    """The largest tree of each match length. Trees of equal length differ only in where they were cut."""
     found: dict[int, DraftTree] = {}
     for tree in trees:
         if len(tree) > len(found.get(tree.match_length, ())):

@@ -1,4 +1,4 @@
-"""One asynchronous draft call at a time."""
+"""Sends draft calls without waiting, at most one at a time."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _TIMES = 8
 
 @runtime_checkable
 class LaterRetriever(Retriever, Protocol):
-    """A retriever that also takes asynchronous calls.
+    """A retriever with asynchronous calls: a client of a draft service.
 
     Attributes:
-        healthy: whether the last call that finished has succeeded.
+        healthy: whether the last finished call succeeded.
     """
 
     @property
@@ -39,33 +39,36 @@ class LaterRetriever(Retriever, Protocol):
         max_depth: int = 10,
         max_nodes: int | Sequence[int] = 64,
     ) -> Future[list[DraftTree]]:
-        """As ``draft_batch``, without waiting; the answer or an error comes in bounded time."""
+        """As ``draft_batch``, but without waiting. The future ends in bounded time, with the answer or an error."""
         ...
 
 
 class InflightCall:
-    """At most one call in flight, and the answer of the last one. Not thread-safe.
+    """At most one call in flight, and the answer of the last call. Not thread-safe.
 
-    A dropped call runs to its own deadline, and no other is sent before: a stalled service is noticed by the circuit breaker, and
-    gets no second call while it is busy with the first.
+    A dropped call runs to its deadline, and no other call is sent until then. So the circuit breaker notices a stalled service,
+    and a busy service gets no second call.
     """
 
     def __init__(self, retriever: LaterRetriever, limits: Limits) -> None:
         self._retriever, self._limits = retriever, limits
         self._call: Future[list[DraftTree]] | None = None
-        self._contexts: list[bytes] | None = None  # None: dropped
+        self._contexts: list[bytes] | None = None  # None: the call was dropped
         self._trees: dict[bytes, DraftTree] = {}
-        self._durations: deque[float] = deque(maxlen=_TIMES)  # from the thread that ends calls; appending is atomic
+        self._durations: deque[float] = deque(
+            maxlen=_TIMES
+        )  # filled by the thread that ends calls; appending is atomic
 
     @property
     def busy(self) -> bool:
-        """Whether a call is in flight, dropped or not."""
+        """Whether a call is in flight. A dropped call counts."""
         return self._call is not None and not self._call.done()
 
     def send(self, contexts: Sequence[Ids], max_nodes: int) -> None:
-        """Request trees one level deeper than drafts, with matches one token shorter: the next token of each context is unknown.
+        """Request the trees after ``contexts``, one level deeper than drafts and with matches one token shorter.
 
-        Raises SuffolkError if that cannot be done.
+        The extra level stands for the next token of each context, which is not known yet. Raises SuffolkError if the call cannot
+        be sent.
         """
         limits, begin = self._limits, time.perf_counter()
         self._call = self._retriever.draft_batch_future(
@@ -79,7 +82,7 @@ class InflightCall:
         self._contexts = [context.tobytes() for context in contexts]
 
     def receive(self) -> None:
-        """Replace the last answer by the one that has come, if any. Raises SuffolkError if its call failed."""
+        """Replace the last answer by a new one if it has come. Raises SuffolkError if the call failed."""
         self._trees = {}
         if self._call is None or self.busy:
             return
@@ -91,22 +94,22 @@ class InflightCall:
             self._trees = dict(zip(self._contexts, trees, strict=True))
 
     def drop(self) -> bool:
-        """Drop the call in flight; whether there was one that was not dropped before."""
+        """Drop the call in flight. Returns whether a call was dropped."""
         late = self.busy and self._contexts is not None
         if late:
             self._contexts = None
         return late
 
     def durations(self) -> list[float]:
-        """Seconds of the calls that ended since this was last called, by an answer or by their deadline."""
+        """Seconds of the calls that ended since the last ``durations``, by an answer or by their deadline."""
         return [self._durations.popleft() for _ in range(len(self._durations))]
 
     def found(self, ending: Ids, max_nodes: int) -> DraftTree:
-        """The tree behind ``ending``, from the answer for all but its last token; empty without one."""
+        """The tree after ``ending``, taken from the answer for ``ending`` without its last token; empty if there is none."""
         before = self._trees.get(ending[:-1].tobytes()) if len(ending) else None
         return DraftTree.empty() if before is None else subtree(before, int(ending[-1]), max_nodes)
 
     def _time(self, call: Future[list[DraftTree]], seconds: float) -> None:
-        """Keep the duration of ``call`` unless it failed at once, which tells nothing of how long an answer takes."""
+        """Store the duration of ``call``. Errors other than a missed deadline come at once and are skipped."""
         if not call.cancelled() and isinstance(call.exception(), DeadlineExceeded | NoneType):
             self._durations.append(seconds)

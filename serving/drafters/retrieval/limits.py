@@ -1,4 +1,4 @@
-"""Limits of match lengths and draft depths of retrieval."""
+"""Bounds of match lengths and draft depths in retrieval."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ Length = Annotated[int, Within(1, MAX_TOKENS)]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Tokens of context to match at most and at least, and tokens to draft in depth (``copy_depth`` from the request's
-    own text); each 1..4096.
+    """Bounds of retrieval, in tokens, each 1..4096.
+
+    Attributes:
+        max_match: the longest ending of the text to look up.
+        min_match: the shortest match that gives a draft.
+        max_depth: the depth of drafts.
 
     Raises:
-        InvalidArgument: a value is no whole number or out of its range, or ``min_match`` above ``max_match``.
+        InvalidArgument: a value is not a whole number or out of its range, or ``min_match`` is above ``max_match``.
     """
 
     max_match: Length = DEFAULT_MAX_MATCH
@@ -35,11 +39,11 @@ class Limits:
 
     @property
     def copy_depth(self) -> int:
-        """Depth of drafts from the request's own text: copies tend to be long."""
+        """Depth of drafts from the request's own text. It is larger because copies tend to be long."""
         return min(2 * self.max_depth, MAX_TOKENS)
 
     def require_served(self) -> None:
-        """Raise InvalidArgument if drafts are deeper than a draft service allows."""
+        """Raise InvalidArgument if ``max_depth`` is deeper than a draft service drafts."""
         if self.max_depth > MAX_DEPTH:
             raise InvalidArgument(
                 f"max_depth is {self.max_depth}; drafts of a draft service are at most {MAX_DEPTH} tokens deep; lower it (on the "
@@ -47,7 +51,7 @@ class Limits:
             )
 
     def require_within(self, order_depth: int) -> None:
-        """Raise InvalidArgument if a datastore sorted to ``order_depth`` tokens cannot answer."""
+        """Raise InvalidArgument if a datastore with suffixes sorted to ``order_depth`` tokens is too shallow."""
         if self.max_match + self.max_depth > order_depth:
             raise InvalidArgument(
                 f"max_match {self.max_match} + max_depth {self.max_depth} is above the datastore's order depth {order_depth}; "

@@ -1,4 +1,4 @@
-"""Predicts where the target leaves a draft tree, and cuts the next draft out of a tree that was requested for there."""
+"""Predicts at which nodes the target leaves a draft tree, and extracts the next draft from a prefetched tree."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import numpy as np
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids
 
-_MOST = 6
-"""The most ends that are predicted."""
+_MOST_ENDS = 6
+"""The most ends to predict."""
 _LEAST = 0.02
-"""The least probability of one."""
+"""The least probability of a predicted end."""
 
 
 def likely_ends(tree: DraftTree) -> list[Ids]:
-    """int32[depth] each, the paths of ``tree`` behind which the target most likely leaves it, most likely first.
+    """The paths, int32[depth] each, after which the target most likely leaves ``tree``, most likely first.
 
-    The target leaves at a node if it accepts its path and none of its children; an empty path is the root's.
+    The target leaves at a node if it accepts the node's path and none of its children. The root has an empty path.
     """
-    chances = np.append(tree.scores.astype(np.float64), 1.0)  # the root's is the last, where index -1 is
+    chances = np.append(tree.scores.astype(np.float64), 1.0)  # the last entry is the root's: its index is -1
     np.subtract.at(chances, tree.parents, tree.scores)
-    best = np.argsort(-chances, kind="stable")[:_MOST]
+    best = np.argsort(-chances, kind="stable")[:_MOST_ENDS]
     return [_path(tree, int(node) if node < len(tree) else -1) for node in best[chances[best] >= _LEAST]]
 
 
 def subtree(tree: DraftTree, token: int, max_nodes: int) -> DraftTree:
-    """The draft for the context of ``tree`` with ``token`` appended: exact, one level less deep; empty if it is unknown.
+    """The draft for the context of ``tree`` with ``token`` appended, one level less deep; empty if the tree lacks ``token``.
 
-    If ``token`` follows the longest match of a context, that match with ``token`` is the longest of both, and what follows it lies
-    below ``token`` in the tree. Of a tree that was cut, these are the first nodes of what follows.
+    The draft is exact. If ``token`` follows the longest match of a context, the match with ``token`` is the longest match of the
+    longer context. Its draft is the subtree below ``token``. If ``tree`` was cut, the draft has the first nodes only.
     """
     if tree.counts is None:
         return DraftTree.empty()
@@ -36,7 +36,7 @@ def subtree(tree: DraftTree, token: int, max_nodes: int) -> DraftTree:
     if not len(tops):
         return DraftTree.empty()
     top = int(tops[0])
-    places = {top: -1}  # of the nodes below ``top``, among themselves
+    places = {top: -1}  # node below ``top`` -> its index in the subtree
     for node, parent in enumerate(tree.parents.tolist()):
         if parent in places:
             places[node] = len(places) - 1
@@ -54,7 +54,7 @@ def subtree(tree: DraftTree, token: int, max_nodes: int) -> DraftTree:
 
 
 def _path(tree: DraftTree, node: int) -> Ids:
-    """The tokens from the root down to ``node``."""
+    """The tokens on the path from the root to ``node``."""
     path = []
     while node >= 0:
         path.append(int(tree.tokens[node]))

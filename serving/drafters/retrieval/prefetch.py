@@ -22,18 +22,19 @@ from suffolk.serving.drafters.retrieval.retrieval_scorer import Ids, known_end, 
 from suffolk.serving.engine.loop.drafter import DraftRequest
 
 _BREADTH = 8
-"""Nodes to prefetch, as a multiple of a draft's: only those behind the token that the target samples are used."""
+"""Nodes to prefetch for each node of a draft: only the nodes below the sampled token are used."""
 
 
 class DraftPrefetcher:
     """Requests the drafts of a step before the step begins, and never waits for them. Not thread-safe.
 
-    The node at which the target leaves a verified tree can be predicted, the token that it samples there cannot. So the trees
-    behind the most likely ends are requested one level deeper. The subtree below the sampled token is the next draft. A late
-    answer is dropped, and no call is sent before it has come.
+    The node at which the target leaves a tree can be predicted, but not the token that it samples there. So the trees after the
+    most likely ends are requested one level deeper. The subtree below the sampled token is the next draft. A late answer is
+    dropped. The next call is sent after it has come.
 
     Attributes:
-        prefetched: drafts that were there when they were needed; ``late``: answers that were not.
+        prefetched: drafts that came in time.
+        late: answers that came too late.
     """
 
     def __init__(self, retriever: LaterRetriever, limits: Limits) -> None:
@@ -42,13 +43,13 @@ class DraftPrefetcher:
         self.prefetched = self.late = 0
 
     def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree], lengths: Sequence[int]) -> None:
-        """Request what may follow once ``trees`` are verified, behind endings of ``lengths`` tokens each.
+        """Request the drafts of the step after ``trees`` are verified, for endings of each of ``lengths`` tokens.
 
-        Raises SuffolkError if the call cannot be made.
+        Raises SuffolkError if the call cannot be sent.
         """
         if self._call.busy:
             return
-        contexts: dict[bytes, Ids] = {}  # the most likely of all requests first: a call has its limits
+        contexts: dict[bytes, Ids] = {}  # the likeliest ends of all requests first, because a call is limited
         for paths in zip_longest(*map(likely_ends, trees)):
             for request, path in zip(requests, paths, strict=True):
                 if path is not None:
@@ -62,9 +63,9 @@ class DraftPrefetcher:
             self._call.send(chosen, min(_BREADTH * max(map(nodes_wanted, requests)), most))
 
     def draft(self, requests: Sequence[DraftRequest], endings: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
-        """The prefetched trees behind each request's ``endings``; empty ones where none have come.
+        """The prefetched trees after the ``endings`` of each request; empty trees if no answer has come.
 
-        Raises SuffolkError if the last call has failed.
+        Raises SuffolkError if the last call failed.
         """
         self._call.receive()
         found = [

@@ -1,4 +1,4 @@
-"""The prompt-lookup drafter: drafts what followed earlier occurrences of the text's current ending in the text itself."""
+"""The prompt-lookup drafter: finds the text's ending earlier in the text, and drafts what followed there."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from suffolk.serving.engine.loop.drafter import DraftRequest
 
 SOURCE = source_bits("prompt-lookup")
 PRIOR = Prior(constant=-1.91, match=0.83, share=0.88, count=0.32, depth=0.84)
-"""Fitted as the prior of the datastore drafter."""
+"""Fitted in the same way as the prior of the datastore drafter."""
 
 
 def load(context: LoadContext, options: Options) -> PromptLookupDrafter:
-    """The drafter of the registry."""
+    """Load the registry's drafter."""
     return PromptLookupDrafter(context.vocab_size, context.limits, context.calibration)
 
 
 class PromptLookupDrafter:
-    """Looks up the longest ending of a request's tokens that occurs earlier in them; drafts twice as deep as a datastore.
+    """Looks up the longest ending of a request's tokens that occurs earlier in them. Not thread-safe.
 
-    Not thread-safe.
+    Its drafts are twice as deep as those of a datastore (``Limits.copy_depth``).
     """
 
     name = "prompt-lookup"
@@ -86,7 +86,7 @@ class PromptLookupDrafter:
         self._scorer.clear()
 
     def _text(self, request: DraftRequest) -> ContextIndex:
-        """The sorted index of the request's tokens."""
+        """The index of the request's tokens."""
         self._calls += 1
         text = self._texts.get(request.request_id)
         if text is None:
@@ -102,7 +102,7 @@ class PromptLookupDrafter:
         try:
             return self._look_up(text, request)
         finally:
-            text.truncate(len(request.tokens))  # the path is no part of the text, also after an error
+            text.truncate(len(request.tokens))  # removes the path, also after an error
 
     def _look_up(self, text: ContextIndex, request: DraftRequest) -> DraftTree:
         limits = self._limits

@@ -1,4 +1,4 @@
-"""Whether a datastore can draft for a model."""
+"""Checks that a datastore can draft for a model."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from suffolk.serving.drafters.retrieval.limits import Limits
 
 
 def require_match(retriever: Retriever, store_name: str, limits: Limits, model_name: str, fingerprint: str) -> None:
-    """Nothing, if the datastore can draft for the model.
+    """Raise if a datastore cannot draft for a model. ``fingerprint``: that of the model's tokenizer.
 
     Raises:
-        InvalidArgument: ``limits`` reach further than its suffixes are sorted, or than its service drafts.
-        Unsupported: it was built with another tokenizer than the model's, whose fingerprint is given.
+        InvalidArgument: ``limits`` are deeper than the datastore's sorted suffixes, or than a draft service drafts.
+        Unsupported: the datastore was built with another tokenizer.
     """
     if isinstance(retriever, LaterRetriever):
         limits.require_served()

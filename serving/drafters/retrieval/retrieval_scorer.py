@@ -1,4 +1,4 @@
-"""Scores the trees of one retrieval source with calibrated acceptance probabilities, and learns from what was accepted."""
+"""Scores the trees of one retrieval source with calibrated acceptance probabilities, and learns from the accepted tokens."""
 
 from __future__ import annotations
 
@@ -19,50 +19,50 @@ NO_TOKENS: Ids = np.empty(0, np.int32)
 
 
 def nodes_wanted(request: DraftRequest) -> int:
-    """How many nodes to look up for ``request``: more than its budget where noise reweighting will choose among them."""
+    """The number of nodes to look up for ``request``. Noise reweighting chooses among more nodes than may be proposed."""
     most = request.max_nodes
     return max(most, min(ENOUGH, BREADTH * most)) if knows_noise(request.settings) else most
 
 
 def known_end(ids: Ids, vocab_size: int) -> Ids:
-    """The part of ``ids`` behind the last id outside ``vocab_size``: no match of the source reaches further back."""
+    """The part of ``ids`` after the last id outside ``vocab_size``. A match cannot contain unknown ids."""
     unknown = np.flatnonzero(ids >= vocab_size)
     return ids[int(unknown[-1]) + 1 :] if len(unknown) else ids
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievedTree:
-    """``tree`` as its source found it for the request's text with ``path`` appended."""
+    """The uncalibrated tree for a request's text with ``path`` appended."""
 
     path: Ids
     tree: DraftTree
 
 
 class RetrievalScorer:
-    """Calibrates the trees of one source, and remembers those of the current step for each request. Not thread-safe.
+    """Calibrates the trees of one source, and keeps the trees of the current step for learning. Not thread-safe.
 
-    Sampled and greedy requests have separate calibrators: at a temperature above 0 fewer of the most likely tokens are accepted.
+    Sampled and greedy requests have separate calibrators, because sampled requests accept fewer of the most likely tokens.
     """
 
     def __init__(self, calibration: Calibration | Part, source: str, prior: Prior) -> None:
-        """``source``: its name in ``calibration``, whose learners begin at ``prior``."""
+        """``source``: the source's name in ``calibration``. ``prior``: the prior of new calibrators."""
         self._greedy, self._sampled = (calibration.text(name, prior) for name in (source, f"{source}, sampled"))
         self._requests: dict[int, DraftRequest] = {}
         self._found: dict[int, list[RetrievedTree]] = {}
 
     def begin(self, request: DraftRequest) -> None:
-        """Begin a step: forget the trees of the step before."""
+        """Begin a step, and forget the trees of the last step."""
         self._requests[request.request_id] = request
         self._found[request.request_id] = []
 
     def expected_tokens(self, request: DraftRequest, tree: DraftTree) -> float:
-        """The expected number of accepted tokens of ``tree``. Raises InvalidArgument if it is malformed."""
+        """The expected number of accepted tokens of ``tree``. Raises InvalidArgument if ``tree`` is malformed."""
         return float(self._calibrator(request).score(tree).scores.sum())
 
     def score(self, request: DraftRequest, found: Sequence[RetrievedTree]) -> list[DraftTree]:
-        """Return the trees of ``found`` with calibrated scores, reweighted by the target's noise where it is known.
+        """The trees of ``found`` with calibrated scores, reweighted by the target's noise if it is known.
 
-        They are remembered until ``observe``. Raises InvalidArgument for a malformed tree, and then remembers none.
+        The trees are kept until ``observe``. Raises InvalidArgument if a tree is malformed. Then none is kept.
         """
         calibrator = self._calibrator(request)
         scored = [calibrator.score(each.tree) for each in found]
@@ -72,7 +72,7 @@ class RetrievalScorer:
         return [with_noise(request, tree, len(each.path)) for tree, each in zip(scored, found, strict=True)]
 
     def observe(self, request_id: int, tokens: Ids) -> None:
-        """Learn from the target's ``tokens`` which nodes were accepted; trees whose path was not taken teach nothing."""
+        """Learn from the generated ``tokens`` which nodes were accepted. Trees on other paths are skipped."""
         found = [
             (each.tree, tokens[len(each.path) :])
             for each in self._found.pop(request_id, ())

@@ -1,4 +1,4 @@
-"""The interface of drafters whose trees have calibrated scores, so that they can be merged."""
+"""The interface of retrieval drafters. Their trees have calibrated scores, so they can be merged."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class RetrievalSource(Drafter, Protocol):
     """A drafter whose ``propose`` merges the trees of ``draft``."""
 
     def draft(self, requests: Sequence[DraftRequest]) -> list[list[DraftTree]]:
-        """Return each request's trees with calibrated scores: parents before children, not sorted by score."""
+        """The trees of each request with calibrated scores: parents before children, not sorted by score."""
         ...
 
     def draft_after(self, requests: Sequence[DraftRequest], paths: Sequence[Sequence[Ids]]) -> list[list[DraftTree]]:
-        """Return, for each request, one tree per path: what follows the request's text with that path appended.
+        """One tree for each path of each request: the draft for the request's text with the path appended.
 
         Called after ``draft`` in the same step.
         """
@@ -28,6 +28,6 @@ class RetrievalSource(Drafter, Protocol):
 
 
 def propose_merged(drafter: RetrievalSource, requests: Sequence[DraftRequest]) -> list[DraftTree]:
-    """Merge the trees of ``drafter`` into one tree per request."""
+    """Draft with ``drafter``, and merge its trees into one tree per request."""
     found = drafter.draft(requests)
     return [merge(trees, request.max_nodes) for request, trees in zip(requests, found, strict=True)]

@@ -1,34 +1,34 @@
-"""Decides whether a step waits for a remote datastore's answer or uses prefetched drafts."""
+"""Decides in each step whether to wait for a remote datastore or to use prefetched drafts."""
 
 from __future__ import annotations
 
 from collections import deque
 
 _TRIALS = 3
-"""Calls to wait for before their duration is believed."""
+"""Calls to wait for before their duration counts as known."""
 _CALLS = 8
-"""Calls of which the fastest counts: the others measure how busy the machine was."""
+"""Recent calls of which the fastest counts: slower calls include other load on the machine."""
 _EXPECTED, _STRENGTH = 0.5, 2
-"""Prior of the expected tokens of a draft that is waited for, and its strength in drafts."""
+"""Prior of the expected tokens of a draft from a waited call, and the prior's strength in drafts."""
 _SHARE = 0.6
-"""Prior of the share of these that a prefetched draft has."""
+"""Prior of a prefetched draft's expected tokens, as a share of a waited draft's."""
 _RATE, _FORGETTING = 0.05, 0.005
-"""Update rates per step: of both estimates, and of the share towards its prior while answers are waited for."""
-_MISSED = 0.25
-"""Share of the expected tokens that a missed deadline takes away."""
+"""Update rate of both estimates in a step, and the rate at which the share returns to its prior while steps wait."""
+_TIMEOUT_LOSS = 0.25
+"""Share by which a missed deadline lowers the expected tokens."""
 _RETRY_STEPS, _RETRY_COST = 16, 0.005
-"""Prefetching steps between two answers that are waited for; more if these would take a larger share of the time."""
+"""Prefetching steps between two trials of waiting, and the largest share of time that trials may take."""
 _MARGIN = 1.02
-"""Prefetching must be so many times as fast to be begun."""
+"""Prefetching starts if it is expected to be faster by this factor."""
 
 
 class WaitPolicy:
-    """Compares tokens a second: waiting brings a whole draft for a call's time, prefetching a part of one for none.
+    """Compares the tokens per second of waiting and of prefetching. Not thread-safe.
 
-    Not thread-safe.
+    Waiting costs the time of a call and gives a whole draft. Prefetching costs no time and gives a part of a draft.
 
     Attributes:
-        prefetches: whether to prefetch the next step's drafts.
+        prefetches: whether to prefetch the drafts of the next step.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class WaitPolicy:
         self._steps = 0
 
     def waits(self, pass_seconds: float) -> bool:
-        """Whether to wait in this step, whose plain pass takes ``pass_seconds``; yes if that is unknown, 0."""
+        """Whether to wait in this step. ``pass_seconds``: the time of the target's plain pass; 0 if unknown."""
         if not pass_seconds or len(self._seconds) < _TRIALS:
             self.prefetches = False
             return True
@@ -52,17 +52,17 @@ class WaitPolicy:
         return not self.prefetches or retries
 
     def learn_call(self, seconds: float) -> None:
-        """An answer took ``seconds``."""
+        """Learn that an answer took ``seconds``."""
         self._seconds.append(seconds)
 
     def learn_timeout(self, seconds: float) -> None:
-        """No answer came within the deadline of ``seconds``: faster calls before do not count any more."""
+        """Learn that no answer came within a deadline of ``seconds``. Forgets earlier, faster calls."""
         self._seconds.clear()
         self._seconds.extend([seconds] * _TRIALS)
-        self._expected *= 1 - _MISSED
+        self._expected *= 1 - _TIMEOUT_LOSS
 
     def learn_draft(self, tokens: float, waited: bool) -> None:
-        """A request's draft of this step has ``tokens`` expected tokens; ``waited``: it was waited for, not prefetched."""
+        """Learn that a draft has ``tokens`` expected tokens. ``waited``: whether it was waited for, or else prefetched."""
         if waited:
             self._count += 1
             self._expected += max(_RATE, 1 / self._count) * (tokens - self._expected)

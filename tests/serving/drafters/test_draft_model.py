@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
+from suffolk.serving.drafters.neural.draft_model.drafter import BOUNDS, DraftModelDrafter
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.draft_budget import DraftBudget
@@ -28,7 +28,7 @@ from tests.support.tiny_models import FAMILIES, VOCAB, tiny_model
 PROMPT = [(7 * number) % VOCAB for number in range(30)]
 
 
-def draft_model(model: Any = None, bounds: TreeBounds | None = None, **options: Any) -> DraftModelDrafter:
+def draft_model(model: Any = None, bounds: TreeBounds = BOUNDS, **options: Any) -> DraftModelDrafter:
     """A drafter whose passes cost nothing, by default with the target's own weights."""
     target = Target.wrap(model or tiny_model())
     return DraftModelDrafter(target, VOCAB, bounds=bounds, **({"capacity": 300, "costs": Free()} | options))

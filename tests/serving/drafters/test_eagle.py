@@ -10,7 +10,6 @@ import torch
 
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.calibration.confidence import Confidence
-from suffolk.serving.drafters.neural.eagle.config import EagleTreeConfig
 from suffolk.serving.drafters.neural.eagle.costs import measure_head
 from suffolk.serving.drafters.neural.eagle.drafter import EagleDrafter
 from suffolk.serving.drafters.neural.eagle.layer import causal
@@ -28,6 +27,7 @@ from tests.support.eagle_heads import (
     PROMPT,
     batch_of,
     drafter_of,
+    eagle_bounds,
     features_of,
     first_draft,
     own_texts,
@@ -54,7 +54,7 @@ def chances_behind(head: EagleHead, tokens: list[int], path: list[int]) -> torch
 def test_a_tree_is_that_of_chains_read_without_a_cache(version: int) -> None:
     """Levels are expanded by the value of each path; every node's score is the product of the head's own probabilities."""
     head = random_head(version)
-    drafter = drafter_of(head, tree=EagleTreeConfig(top_k=3, depth=4, nodes=25))
+    drafter = drafter_of(head, bounds=eagle_bounds(3, 4, 25))
     tree = first_draft(drafter, PROMPT)
     level: list[tuple[float, list[int]]] = [(1.0, [])]
     nodes: list[tuple[float, list[int]]] = []
@@ -127,7 +127,7 @@ def test_the_text_is_the_target_s_own(version: int, trained: bool, temperature: 
     """Five requests on up to three slots: they join and leave, and read their prompts beside others' drafts."""
     target = tiny_target()
     head = trained_head(version) if trained else random_head(version)
-    drafter = drafter_of(head, slots=3, tree=EagleTreeConfig(top_k=4, depth=4, nodes=20))
+    drafter = drafter_of(head, slots=3, bounds=eagle_bounds(4, 4, 20))
     assert isinstance(drafter, FeatureDrafter)
     loop = eager_loop(target, {"eagle": drafter}, slots=3)
     prompts = [[3, 1, 4], PROMPT, PROMPT[3:20], own_texts()[0, :9].tolist(), [7]]
@@ -172,7 +172,7 @@ def test_at_a_temperature_the_head_shares_the_target_s_noise() -> None:
 def test_requests_beyond_its_slots_or_its_capacity_go_without_drafts() -> None:
     """And teach nothing: a text that had outgrown its slot was held against its last tree in every further step."""
     settings, target = SamplingSettings(20), tiny_target()
-    drafter = drafter_of(trained_head(), slots=1, capacity=90, tree=EagleTreeConfig(top_k=2, depth=4, nodes=8))
+    drafter = drafter_of(trained_head(), slots=1, capacity=90, bounds=eagle_bounds(2, 4, 8))
     loop = eager_loop(target, {"eagle": drafter}, slots=2)
     short, long = PROMPT[:20], PROMPT * 3
     first = Request(1, target, short, settings, "eagle", 8)

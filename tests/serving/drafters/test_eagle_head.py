@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from suffolk.datastore.errors import InvalidArgument, Unsupported
-from suffolk.serving.drafters.neural.eagle.config import EagleConfig, EagleTreeConfig, RopeScaling
+from suffolk.serving.drafters.neural.eagle.config import EagleConfig, RopeScaling
 from suffolk.serving.drafters.neural.eagle.layer import causal, rotations
 from suffolk.serving.drafters.neural.eagle.model import EagleHead
+from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.drafters.training.head import Batch, TrainableHead
 from suffolk.serving.engine.checked_fields import from_json
 from tests.support.eagle_heads import (
@@ -271,10 +272,10 @@ def test_a_form_survives_json_and_unknown_options_are_refused() -> None:
         read({name: value for name, value in values.items() if name != "heads"})
 
 
-@pytest.mark.parametrize("wrong", [{"top_k": 0}, {"depth": 65}, {"nodes": 2.5}])
+@pytest.mark.parametrize("wrong", [{"width": 0}, {"max_depth": 65}, {"max_nodes": 2.5}])
 def test_a_tree_out_of_its_bounds_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match=next(iter(wrong))):
-        EagleTreeConfig(**wrong)
+        TreeBounds(**wrong)
 
 
 def test_a_head_for_another_target_is_refused() -> None:

@@ -165,7 +165,7 @@ WRONG: list[tuple[str, str, Callable[[Path], object], type[SuffolkError], str]] 
     ("heads", "eagle", _edit_config(num_attention_heads="4"), InvalidArgument, "num_attention_heads is '4'"),
     ("layers", "eagle", _edit_config(num_hidden_layers=2), Unsupported, "num_hidden_layers is 2"),
     ("activation", "eagle", _edit_config(hidden_act="gelu"), Unsupported, "hidden_act is 'gelu'"),
-    ("table", "eagle", _edit_config(transformer_layer_config=[1]), InvalidArgument, "must be a table"),
+    ("table", "eagle", _edit_config(transformer_layer_config=[1]), InvalidArgument, "must be an object"),
     ("rotary table", "eagle", _edit_config(rope_scaling=3), InvalidArgument, "rope_scaling is 3"),
     ("huge", "eagle", _edit_config(intermediate_size=1 << 20), Corruption, "its config.json says .1048576, 32"),
     (

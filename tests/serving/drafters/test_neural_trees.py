@@ -9,7 +9,7 @@ import pytest
 
 from suffolk.serving.drafters.calibration.confidence import Confidence
 from suffolk.serving.drafters.neural.draft_model.drafter import BOUNDS
-from suffolk.serving.drafters.neural.eagle.config import EagleTreeConfig
+from suffolk.serving.drafters.neural.eagle.drafter import BOUNDS as EAGLE_BOUNDS
 from suffolk.serving.drafters.neural.growing_tree import ROOT, GrowingTree
 from suffolk.serving.drafters.neural.tree_bounds import OWN_ROWS, TreeBounds, rows_behind
 from suffolk.serving.drafters.registry import source_bits
@@ -178,8 +178,7 @@ def test_only_the_last_level_is_expanded_if_asked_for() -> None:
 
 
 def test_every_network_s_tree_fits_behind_a_text() -> None:
-    eagle = EagleTreeConfig()
     for bounds in (TreeBounds(), BOUNDS):
         assert bounds.max_depth * bounds.width <= OWN_ROWS
-    assert (eagle.depth - 1) * eagle.top_k <= OWN_ROWS
+    assert (EAGLE_BOUNDS.max_depth - 1) * EAGLE_BOUNDS.width <= OWN_ROWS
     assert [rows_behind(nodes) for nodes in (1, 64, 100)] == [64, 64, 100]

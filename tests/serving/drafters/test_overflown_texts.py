@@ -16,7 +16,6 @@ from suffolk.serving.drafters.hierarchy.drafter import HierarchyDrafter
 from suffolk.serving.drafters.hierarchy.level_sampling import match_draft
 from suffolk.serving.drafters.neural.coupled_sampling import drafter_sampler
 from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
-from suffolk.serving.drafters.neural.eagle.config import EagleTreeConfig
 from suffolk.serving.drafters.neural.tree_bounds import TreeBounds
 from suffolk.serving.engine.loop.draft_budget import DraftBudget
 from suffolk.serving.engine.loop.drafter import Drafter, DraftRequest, FeatureDrafter, SampledChain, tree_of
@@ -46,7 +45,7 @@ def draft_model() -> Drafter:
 
 def eagle() -> Drafter:
     return eagle_heads.drafter_of(
-        eagle_heads.random_head(target=eagle_heads.tiny_target()), tree=EagleTreeConfig(top_k=3, depth=4, nodes=20)
+        eagle_heads.random_head(target=eagle_heads.tiny_target()), bounds=eagle_heads.eagle_bounds(3, 4, 20)
     )
 
 

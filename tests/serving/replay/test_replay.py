@@ -12,7 +12,6 @@ import torch
 
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.drafters.neural.draft_model.drafter import DraftModelDrafter
-from suffolk.serving.drafters.neural.eagle.config import EagleTreeConfig
 from suffolk.serving.drafters.neural.early_exit.drafter import EarlyExitDrafter
 from suffolk.serving.drafters.neural.early_exit.shallow import shallow
 from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
@@ -116,11 +115,11 @@ def trained_recurrent_head(target: Target) -> RedrafterHead:
 
 
 BOUNDS = TreeBounds(max_depth=4, width=2, children=2)
-TREE = EagleTreeConfig(top_k=3, depth=4, nodes=16)
+BOUNDS = eagle_heads.eagle_bounds(3, 4, 16)
 MODELS: dict[str, Make] = {
     "draft-model": lambda target: DraftModelDrafter(noisy_copy(), VOCAB, 1, CAPACITY, BOUNDS, Free()),
     "early-exit": lambda target: EarlyExitDrafter(shallow(target, 1), BOUNDS, Free()),
-    "eagle": lambda target: eagle_heads.drafter_of(eagle_heads.trained_head(3), tree=TREE),
+    "eagle": lambda target: eagle_heads.drafter_of(eagle_heads.trained_head(3), bounds=BOUNDS),
     "redrafter": lambda target: heads.drafter_of(trained_recurrent_head(target), target),
     "hierarchy": lambda target: hierarchies.hierarchy(4, target, noisy_copy(), 1, CAPACITY),
     "token-recycling": lambda target: TokenRecyclingDrafter(),
@@ -131,7 +130,7 @@ MODELS: dict[str, Make] = {
         [PromptLookupDrafter(VOCAB)], [EarlyExitDrafter(shallow(target, 1), BOUNDS, Free())]
     ),
     "hybrid of text and eagle": lambda target: HybridDrafter(
-        [DatastoreDrafter(store(target), VOCAB)], [eagle_heads.drafter_of(eagle_heads.trained_head(3), tree=TREE)]
+        [DatastoreDrafter(store(target), VOCAB)], [eagle_heads.drafter_of(eagle_heads.trained_head(3), bounds=BOUNDS)]
     ),
 }
 

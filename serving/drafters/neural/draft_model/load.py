@@ -1,4 +1,4 @@
-"""A draft model by its name, found to fit the target."""
+"""Loads a draft model, and checks that it fits the target."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from suffolk.serving.engine.model.target import Target
 
 
 def load(context: LoadContext, options: Options) -> DraftModelDrafter:
-    """The drafter of the registry. Raises as ``load_draft_model``."""
+    """Load the registry's drafter. Raises as ``load_draft_model``."""
     name = options["draft_model"]
     drafter = load_draft_model(name, context.require_target(), context.slots, context.capacity, context.dtype)
     context.calibrate(drafter, Path(name).name)
@@ -23,11 +23,11 @@ def load(context: LoadContext, options: Options) -> DraftModelDrafter:
 def load_draft_model(
     name: str, target: Target, slots: int = 8, capacity: int = 4096, dtype: str = "auto"
 ) -> DraftModelDrafter:
-    """Load a smaller model of the target's family as its drafter, on the target's device. What its passes cost is what
-    ``suffolk profile`` stored for it, or a quick look of seconds.
+    """Load a smaller model of the target's family as a drafter, on the target's device.
 
-    ``slots`` and ``capacity``: the engine's, see ``DraftModelDrafter``. Raises as ``Target.load``, and Unsupported if its token
-    ids do not mean what the target's do.
+    Pass costs come from ``suffolk profile``. If none are stored, a measurement takes seconds.
+
+    ``slots`` and ``capacity``: as in ``DraftModelDrafter``. Raises as ``Target.load`` and ``require_same_tokens``.
     """
     model = Target.load(name, dtype, str(target.device), slots * capacity)
     require_same_tokens(model, target)
@@ -36,7 +36,7 @@ def load_draft_model(
 
 
 def require_same_tokens(model: Target, target: Target) -> None:
-    """Nothing, unless both have tokenizers and these give a token different ids: then Unsupported."""
+    """Raise Unsupported if the tokenizers of both models give a token different ids."""
     if model.tokenizer is None or target.tokenizer is None:
         return
     own, other = model.tokenizer.get_vocab(), target.tokenizer.get_vocab()

@@ -1,4 +1,4 @@
-"""Keys and values of an EAGLE head's one layer, a slot per request."""
+"""The key-value cache of an EAGLE head's only layer, with one slot per request."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from suffolk.serving.engine.model.tree_layout import TreeLayout
 
 
 class HeadCache:
-    """Row i of slot s is row s * capacity + i. Not thread-safe.
+    """Keys and values; row i of slot s is row s * capacity + i. Not thread-safe.
 
-    Rows of a pass are dropped unless ``keep`` follows: keys of drafted nodes come from predicted hidden states, and accepted tokens
-    are read again with the true ones.
+    The rows of a pass are dropped unless ``keep`` follows. Rows of drafted nodes come from predicted hidden states, so accepted
+    tokens are read again with the target's hidden states.
 
     Attributes:
-        lengths: int64[slots], rows kept per slot.
+        lengths: int64[slots], the rows kept in each slot.
     """
 
     def __init__(
         self, config: EagleConfig, slots: int, capacity: int, dtype: torch.dtype, device: torch.device
     ) -> None:
-        """Raises ResourceExhausted: no memory for it."""
+        """Raises ResourceExhausted if memory is out."""
         self.slots, self.capacity = slots, capacity
         self.lengths = np.zeros(slots, np.int64)
         self._terms = Terms(config.head_width**-0.5, None, None)
@@ -44,7 +44,7 @@ class HeadCache:
         return self._keys.nbytes + self._values.nbytes
 
     def place(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> tuple[torch.Tensor, Attend]:
-        """The positions int64[rows] of the next pass's rows, and their attention."""
+        """Place the rows of the next pass. Returns their positions int64[rows], and their attention."""
         found = find_places(self.lengths, self.capacity, slots, layouts)
         both = to_device(np.stack([found.positions, found.rows]), self._device)
         packed = PackedRows(found.spans)
@@ -57,7 +57,7 @@ class HeadCache:
         return both[0], attend
 
     def keep(self, slot: int, rows: int) -> None:
-        """Keep the first ``rows`` rows that the last pass put behind a slot's kept ones."""
+        """Keep the first ``rows`` rows that the last pass added to a slot."""
         self.lengths[slot] += rows
 
     def clear(self, slot: int) -> None:

@@ -1,4 +1,4 @@
-"""Reads EAGLE heads from disk: our own folders and published layouts, converted to our names."""
+"""Reads EAGLE heads from disk: Suffolk's own folders, and published layouts, whose tensors are renamed."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ _UNREADABLE = (
     LookupError,
     AttributeError,
 )
-"""Errors of torch for files that hold no weights."""
+"""Errors of ``torch.load`` for damaged files."""
 _COPIES = ("rotary_emb.inv_freq", "verifier_lm_head.weight", "verifier_norm.weight")
-"""Copies of the target's weights in some folders."""
+"""Tensors that are copies of the target's. Some folders have them."""
 _UNKNOWN_PARTS = ("norm_before_fc", "fc_norm", "norm_output", "layernorms")
 
 
 def read_checkpoint(folder: Path, target: Target) -> tuple[EagleConfig, Tensors]:
-    """Read a head folder: our own, original EAGLE (1, 2 and 3), or speculators'.
+    """Read the folder of a head: Suffolk's own, original EAGLE (1, 2 and 3), or speculators'.
 
-    The head's shape, and its tensors named as in ``EagleHead.state_dict``, without the target's.
+    Returns its configuration, and its tensors with the names of ``EagleHead.state_dict``, without the target's.
 
     Raises:
-        NotFound: its config.json or its weights are missing.
-        Corruption: a file cannot be read, or a value of our own config is out of its range.
-        InvalidArgument: a value of another config is out of its range.
-        Unsupported: the head has a part that ours lack.
+        NotFound: config.json or the weights are missing.
+        Corruption: a file is damaged, or a value of Suffolk's own config.json is out of its range.
+        InvalidArgument: a value of another program's config.json is out of its range.
+        Unsupported: the head has a part that ``EagleHead`` lacks.
     """
     values = read_config(folder)
     tensors = _read_tensors(folder)
@@ -101,7 +101,7 @@ def _our_name(name: str) -> str | None:
 
 
 def _foreign_config(values: Mapping[str, Any], tensors: Tensors, target: Target) -> EagleConfig:
-    """The shape of a published head, from its config and the names of its tensors."""
+    """The configuration of a published head, from its config.json and the names of its tensors."""
     kind = values.get("speculators_model_type")
     if kind not in (None, "eagle", "eagle3"):
         raise Unsupported(f"speculators_model_type is {kind!r}; eagle and eagle3 can be read")
@@ -145,10 +145,10 @@ _NEEDED = ("hidden_size", "num_attention_heads", "intermediate_size", "vocab_siz
 
 
 def _table(values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The table of that name; empty if there is none."""
+    """The object called ``name`` in ``values``; empty if it is missing."""
     table = values.get(name) or {}
     if not isinstance(table, dict):
-        raise InvalidArgument(f"{name} is {table!r} in config.json; it must be a table")
+        raise InvalidArgument(f"{name} is {table!r} in config.json; it must be an object")
     return table
 
 
@@ -167,7 +167,8 @@ def _rope_scaling(rotary: Mapping[str, Any]) -> RopeScaling | None:
 def _layers(values: Mapping[str, Any], target: Target) -> tuple[int, ...]:
     """The layers whose hidden states an EAGLE-3 head reads.
 
-    Two ways to count are in use: by a layer's input, as here (the usual choice begins with 2), or by its output (1).
+    Published heads count layers by their input, as Suffolk does, or by their output. The first layer is usually 2 by input, and 1
+    by output.
     """
     own = _table(values, "eagle_config")
     ids = values.get("eagle_aux_hidden_state_layer_ids") or own.get("eagle_aux_hidden_state_layer_ids")
@@ -179,8 +180,8 @@ def _layers(values: Mapping[str, Any], target: Target) -> tuple[int, ...]:
 
 
 def _without_target(tensors: Tensors, config: EagleConfig, target: Target) -> Tensors:
-    """``tensors`` without copies of the target's, and without those used for checks alone."""
-    left_out = {"t2d"}  # repeats d2t
+    """``tensors`` without copies of the target's tensors, and without ``t2d``, which only serves checks."""
+    left_out = {"t2d"}  # repeats ``d2t``
     if config.version == 1:
         left_out.add("lm_head.weight")
     embedding, own = target.model.get_input_embeddings().weight, tensors.get("embed_tokens")
@@ -197,7 +198,7 @@ def _is_copy(own: torch.Tensor, embedding: torch.Tensor) -> bool:
 
 
 def _check_vocabulary(tensors: Tensors, config: EagleConfig) -> None:
-    """Raise InvalidArgument unless ``d2t`` maps to different tokens of the target, and to those that ``t2d`` names."""
+    """Raise InvalidArgument unless ``d2t`` maps to distinct ids of the target, and agrees with ``t2d``."""
     offsets, drafted = tensors.get("d2t"), tensors.get("t2d")
     if offsets is not None:
         ids = torch.arange(len(offsets)) + offsets.long()

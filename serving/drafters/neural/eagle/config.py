@@ -1,4 +1,4 @@
-"""The shape of an EAGLE head, and the bounds of its trees."""
+"""The configuration of an EAGLE head."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from suffolk.serving.engine.checked_fields import Within, check_fields
 from suffolk.serving.engine.checks import listed, whole_number, whole_within
 
 KIND = "eagle"
-"""The value of "suffolk" in our own config.json."""
+"""The value of "suffolk" in config.json."""
 Positive = Annotated[float, Within(5e-324, 1e6, "above 0 and at most 1000000")]
 
 
 @dataclass(frozen=True, slots=True)
 class RopeScaling:
-    """Rotary scaling of Llama 3.1: wavelengths above ``original / low`` tokens are ``factor`` times longer.
+    """Rotary scaling of Llama 3.1. Raises as ``check_fields``.
 
-    Those below ``original / high`` are unchanged; between them the scaling is interpolated. Raises as ``check_fields``.
+    Wavelengths above ``original / low`` tokens become ``factor`` times longer. Wavelengths below ``original / high`` tokens stay.
+    The scaling is interpolated between both.
     """
 
     factor: Annotated[float, Within(1, 10000)]
@@ -34,19 +35,24 @@ class RopeScaling:
 
 @dataclass(frozen=True, slots=True)
 class EagleConfig:
-    """The shape of a head.
+    """The configuration of a head.
 
     Attributes:
-        version: 1 for EAGLE and EAGLE-2, whose heads are the same; 3 for EAGLE-3.
-        hidden_size: width of the head and of the target's hidden states; ``intermediate_size``: of its feed-forward part.
-        heads, key_value_heads: of attention; the second divides the first. ``head_width``: of each; even.
-        vocab_size: the target's.
-        layers: of the target whose hidden states it reads, as ``FeatureDrafter.layers``; one for version 1.
-        draft_vocab_size: tokens that it can draft, 1..vocab_size for version 3; 0 for version 1, which uses the target's output
-            layer.
-        rms_eps: of its norms. rope_theta, rope_scaling: of its rotary positions.
-        fusion_bias, attention_bias: whether ``fc``, and the projections to queries, keys and values, have a bias.
-        norm_before_residual: version 3: whether the residual is taken from the hidden state behind its norm.
+        version: 1 for EAGLE and EAGLE-2, which have the same heads; 3 for EAGLE-3.
+        hidden_size: width of the head, and of the target's hidden states.
+        heads: attention heads.
+        key_value_heads: key-value heads; a divisor of ``heads``.
+        head_width: width of each attention head; even.
+        intermediate_size: width of the feed-forward part.
+        vocab_size: the target's vocabulary size.
+        layers: the target's layers whose hidden states the head reads (``FeatureDrafter.layers``); one layer for version 1.
+        draft_vocab_size: version 3: the number of tokens that the head can draft, 1..vocab_size. Version 1: 0, because it uses
+            the target's output layer.
+        rms_eps: epsilon of its norms.
+        rope_theta, rope_scaling: parameters of its rotary positions.
+        fusion_bias: whether ``fc`` has a bias.
+        attention_bias: whether the projections to queries, keys and values have a bias.
+        norm_before_residual: version 3: whether the residual is the hidden state after its norm.
 
     Raises:
         InvalidArgument: a value is of the wrong type or out of its range.
@@ -81,23 +87,3 @@ class EagleConfig:
             raise InvalidArgument(f"layers is {layers}; they must rise from 0 or more, and be one for version 1")
         least, most = (0, 0) if self.version == 1 else (1, self.vocab_size)
         whole_within("draft_vocab_size", self.draft_vocab_size, least, most)
-
-
-@dataclass(frozen=True, slots=True)
-class EagleTreeConfig:
-    """Bounds of a tree (EAGLE-2, Li et al. 2024, section 4); it ends earlier where a pass is not worth its cost.
-
-    Attributes:
-        top_k: candidates behind a node, and nodes of a level that a pass expands. With 1 it is a chain.
-        depth: depth of the tree, and the most passes for it.
-        nodes: the most nodes proposed, the best of all candidates.
-
-    Raises as ``check_fields``.
-    """
-
-    top_k: Annotated[int, Within(1, 64)] = 10
-    depth: Annotated[int, Within(1, 64)] = 6
-    nodes: Annotated[int, Within(1, 1024)] = 60
-
-    def __post_init__(self) -> None:
-        check_fields(self)

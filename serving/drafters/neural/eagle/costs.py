@@ -1,4 +1,4 @@
-"""Times the passes of an EAGLE head before it drafts."""
+"""Measures the costs of an EAGLE head's passes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from suffolk.serving.engine.costs.cost_model import CostModel, Sample
 from suffolk.serving.engine.model.tree_layout import chain
 
 _POINTS = ((1, 1, 128), (10, 1, 128), (1, 1, 1024), (10, 1, 1024), (4, 1, 128), (30, 1, 128), (64, 1, 128))
-"""Rows a request, requests, context."""
+"""Points to measure: rows per request, requests, context length."""
 _MAX_SLOTS = 16
 _ROUNDS = 2
 _WARM_UPS = 2
 
 
 def measure_head(head: EagleHead, slots: int = 1, budget: float = 1.0) -> CostModel:
-    """Fit a cost model to the fastest of some passes at each of a few points, output layer included.
+    """Fit a cost model to the fastest pass at each of a few points. A pass includes the output layer.
 
-    Repeats for ``budget`` seconds, and at least twice.
+    Passes repeat for ``budget`` seconds, and at least twice at each point.
     """
     points = [*_POINTS, *([(1, min(slots, _MAX_SLOTS), 128)] if slots > 1 else [])]
     weight = head.fc.weight
@@ -45,7 +45,7 @@ def measure_head(head: EagleHead, slots: int = 1, budget: float = 1.0) -> CostMo
 @torch.inference_mode()
 def _time_pass(head: EagleHead, cache: HeadCache, point: tuple[int, int, int]) -> float:
     rows, batch, context = point
-    cache.slots, cache.capacity = batch, rows + context  # one allocation for all points
+    cache.slots, cache.capacity = batch, rows + context  # all points share one allocation
     cache.lengths = np.full(batch, context)
     weight = head.fc.weight
     tokens = torch.zeros((1, rows * batch), dtype=torch.int64, device=weight.device)

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import torch
 
-from suffolk.serving.drafters.neural.draft_state import DraftState
-
 
 class FeatureBuffer:
-    """A request's slot, its unread hidden states, and its draft state once it has asked for a draft. Not thread-safe.
+    """A request's slot, its unread hidden states, and the head's own hidden states. Not thread-safe.
 
     Attributes:
-        slot: its place in the head's cache.
-        draft: None before the first draft.
-        received: tokens whose hidden states have come.
-        lost: whether some hidden states were dropped: the request gets no more drafts.
-        states: float[1 + drafted, hidden], of the text's last pair, and of the drafted nodes.
+        slot: its slot in the head's cache; None if all were taken. Then no hidden states are kept.
+        received: the number of tokens whose hidden states have come.
+        lost: whether hidden states were dropped. The request then gets no more drafts.
+        states: float[1 + drafted, hidden], the head's hidden states of the text's last pair and of the drafted nodes.
     """
 
-    def __init__(self, slot: int) -> None:
+    def __init__(self, slot: int | None) -> None:
         self.slot = slot
-        self.draft: DraftState | None = None
         self.received = 0
-        self.lost = False
+        self.lost = slot is None
         self.states = torch.empty(0)
         self._waiting: list[torch.Tensor] = []
 
     def add(self, features: torch.Tensor, capacity: int) -> None:
-        """Keep ``features`` float[k, layers, width] of the next k tokens; of a text of more than ``capacity`` none are kept."""
+        """Keep ``features`` float[k, layers, width] of the next k tokens, unless the text exceeds ``capacity`` tokens."""
         self.received += len(features)
         if self.received > capacity:
             self.lost = True
@@ -36,7 +32,7 @@ class FeatureBuffer:
             self._waiting.append(features)
 
     def take(self, count: int) -> torch.Tensor:
-        """float[count, layers, width], the oldest that are buffered; there must be ``count``."""
+        """float[count, layers, width], the oldest buffered hidden states. REQUIRES: ``count`` are buffered."""
         taken: list[torch.Tensor] = []
         while count:
             part = self._waiting.pop(0)
@@ -47,5 +43,5 @@ class FeatureBuffer:
         return taken[0] if len(taken) == 1 else torch.cat(taken)
 
     def put_back(self, features: torch.Tensor) -> None:
-        """Undo the last ``take``: its pass was not made."""
+        """Undo the last ``take``, after a pass that failed."""
         self._waiting.insert(0, features)

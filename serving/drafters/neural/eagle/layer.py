@@ -1,4 +1,4 @@
-"""The decoder layer of an EAGLE head, as in Llama, with rotary positions."""
+"""The decoder layer of an EAGLE head: Llama's, with rotary positions."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ import torch.nn.functional as F
 from suffolk.serving.drafters.neural.eagle.config import EagleConfig, RopeScaling
 
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-"""Attention over queries [b, heads, q, width], keys and values [b, key-value heads, q, width]; the result has the queries' shape.
-The caller chooses the mask, and what is cached of earlier rows."""
+"""Attention of queries [b, heads, q, width] over keys and values [b, key-value heads, q, width]. The result has the queries' shape.
+The function applies the mask, and adds cached keys and values."""
 
 
 def causal(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """An ``Attend`` in which every row sees itself and the rows before it."""
+    """Causal attention without a cache."""
     return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
 
 
 class EagleLayer(torch.nn.Module):
     """Attention and a gated feed-forward part (Li et al. 2024).
 
-    In version 3 attention reads the normalized embedding and hidden state, concatenated; in version 1 it has no norm before it.
+    In version 3 attention reads the normalized embedding and the normalized hidden state, concatenated. In version 1 it reads the
+    hidden state without a norm.
     """
 
     def __init__(self, config: EagleConfig) -> None:
@@ -40,7 +41,10 @@ class EagleLayer(torch.nn.Module):
     def forward(
         self, hidden: torch.Tensor, embedded: torch.Tensor | None, positions: torch.Tensor, attend: Attend
     ) -> torch.Tensor:
-        """float[b, q, hidden], of ``hidden`` and, in version 3, ``embedded`` of that shape; ``positions``: int64[q]."""
+        """float[b, q, hidden], the layer's output. ``hidden`` and ``embedded`` (version 3 only) have the same shape.
+
+        ``positions``: int64[q].
+        """
         read = hidden
         if embedded is not None:
             normed = self.hidden_norm(hidden)
@@ -85,11 +89,11 @@ class _FeedForward(torch.nn.Module):
 def rotations(
     positions: torch.Tensor, width: int, dtype: torch.dtype, theta: float, scaling: RopeScaling | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines [q, width] of rotary positions (Su et al. 2021), the halves of a head turned against each other."""
+    """Cosines and sines [q, width] of rotary positions (Su et al. 2021). They rotate the two halves of a head as pairs."""
     kind = torch.promote_types(dtype, torch.float32)
     speeds = theta ** (-torch.arange(0, width, 2, device=positions.device, dtype=kind) / width)
     if scaling is not None:
-        turns = scaling.original * speeds / (2 * math.pi)  # that the original context holds
+        turns = scaling.original * speeds / (2 * math.pi)  # full rotations within the original context
         kept = ((turns - scaling.low) / (scaling.high - scaling.low)).clamp(0, 1)
         speeds = speeds * torch.lerp(torch.full_like(kept, 1 / scaling.factor), torch.ones_like(kept), kept)
     angles = positions.to(kind)[:, None] * speeds
@@ -98,6 +102,6 @@ def rotations(
 
 
 def rotate(rows: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
-    """``rows`` [..., q, width], turned to their positions."""
+    """``rows`` [..., q, width], rotated by their positions."""
     first, second = rows.chunk(2, -1)
     return rows * cosines + torch.cat([-second, first], -1) * sines

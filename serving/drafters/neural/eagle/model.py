@@ -1,4 +1,4 @@
-"""The EAGLE head: predicts the next hidden state from a hidden state of the target and the next token (Li et al. 2024)."""
+"""The EAGLE head: predicts the next hidden state from a hidden state and the next token (Li et al. 2024)."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ from suffolk.serving.engine.model.int8_linear import compress
 class EagleHead(torch.nn.Module):
     """One decoder layer over pairs of a hidden state and the token one step ahead of it.
 
-    Pair i is the hidden state of token i, which has read tokens 0..i, and token i + 1. Its position is i, and its output, a state,
-    predicts token i + 2. Where token i + 1 was drafted, the hidden state is the output of the pair before. In version 1 a state is
-    the target's predicted hidden state, and the target's output layer reads it. In version 3 it is the head's own, with a norm and
-    an output layer over a part of the vocabulary.
+    Pair i consists of token i + 1 and of the hidden state of token i, which has read tokens 0..i. The pair's position is i. Its
+    output is the state that predicts token i + 2. If token i was drafted, its hidden state is the output of pair i - 1.
+
+    In version 1, states predict the target's hidden states, and the target's output layer reads them. In version 3, the head has
+    its own norm and output layer, over a part of the vocabulary.
 
     Attributes:
-        config, layers: its shape, and the target's layers whose hidden states it reads.
-        d2t: version 3: int64[draft_vocab_size], the target's id minus the draft id (an offset, not an id).
-        embed_tokens: version 3: float[vocab, hidden], its own embedding; None: the target's is used.
+        config: its configuration.
+        layers: the target's layers whose hidden states it reads.
+        d2t: version 3: int64[draft_vocab_size], the target's id minus the draft id.
+        embed_tokens: version 3: float[vocab, hidden], its own embedding; None to use the target's.
     """
 
     d2t: torch.Tensor
     embed_tokens: torch.Tensor | None
 
     def __init__(self, config: EagleConfig, shared: SharedEmbeddings) -> None:
-        """Random weights, in fp32 on the CPU.
+        """Make a head with random weights, in fp32 on the CPU.
 
         Raises:
             Unsupported: ``config`` is for a target of another width or vocabulary.
@@ -57,23 +59,24 @@ class EagleHead(torch.nn.Module):
             self.register_buffer("d2t", torch.zeros(config.draft_vocab_size, dtype=torch.int64))
 
     def fuse(self, features: torch.Tensor) -> torch.Tensor:
-        """float[..., hidden], the input of ``step``, from the target's hidden states float[..., layers, hidden]."""
+        """float[..., hidden], the input for ``step`` from the target's hidden states float[..., layers, hidden]."""
         features = features.to(self.fc.weight.dtype)
         if self.config.version == 1:
             return features[..., 0, :]
         return self.fc(features.flatten(-2))  # type: ignore[no-any-return]
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
-        """float[..., hidden], by the head's own embedding or the target's."""
+        """float[..., hidden], the embeddings of ``tokens``, by the head's own embedding or the target's."""
         return self._shared.embed(tokens) if self.embed_tokens is None else self.embed_tokens[tokens]
 
     def step(self, tokens: torch.Tensor, hidden: torch.Tensor, positions: torch.Tensor, attend: Attend) -> torch.Tensor:
         """The states float[b, q, hidden] of pairs.
 
         Args:
-            tokens: int64[b, q]; ``positions``: int64[q].
+            tokens: int64[b, q].
             hidden: float[b, q, hidden], from ``fuse``, or states of earlier pairs.
-            attend: attention of the rows, mask included.
+            positions: int64[q].
+            attend: attention of the rows, with its mask.
         """
         embedded = self.embed(tokens).to(hidden.dtype)
         if self.config.version == 1:
@@ -82,7 +85,7 @@ class EagleHead(torch.nn.Module):
         return self.layer(hidden, embedded, positions, attend)  # type: ignore[no-any-return]
 
     def logits(self, states: torch.Tensor) -> torch.Tensor:
-        """float[..., vocab_size] over the target's vocabulary; -inf for tokens that the head cannot draft."""
+        """float[..., vocab_size], logits over the target's vocabulary; -inf for tokens that the head cannot draft."""
         if self.config.version == 1:
             return self._shared.logits(states)
         drafted = self.draft_logits(states)
@@ -90,7 +93,7 @@ class EagleHead(torch.nn.Module):
         return spread.index_copy(-1, self.target_ids(), drafted)
 
     def draft_logits(self, states: torch.Tensor) -> torch.Tensor:
-        """Version 3: float[..., draft_vocab_size], by draft ids."""
+        """Version 3: float[..., draft_vocab_size], logits by draft ids."""
         return self.lm_head(self.norm(states))  # type: ignore[no-any-return]
 
     def target_ids(self) -> torch.Tensor:
@@ -98,7 +101,7 @@ class EagleHead(torch.nn.Module):
         return torch.arange(len(self.d2t), device=self.d2t.device) + self.d2t
 
     def compress(self) -> None:
-        """Quantize weights that only drafts read, on a CPU where that is faster; not for a head that is trained further."""
+        """Quantize the head's weights, if that is faster on this CPU. The head cannot be trained after that."""
         compress(self)
         if self.config.version == 1:
             self._shared = self._shared.compressed()

@@ -1,4 +1,4 @@
-"""Trains an EAGLE head of version 1: its first weights, its loss, and its acceptance by depth (Li et al. 2024, EAGLE)."""
+"""Trains an EAGLE head of version 1: initial weights, loss, and acceptance by depth (Li et al. 2024, EAGLE)."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from suffolk.serving.engine.checks import number
 from suffolk.serving.engine.model.target import Target
 
 DEPTHS = 5
-"""Depths whose acceptance is measured."""
+"""Depths at which acceptance is measured."""
 _CHUNK = 512
-"""Rows whose logits are made at once."""
+"""Rows whose logits are computed at once."""
 _TOKEN_WEIGHT = 0.1
+"""Weight of the cross-entropy in the loss."""
 
 
 class TrainableEagleHead(EagleHead):
     """An EAGLE head as a ``TrainableHead``.
 
     Attributes:
-        noise: width of the uniform noise that training adds to the target's hidden states: 0.2 means -0.1 to 0.1.
+        noise: width of the uniform noise that training adds to hidden states; 0.2 means -0.1 to 0.1.
     """
 
     ahead = 2
@@ -42,9 +43,9 @@ class TrainableEagleHead(EagleHead):
 
     @torch.no_grad()
     def initialize(self, batches: Iterator[Batch]) -> None:
-        """Set ``fc`` to the least-squares map from a pair to the next hidden state; the layer adds nothing at first.
+        """Set ``fc`` to the least-squares map from a pair to the next hidden state, and the layer's outputs to zero.
 
-        It is accepted about as often as after a thousand steps of training from random weights. Version 3 stays as it is.
+        Acceptance is then about that of a thousand training steps from random weights. A head of version 3 is not changed.
         """
         if self.config.version != 1:
             return
@@ -66,10 +67,10 @@ class TrainableEagleHead(EagleHead):
         self.layer.mlp.down_proj.weight.zero_()
 
     def losses(self, batch: Batch) -> HeadLoss:
-        """As ``TrainableHead.losses``; acceptance of depths 1..5, in training mode of the first alone.
+        """See ``TrainableHead``. Acceptance is measured at depths 1..5, or in training mode at depth 1 only.
 
         Raises:
-            Unsupported: a head of version 3.
+            Unsupported: the head is of version 3.
         """
         if self.config.version != 1:
             raise Unsupported("EAGLE-3 heads are run, not trained, by this version; train an EAGLE head of version 1")
@@ -77,9 +78,10 @@ class TrainableEagleHead(EagleHead):
         return found if self.training else HeadLoss(found.loss, *self._acceptance(batch))
 
     def _loss(self, batch: Batch) -> HeadLoss:
-        """Smooth L1 between predicted and true hidden states, plus 0.1 times the cross-entropy between their token distributions.
+        """Smooth L1 of predicted hidden states, plus 0.1 times the cross-entropy of their token distributions.
 
-        Both are means over pairs that predict a counted token; the cross-entropy only where a draft begins.
+        Both compare with the target's hidden states. Smooth L1 is a mean over pairs that predict a counted token. The cross-entropy
+        is a mean over those pairs at which a draft begins.
         """
         tokens, features = batch.tokens, self.fuse(batch.features)
         inputs = features
@@ -100,7 +102,7 @@ class TrainableEagleHead(EagleHead):
 
     @torch.no_grad()
     def _acceptance(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """``HeadLoss.hits`` and ``seen`` of greedy chains behind all pairs where drafts begin, fed with their own states."""
+        """``HeadLoss.hits`` and ``seen`` of the greedy chains that begin at ``batch.starts``. A chain reads its own states."""
         tokens, size = batch.tokens, batch.tokens.shape[1]
         hits, seen = (torch.zeros(DEPTHS, dtype=torch.float64, device=tokens.device) for _ in range(2))
         chains = max(0, size - 1)
@@ -124,9 +126,9 @@ class TrainableEagleHead(EagleHead):
 
 
 def new_head(target: Target, noise: float = 0.2) -> TrainableEagleHead:
-    """A head of version 1 with random weights, shaped as the target's own layers, on its device; in fp32, or fp64 as the target.
+    """A head of version 1 with random weights, in the shape of the target's layers and on its device.
 
-    ``noise``: as in ``TrainableEagleHead``.
+    Its weights are in fp64 if the target's are, else in fp32. ``noise``: as in ``TrainableEagleHead``.
     """
     form, shared = target.model.config.get_text_config(decoder=True), SharedEmbeddings.of(target)
     heads = form.num_attention_heads
@@ -148,7 +150,10 @@ def new_head(target: Target, noise: float = 0.2) -> TrainableEagleHead:
 
 
 class _OwnChains:
-    """The first pass is causal. Each later pass has a row per chain: it sees its chain's first row's context and its own rows."""
+    """Attention of chains that begin at every token. The first pass is causal attention over the text.
+
+    Each later pass has one row per chain. The row sees the text up to the chain's beginning, and the chain's earlier rows.
+    """
 
     def __init__(self) -> None:
         self._keys: list[torch.Tensor] = []
