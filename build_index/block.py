@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,15 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
+class Records:
+    """Rows of the table ``path`` as objects, the first of them its row number ``first_row`` (from 1)."""
+
+    path: str
+    first_row: int
+    rows: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Texts:
     """Whole documents as (source, text or UTF-8 bytes). ``metadata`` has an entry for each, or is empty if none has any."""
 
@@ -63,6 +73,9 @@ class TokenRun:
     metadata: tuple[Metadata, ...] = ()
 
 
+Payload = Lines | Records | Texts | TokenRun
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """A part of the inputs.
@@ -74,7 +87,7 @@ class Block:
         skipped: files skipped up to here, by reason.
     """
 
-    payload: Lines | Texts | TokenRun
+    payload: Payload
     next: Position
     bytes_read: int
     skipped: dict[str, int]

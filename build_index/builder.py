@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from suffolk.build_index.block import START
 from suffolk.build_index.counts import Counts
@@ -78,7 +78,9 @@ def build(options: BuildOptions, progress: WorkProgress | None = None) -> BuildR
         memory = _gather(gatherer, state, generation)
         if not state.finished:
             left_out = f"skipped: {skipped_line(state.skipped)}"
-            if not any(state.skipped.values()):
+            if gatherer.run.left_out:
+                left_out = f"{count(gatherer.run.left_out, 'record')} left out, the first {gatherer.first_left_out}"
+            elif not any(state.skipped.values()):
                 left_out = f"{count(len(inputs.files), 'file')} of {count(inputs.size, 'byte')} read, without any text"
             raise InvalidArgument(
                 f"corpus {' '.join(options.corpora)}: holds no tokens ({left_out}); name files that hold text"
@@ -133,7 +135,7 @@ def _gather(gatherer: Gatherer, state: _State, generation: int) -> int:
     start = state.finished[-1].next if state.finished else START
     blocks = read_blocks(gatherer.inputs, options, target.token_width, state.skipped, start)
     with open_encoder(
-        EncodeSetup(options, tokenizer_json, state.proof.fast, target.vocab_size), state.workers
+        EncodeSetup(options, tokenizer_json, state.proof.fast, target.vocab_size, target.rules), state.workers
     ) as encoder:
         state.finished.extend(gatherer.gather(encoder.encode(blocks), len(state.finished), generation))
         return peak_memory() + sum(peak_memory(process) for process in encoder.processes())
@@ -167,9 +169,10 @@ def _publish(workspace: Workspace, target: Target, options: BuildOptions, state:
 def _prove(inputs: Inputs, target: Target, options: BuildOptions) -> Proof:
     if target.tokenizer is None:
         return Proof(False, "none: the corpora are tokenized already")
-    sample = take_sample(inputs, options)
+    sample = take_sample(inputs, options, target.rules)
     if not sample.texts:
-        return Proof(False, "no text in the sampled files to prove the fast path on")
+        facts = Proof(False, "no text in the sampled files to prove the fast path on", growth=sample.growth)
+        return replace(facts, tokens=sample.recorded, text_bytes=4 * sample.recorded)
     return prove(target.tokenizer, sample, options.tokenization)
 
 
@@ -206,6 +209,7 @@ def _report(
         resumed_segments=state.resumed,
         peak_memory_bytes=memory,
         workers=state.workers,
+        left_out=counts.left_out,
         replaced_invalid=counts.replaced,
         skipped=dict(gatherer.inputs.skipped + state.skipped),
         fast=state.proof.fast,

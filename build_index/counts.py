@@ -15,6 +15,7 @@ class Counts:
         tokens: tokens, without separators.
         text_bytes: UTF-8 bytes read, or for tokenized corpora the bytes of their ids.
         replaced: invalid UTF-8 sequences, replaced by U+FFFD.
+        left_out: records without a document: requests without an answer, conversations that the chat template refuses.
         routed, checked, differed: see ``suffolk.build_index.encoder.EncodedTexts``.
     """
 
@@ -26,6 +27,7 @@ class Counts:
     routed: int = 0
     checked: int = 0
     differed: int = 0
+    left_out: int = 0
 
     def add(self, other: Counts) -> None:
         for item in fields(self):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
-from suffolk.build_index.block import Lines, Texts
+from suffolk.build_index.block import Lines, Records, Texts
 from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.records import LeftOut, RecordRules, is_recording, read_chat, read_recording
 from suffolk.datastore.documents import NO_METADATA, Metadata
 from suffolk.datastore.errors import InvalidArgument
 
@@ -16,64 +18,113 @@ MAX_TEXT_CHARACTERS = 1 << 20
 REPLACEMENT = "\ufffd"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Documents:
-    """Texts with their sources and metadata, their size in UTF-8, and the number of U+FFFD that replaced invalid UTF-8."""
+    """The documents of a block.
 
-    sources: list[str]
-    metadata: list[Metadata]
-    texts: list[str]
-    text_bytes: int
-    replaced: int
+    Attributes:
+        sources, metadata: of each document.
+        texts: the text of each document; empty for one of recorded tokens.
+        recorded: index of a document -> its recorded tokens.
+        text_bytes: size of the texts in UTF-8, and of recorded tokens as 32-bit ids.
+        replaced: invalid UTF-8 sequences, replaced by U+FFFD.
+        left_out: records without a document, each with its place and the reason.
+    """
+
+    sources: list[str] = field(default_factory=list)
+    metadata: list[Metadata] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    recorded: dict[int, list[int]] = field(default_factory=dict)
+    text_bytes: int = 0
+    replaced: int = 0
+    left_out: list[str] = field(default_factory=list)
+
+    def add(self, source: str, metadata: Metadata, content: str | bytes | list[int]) -> None:
+        """Add a document; a text of more than a million characters becomes several."""
+        if isinstance(content, list):
+            self.recorded[len(self.texts)] = content
+            self.text_bytes += 4 * len(content)
+            pieces = [""]
+        else:
+            text, size, bad = _clean(content)
+            self.text_bytes += size
+            self.replaced += bad
+            pieces = _cut(text)
+        for piece in pieces:
+            self.sources.append(source)
+            self.metadata.append(metadata)
+            self.texts.append(piece)
 
 
-def parse_documents(payload: Lines | Texts, options: BuildOptions) -> Documents:
-    """The documents of a block of lines or texts, in order. Texts of more than 2^20 characters become several.
+TEXTS_ALONE = RecordRules()
+
+
+def parse_documents(
+    payload: Lines | Records | Texts, options: BuildOptions, rules: RecordRules = TEXTS_ALONE
+) -> Documents:
+    """The documents of a block, in order. Texts of more than 2^20 characters become several.
+
+    Args:
+        rules: how conversations and recorded tokens are read.
 
     Raises:
-        InvalidArgument: a line is not a JSON object, lacks the field, or has no text in it; the message names the line.
+        InvalidArgument: a line is not a JSON object, or holds neither a text nor a form of ``rules``; the message names it.
     """
-    if isinstance(payload, Lines):
-        payload = _from_lines(payload, options)
-    sources: list[str] = []
-    metadata: list[Metadata] = []
-    texts: list[str] = []
-    text_bytes = replaced = 0
-    for (source, raw), kept in zip(payload.documents, payload.metadata or repeat(NO_METADATA), strict=False):
-        text, size, bad = _clean(raw)
-        text_bytes += size
-        replaced += bad
-        for piece in _cut(text):
-            sources.append(source)
-            metadata.append(kept)
-            texts.append(piece)
-    return Documents(sources, metadata, texts, text_bytes, replaced)
-
-
-def _from_lines(lines: Lines, options: BuildOptions) -> Texts:
-    text_path = options.text_field.split(".")
-    id_path = options.id_field.split(".") if options.id_field else None
-    found: list[tuple[str, str | bytes]] = []
-    metadata: list[Metadata] = []
-    for number, line in enumerate(lines.data.split(b"\n"), lines.first_line):
-        if not line or line.isspace():
+    documents = Documents()
+    if isinstance(payload, Texts):
+        for (source, raw), kept in zip(payload.documents, payload.metadata or repeat(NO_METADATA), strict=False):
+            documents.add(source, kept, raw)
+        return documents
+    for place, record, bad in read_records(payload):
+        content = _content(record, place, options, rules)
+        if isinstance(content, LeftOut):
+            documents.left_out.append(f"{place}: {content.reason}")
             continue
-        place = f"{lines.path}:{number}"
-        record, bad = _parse_line(line, place)
-        text = _field(record, text_path, options.text_field)
-        if not isinstance(text, str):
-            raise InvalidArgument(_no_text(place, options.text_field, text, record))
-        if id_path is not None:
-            name = _field(record, id_path, str(options.id_field))
-            if name is None:
-                raise InvalidArgument(
-                    f"{place}: no field '{options.id_field}' (--id-field); give the name of one, or none"
-                )
-            place = f"{lines.path}#{name}"
-        found.append((place, text if not bad else _Repaired(text, bad)))
-        if options.metadata:
-            metadata.append(keep_metadata(record, options.metadata))
-    return Texts(tuple(found), tuple(metadata))
+        source = _source(record, place, payload.path, options)
+        kept = keep_metadata(record, options.metadata) if options.metadata else NO_METADATA
+        documents.add(source, kept, _Repaired(content, bad) if bad and isinstance(content, str) else content)
+    return documents
+
+
+def _content(record: Any, place: str, options: BuildOptions, rules: RecordRules) -> str | list[int] | LeftOut:
+    """The text or the recorded tokens of a record, in the form that ``options`` select."""
+    form = options.records
+    text = _field(record, options.text_field.split("."), options.text_field) if form in ("auto", "text") else None
+    if isinstance(text, str):
+        return text
+    if form == "recording" or (form == "auto" and is_recording(record)):
+        if not is_recording(record):
+            raise InvalidArgument(f"{place}: not a recording; name a file that --record has written")
+        return read_recording(record, rules, place)
+    chat = read_chat(record, rules, place) if form in ("auto", "chat") else None
+    if chat is None:
+        raise InvalidArgument(_no_content(place, options, text, record))
+    return chat
+
+
+def _source(record: Any, place: str, path: str, options: BuildOptions) -> str:
+    if options.id_field is None:
+        return place
+    name = _field(record, options.id_field.split("."), options.id_field)
+    if name is None:
+        raise InvalidArgument(f"{place}: no field '{options.id_field}' (--id-field); give the name of one, or none")
+    return f"{path}#{name}"
+
+
+def read_records(payload: Lines | Records) -> Iterator[tuple[str, Any, int]]:
+    """Records with their places, and the number of invalid places in UTF-8 that were replaced.
+
+    Raises:
+        InvalidArgument: a line is not JSON; the message names it.
+    """
+    if isinstance(payload, Records):
+        for number, row in enumerate(payload.rows, payload.first_row):
+            yield f"{payload.path}:{number}", row, 0
+        return
+    for number, line in enumerate(payload.data.split(b"\n"), payload.first_line):
+        if line and not line.isspace():
+            place = f"{payload.path}:{number}"
+            yield place, *_parse_line(line, place)
 
 
 def keep_metadata(record: Any, fields: tuple[str, ...]) -> Metadata:
@@ -123,12 +174,15 @@ def _field(record: Any, path: list[str], name: str) -> Any:
     return record
 
 
-def _no_text(place: str, field: str, value: Any, record: Any) -> str:
+def _no_content(place: str, options: BuildOptions, value: Any, record: Any) -> str:
+    field = options.text_field
     if not isinstance(record, dict):
         return f"{place}: a JSON {type(record).__name__}, not an object; every line of a .jsonl file is one object"
-    if value is not None or field in record:
+    if options.records != "chat" and (value is not None or field in record):
         return f"{place}: field '{field}' holds {type(value).__name__}, not text; name the text field with --text-field"
     fields = ", ".join(sorted(map(str, record))[:12]) or "none"
+    if options.records == "chat":
+        return f"{place}: no conversation; the line has {fields}; 'messages' or 'conversations' hold one"
     return f"{place}: no field '{field}'; the line has {fields}; name the text field with --text-field"
 
 

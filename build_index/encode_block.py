@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from suffolk.build_index.block import Lines, Texts, TokenRun
+from suffolk.build_index.block import Lines, Payload, Records, TokenRun
 from suffolk.build_index.counts import Counts
 from suffolk.build_index.documents import parse_documents
-from suffolk.build_index.encoder import Encoder
+from suffolk.build_index.encoder import EncodedTexts, Encoder
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.proof import load_fast
+from suffolk.build_index.records import RecordRules
 from suffolk.datastore.documents import NO_METADATA, Metadata
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.datastore.segment import separator, token_dtype
@@ -28,6 +30,7 @@ class EncodeSetup:
     tokenizer_json: str | None
     fast: bool
     vocab_size: int
+    rules: RecordRules = RecordRules()
 
 
 @dataclass(slots=True)
@@ -38,12 +41,14 @@ class EncodedBlock:
         tokens: uint16 or uint32 [n], separators included.
         sources, metadata: the origin of each document; documents without tokens are left out.
         counts: the totals of the block.
+        left_out: records without a document, each with its place and the reason.
     """
 
     tokens: npt.NDArray[Any]
     sources: list[str]
     metadata: list[Metadata]
     counts: Counts
+    left_out: list[str] = field(default_factory=list)
 
 
 class BlockEncoder:
@@ -55,11 +60,12 @@ class BlockEncoder:
 
     def __init__(self, setup: EncodeSetup) -> None:
         self._options = setup.options
+        self._rules = setup.rules
         self._vocab_size = setup.vocab_size
         self._dtype = token_dtype(setup.vocab_size)
         self._encoder = _make_encoder(setup.tokenizer_json, setup.fast) if setup.tokenizer_json else None
 
-    def encode(self, payload: Lines | Texts | TokenRun) -> EncodedBlock:
+    def encode(self, payload: Payload) -> EncodedBlock:
         """The tokens of a block.
 
         Raises:
@@ -67,23 +73,29 @@ class BlockEncoder:
         """
         if isinstance(payload, TokenRun):
             return self._encode_run(payload)
-        if self._encoder is None:
-            path = payload.path if isinstance(payload, Lines) else payload.documents[0][0]
+        documents = parse_documents(payload, self._options, self._rules)
+        if self._encoder is None and any(documents.texts):
+            path = payload.path if isinstance(payload, Lines | Records) else payload.documents[0][0]
             raise InvalidArgument(f"corpus {path}: holds text, and no tokenizer is given; name one with --tokenizer")
-        documents = parse_documents(payload, self._options)
-        encoded = self._encoder.encode(documents.texts, seed=documents.text_bytes)
+        encoded = EncodedTexts([[] for _ in documents.texts])
+        if self._encoder is not None:
+            encoded = self._encoder.encode(documents.texts, seed=documents.text_bytes)
+        for index, ids in documents.recorded.items():
+            encoded.ids[index] = ids
         counts = Counts(
             text_bytes=documents.text_bytes,
             replaced=documents.replaced,
             routed=encoded.routed,
             checked=encoded.checked,
             differed=encoded.differed,
+            left_out=len(documents.left_out),
         )
         return _block(
             self._join(encoded.ids),
             [source for source, ids in zip(documents.sources, encoded.ids, strict=True) if ids],
             [metadata for metadata, ids in zip(documents.metadata, encoded.ids, strict=True) if ids],
             counts,
+            documents.left_out,
         )
 
     def _join(self, documents: list[list[int]]) -> npt.NDArray[Any]:
@@ -128,10 +140,16 @@ class BlockEncoder:
             )
 
 
-def _block(tokens: npt.NDArray[Any], sources: list[str], metadata: list[Metadata], counts: Counts) -> EncodedBlock:
+def _block(
+    tokens: npt.NDArray[Any],
+    sources: list[str],
+    metadata: list[Metadata],
+    counts: Counts,
+    left_out: Sequence[str] = (),
+) -> EncodedBlock:
     counts.documents, counts.described = len(sources), sum(map(bool, metadata))
     counts.tokens = len(tokens) - len(sources)
-    return EncodedBlock(tokens, sources, metadata, counts)
+    return EncodedBlock(tokens, sources, metadata, counts, list(left_out))
 
 
 def _source(run: TokenRun, start: int) -> str:

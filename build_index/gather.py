@@ -31,6 +31,7 @@ class Gatherer:
     Attributes:
         run: totals of this run; those of earlier runs of the same build are not included.
         read_seconds, sort_seconds: wall time of this run.
+        first_left_out: the first record of this run without a document, with the reason.
     """
 
     workspace: Workspace
@@ -41,6 +42,7 @@ class Gatherer:
     run: Counts = field(default_factory=Counts)
     read_seconds: float = 0.0
     sort_seconds: float = 0.0
+    first_left_out: str = ""
     _began: float = field(default_factory=time.monotonic)
 
     def gather(self, encoded: Encoded, first: int, generation: int) -> Iterator[FinishedSegment]:
@@ -61,6 +63,7 @@ class Gatherer:
         counts, table, block = Counts(), DocumentTableWriter(), None
         with TokenFile(self.workspace.tokens, token_dtype(self.target.vocab_size)) as file:
             for block, tokens in encoded:
+                self._note_left_out(tokens)
                 file.append(tokens.tokens)
                 table.extend(zip(tokens.sources, tokens.metadata, strict=True))
                 counts.add(tokens.counts)
@@ -92,6 +95,12 @@ class Gatherer:
         self.sort_seconds += time.monotonic() - begin
         place = Position(*block.next)
         return FinishedSegment(entry, place, reached(self.inputs, place), counts, block.skipped)
+
+    def _note_left_out(self, block: EncodedBlock) -> None:
+        """Name the first record of this run that yields no document; the report counts them."""
+        if block.left_out and not self.first_left_out:
+            self.first_left_out = block.left_out[0]
+            self.progress.note(f"left out {self.first_left_out}; the summary counts such records")
 
     def _rates(self) -> str:
         seconds, run = max(time.monotonic() - self._began, 1e-9), self.run

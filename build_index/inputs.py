@@ -25,6 +25,7 @@ ENDINGS = {
 """Ending of a file's name -> kind; every other file is plain text."""
 
 TOKEN_KINDS = ("npy", "bin")
+RECORD_KINDS = ("lines", "lines-gz", "lines-zst", "parquet")
 PATTERN = frozenset("*?[")
 
 
@@ -89,16 +90,21 @@ def find_inputs(options: BuildOptions) -> Inputs:
 
 
 def _require_use(options: BuildOptions, kinds: set[str]) -> None:
-    """Refuse an option for tokenized corpora if there are none. A Parquet file counts as one: it may hold token ids."""
+    """Refuse an option that acts on none of the files. A Parquet file counts as tokenized: it may hold token ids."""
     for name, value, acts_on in (
         ("end of document", options.end_of_document, (*TOKEN_KINDS, "parquet")),
         ("token format", options.token_format, ("bin",)),
+        ("records", None if options.records == "auto" else options.records, RECORD_KINDS),
     ):
         if value is not None and kinds.isdisjoint(acts_on):
             raise InvalidArgument(
-                f"{name}: {value} has no effect: no corpus is a {' or '.join(f'.{kind}' for kind in acts_on)} file; "
-                f"leave --{name.replace(' ', '-')} out, or name tokenized corpora"
+                f"{name}: {value} has no effect: no corpus is a {' or '.join(_ending(kind) for kind in acts_on)} file; "
+                f"leave --{name.replace(' ', '-')} out, or name {'tokenized corpora' if name != 'records' else 'records'}"
             )
+
+
+def _ending(kind: str) -> str:
+    return next(ending for ending, each in ENDINGS.items() if each == kind)
 
 
 def recognise(path: str) -> str:

@@ -15,6 +15,7 @@ MAX_SEGMENT_TOKENS = (1 << 31) - (1 << 28)
 
 TOKEN_FORMATS = ("u16", "u32")
 TOKENIZATIONS = ("auto", "exact")
+RECORDS = ("auto", "text", "chat", "recording")
 MODES = ("new", "append", "replace")
 
 
@@ -29,6 +30,8 @@ class BuildOptions:
             is the datastore's tokenizer.
         mode: "new" refuses an existing datastore, "append" adds segments to it, "replace" puts new segments in their place.
         text_field, id_field: field of a JSON line (a dotted name reads nested objects), or column of a Parquet file.
+        records: the form of JSON lines and Parquet rows. "text" reads ``text_field``; "chat" writes conversations with the
+            tokenizer's chat template; "recording" takes the tokens of ``--record``; "auto" decides by the fields.
         metadata: fields of a JSON line or Parquet row to keep with the document; a dotted name reads nested objects.
         extensions: endings of the files to read in folders; empty: every text file.
         token_format: width of the ids in ``.bin`` files; None: the width that the vocabulary needs.
@@ -49,6 +52,7 @@ class BuildOptions:
     mode: str = "new"
     text_field: str = "text"
     id_field: str | None = None
+    records: str = "auto"
     metadata: tuple[str, ...] = ()
     extensions: tuple[str, ...] = field(default=())
     token_format: str | None = None
@@ -67,6 +71,7 @@ class BuildOptions:
             (self.mode in MODES, "mode", self.mode, f"one of {', '.join(MODES)}"),
             (bool(self.text_field), "text field", "''", "the name of a field, such as text"),
             (all(self.metadata), "metadata", "''", "names of fields, such as license,repo.name"),
+            (self.records in RECORDS, "records", self.records, f"one of {', '.join(RECORDS)}"),
             (self.token_format in (None, *TOKEN_FORMATS), "token format", self.token_format, "u16 or u32"),
             (self.tokenization in TOKENIZATIONS, "tokenization", self.tokenization, "auto or exact"),
             (end is None or 0 <= end < 1 << 32, "end of document", end, "a token id, 0 to 4294967295"),

@@ -12,11 +12,12 @@ from kitoken import Kitoken
 from tokenizers import Tokenizer
 
 from suffolk.build_index.block import TokenRun
-from suffolk.build_index.documents import parse_documents
+from suffolk.build_index.documents import TEXTS_ALONE, parse_documents
 from suffolk.build_index.encoder import Encoder
 from suffolk.build_index.inputs import TOKEN_KINDS, Inputs
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.reader import read_blocks
+from suffolk.build_index.records import RecordRules
 from suffolk.build_index.report import count
 
 Item = TypeVar("Item")
@@ -51,10 +52,17 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Documents from all parts of the corpus. ``growth``: their bytes of text per byte on disk."""
+    """Documents from all parts of the corpus.
+
+    Attributes:
+        texts: their texts.
+        growth: bytes of text per byte on disk.
+        recorded: tokens of sampled recordings, which need no tokenizer.
+    """
 
     texts: list[str]
     growth: float
+    recorded: int = 0
 
 
 def load_fast(tokenizer: Tokenizer) -> Kitoken | str:
@@ -71,7 +79,8 @@ def prove(tokenizer: Tokenizer, sample: Sample, tokenization: str) -> Proof:
     begin = time.perf_counter()
     ids = Encoder(tokenizer, None).encode_exactly(sample.texts)
     exact_rate = size / max(time.perf_counter() - begin, 1e-9)
-    facts = Proof(False, "", len(ids), size, sum(map(len, ids)), 0.0, exact_rate, sample.growth)
+    tokens = sum(map(len, ids)) + sample.recorded
+    facts = Proof(False, "", len(ids), size + 4 * sample.recorded, tokens, 0.0, exact_rate, sample.growth)
     if tokenization == "exact":
         return replace(facts, reason="asked for with --tokenization exact")
     fast = load_fast(tokenizer)
@@ -93,7 +102,7 @@ def prove(tokenizer: Tokenizer, sample: Sample, tokenization: str) -> Proof:
     )
 
 
-def take_sample(inputs: Inputs, options: BuildOptions) -> Sample:
+def take_sample(inputs: Inputs, options: BuildOptions, rules: RecordRules = TEXTS_ALONE) -> Sample:
     """About 2 MiB of documents, in equal parts from up to 256 files spread evenly over the inputs.
 
     Raises:
@@ -101,14 +110,15 @@ def take_sample(inputs: Inputs, options: BuildOptions) -> Sample:
     """
     files = spread([file for file in inputs.files if file.kind not in TOKEN_KINDS], SAMPLE_FILES)
     texts: list[str] = []
-    taken = text_bytes = disk_bytes = 0
+    taken = text_bytes = disk_bytes = recorded = 0
     for number, file in enumerate(files, 1):
         wanted = SAMPLE_BYTES * number // len(files)
         here = 0
         for block in read_blocks(Inputs((file,)), options, "u32", Counter()):
             if isinstance(block.payload, TokenRun):
                 break
-            documents = parse_documents(block.payload, options)
+            documents = parse_documents(block.payload, options, rules)
+            recorded += sum(map(len, documents.recorded.values()))
             chosen = _choose(documents.texts, min(wanted - taken, SAMPLE_BLOCK_BYTES))
             texts += chosen
             taken += sum(len(text.encode()) for text in chosen)
@@ -117,7 +127,7 @@ def take_sample(inputs: Inputs, options: BuildOptions) -> Sample:
             if taken >= wanted:
                 break
         disk_bytes += here
-    return Sample(texts, text_bytes / disk_bytes if disk_bytes else 1.0)
+    return Sample(texts, text_bytes / disk_bytes if disk_bytes else 1.0, recorded)
 
 
 def spread(items: Sequence[Item], count: int) -> list[Item]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from suffolk.build_index.block import BLOCK_BYTES, Texts, TokenRun
+from suffolk.build_index.block import BLOCK_BYTES, Records, Texts, TokenRun
+from suffolk.build_index.conversation import FIELDS, TOOLS
 from suffolk.build_index.documents import keep_metadata
 from suffolk.build_index.inputs import InputFile
 from suffolk.build_index.options import BuildOptions
@@ -20,10 +21,11 @@ BATCH_ROWS = 256
 TEXT_TYPES = ("string", "large_string", "string_view")
 
 
-def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Texts | TokenRun, int]]:
+def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Texts | Records | TokenRun, int]]:
     """Yield batches of rows, each with the number of bytes of the file read so far. A batch has at most 1 MiB, or one row.
 
-    The rows are texts if there are a tokenizer and a text column. Otherwise they are the lists of ids in ``input_ids``.
+    The rows are texts or conversations if there are a tokenizer and a column of them. Otherwise they are the lists of ids in
+    ``input_ids``.
 
     Raises:
         Unsupported: pyarrow is not installed.
@@ -41,16 +43,21 @@ def read_parquet(file: InputFile, options: BuildOptions) -> Iterator[tuple[Texts
         with parquet.ParquetFile(file.path) as table:
             column = _choose(table.schema_arrow, file.path, options)
             kept = _kept_columns(table.schema_arrow, options)
-            wanted = [column, *([options.id_field] if options.id_field else []), *kept]
+            tools = [TOOLS] if column in FIELDS and TOOLS in table.schema_arrow.names else []
+            wanted = [column, *tools, *([options.id_field] if options.id_field else []), *kept]
             row = 0
             total = max(1, table.metadata.num_rows)
             batches = table.iter_batches(batch_size=BATCH_ROWS, columns=list(dict.fromkeys(wanted)))
             for batch in chain.from_iterable(_cut(batch, column) for batch in batches):
                 sources = _sources(batch, row, file.path, options.id_field)
                 metadata = _metadata(batch, kept, options)
-                read = _texts if column == options.text_field else _token_run
                 row += batch.num_rows
-                yield read(batch, column, sources, metadata, file.path, row - batch.num_rows), file.size * row // total
+                done = file.size * row // total
+                if column in FIELDS and column != options.text_field:
+                    yield Records(file.path, row - batch.num_rows + 1, tuple(batch.to_pylist())), done
+                    continue
+                read = _texts if column == options.text_field else _token_run
+                yield read(batch, column, sources, metadata, file.path, row - batch.num_rows), done
     except UnicodeDecodeError as error:
         columns = " or ".join(wanted[1:] or wanted)
         raise InvalidArgument(
@@ -68,8 +75,11 @@ def _choose(schema: Any, path: str, options: BuildOptions) -> str:
     names = set(schema.names)
     if options.id_field and options.id_field not in names:
         raise InvalidArgument(f"corpus {path}: no column '{options.id_field}' (--id-field); it has {_listing(names)}")
-    if options.text_field in names and (options.tokenizer is not None or IDS_COLUMN not in names):
+    chat = next((name for name in FIELDS if name in names), None)
+    if options.records != "chat" and options.text_field in names and (options.tokenizer or IDS_COLUMN not in names):
         return options.text_field
+    if chat is not None and options.records in ("auto", "chat") and (options.tokenizer or IDS_COLUMN not in names):
+        return chat
     if IDS_COLUMN in names:
         return IDS_COLUMN
     raise InvalidArgument(

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from suffolk.build_index.block import BLOCK_BYTES, START, Block, Lines, Position, Texts, TokenRun
+from suffolk.build_index.block import BLOCK_BYTES, START, Block, Payload, Position, Texts
 from suffolk.build_index.inputs import InputFile, Inputs, read_error
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.read_lines import read_lines
@@ -64,7 +64,7 @@ def _naming(file: InputFile) -> Iterator[None]:
 
 def _read(
     file: InputFile, options: BuildOptions, token_width: str, skipped: Counter[str]
-) -> Iterator[tuple[Lines | Texts | TokenRun, int]]:
+) -> Iterator[tuple[Payload, int]]:
     match file.kind:
         case "text":
             return read_large_text(file, skipped)

@@ -23,6 +23,7 @@ class BuildReport:
         resumed_segments: segments of an interrupted run.
         peak_memory_bytes: largest resident size of the builder plus that of each worker.
         workers: tokenizing processes.
+        left_out: records without a document.
         replaced_invalid: invalid UTF-8 sequences, replaced by U+FFFD.
         skipped: files left out, by reason.
         fast: whether the fast path was used; ``tokenization`` is the reason.
@@ -47,6 +48,7 @@ class BuildReport:
     resumed_segments: int
     peak_memory_bytes: int
     workers: int
+    left_out: int
     replaced_invalid: int
     skipped: dict[str, int]
     fast: bool
@@ -84,6 +86,8 @@ class BuildReport:
             f"  text       {self.replaced_invalid:,} invalid UTF-8 places replaced",
             f"  skipped    {skipped_line(self.skipped)}",
         ]
+        if self.left_out:
+            lines.append(f"  left out   {count(self.left_out, 'record')} without a document")
         if self.described is not None:
             lines.append(f"  metadata   kept with {self.described:,} of {count(self.documents, 'document')}")
         if self.resumed_segments:

@@ -7,7 +7,9 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from suffolk.build_index.chat_template import ChatTemplate, find_chat_template
 from suffolk.build_index.options import DEFAULT_ORDER_DEPTH, BuildOptions
+from suffolk.build_index.records import RecordRules
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
 from suffolk.datastore.manifest import MANIFEST_NAME, Manifest, read_manifest, tokenizer_name
 from suffolk.datastore.segment import token_dtype
@@ -25,6 +27,7 @@ class Target:
         vocab_size: ids are below it.
         order_depth: tokens by which suffixes are sorted.
         token_width: "u16" or "u32", of the ids in ``.bin`` corpora.
+        template: the chat template of the tokenizer that the options name; None if it has none.
     """
 
     previous: Manifest | None
@@ -33,6 +36,12 @@ class Target:
     vocab_size: int
     order_depth: int
     token_width: str
+    template: ChatTemplate | None = None
+
+    @property
+    def rules(self) -> RecordRules:
+        """How conversations and recorded tokens are read."""
+        return RecordRules(self.template, self.fingerprint, self.vocab_size)
 
     def settings(self, options: BuildOptions, generation: int) -> dict[str, Any]:
         """The settings that the content of segments depends on. If one changes, an interrupted build starts again."""
@@ -45,6 +54,8 @@ class Target:
             "segment_tokens": options.segment_tokens,
             "text_field": options.text_field,
             "id_field": options.id_field,
+            "records": options.records,
+            "template": None if self.template is None else self.template.digest,
             "metadata": list(options.metadata),
             "token_width": self.token_width,
             "end_of_document": options.end_of_document,
@@ -87,7 +98,8 @@ def find_target(options: BuildOptions) -> Target:
     if base is not None:
         _require_fit(options, base, size, mark, depth)
     width = options.token_format or ("u16" if token_dtype(size).itemsize == 2 else "u32")
-    return Target(previous, tokenizer, mark, size, depth, width)
+    template = None if options.tokenizer is None else find_chat_template(options.tokenizer)
+    return Target(previous, tokenizer, mark, size, depth, width, template)
 
 
 def require_mode(options: BuildOptions, target: Target) -> None:

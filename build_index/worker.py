@@ -12,11 +12,9 @@ import sys
 import threading
 from multiprocessing.connection import Connection
 
-from suffolk.build_index.block import Lines, Texts, TokenRun
+from suffolk.build_index.block import Payload
 from suffolk.build_index.encode_block import BlockEncoder
 from suffolk.datastore.errors import Internal, SuffolkError
-
-Payload = Lines | Texts | TokenRun
 
 
 def main() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from suffolk.datastore.errors import NotFound
+from suffolk.datastore.paths import expand
 
 TIMEOUT_S = 10.0
 
@@ -10,6 +13,31 @@ TIMEOUT_S = 10.0
 def is_path(name: str) -> bool:
     """Whether ``name`` can only be a path, not a hub name."""
     return name.startswith((".", "/", "~")) or name.count("/") > 1
+
+
+def model_file(name_or_path: str | Path, file: str) -> Path | None:
+    """``file`` of a model: in its folder, beside its file, in the hub's local cache or on the hub; None if it is nowhere."""
+    path = expand(name_or_path)
+    if path.exists() or is_path(str(name_or_path)):
+        found = (path if path.is_dir() else path.parent) / file
+        return found if found.is_file() else None
+    name = str(name_or_path)
+    try:
+        if (cached := cached_file(name, file)) is not None:
+            return Path(cached)
+        return Path(download(name, file)) if file in list_files(name) else None
+    except NotFound:
+        return None
+
+
+def download(name: str, file: str) -> str:
+    """The path of ``file`` of the model, fetched from the hub. Raises NotFound: the hub did not give it."""
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return str(hf_hub_download(name, file))
+    except Exception as error:  # the hub client does not wrap the errors of its HTTP library
+        raise NotFound(f"{name}: the hub did not give {file} ({short_reason(error)})") from error
 
 
 def cached_file(name: str, file: str) -> str | None:

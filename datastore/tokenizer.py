@@ -10,7 +10,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from suffolk.datastore.errors import Corruption, NotFound
-from suffolk.datastore.hub import cached_file, is_path, list_files, short_reason
+from suffolk.datastore.hub import cached_file, download, is_path, list_files, short_reason
 from suffolk.datastore.paths import expand
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -111,8 +111,6 @@ def _load_hub(name: str) -> Tokenizer:
         raise NotFound(
             f"tokenizer {name}: no such file or folder; give a Hugging Face folder, a tokenizer.json or a hub name"
         )
-    from huggingface_hub import hf_hub_download
-
     cached = cached_file(name, TOKENIZER_FILE)
     if cached is not None:
         return _load_file(Path(cached))
@@ -124,10 +122,9 @@ def _load_hub(name: str) -> Tokenizer:
     if TOKENIZER_FILE not in files:
         return _convert(name)
     try:
-        file = hf_hub_download(name, TOKENIZER_FILE)
-    except Exception as error:  # the hub client does not wrap the errors of its HTTP library
-        raise NotFound(f"tokenizer {name}: the hub did not give it ({short_reason(error)}); {advice}") from error
-    return _load_file(Path(file))
+        return _load_file(Path(download(name, TOKENIZER_FILE)))
+    except NotFound as error:
+        raise NotFound(f"tokenizer {error}; {advice}") from error
 
 
 def _convert(name: str) -> Tokenizer:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from suffolk.build_index.records import RECORDING_FORMAT
 from suffolk.datastore.errors import InvalidArgument, Unsupported
 from suffolk.serving.engine.checks import listed, number, text, whole_within
 from suffolk.serving.engine.sampling.settings import SamplingSettings
@@ -16,7 +17,7 @@ from suffolk.serving.engine.sampling.settings import SamplingSettings
 if TYPE_CHECKING:
     from suffolk.serving.engine.loop.generation import Generation
 
-FORMAT = 1
+FORMAT = RECORDING_FORMAT
 FINISHED = ("eos", "stop", "length", "context")
 """Finish reasons of texts that are recorded."""
 COUNTS = ("steps", "draft_calls", "nodes_proposed", "nodes_verified", "accepted", "earned", "mean_generated_length")

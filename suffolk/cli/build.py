@@ -1,5 +1,5 @@
 """Build a datastore from corpora: text files, source trees, .jsonl[.gz|.zst], Parquet, or tokenized
-.npy and .bin files.
+.npy and .bin files. Records hold texts, conversations, logs of OpenAI's API, or what --record wrote.
 
 Corpora are files, folders or quoted patterns, recognised by their names. A build that was
 interrupted goes on with the segment it was at when the same command is run again; the datastore
@@ -16,6 +16,7 @@ from suffolk.build_index.builder import build, plan_build
 from suffolk.build_index.options import (
     DEFAULT_ORDER_DEPTH,
     DEFAULT_SEGMENT_TOKENS,
+    RECORDS,
     TOKEN_FORMATS,
     TOKENIZATIONS,
     BuildOptions,
@@ -29,6 +30,7 @@ EXAMPLES = """
 suffolk build --tokenizer MODEL_FOLDER --output STORE src/ notes.txt more.jsonl.zst
 suffolk build --tokenizer MODEL_FOLDER --output STORE --plan 'shards/*.jsonl.zst'
 suffolk build --tokenizer MODEL_FOLDER --output STORE --id-field id --metadata license,repo.name code.jsonl.gz
+suffolk build --tokenizer MODEL_FOLDER --output STORE chats.jsonl day.jsonl   conversations, and a file of 'worker --record'
 suffolk build --output STORE --append new/
 suffolk build --vocab-size 32000 --end-of-document 2 --output STORE tokens.bin"""
 
@@ -53,6 +55,12 @@ class ModeOptions(setting.Options):
 class ReadingOptions(setting.Options):
     GROUP = "reading"
     text_field: str = option("text", "field or column with the text", metavar="NAME", blank=True)
+    records: str = option(
+        "auto",
+        "form of JSON lines and Parquet rows. text: the text field; chat: conversations ('messages', 'conversations') and logs of "
+        "OpenAI's API, through the chat template; recording: tokens of --record; auto: by the fields",
+        choices=RECORDS,
+    )
     id_field: str | None = option(
         None, "field or column that names a document; dots go into objects", metavar="NAME", blank=True
     )

@@ -9,8 +9,8 @@ from typing import Any
 
 from jinja2 import TemplateError
 
+from suffolk.build_index.conversation import Message
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.serving.drafters.training.rows import Message
 
 ASSISTANT = "assistant"
 

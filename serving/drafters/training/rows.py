@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from suffolk.build_index.block import Lines, Texts, TokenRun
-from suffolk.build_index.documents import not_json, parse_documents
+from suffolk.build_index.block import Lines, Records, Texts, TokenRun
+from suffolk.build_index.conversation import Message, find_conversation
+from suffolk.build_index.documents import parse_documents, read_records
 from suffolk.build_index.inputs import Inputs, find_inputs, read_error
 from suffolk.build_index.options import BuildOptions
 from suffolk.build_index.reader import read_blocks
@@ -19,8 +19,6 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.training.options import TrainOptions
 from suffolk.serving.drafters.training.workspace import work_folder
 
-Message = Mapping[str, Any]
-"""A message of a conversation: ``role``, ``content``, and other keys that its template reads."""
 _CHUNK = 1 << 20
 
 
@@ -82,21 +80,20 @@ def read_rows(
             raise InvalidArgument(
                 f"corpus {block.payload.path}: holds token ids; heads learn from text, name text files"
             )
-        if isinstance(block.payload, Lines):
-            yield from _read_lines(block.payload, options)
-        else:
+        if isinstance(block.payload, Texts):
             yield from _cut(block.payload, options)
+        else:
+            yield from _read_records(block.payload, options)
         report(block.bytes_read / max(1, inputs.size))
 
 
-def _read_lines(lines: Lines, options: BuildOptions) -> Iterator[Row]:
-    for number, line in enumerate(lines.data.split(b"\n"), lines.first_line):
-        if not line or line.isspace():
-            continue
-        place = f"{lines.path}:{number}"
-        record = _parse(line, place)
-        if "messages" in record:
-            yield Row(place, messages=_messages(record["messages"], place))
+def _read_records(payload: Lines | Records, options: BuildOptions) -> Iterator[Row]:
+    for place, record, _ in read_records(payload):
+        if not isinstance(record, dict):
+            raise InvalidArgument(f"{place}: a JSON {type(record).__name__}; every line of a .jsonl file is one object")
+        conversation = find_conversation(record, place)
+        if conversation is not None:
+            yield Row(place, messages=conversation.messages)
         elif isinstance(record.get("text"), str):
             yield from _cut(Texts(((place, record["text"]),)), options)
         else:
@@ -109,36 +106,6 @@ def _cut(texts: Texts, options: BuildOptions) -> Iterator[Row]:
     found = parse_documents(texts, options)
     for source, text in zip(found.sources, found.texts, strict=True):
         yield Row(source, text=text)
-
-
-def _parse(line: bytes, place: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line.decode(errors="replace"))
-    except (ValueError, RecursionError) as error:
-        raise not_json(place, error) from error
-    if not isinstance(record, dict):
-        raise InvalidArgument(f"{place}: a JSON {type(record).__name__}; every line of a .jsonl file is one object")
-    return record
-
-
-def _messages(value: object, place: str) -> tuple[Message, ...]:
-    if not isinstance(value, list):
-        raise InvalidArgument(f"{place}: 'messages' is of type {type(value).__name__}; it must be a list of objects")
-    return tuple(_message(message, f"{place}: message {number}") for number, message in enumerate(value))
-
-
-def _message(value: object, place: str) -> Message:
-    if not isinstance(value, dict) or not isinstance(value.get("role"), str):
-        raise InvalidArgument(f"{place}: is no object with a 'role'; write it as {{'role': ..., 'content': ...}}")
-    content = value.get("content")
-    if content is not None and not isinstance(content, str):
-        raise InvalidArgument(f"{place}: its 'content' is of type {type(content).__name__}; it must be text")
-    return value | ({} if content is None else {"content": _whole(content)})
-
-
-def _whole(text: str) -> str:
-    """``text`` with U+FFFD for lone surrogates, which JSON allows and tokenizers refuse."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _digest(path: str) -> str:

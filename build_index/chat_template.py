@@ -1,0 +1,148 @@
+"""A model's chat template: writes a conversation as the text that the model sees. Needs no transformers."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from suffolk.build_index.conversation import Message
+from suffolk.datastore.errors import Corruption, InvalidArgument
+from suffolk.datastore.hub import model_file
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template, nodes
+    from jinja2.parser import Parser
+
+TEMPLATE_FILE, CONFIG_FILE, OLD_FILE = "chat_template.jinja", "tokenizer_config.json", "chat_template.json"
+DEFAULT, WITH_TOOLS = "default", "tool_use"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTemplate:
+    """A chat template. Thread-safe, and can be pickled.
+
+    Attributes:
+        sources: Jinja sources by name; most models have ``default`` alone.
+        tokens: special tokens by name, such as ``bos_token``, which templates write.
+    """
+
+    sources: Mapping[str, str]
+    tokens: Mapping[str, str]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of what it writes with."""
+        content = json.dumps([dict(self.sources), dict(self.tokens)], sort_keys=True)
+        return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def render(self, messages: Sequence[Message], tools: Sequence[Any] = (), asking: bool = False) -> str:
+        """The text of a conversation, special tokens included.
+
+        Args:
+            tools: JSON schemas of the tools that the model may call.
+            asking: end with the header of the model's next answer.
+
+        Raises:
+            InvalidArgument: the template refuses the conversation; the message is the reason alone.
+        """
+        name = WITH_TOOLS if tools and WITH_TOOLS in self.sources else DEFAULT
+        template = _compile(self.sources[name])
+        try:
+            return template.render(
+                messages=list(messages), tools=list(tools) or None, documents=None, add_generation_prompt=asking,
+                **self.tokens,
+            )  # fmt: skip
+        except Exception as error:  # a template is a program of the model's author, and may raise anything
+            raise InvalidArgument(f"the chat template refuses it ({' '.join(str(error).split())[:160]})") from error
+
+
+def find_chat_template(name_or_path: str | Path) -> ChatTemplate | None:
+    """The chat template of a model folder, of the folder of a ``tokenizer.json``, or of a hub name; None if it has none.
+
+    Raises:
+        Corruption: its files cannot be read.
+    """
+    config = _read_json(name_or_path, CONFIG_FILE)
+    written = model_file(name_or_path, TEMPLATE_FILE)
+    found = config.get("chat_template") or _read_json(name_or_path, OLD_FILE).get("chat_template")
+    if written is not None:
+        found = written.read_text(encoding="utf-8")
+    if isinstance(found, list):
+        found = {str(each.get("name")): each.get("template") for each in found if isinstance(each, dict)}
+    named = found if isinstance(found, dict) else {DEFAULT: found}
+    sources = {str(name): source for name, source in named.items() if isinstance(source, str)}
+    if DEFAULT not in sources:
+        return None
+    for source in sources.values():
+        _check(name_or_path, source)
+    return ChatTemplate(sources, {key: text for key, value in config.items() if (text := _token(key, value))})
+
+
+def _token(key: str, value: Any) -> str | None:
+    """The text of a special token of a tokenizer's configuration: a text, or an object with ``content``."""
+    content = value.get("content") if isinstance(value, dict) else value
+    return content if key.endswith("_token") and isinstance(content, str) else None
+
+
+def _read_json(name_or_path: str | Path, file: str) -> dict[str, Any]:
+    path = model_file(name_or_path, file)
+    if path is None:
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise Corruption(f"{path}: not JSON ({error}); fetch it again") from error
+    return found if isinstance(found, dict) else {}
+
+
+def _check(name: str | Path, source: str) -> None:
+    from jinja2 import TemplateSyntaxError
+
+    try:
+        _compile(source)
+    except TemplateSyntaxError as error:
+        raise Corruption(f"tokenizer {name}: its chat template is no Jinja template ({error}); correct it") from error
+
+
+@functools.lru_cache(maxsize=8)
+def _compile(source: str) -> Template:
+    return _environment().from_string(source)
+
+
+@functools.cache
+def _environment() -> Environment:
+    """The environment that chat templates are written for, as transformers documents it; sandboxed, for they are programs."""
+    from jinja2.ext import Extension, loopcontrols
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class GenerationBlock(Extension):
+        """``{% generation %}``, which marks answers for training; here its content alone counts."""
+
+        tags = {"generation"}
+
+        def parse(self, parser: Parser) -> list[nodes.Node]:
+            next(parser.stream)
+            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[GenerationBlock, loopcontrols]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals |= {"raise_exception": _refuse, "strftime_now": lambda form: datetime.now().strftime(form)}
+    return environment
+
+
+def _to_json(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, **options)
+
+
+def _refuse(reason: str) -> NoReturn:
+    from jinja2 import TemplateError
+
+    raise TemplateError(reason)

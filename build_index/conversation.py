@@ -1,0 +1,107 @@
+"""Reads conversations of JSON records: OpenAI's ``messages`` and ShareGPT's ``conversations``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from suffolk.datastore.errors import InvalidArgument
+
+Message = Mapping[str, Any]
+"""A message: ``role``, ``content`` as a text, and other keys that chat templates read, such as ``tool_calls``."""
+FIELDS = ("messages", "conversations", "conversation")
+TOOLS = "tools"
+SHAREGPT_ROLES = {
+    "human": "user",
+    "gpt": "assistant",
+    "chatgpt": "assistant",
+    "bard": "assistant",
+    "bing": "assistant",
+    "model": "assistant",
+    "bot": "assistant",
+    "function_call": "assistant",
+    "function_response": "tool",
+    "observation": "tool",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Messages in order, and the tools that the model was offered, each as its JSON schema."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[Any, ...] = ()
+
+
+def find_conversation(record: Any, place: str) -> Conversation | None:
+    """The conversation of a record; None if it has none of ``FIELDS``. Raises as ``read_messages``."""
+    field = next((name for name in FIELDS if isinstance(record, dict) and record.get(name) is not None), None)
+    if field is None:
+        return None
+    return Conversation(read_messages(record[field], f"{place}: '{field}'"), read_tools(record))
+
+
+def read_tools(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The tools of a record or request; empty if there are none."""
+    tools = record.get(TOOLS)
+    return tuple(tools) if isinstance(tools, list) else ()
+
+
+def read_messages(value: object, place: str) -> tuple[Message, ...]:
+    """Messages of OpenAI's or ShareGPT's form.
+
+    Text parts of a message are joined by line ends; parts of other kinds, such as images, are left out.
+
+    Raises:
+        InvalidArgument: ``value`` is no list, or a message has no role or no text.
+    """
+    if not isinstance(value, list):
+        raise InvalidArgument(f"{place} is of type {type(value).__name__}; it must be a list of objects")
+    return tuple(read_message(message, f"{place}, message {number}") for number, message in enumerate(value))
+
+
+def read_message(value: object, place: str) -> Message:
+    """One message. Raises InvalidArgument: it has no role or no text."""
+    role = value.get("role") or value.get("from") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(role, str):
+        raise InvalidArgument(f"{place} is no object with a 'role'; write it as {{'role': ..., 'content': ...}}")
+    message = {key: item for key, item in value.items() if key not in ("from", "value") and item is not None}
+    message["role"] = role if "role" in message else SHAREGPT_ROLES.get(role.lower(), role)
+    message["content"] = _text(value.get("content", value.get("value")), place)
+    if "tool_calls" in message:
+        message["tool_calls"] = [_tool_call(call) for call in _list(message["tool_calls"])]
+    return message
+
+
+def _text(content: object, place: str) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return _whole(content)
+    if not isinstance(content, list) or not all(isinstance(part, dict | str) for part in content):
+        raise InvalidArgument(f"{place} has content of type {type(content).__name__}; it must be a text or text parts")
+    texts = (part if isinstance(part, str) else part.get("text") for part in content)
+    return "\n".join(_whole(text) for text in texts if isinstance(text, str))
+
+
+def _tool_call(call: Any) -> Any:
+    """A tool call whose arguments are an object, as chat templates take them; OpenAI writes them as JSON in a string."""
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
+        return call
+    try:
+        arguments = json.loads(function["arguments"])
+    except (ValueError, RecursionError):
+        return call  # a model may write arguments that are no JSON
+    return call | {"function": function | {"arguments": arguments}}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _whole(text: str) -> str:
+    """``text`` with U+FFFD for lone surrogates, which JSON allows and tokenizers refuse."""
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,0 +1,104 @@
+"""Turns a record, of a JSON line or a Parquet row, into the content of a document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from suffolk.build_index.chat_template import ChatTemplate
+from suffolk.build_index.conversation import Conversation, find_conversation
+from suffolk.build_index.exchange import Exchange, find_exchange
+from suffolk.datastore.errors import InvalidArgument
+
+RECORDING_FORMAT = 1
+"""The format of lines that ``--record`` writes (``suffolk.serving.replay.recording``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRules:
+    """How records with conversations and recorded tokens are read.
+
+    Attributes:
+        template: the model's chat template; None if there is none.
+        fingerprint: of the build's tokenizer; None if there is none.
+        vocab_size: ids are below it.
+    """
+
+    template: ChatTemplate | None = None
+    fingerprint: str | None = None
+    vocab_size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A record that yields no document, and the reason."""
+
+    reason: str
+
+
+def read_chat(record: Any, rules: RecordRules, place: str) -> str | LeftOut | None:
+    """The text of a conversation, or of a request with its first answer; None if the record has neither.
+
+    Raises:
+        InvalidArgument: a message is of another form, or there is no chat template.
+    """
+    found = find_exchange(record, place) or find_conversation(record, place)
+    if isinstance(found, Exchange):
+        if not found.answers:
+            return LeftOut("a request without an answer")
+        first = found.answers[0].content
+        if isinstance(found.prompt, str):
+            return found.prompt + (first if isinstance(first, str) else str(first["content"]))
+        answer = {"role": "assistant", "content": first} if isinstance(first, str) else first
+        found = Conversation((*found.prompt.messages, answer), found.prompt.tools)
+    return None if found is None else _render(found, rules, place)
+
+
+def is_recording(record: Any) -> bool:
+    """Whether a record is a line of ``--record``."""
+    return isinstance(record, dict) and "recording" in record and "generated" in record
+
+
+def read_recording(record: Any, rules: RecordRules, place: str) -> list[int]:
+    """The tokens of a recorded prompt and its answer.
+
+    Raises:
+        InvalidArgument: it is of another tokenizer or another format, or it holds no ids of the vocabulary.
+    """
+    if record["recording"] != RECORDING_FORMAT:
+        raise InvalidArgument(
+            f"{place}: a recording of format {record['recording']!r}; this version reads {RECORDING_FORMAT}"
+        )
+    if record.get("tokenizer") != rules.fingerprint:
+        raise InvalidArgument(
+            f"{place}: recorded with tokenizer {_short(record.get('tokenizer'))}, and the datastore has "
+            f"{_short(rules.fingerprint)}; give the recorded model's tokenizer with --tokenizer"
+        )
+    ids: list[int] = []
+    for name in ("prompt", "generated"):
+        part = record.get(name)
+        if not isinstance(part, list):
+            raise InvalidArgument(f"{place}: field '{name}' is of type {type(part).__name__}, not a list of token ids")
+        ids += part
+    odd = next((each for each in ids if type(each) is not int or not 0 <= each < rules.vocab_size), None)
+    if odd is not None:
+        raise InvalidArgument(f"{place}: {odd!r} is no token id below {rules.vocab_size}; remove the line")
+    return ids
+
+
+def _render(conversation: Conversation, rules: RecordRules, place: str) -> str | LeftOut:
+    if not conversation.messages:
+        return LeftOut("a conversation without messages")
+    if rules.template is None:
+        raise InvalidArgument(
+            f"{place}: a conversation, and the tokenizer has no chat template; give a model folder that has one with "
+            "--tokenizer, or the text's field with --text-field and --records text"
+        )
+    try:
+        return rules.template.render(conversation.messages, conversation.tools)
+    except InvalidArgument as refusal:
+        return LeftOut(str(refusal))
+
+
+def _short(fingerprint: Any) -> str:
+    return str(fingerprint)[:12] if fingerprint else "none"

@@ -1,0 +1,208 @@
+"""Conversations, logs of OpenAI's API and recordings as corpora."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from suffolk.build_index.builder import build, plan_build
+from suffolk.build_index.options import BuildOptions
+from suffolk.build_index.report import BuildReport
+from suffolk.datastore.datastore import open_datastore
+from suffolk.datastore.errors import InvalidArgument
+from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
+from tests.support.building import read_documents, suffolk, write_tokenizer
+from tests.support.json_lines import write_rows
+
+TEMPLATE = (
+    "{% for m in messages %}{% if m.role == 'human' %}{{ raise_exception('unknown role') }}{% endif %}"
+    "<|im_start|>{{ m.role }}\n{{ m.content }}{% for call in m.tool_calls %}{{ call.function.arguments.x }}{% endfor %}"
+    "<|im_end|>\n{% endfor %}"
+)
+OPENAI = {"messages": [{"role": "user", "content": "What is 2 + 2?"}, {"role": "assistant", "content": "It's 4."}]}
+SHAREGPT = {
+    "id": "a7",
+    "conversations": [{"from": "human", "value": "What is 2 + 2?"}, {"from": "gpt", "value": "It's 4."}],
+}
+PARTS = {
+    "messages": [
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "What is 2 + 2?"}, {"type": "image_url", "image_url": {}}],
+        },
+        {"role": "assistant", "content": "It's 4.", "tool_calls": None, "refusal": None},
+    ]
+}
+LOGGED = {
+    "request": {"model": "m", "messages": OPENAI["messages"][:1]},
+    "response": {"choices": [{"message": {"role": "assistant", "content": "It's 4."}, "finish_reason": "stop"}]},
+}
+TEXT = "<|im_start|>user\nWhat is 2 + 2?<|im_end|>\n<|im_start|>assistant\nIt's 4.<|im_end|>\n"
+CALL = {"type": "function", "function": {"name": "f", "arguments": '{"x": 7}'}}
+
+
+def model(folder: Path, template: str | None = TEMPLATE) -> str:
+    """A folder with the tokenizer of the tests and a chat template."""
+    place = write_tokenizer(folder)
+    if template is not None:
+        Path(place, "chat_template.jinja").write_text(template)
+    return place
+
+
+def made(folder: Path, *corpora: Path, **more: Any) -> BuildReport:
+    given = {"tokenizer": model(folder), "threads": 1} | more
+    return build(BuildOptions(tuple(map(str, corpora)), folder / "store", **given))
+
+
+def texts(folder: Path) -> list[str]:
+    tokenizer = load_tokenizer(folder / "tokenizer")
+    return [tokenizer.decode(ids, skip_special_tokens=False) for _, ids in read_documents(folder / "store")]
+
+
+@pytest.mark.parametrize("record", [OPENAI, SHAREGPT, PARTS, LOGGED], ids=["openai", "sharegpt", "parts", "logged"])
+@pytest.mark.parametrize("records", ["auto", "chat"])
+def test_a_conversation_is_one_document_in_the_models_words(tmp_path: Path, record: Any, records: str) -> None:
+    report = made(tmp_path, write_rows(tmp_path / "a.jsonl", [record, record]), records=records)
+    assert report.documents == 2
+    assert texts(tmp_path) == [TEXT, TEXT]
+    [first, _] = read_documents(tmp_path / "store")
+    assert first[1].count(1) == 2  # <|im_start|> is one token, not its letters
+
+
+def test_tool_calls_are_written_with_their_arguments(tmp_path: Path) -> None:
+    row = {"messages": [{"role": "user", "content": "f"}, {"role": "assistant", "content": None, "tool_calls": [CALL]}]}
+    made(tmp_path, write_rows(tmp_path / "a.jsonl", [row]))
+    assert texts(tmp_path) == ["<|im_start|>user\nf<|im_end|>\n<|im_start|>assistant\n7<|im_end|>\n"]
+
+
+def test_the_text_field_comes_first_and_lines_may_differ(tmp_path: Path) -> None:
+    rows = [OPENAI | {"text": "plain"}, {"text": "plain"}, OPENAI]
+    corpus = write_rows(tmp_path / "a.jsonl", rows)
+    made(tmp_path, corpus)
+    assert texts(tmp_path) == ["plain", "plain", TEXT]
+    with pytest.raises(InvalidArgument, match=r"a.jsonl:2: no conversation; the line has text; 'messages' or"):
+        made(tmp_path, corpus, records="chat", mode="replace")
+    with pytest.raises(InvalidArgument, match=r"a.jsonl:3: no field 'text'; the line has messages"):
+        made(tmp_path, corpus, records="text", mode="replace")
+
+
+def test_ids_and_metadata_are_kept(tmp_path: Path) -> None:
+    corpus = write_rows(tmp_path / "a.jsonl", [SHAREGPT | {"lang": "en"}])
+    made(tmp_path, corpus, id_field="id", metadata=("lang",))
+    with open_datastore(tmp_path / "store") as store:
+        [document] = store.documents()
+        assert (document.source, dict(document.metadata)) == (f"{corpus}#a7", {"lang": "en"})
+
+
+def test_conversations_of_parquet(tmp_path: Path) -> None:
+    rows = pyarrow.table({"conversations": [SHAREGPT["conversations"]] * 300, "id": list(range(300))})
+    parquet.write_table(rows, tmp_path / "a.parquet")
+    report = made(tmp_path, tmp_path / "a.parquet", id_field="id")
+    assert report.documents == 300
+    assert set(texts(tmp_path)) == {TEXT}
+    assert read_documents(tmp_path / "store")[299][0] == f"{tmp_path / 'a.parquet'}#299"
+
+
+def test_records_without_a_document_are_counted_and_the_first_is_named(tmp_path: Path) -> None:
+    refused = {"messages": [{"role": "human", "content": "x"}]}
+    failed = LOGGED | {"response": {"error": {"message": "overloaded"}}}
+    corpus = write_rows(tmp_path / "a.jsonl", [OPENAI, refused, failed, {"messages": []}])
+    done = suffolk("build", "--tokenizer", model(tmp_path), "--output", tmp_path / "store", corpus)
+    assert done.returncode == 0, done.stderr
+    assert "a.jsonl:2: the chat template refuses it (unknown role); the summary counts such records" in done.stderr
+    assert "left out   3 records without a document" in done.stdout
+    assert texts(tmp_path) == [TEXT]
+    write_rows(corpus, [failed])
+    with pytest.raises(
+        InvalidArgument, match=r"no tokens \(1 record left out, the first .*:1: a request without an answer"
+    ):
+        made(tmp_path, corpus, mode="replace")
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"messages": "hello"}, "a.jsonl:1: 'messages' is of type str; it must be a list of objects"),
+        ({"messages": [{"content": "x"}]}, "a.jsonl:1: 'messages', message 0 is no object with a 'role'"),
+        ({"conversations": [{"from": "human", "value": 5}]}, "'conversations', message 0 has content of type int"),
+    ],
+)
+def test_malformed_conversations_are_named(tmp_path: Path, row: Any, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        made(tmp_path, write_rows(tmp_path / "a.jsonl", [row]))
+
+
+def test_without_a_chat_template_there_is_one_error(tmp_path: Path) -> None:
+    corpus = write_rows(tmp_path / "a.jsonl", [OPENAI])
+    with pytest.raises(
+        InvalidArgument, match=r"a.jsonl:1: a conversation, and the tokenizer has no chat template; give a"
+    ):
+        build(BuildOptions((str(corpus),), tmp_path / "store", tokenizer=model(tmp_path, None)))
+    made(tmp_path, corpus)
+    with pytest.raises(InvalidArgument, match="no chat template; give a model folder"):
+        made(tmp_path, corpus, tokenizer=None, mode="append")
+
+
+def test_records_needs_records(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    with pytest.raises(
+        InvalidArgument, match=r"records: chat has no effect: no corpus is a .* file; leave --records"
+    ):
+        made(tmp_path, tmp_path / "a.txt", records="chat")
+
+
+def recording(folder: Path, **changes: Any) -> dict[str, Any]:
+    mark = fingerprint(load_tokenizer(folder / "tokenizer"))
+    return {"recording": 1, "tokenizer": mark, "prompt": [1, 5, 9], "generated": [300, 2], "model": "m"} | changes
+
+
+def test_recorded_tokens_are_taken_as_they_are(tmp_path: Path) -> None:
+    model(tmp_path)
+    corpus = write_rows(tmp_path / "day.jsonl", [recording(tmp_path), OPENAI, recording(tmp_path, prompt=[7])])
+    report = made(tmp_path, corpus)
+    found = [ids for _, ids in read_documents(tmp_path / "store")]
+    assert (found[0], found[2]) == ([1, 5, 9, 300, 2], [7, 300, 2])
+    assert report.documents == 3
+    options = BuildOptions((str(corpus),), tmp_path / "other", tokenizer=model(tmp_path), records="recording")
+    write_rows(corpus, [recording(tmp_path)] * 1000)
+    assert plan_build(options).tokens == 5000
+
+
+def test_recordings_without_a_tokenizer_need_none(tmp_path: Path) -> None:
+    corpus = write_rows(tmp_path / "day.jsonl", [recording(Path(model(tmp_path)).parent, tokenizer=None)])
+    made(tmp_path, corpus, tokenizer=None, vocab_size=500)
+    assert [ids for _, ids in read_documents(tmp_path / "store")] == [[1, 5, 9, 300, 2]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"tokenizer": "f" * 64},
+            "day.jsonl:1: recorded with tokenizer ffffffffffff, and the datastore has .*--tokenizer",
+        ),
+        ({"tokenizer": None}, "recorded with tokenizer none, and the datastore has"),
+        ({"generated": [9999]}, "day.jsonl:1: 9999 is no token id below 600"),
+        ({"prompt": "text"}, "day.jsonl:1: field 'prompt' is of type str"),
+        ({"recording": 2}, "day.jsonl:1: a recording of format 2; this version reads 1"),
+    ],
+)
+def test_recordings_of_other_models_are_refused(tmp_path: Path, changes: Any, message: str) -> None:
+    model(tmp_path)
+    with pytest.raises(InvalidArgument, match=message):
+        made(tmp_path, write_rows(tmp_path / "day.jsonl", [recording(tmp_path, **changes)]))
+    with pytest.raises(InvalidArgument, match="not a recording; name a file that --record has written"):
+        made(tmp_path, write_rows(tmp_path / "day.jsonl", [OPENAI]), records="recording")
+
+
+def test_several_processes_read_the_same(tmp_path: Path) -> None:
+    rows = [json.loads(json.dumps(OPENAI)) | {"n": "x" * 2000} for _ in range(3000)]
+    corpus = write_rows(tmp_path / "a.jsonl", rows)
+    report = made(tmp_path, corpus, threads=2)
+    assert report.workers == 2
+    assert texts(tmp_path) == [TEXT] * 3000
