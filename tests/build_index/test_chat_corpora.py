@@ -150,9 +150,7 @@ def test_without_a_chat_template_there_is_one_error(tmp_path: Path) -> None:
 
 def test_records_needs_records(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
-    with pytest.raises(
-        InvalidArgument, match=r"records: chat has no effect: no corpus is a .* file; leave --records"
-    ):
+    with pytest.raises(InvalidArgument, match=r"records: chat has no effect: no corpus is a .* file; leave --records"):
         made(tmp_path, tmp_path / "a.txt", records="chat")
 
 
