@@ -65,7 +65,8 @@ def measure_target(
     found = find_costs(target, 1, options.costs)
     costs = found.costs
     measured = dict(zip([int(size) for size in costs.sizes], costs.times(costs.sizes, 1, 0.0).tolist(), strict=True))
-    rival = TransformersModel(options.model, target, options.assistant) if options.transformers else None
+    store = options.datastores[0] if options.datastores else None
+    rival = TransformersModel(options.model, target, options.assistant, store) if options.transformers else None
     longest = max(len(ids) for _, ids in encoded)
     capacity = longest + options.max_new_tokens + rows_behind(options.max_nodes)
     drafters = make_drafters(options, target, retrievers, 1, capacity)

@@ -1,14 +1,15 @@
-"""transformers' own ways of generating, on an untouched model, timed like ours."""
+"""``model.generate`` of transformers: its own ways of drafting, and ours as ``custom_generate``, timed like the engine."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, StoppingCriteria
 
+import suffolk
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.loop.stats import GenerationStats
 from suffolk.serving.engine.model.target import Target
@@ -18,18 +19,24 @@ PLAIN = "transformers"
 PROMPT_LOOKUP = "transformers prompt-lookup"
 ASSISTED = "transformers assisted"
 COMPILED = "transformers compiled"
+CUSTOM = "transformers suffolk"
 _LOOKUP_TOKENS = 10
 """The value in transformers' documentation."""
 
 
 class TransformersModel:
-    """``generate`` of an unmodified model, and its two ways of drafting. One request at a time."""
+    """``generate`` on copies of a model: one untouched, one for ``suffolk.generate``. One request at a time."""
 
-    def __init__(self, name: str, target: Target, assistant: str | None = None) -> None:
-        """Load ``name`` again, in the target's dtype and on its device. ``assistant``: the drafting model."""
-        self._model = _load(name, target)
+    def __init__(self, name: str, target: Target, assistant: str | None = None, datastore: str | None = None) -> None:
+        """Load ``name`` again, in the target's dtype and on its device.
+
+        ``assistant``: the drafting model of assisted generation. ``datastore``: of ``suffolk.generate``."""
+        self._model, self._own = _load(name, target), _load(name, target)
         self._assistant = None if assistant is None else _load(assistant, target)
+        self._datastore = datastore
         self._eos_ids = sorted(target.eos_ids)
+        self._passes = 0
+        self._own.register_forward_pre_hook(self._count)
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -38,7 +45,7 @@ class TransformersModel:
             (COMPILED,) if self._model.device.type == "cuda" else ()
         )  # elsewhere transformers compiles nothing itself
         assisted = () if self._assistant is None else (ASSISTED,)
-        return (PLAIN, *compiled, PROMPT_LOOKUP, *assisted)
+        return (PLAIN, *compiled, PROMPT_LOOKUP, *assisted, CUSTOM)
 
     def run(self, way: str, prompt: Sequence[int], settings: SamplingSettings) -> tuple[list[int], dict[str, Any]]:
         """Generate; the tokens, and numbers in the form of ``GenerationStats.to_dict``."""
@@ -53,11 +60,14 @@ class TransformersModel:
             options["assistant_model"] = self._assistant
         elif way == COMPILED:
             options["cache_implementation"] = "static"  # transformers then compiles the forward pass
-        ids = torch.tensor([prompt], device=self._model.device)
-        watch = _FirstToken()
+        elif way == CUSTOM:
+            options |= {"custom_generate": suffolk.generate, "datastore": self._datastore}
+        model = self._own if way == CUSTOM else self._model
+        ids = torch.tensor([prompt], device=model.device)
+        watch = _FirstToken(lambda: self._passes)
         begin = time.perf_counter()
         with torch.inference_mode():
-            output = self._model.generate(
+            output = model.generate(
                 ids,
                 attention_mask=torch.ones_like(ids),
                 max_new_tokens=settings.max_new_tokens,
@@ -68,27 +78,35 @@ class TransformersModel:
         end = time.perf_counter()
         tokens = output[0, len(prompt) :].tolist()
         first = watch.length - len(prompt)
-        stats = GenerationStats(prompt_tokens=len(prompt), tokens=1 + len(tokens) - first, steps=watch.passes - 1)
+        steps = self._passes - watch.passes_before if way == CUSTOM else watch.calls - 1
+        stats = GenerationStats(prompt_tokens=len(prompt), tokens=1 + len(tokens) - first, steps=steps)
         stats.seconds["prefill"] = watch.first - begin
         stats.seconds["forward"] = end - watch.first
         return tokens, stats.to_dict() | {"tokens": len(tokens), "first_tokens": first}
 
+    def _count(self, module: torch.nn.Module, inputs: Any) -> None:
+        self._passes += 1
+
 
 class _FirstToken(StoppingCriteria):
-    """A stopping criterion that never stops: it counts the target's passes, and times the first.
+    """A stopping criterion that never stops. It notes when the first token is there.
 
     Attributes:
-        length: of the text behind the first pass, which gives several tokens where it also verifies drafts.
+        calls: one for each pass of transformers' own loops; ``suffolk.generate`` makes one for each token.
+        passes_before: ``passes()`` at the first call.
+        length: of the text at the first call; a pass that also verifies drafts gives several tokens.
+        first: time of the first call.
     """
 
-    def __init__(self) -> None:
-        self.passes = self.length = 0
+    def __init__(self, passes: Callable[[], int]) -> None:
+        self._passes = passes
+        self.calls = self.length = self.passes_before = 0
         self.first = 0.0
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
-        self.passes += 1
-        if self.passes == 1:
-            self.length = input_ids.shape[1]
+        self.calls += 1
+        if self.calls == 1:
+            self.length, self.passes_before = input_ids.shape[1], self._passes()
             if input_ids.device.type == "cuda":
                 torch.cuda.synchronize(input_ids.device)
             self.first = time.perf_counter()

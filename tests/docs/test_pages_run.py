@@ -49,6 +49,11 @@ def test_the_page_runs(page: str, here: Path) -> None:
 
 
 @pytest.mark.usefixtures("here")
+def test_the_transformers_page_runs() -> None:
+    run("docs/how-to/transformers.md", {'"hub/"': repr(str(ROOT / "hub"))})
+
+
+@pytest.mark.usefixtures("here")
 def test_the_python_reference_runs(capsys: pytest.CaptureFixture[str]) -> None:
     page = "docs/reference/python.md"
     assert WORKER in blocks(page)[-1]

@@ -93,7 +93,7 @@ class DecodeOptions(ModelOptions, PromptOptions, ComparedOptions, PlannerOptions
 class Options(DecodeOptions, Assignable):
     transformers: bool = option(
         False,
-        "run transformers' own generate and its prompt lookup too, on an untouched copy of the model",
+        "run transformers' generate too: plain, with its prompt lookup, and with suffolk.generate on the first datastore",
         group="compared",
     )
     assistant: str | None = option(

@@ -30,7 +30,7 @@ def test_decode_compares_every_drafter_with_plain_decoding(folder: Path, model: 
     shown = bench(*command, "--json", path)
     results = read_report(path)["results"]
     assert read_report(path)["settings"]["datastores"] == [str(folder / "store")] * 2
-    rivals = {"transformers", "transformers prompt-lookup", "transformers assisted"}
+    rivals = {"transformers", "transformers prompt-lookup", "transformers assisted", "transformers suffolk"}
     ways = {"none", "none, again", "prompt-lookup", "datastore", "hybrid"} | rivals
     assert set(results["summary"]) == {"code, chat", "code, prefill", "free", "all"}
     for found in results["summary"].values():
