@@ -1,14 +1,18 @@
-"""Exceptions of user code, which must not end the engine."""
+"""Exceptions of user code and of libraries: which ones must not end the engine, and their first lines."""
 
 from __future__ import annotations
 
 import asyncio
 
 USER_CODE_ERRORS = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
-"""All but KeyboardInterrupt, which ends the program."""
+"""All exceptions except KeyboardInterrupt, which ends the program."""
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of ``error``: torch's messages can be pages long."""
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
+    """The type of ``error`` and the first line of its message: those of torch can be pages long."""
+    return f"{type(error).__name__}: {message_line(error)}" if str(error).strip() else type(error).__name__
+
+
+def message_line(error: BaseException) -> str:
+    """The first line of the message of ``error`` without a full stop; its type if it has none."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,9 +1,9 @@
 """Build a datastore from corpora: text files, source trees, .jsonl[.gz|.zst], Parquet, or tokenized
 .npy and .bin files. Records hold texts, conversations, logs of OpenAI's API, or what --record wrote.
 
-Corpora are files, folders or quoted patterns, recognised by their names. A build that was
-interrupted goes on with the segment it was at when the same command is run again; the datastore
-that was there before stays in place until the new one is complete.
+Corpora are files, folders or quoted patterns, recognised by their names. To continue an interrupted
+build, run the same command again. An existing datastore stays in place until the new one is
+complete.
 """
 
 from __future__ import annotations

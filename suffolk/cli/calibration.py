@@ -1,11 +1,11 @@
 """Show how well acceptance is predicted: a reliability diagram for each source.
 
 FILE is written with the calibration setting of 'suffolk generate', 'worker' or 'replay'. The
-diagram has a line for each tenth of 0..1: the mean prediction there, how often it came true, and
-the weight of these predictions; old ones weigh less. Every prediction was made before its outcome
-was known. The error is the mean distance of the two. "sampled": requests with a temperature above 0;
-"in hybrid": a neural drafter beside other sources; "in hierarchy": text searched for a level of
-models.
+diagram has a line for each tenth of 0..1: the mean predicted probability, the measured share of
+accepted tokens, and the weight of these predictions; old ones weigh less. Every prediction was made
+before its outcome was known. The error is the mean distance of prediction and measurement.
+"sampled": requests with a temperature above 0; "in hybrid": a neural drafter beside other sources;
+"in hierarchy": text searched for a level of models.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ suffolk worker --model MODEL_FOLDER --datastore code/ --calibration code.json   
 suffolk calibration code.json
 suffolk calibration code.json --json"""
 LIKELY = 0.1
-"""Most nodes of a draft are unlikely, and easy to predict. Those of at least this probability make up draft trees."""
+"""Least probability of a likely node. Unlikely nodes are easy to predict, and few of them are verified."""
 _WIDTH = 40
 
 

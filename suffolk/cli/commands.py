@@ -1,4 +1,4 @@
-"""The commands: their names, what each does in a line, and the modules that hold them."""
+"""The commands: their names, one line of help each, and their modules."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ COMMANDS = {
     "verify": "check a datastore for damage",
     "lookup": "look a text up in a datastore, on disk or behind a draft service",
     "delete": "delete documents from a datastore",
-    "compact": "merge a datastore's segments and drop what is deleted",
+    "compact": "merge a datastore's segments and remove deleted documents",
     "serve": "serve datastores over gRPC",
     "generate": "generate text with drafts",
     "worker": "decode for many clients over gRPC",
     "config show": "print the settings of a command, and where each comes from",
     "calibration": "show how well acceptance is predicted",
-    "replay": "let drafters draft along recorded texts, to choose among them",
+    "replay": "compare drafters on recorded texts",
     "profile": "measure what a model's passes cost on this device",
     "hierarchy plan": "plan a hierarchy of drafters from measured costs and rates",
     "train": "train a draft head for a model",
     "bench retrieval": "measure the latency of lookups and drafts, in-process and over gRPC",
-    "bench counts": "measure counting and bytes a token, beside infini-gram",
-    "bench decode": "measure plain decoding against each drafter",
-    "bench batch": "measure the engine's throughput by requests at once",
+    "bench counts": "measure counting and bytes per token beside infini-gram",
+    "bench decode": "compare each drafter with plain decoding",
+    "bench batch": "measure the engine's throughput by batch size",
     "bench build": "measure throughput and memory of building, and of sorting alone",
     "bench memory": "measure a datastore larger than memory",
-    "bench hybrid": "measure one tree of all sources against each source alone",
+    "bench hybrid": "compare one tree of all sources with each source alone",
 }
 """Name -> one line of help. Command ``a b`` is the module suffolk.cli.a.b, with ``Options``, ``EXAMPLES`` and ``run``."""
 DESCRIPTION = "Suffolk makes a language model decode faster by drafting from text on file."
@@ -59,12 +59,12 @@ def split_command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
 
 
 def command_module(name: str) -> ModuleType:
-    """The module of a command. It imports little: what loads torch is imported when it runs."""
+    """The module of a command. It imports torch only when the command runs."""
     return importlib.import_module(f"suffolk.cli.{name.replace(' ', '.')}")
 
 
 def overview(words: Sequence[str]) -> str | None:
-    """The help that lists commands: all, or those that begin with the same word; None if ``words`` ask for no list."""
+    """The list of all commands, or of a group such as bench; None if ``words`` do not ask for a list."""
     first = words[0] if words else "--help"
     if first in ("-h", "--help"):
         return _overview("suffolk COMMAND", DESCRIPTION, list(COMMANDS), EXAMPLES)

@@ -1,12 +1,12 @@
-"""Delete documents by id or by their metadata. What is opened later answers as if they had never been
-there.
+"""Delete documents by id or by their metadata. Datastores that are opened afterwards behave as if the
+documents had never been there.
 
 An id is FILE of a text file, FILE:LINE of a record, or FILE#ID where the datastore was built with
 --id-field; 'suffolk lookup' shows it. A condition is FIELD=VALUE, FIELD!=VALUE or FIELD~GLOB;
 'source', the id, is a field too. A document without the field meets only FIELD!=VALUE. All
 conditions must hold, and the document must have one of the ids if any is given. The tokens stay in
 the files, hidden from every answer, until 'suffolk compact' removes them. Exit code 1: no document
-is meant, and nothing was changed.
+matches, and nothing was changed.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def example_id(store: Datastore) -> str | None:
 
 
 def whole_ids(store: Datastore, parts: Iterable[str]) -> dict[str, str]:
-    """For each of ``parts`` that ends an id behind '#', ':' or '/' the first such id."""
+    """Part -> the first document id that ends in '#', ':' or '/' and this part; parts without one are left out."""
     wanted, found = set(parts), dict[str, str]()
     for _, _, (source, _) in store.origins():
         for part in wanted - found.keys() if source is not None else ():

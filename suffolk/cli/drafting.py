@@ -77,10 +77,10 @@ class DrafterOptions(Options):
         return DrafterConfig(*plugins, dtype=getattr(self, "dtype", "auto"), **given)
 
     def chosen(self, choices: Sequence[str]) -> list[str]:
-        """The drafters that are named, each once; without any all of ``choices`` that have what they draft from.
+        """The named drafters, each once. If none is named: all of ``choices`` that have a source to draft from.
 
         Raises:
-            InvalidArgument: a drafter lacks what it drafts from. Others as ``DrafterConfig.parts``.
+            InvalidArgument: a named drafter has no source. Others as ``DrafterConfig.parts``.
         """
         loaded = list(self.drafter_config().parts())
         able = {
@@ -99,7 +99,7 @@ class DrafterOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalOptions(Options):
-    """How far drafts from texts reach."""
+    """Limits of retrieval."""
 
     GROUP = "drafting"
     deadline_ms: Annotated[float, Within(ABOVE_0, 3_600_000)] | None = rare(
@@ -111,7 +111,7 @@ class RetrievalOptions(Options):
     min_match: Length = rare(DEFAULT_MIN_MATCH, "shortest match, in tokens")
     max_depth: Length = rare(
         DEFAULT_MAX_DEPTH,
-        "depth of drafts, in tokens; twice that from the request's own text",
+        "depth of drafts, in tokens; drafts from the request's own text may be twice as deep",
     )
 
     def limits(self) -> Limits:
@@ -131,7 +131,7 @@ class PlannerOptions(Options):
 
 
 def require_costs(file: Path | None) -> None:
-    """Nothing, if ``file`` is None or holds costs, of whatever model. Raises as ``read_costs``."""
+    """Check that ``file``, if there is one, holds costs of any model. Raises as ``read_costs``."""
     if file is not None:
         from suffolk.serving.engine.costs.cost_store import read_costs
 

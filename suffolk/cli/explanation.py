@@ -1,4 +1,4 @@
-"""What ``--explain`` prints: the text by source, the documents of copied passages, and what each step drafted."""
+"""The output of ``--explain``: the text by source, the documents of copied passages, and the drafts of each step."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Passage:
 def explain(
     tokenizer: Any, steps: Sequence[Step], stores: Sequence[Retriever], explained: Sequence[ExplainedStep]
 ) -> list[str]:
-    """The lines for people.
+    """The output as lines of text.
 
     Args:
         tokenizer: the target's; None to show token ids.
@@ -102,6 +102,6 @@ def _passage_lines(tokenizer: Any, store: Retriever, tokens: Sequence[int], sour
 
 
 def _known(ids: Sequence[int], vocab_size: int) -> Sequence[int]:
-    """The end of ``ids`` behind the last one that the datastore does not have."""
+    """The ids after the last one that is not in the datastore's vocabulary."""
     unknown = [place for place, token in enumerate(ids) if token >= vocab_size]
     return ids[unknown[-1] + 1 :] if unknown else ids

@@ -63,10 +63,10 @@ class SamplingOptions(setting.Options):
     GROUP = "sampling"
     max_new_tokens: limits.NewTokens = option(256, "longest text, in tokens")
     temperature: limits.Temperature = option(0.0, "0: greedy (default: 0)", metavar="T")
-    top_p: limits.TopP = option(1.0, "sample from the likeliest tokens that hold this probability; 1: off", metavar="P")
-    seed: limits.Seed = option(0, "same seed, same text, with any drafts (default: 0)")
-    stop: tuple[str, ...] = option((), "end before this text; may be repeated", metavar="TEXT", blank=True)
+    seed: limits.Seed = option(0, "the same seed gives the same text, with any drafts (default: 0)")
+    stop: tuple[str, ...] = option((), "end the text before TEXT; may be repeated", metavar="TEXT", blank=True)
     top_k: limits.TopK = rare(0, "sample from the K likeliest tokens; 0: off", metavar="K")
+    top_p: limits.TopP = rare(1.0, "sample from the likeliest tokens that hold this probability; 1: off", metavar="P")
     min_p: limits.MinP = rare(0.0, "least probability, relative to the likeliest token; 0: off", metavar="P")
     repetition_penalty: limits.Factor = rare(
         1.0, "above 1: make tokens of prompt and text less likely; 1: off", metavar="W"
@@ -79,7 +79,7 @@ class SamplingOptions(setting.Options):
     )
     bad_words: tuple[str, ...] = rare(
         (),
-        "texts that are never generated as tokens of their own, with or without a space in front",
+        "texts whose tokens are never generated in a row, with or without a space before the text",
         metavar="TEXT",
         blank=True,
     )
@@ -87,9 +87,9 @@ class SamplingOptions(setting.Options):
     logprobs: limits.Logprobs | None = rare(None, "add each token's log-probability and N alternatives to --stats-json")
     verification: str = rare(
         "match",
-        "which drafted tokens are accepted. match: those that equal the target's sample, so that drafts never change the text; "
-        "rejection: speculative sampling, for the chains of redrafter and hierarchy: another text of the same distribution; "
-        "typical: LOSSY, all that are likely enough: the text depends on drafts",
+        "which drafted tokens are accepted. match: those that equal the target's sample, so drafts never change the text. "
+        "rejection: speculative sampling for chains of redrafter and hierarchy; keeps the distribution of the text. "
+        "typical: LOSSY, all tokens that are likely enough, so the text depends on drafts",
         choices=VERIFICATIONS,
     )
     epsilon: Share | None = rare(
@@ -161,13 +161,15 @@ class Options(
     )
 
     def drafter_name(self) -> str:
-        """The drafter to run. Raises InvalidArgument: it lacks what it drafts from, or does not use what is named."""
+        """The drafter to run. Raises InvalidArgument: it has no source, or options of another drafter are given."""
         loaded = list(self.drafter_config().parts())
         several = "hierarchy" if loaded == ["hierarchy"] else HYBRID
         name = str(self.drafter or (several if self.datastore or loaded else "prompt-lookup"))
         unused = [each for each in loaded if name not in (each, HYBRID)]
         if unused:
-            raise InvalidArgument(f"drafter {name} does not need what was given for {unused[0]}; leave one of them out")
+            raise InvalidArgument(
+                f"drafter {name} does not use the options of {unused[0]} that are given; leave one of them out"
+            )
         if name != NONE and find(name).needs_option and not loaded:
             raise InvalidArgument(f"--drafter {name} needs {find(name).usage}; add it")
         return name

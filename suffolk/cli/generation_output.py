@@ -1,4 +1,4 @@
-"""A generation as people see it: text as it comes, coloured by source, and a report."""
+"""Shows a generation: its text as it comes, coloured by source, and a report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ StreamT = TypeVar("StreamT", bound=Stream)
 
 
 def show(generation: StreamT, coloured: bool) -> tuple[StreamT, list[Any]]:
-    """Write the text to stdout as it comes; returns the generation and its steps. Cancels the rest where that fails."""
+    """Write the text to stdout as it comes; returns the generation and its steps. Cancels the generation if writing fails."""
     steps = []
     try:
         for step in generation:
@@ -44,7 +44,7 @@ def show(generation: StreamT, coloured: bool) -> tuple[StreamT, list[Any]]:
 
 
 def report_lines(report: dict[str, Any]) -> list[str]:
-    """The report for people."""
+    """The report as lines of text."""
     seconds = report["seconds"]
     lines = [
         f"tokens    {report['tokens']} ({report['finish']}), {report['tokens_per_second']:.1f} tokens/s "
@@ -89,7 +89,7 @@ def _paint(text: str, source: int) -> str:
 
 
 def choose_colours(choice: str) -> bool:
-    """Whether to colour: auto, always or never; explains the colours if so."""
+    """Whether to colour the text; prints the legend if so. ``choice``: auto, always or never."""
     if choice == "auto" and (os.environ.get("NO_COLOR") or not sys.stdout.isatty()):
         return False
     if choice != "never":

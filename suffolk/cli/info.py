@@ -1,4 +1,4 @@
-"""Show what a datastore holds: tokens, documents, bytes a token, bytes in memory, tokenizer, segments."""
+"""Show what a datastore holds: tokens, documents, bytes per token, bytes in memory, tokenizer, segments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that a run leaves behind: what it learned, and its texts."""
+"""Files that a run writes besides its results: learned acceptance, and recorded texts."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ RECORD = (
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationOptions(Options):
-    """Where acceptance that was learned is kept."""
+    """The file of learned acceptance."""
 
     GROUP = "drafting"
     calibration: Path | None = option(
         None,
-        "learned acceptance of drafts: read if the file is there, written at the end. What others wrote meanwhile is lost; "
-        "'suffolk calibration FILE' shows it",
+        "learned acceptance of drafts: read if the file is there, written at the end. Changes by other "
+        "processes in between are lost; 'suffolk calibration FILE' shows it",
     )
 
 
@@ -47,11 +47,11 @@ def kept_calibration(path: Path | None) -> Iterator[Calibration]:
         yield calibration
     finally:
         if path is not None and any(each.reliability.any() for each in calibration.learned()):
-            write_calibration(path.resolve(), calibration)  # and not a link to it
+            write_calibration(path.resolve(), calibration)  # the file itself, not a link to it
 
 
 def require_record(file: Path | None) -> None:
-    """Nothing, if ``file`` is None or can take recordings. Raises as ``require_recordable``, before a model is loaded."""
+    """Check that ``file``, if there is one, can take recordings. Raises as ``require_recordable``."""
     if file is not None:
         from suffolk.serving.replay.recorder import require_recordable
 

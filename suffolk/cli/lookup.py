@@ -1,7 +1,7 @@
 """Look a text up: how much of its end occurs, how often, what follows it, and in which documents.
 
 STORE is a datastore's folder, or grpc://HOST:PORT/NAME (grpcs://HOST:PORT/NAME?ca=FILE,
-grpc+unix:///PATH#NAME) of a draft service, which does not tell documents. Only whole tokens match.
+grpc+unix:///PATH#NAME) of a draft service, which does not name documents. Only whole tokens match.
 The output shows the text's tokens; '|' stands where the match begins. A document's id is what
 'suffolk delete --id' takes.
 """
@@ -33,7 +33,7 @@ suffolk lookup grpc://127.0.0.1:7700/code "def __init__(self"
 suffolk lookup grpc+unix:///run/suffolk.sock --ids 464 3139 286 --draft --max-nodes 8"""
 MAX_SHOWN = 1000
 DEADLINE = 5.0
-"""Seconds for a remote call without another deadline: no decoding step waits for it."""
+"""Default deadline of a remote call, in seconds. It is long, because no decoding step waits for the call."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Options(setting.Options):
     max_depth: Length = option(DEFAULT_MAX_DEPTH, "length of continuations, in tokens")
     top: Annotated[int, Within(0, MAX_SHOWN)] = option(8, "continuations to show")
     occurrences: Annotated[int, Within(0, MAX_SHOWN)] = option(5, "places to show")
-    draft: bool = option(False, "show the draft tree: what a decoder would get")
+    draft: bool = option(False, "show the draft tree that a decoder would get")
     max_nodes: Annotated[int, Within(1, MAX_NODES)] | None = option(
         None, "largest draft tree (default: 64, or 4 a continuation)"
     )
@@ -161,7 +161,7 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
         yield f"occurrences   {len(report['occurrences'])} of {report['match_count']:,}, by document id"
         yield from (f"  {item['shown']}, token {item['offset']}: {item['text']!r}" for item in report["occurrences"])
     elif not report["names_documents"]:
-        yield "occurrences   not shown: a draft service does not tell documents; look into the datastore's folder"
+        yield "occurrences   not shown: a draft service does not name documents; look into the datastore's folder"
     if "draft" in report:
         yield from _tree_lines(report["draft"])
 

@@ -1,4 +1,4 @@
-"""Why a text that stands in a datastore may not match, or too rarely: its first and last tokens differ in a document."""
+"""Hints why a text that is in a datastore matches too little or too rarely: its first or last token differs there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def token_texts(store: Retriever, ids: Sequence[int]) -> list[str]:
 
 
 def hints(store: Retriever, text: str, ids: Sequence[int], found: DraftTree, max_match: int) -> Iterator[str]:
-    """Lines that say how to write ``text``, whose longest match is that of ``found``, so that it matches further or more often."""
+    """Advice on how to write ``text`` so that more of it matches, or more often. ``found``: its longest match."""
     if len(ids) < 2:
         return
     yield from _end(store, ids, found, max_match)
@@ -39,7 +39,7 @@ def hints(store: Retriever, text: str, ids: Sequence[int], found: DraftTree, max
 
 
 def _end(store: Retriever, ids: Sequence[int], found: DraftTree, max_match: int) -> Iterator[str]:
-    """A hint if longer tokens than the last one follow the rest further than ``found``, or as far and more often."""
+    """A hint if ``ids`` end inside a token: with a longer last token they match further than ``found``, or more often."""
     tree = store.draft(ids[:-1], max_match, 1, 1)
     reached = min(tree.match_length + 1, max_match)
     if reached < max(found.match_length, 2) or tree.counts is None:

@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of the output has gone (suffolk info | head)
         _silence_stdout()
         return 141
-    except OSError as error:  # what the file system refuses, such as output to a full disk
+    except OSError as error:  # refused by the file system, such as output to a full disk
         print(f"suffolk: {error}; check the path, its permissions and the free space", file=sys.stderr)
         _silence_stdout()
         return 2
@@ -68,7 +68,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _open_streams() -> bool:
-    """Whether there is somewhere to write to; characters that it does not know are written as escapes."""
+    """Whether stdout is open. Makes it write characters that its encoding lacks as escapes."""
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # for as long as the process runs
     if sys.stdout is None:
@@ -80,6 +80,6 @@ def _open_streams() -> bool:
 
 
 def _silence_stdout() -> None:
-    """Send what is still buffered nowhere, or the interpreter would complain at exit."""
+    """Discard buffered output, which the interpreter could not write at exit."""
     with suppress(OSError, io.UnsupportedOperation):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

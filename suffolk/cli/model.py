@@ -28,7 +28,7 @@ class DeviceOptions(Options):
 
 
 def load_target(model: str, options: DeviceOptions, cache_tokens: int, accelerate: bool = True) -> Target:
-    """The model of that name, quietly; ``accelerate`` as in ``Target.wrap``. Raises as ``Target.load``."""
+    """Load a model without its notes and progress bars. ``accelerate``: as in ``Target.wrap``. Raises as ``Target.load``."""
     find_folder(model)  # before torch is loaded, which takes seconds
     import torch
 
@@ -41,7 +41,7 @@ def load_target(model: str, options: DeviceOptions, cache_tokens: int, accelerat
 
 
 def silence_transformers() -> None:
-    """Keep its notes and progress bars out of what commands print."""
+    """Turn off the notes and progress bars of transformers."""
     import transformers
 
     messages: Any = transformers.utils.logging

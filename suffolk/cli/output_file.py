@@ -10,10 +10,10 @@ from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
 
 
 def require_folder(option: str, file: Path | None) -> None:
-    """Nothing, if ``file`` is None, or can be a file in a folder that is there and may be written to.
+    """Check that ``file``, if there is one, can be written.
 
     Raises:
-        NotFound, InvalidArgument, PermissionDenied: it cannot; all name the ``option``.
+        NotFound, InvalidArgument, PermissionDenied: it cannot be written. Messages name the ``option``.
     """
     if file is None or is_device(file):
         return
@@ -27,10 +27,10 @@ def require_folder(option: str, file: Path | None) -> None:
 
 
 def plot_beside(json_file: Path, plot: Path | None) -> Path:
-    """Where the plot of a measurement goes: ``plot``, or else beside ``json_file``; both can be written.
+    """The file of a measurement's plot: ``plot``, or else beside ``json_file``. Checks that both can be written.
 
     Raises:
-        InvalidArgument: they are one file, or ``json_file`` is none that a plot could stand beside.
+        InvalidArgument: both are one file, or ``json_file`` is a device and there is no ``plot``.
         NotFound, PermissionDenied: as ``require_folder``.
     """
     require_folder("--json", json_file)

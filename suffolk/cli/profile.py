@@ -1,9 +1,9 @@
-"""Measure what passes of a model cost on this device, and store it: decoding then plans better and
-measures nothing at its start.
+"""Measure and store the costs of a model's passes on this device. Decoding then plans better, and
+starts without measuring.
 
 Times passes of 1 to 64 rows a request, for 1 to SLOTS requests, up to 256 rows in all, with
 contexts of each length. Every command that decodes (generate, worker, hierarchy plan --measure,
-replay --costs stored, bench decode ...) uses what is stored for its model, device, dtype and number
+replay --costs stored, bench decode ...) uses the costs stored for its model, device, dtype and number
 of threads. Run it while the machine is idle.
 """
 
@@ -83,7 +83,7 @@ def run(options: Options) -> int:
         if options.json
         else "\n".join(passes_lines(result))
     )
-    print(shown)  # first: it is not lost if the file cannot be written
+    print(shown)  # first, so that it is not lost if the file cannot be written
     save_costs(costs, key, path)
     if not options.json:
         print(f"wrote {path}")

@@ -1,14 +1,13 @@
-"""Choose a corpus, a drafter and its settings without serving: drafters draft along recorded texts.
+"""Compare corpora, drafters and their settings on recorded texts, without serving.
 
 Record texts with --record of 'suffolk worker' or 'bench decode', or --set record=FILE of
 'generate'. A recording holds the users' texts, as token ids. Each drafter goes through all texts in
 their order and learns from text to text, as in service. Without --costs every step drafts and all
-nodes are verified: the value of drafts, whatever they cost. With --costs the planner chooses, as in
-service, and the speed-up is predicted. Drafters that read tokens alone need no model.
+nodes are verified, which shows the value of drafts at no cost. With --costs the planner chooses as
+in service, and the speed-up is predicted. Drafters that read only tokens need no model.
 
-Ctrl-C ends it early: drafters and sizes that went through all texts by then are reported, marked as
-a part (or, where there are none, the first with the texts that it has done), and the exit code is
-130.
+Ctrl-C ends it early with exit code 130. Drafters and sizes that have finished all texts are
+reported, marked as a part; if none has, the first is reported with the texts that it has finished.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class RecordingOptions(setting.Options):
     )
     recorded_with: str | None = option(
         None,
-        "only texts that this drafter decoded; none: plain decoding ('bench decode' records each text once a drafter)",
+        "only texts decoded with this drafter; none: plain decoding ('bench decode' records each text once per drafter)",
         metavar="DRAFTER",
     )
     json: Path | None = option(None, "write all results as JSON")
@@ -149,7 +148,7 @@ def run(options: Options) -> int:
 
 
 def _check(options: Options, chosen: Sequence[str]) -> None:
-    """Raises InvalidArgument for what is out of its range or acts on nothing. Nothing is loaded for it."""
+    """Raises InvalidArgument if an option does nothing or lacks another. Loads nothing."""
     if options.calibration is not None and len(chosen) * len(options.nodes) > 1:
         raise InvalidArgument(
             f"--calibration {options.calibration} is of one drafter; name one --drafter and one size of --nodes"

@@ -1,4 +1,4 @@
-"""The options of servers, whatever they serve."""
+"""The options that all servers share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ class ServerOptions(Options):
         None, "PEM authority that must have signed clients' certificates (mTLS)", metavar="FILE"
     )
     insecure: bool = option(False, "allow plaintext on addresses that other machines can reach")
-    grace: Annotated[float, Within(0, 600)] = rare(5.0, "seconds for running requests when stopping", metavar="SECONDS")
+    grace: Annotated[float, Within(0, 600)] = rare(
+        5.0, "seconds that running requests get when the server stops", metavar="SECONDS"
+    )
 
     def server_fields(self) -> dict[str, Any]:
         """The fields of a ``ServerConfig``. Raises InvalidArgument: they contradict each other."""

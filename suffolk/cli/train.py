@@ -62,8 +62,8 @@ class HeadOptions(setting.Options):
     kind: str = argument(REQUIRED, f"kind of head: {', '.join(HEADS)}", metavar="HEAD")
     model: str = option(REQUIRED, MODEL)
     output: Path = option(REQUIRED, "folder to make; new or empty", metavar="DIR")
-    resume: bool = option(False, "continue the interrupted run that was to make DIR")
-    json: bool = option(False, "print what training.json holds")
+    resume: bool = option(False, "continue the interrupted run for DIR")
+    json: bool = option(False, "print the contents of training.json")
     head_option: Mapping[str, Any] = field(
         default_factory=dict, metadata={"help": "settings of the head, a table; values as JSON", "rare": True}
     )
@@ -75,9 +75,11 @@ class DataOptions(setting.Options):
 
     GROUP = "data"
     corpus: tuple[str, ...] = option(REQUIRED, "file, folder or pattern to learn from", metavar="CORPUS", several=True)
-    window: limits.Window = option(1024, "tokens that the head sees together; longer documents become several")
+    window: limits.Window = option(1024, "tokens of a window; longer documents are cut into several windows")
     batch: limits.Batch = option(4, "windows in a pass")
-    draft_share: Share = rare(1.0, "share of a window's drafts that a pass trains; fewer are faster", metavar="SHARE")
+    draft_share: Share = rare(
+        1.0, "share of a window's drafts that a pass trains; a smaller share is faster", metavar="SHARE"
+    )
     held_out: limits.HeldOut = option(
         0.02,
         "share of documents that measure the head and are not trained on, at least one; 0: none",
@@ -86,7 +88,7 @@ class DataOptions(setting.Options):
     evaluate_windows: limits.Tokens = rare(128, "most held-out windows in an evaluation")
     cache: limits.CacheBytes = rare(
         0,
-        "keep the model's hidden states beside DIR, up to so many bytes (K, M, G, T), for several passes; 0: off",
+        "bytes of hidden states (K, M, G, T) to keep beside DIR, so that later passes need not compute them; 0: none",
         metavar="BYTES",
         read=read_size,
     )
@@ -98,9 +100,9 @@ class AnswerOptions(setting.Options):
 
     GROUP = "answers by the model"
     regenerate: bool = option(False, "the model writes the last answer of each conversation, and continues texts")
-    answer_temperature: Temperature = rare(0.0, "of the answers; 0: greedy", metavar="T")
+    answer_temperature: Temperature = rare(0.0, "temperature of the answers; 0: greedy", metavar="T")
     answer_max_new_tokens: limits.Tokens = rare(512, "longest answer, in tokens")
-    answer_prompt_tokens: limits.Tokens = rare(64, "first tokens of a text that are its prompt")
+    answer_prompt_tokens: limits.Tokens = rare(64, "tokens at the start of a text that are its prompt")
     answer_slots: limits.Slots = rare(8, "answers written at once")
 
 
@@ -112,15 +114,15 @@ class StepOptions(setting.Options):
     passes: limits.Passes | None = option(None, "passes over the text (default: 1)", metavar="N", excludes=("steps",))
     steps: limits.Steps | None = option(None, "steps, in place of passes", excludes=("passes",))
     accumulate: limits.Batch = rare(1, "batches in a step")
-    learning_rate: Share = option(3e-4, "its highest value", metavar="RATE")
+    learning_rate: Share = option(3e-4, "highest learning rate", metavar="RATE")
     warmup: limits.Fraction = rare(
         0.02,
-        "share of the steps in which the learning rate rises; then it falls as a cosine",
+        "share of the steps in which the learning rate rises; then it falls along a cosine",
         metavar="SHARE",
     )
-    weight_decay: limits.Fraction = rare(0.01, "of AdamW", metavar="W")
-    clip: limits.Clip = rare(0.5, "longest gradient; 0: any", metavar="NORM")
-    seed: Seed = option(0, "of first weights, order and noise (default: 0)")
+    weight_decay: limits.Fraction = rare(0.01, "weight decay of AdamW", metavar="W")
+    clip: limits.Clip = rare(0.5, "largest norm of a gradient; 0: no limit", metavar="NORM")
+    seed: Seed = option(0, "of the first weights, the order of windows and the noise (default: 0)")
     evaluate_every: limits.Steps = rare(200, "steps between two points of the learning curve", metavar="STEPS")
     save_every: limits.Steps = rare(200, "steps between two checkpoints", metavar="STEPS")
 
@@ -134,7 +136,7 @@ class Options(HeadOptions, DataOptions, AnswerOptions, StepOptions, DeviceOption
         for name in () if self.regenerate else _ANSWERS:
             if name in self.given and self.given[name].origin == setting.COMMAND_LINE:
                 raise InvalidArgument(
-                    f"{self.given[name].label} is of answers by the model; add --regenerate, or leave it out"
+                    f"{self.given[name].label} does nothing without --regenerate; add that, or leave this out"
                 )
         return passed_on(
             self,
@@ -170,7 +172,7 @@ def run(options: Options) -> int:
 
 
 def _lines(found: dict[str, Any], output: Path) -> list[str]:
-    """The result for people."""
+    """The result as lines of text."""
     result = found["result"]
     lines = [
         f"{found['head']} head of {found['parameters']:,} parameters, {result['steps']:,} steps, {result['tokens']:,} tokens"

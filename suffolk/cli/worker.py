@@ -97,7 +97,7 @@ class Options(
         None, "PEM authority that must have signed clients' certificates (mTLS)", metavar="FILE"
     )
     grace: Annotated[float, Within(0, 600)] = rare(
-        30.0, "seconds for running requests when stopping", metavar="SECONDS"
+        30.0, "seconds that running requests get when the server stops", metavar="SECONDS"
     )
     record: Path | None = option(None, RECORD, group="serving")
 

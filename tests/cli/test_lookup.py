@@ -113,7 +113,7 @@ def test_a_service_is_looked_up_by_text_and_drafts(store: Path, capsys: pytest.C
         assert main(["lookup", url, *words, "--json"]) == 0
         tree = json.loads(capsys.readouterr().out)["draft"]
         assert tree["tokens"] == opened.draft(" raise ValueError", max_nodes=3).tokens.tolist()
-    assert "occurrences   not shown: a draft service does not tell documents" in remote
+    assert "occurrences   not shown: a draft service does not name documents" in remote
     assert "draft         3 nodes: estimated acceptance, count, token\n" in remote
     assert local.partition("draft  ")[2] == remote.partition("draft  ")[2]
     assert local.partition("occurrences")[0] == remote.partition("occurrences")[0]

@@ -27,7 +27,7 @@ _WARM_UPS = 6
 def measure(target: Target, slots: int = 1, budget: float = _QUICK_SECONDS, passes: str = "auto") -> CostModel:
     """Measure up to a dozen points with up to ``slots`` requests, at least twice each, for ``budget`` seconds.
 
-    If two rounds would take more than four times the budget, only the first points are measured, three at least.
+    If two rounds take more than four times the budget, only the first points are measured, but at least three.
     """
     limit = target.context_length or _LONG_CONTEXT + SIZES[-1]
     sizes = [size for size in SIZES if size < limit]

@@ -89,9 +89,8 @@ class CostModel:
             for name in ("rows", "requests", "context", "seconds")
         )
         sizes = np.unique(rows)
-        steps = np.stack(
-            [np.interp(rows, sizes, sizes >= size) for size in sizes], 1
-        )  # the curve as a sum of rises, none of them negative
+        # the curve is a sum of rises, none of them negative
+        steps = np.stack([np.interp(rows, sizes, sizes >= size) for size in sizes], 1)
         columns = np.column_stack([steps, requests - 1, requests * context, rows * context]) / seconds[:, None]
         found = _nonnegative_least_squares(columns, np.ones(len(samples)))
         *rises, per_request, per_key, per_pair = found.tolist()

@@ -35,7 +35,7 @@ _NOT_COSTS = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "
 
 @dataclass(frozen=True, slots=True)
 class CostKey:
-    """Everything that costs depend on. Costs are valid for their own key only.
+    """Identifies what costs depend on. Costs are valid only for their own key.
 
     Attributes:
         model: digest of the model's config.
@@ -59,7 +59,7 @@ class CostKey:
     def of(target: Target) -> CostKey:
         """The key of ``target`` in this process."""
         config = {name: value for name, value in target.model.config.to_dict().items() if name not in _NOT_COSTS}
-        if is_compressed(target.model):  # the same model drafts faster than it decodes
+        if is_compressed(target.model):  # int8 weights make passes faster
             config |= {"compressed": True}
         on_cpu = target.device.type == "cpu"
         return CostKey(

@@ -72,9 +72,8 @@ class StepLoop:
         require_states(target, passes, self._pool.layers)
         if drafters and costs is None:
             costs = measure(target, slots, passes=passes)
-        self._planner = (
-            Planner(costs.copy()) if isinstance(costs, CostModel) else costs
-        )  # a copy: the planner corrects it
+        # a copy: the planner corrects it
+        self._planner = Planner(costs.copy()) if isinstance(costs, CostModel) else costs
         self._batch = StepBatch(self.cache, self._pool, self._planner, self.stats)
         self._passes = Passes(target, self.cache, passes, self._pool.layers)
         self._names = frozenset(drafters or {})

@@ -130,8 +130,8 @@ def _compile(target: LanguageModel) -> Any:
         logits: torch.Tensor = output.logits[0, :, :vocab_size]
         return logits
 
-    # torch keeps graphs by code object and tells them apart by guards. None is needed: the model does not change, and inputs
-    # differ in length alone, length 1 included, which torch would specialise. So every model has a code object of its own.
+    # torch stores graphs by code object and selects one by guards. No guard is needed here: the model does not change, and
+    # inputs differ only in length (also length 1, which torch would specialise). So each model gets its own code object.
     own = FunctionType(compute.__code__.replace(), compute.__globals__, "compute", None, compute.__closure__)
     return torch.compile(own, fullgraph=True, dynamic=True, options={"guard_filter_fn": _no_guards})
 

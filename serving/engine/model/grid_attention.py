@@ -35,7 +35,7 @@ class Bucket:
 
 @dataclass(slots=True)
 class Grid:
-    """The places of a static pass's rows, and what they see. All arrays are int64, on the cache's device.
+    """The places of a static pass's rows, and the cells that each row sees. All arrays are int64, on the cache's device.
 
     Attributes:
         bucket: the pass's shape.

@@ -66,18 +66,17 @@ class Int8Linear(SkinnyLinear):
 def compress(model: torch.nn.Module) -> int:
     """Let a neural drafter's linear layers use int8 weights where that is faster on this machine. Returns their number.
 
-    Takes about a second for 200 million weights, and a byte of memory for each. If less than twice that is free, it logs so and
-    changes nothing. Parameters and state_dict stay as they are. Layers qualify as for ``accelerate``, which comes first. Not
-    thread-safe: no other thread may use the model. Not for targets.
+    Takes about a second for 200 million weights, and a byte of memory for each. If less than twice that is free, it logs a
+    warning and changes nothing. Parameters and state_dict stay as they are. Layers qualify as for ``accelerate``, which must
+    run first. Not thread-safe: no other thread may use the model. Not for targets.
     """
     layers = sorted(_rounding(model), key=lambda layer: layer.weight.numel(), reverse=True)
     needed, free = sum(layer.weight.numel() for layer in layers), memory.available_memory(torch.device("cpu"))
     if 2 * needed > free:
         log.warning("drafters use their original weights: int8 ones would take %d MB of %d", needed >> 20, free >> 20)
         return 0
-    rows = (
-        _faster_rows(copy.copy(layers[0])) if layers else 0
-    )  # a copy: its int8 weights are freed if they are no faster
+    # a copy of the layer, so that its int8 weights are freed if they are no faster
+    rows = _faster_rows(copy.copy(layers[0])) if layers else 0
     if not rows:
         return 0
     rounded = [Int8Linear.round(layer) for layer in layers]

@@ -101,11 +101,10 @@ class KVCache:
         places: list[npt.NDArray[np.int64]] = []
         for slot, rows in zip(slots, accepted, strict=True):
             begin = slot * self.capacity + self.lengths[slot]
-            moved = (
-                int(np.argmin(rows == np.arange(len(rows)))) if len(rows) and rows[-1] != len(rows) - 1 else len(rows)
-            )
-            sources.append(begin + rows[moved:])
-            places.append(begin + np.arange(moved, len(rows)))
+            order = np.arange(len(rows))
+            moved = rows != order  # the first rows are often in place already
+            sources.append(begin + rows[moved])
+            places.append(begin + order[moved])
             self.lengths[slot] += len(rows)
         source, place = np.concatenate(sources), np.concatenate(places)
         if len(source):
@@ -155,11 +154,6 @@ class SlabLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # transformers 
 
     def get_seq_length(self) -> int:
         return 0  # positions and masks come with every pass
-
-
-def bytes_per_token(shapes: Shapes, itemsize: int) -> int:
-    """Bytes of one token in the cache, over all layers."""
-    return itemsize * sum(heads * width for shape in shapes for heads, width in _forms(shape))
 
 
 def _forms(shape: LayerShape | None) -> list[tuple[int, int]]:

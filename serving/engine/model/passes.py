@@ -19,6 +19,7 @@ from suffolk.serving.engine.model.pass_result import PassResult
 from suffolk.serving.engine.model.probe import LOW_PRECISION_TOLERANCE
 from suffolk.serving.engine.model.static_pass import GraphMemory, StaticPass
 from suffolk.serving.engine.model.tree_layout import TreeLayout, chain, lay_out
+from suffolk.serving.engine.user_code_errors import message_line
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class Passes:
         try:
             self._special.prepare(slots, layouts)
         except RuntimeError as error:  # of CUDA, memory for the graph included
-            self._degrade(_first_line(error))
+            self._degrade(message_line(error))
 
     def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> PassResult:
         """As ``LanguageModel.forward``. The next pass may overwrite the result."""
@@ -178,7 +179,7 @@ def _power(number: int) -> int:
 
 
 def _problem(target: LanguageModel, make: Callable[[KVCache], _SpecialPasses]) -> str | None:
-    """Why special passes of the model fail, None if they work.
+    """The reason why special passes of the model fail; None if they work.
 
     Checks a pass over two requests with an unused slot between them, one with a small tree, and a pass over one row.
     """
@@ -195,7 +196,7 @@ def _problem(target: LanguageModel, make: Callable[[KVCache], _SpecialPasses]) -
         special = make(cache)
         worst = float(np.max([_deviation(target, cache, special, *each) for each in tried]))  # NaN if one is
     except (Unsupported, RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
-        return _first_line(error)
+        return message_line(error)
     limit = _TOLERANCE.get(target.dtype, LOW_PRECISION_TOLERANCE)
     return None if worst <= limit else f"they differ from packed ones by {worst:.2g} standard deviations"
 
@@ -209,7 +210,3 @@ def _deviation(
     found = special.forward(slots, layouts).logits
     deviation = (found - expected).double().square().mean(-1).sqrt().max()
     return float(deviation / expected.double().std().clamp(min=1e-9))
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,4 +1,4 @@
-"""Check once per loaded model that tree decoding works with it; there are too many architectures to list."""
+"""Checks each loaded model for tree decoding, because there are too many architectures to list."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from suffolk.serving.engine.model.kv_cache import LayerShape, Shapes
 from suffolk.serving.engine.model.language_model import LanguageModel
 from suffolk.serving.engine.model.tree_attention import NAME, Rows, Terms
 from suffolk.serving.engine.model.tree_layout import chain, lay_out
+from suffolk.serving.engine.user_code_errors import message_line
 
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-3}
 LOW_PRECISION_TOLERANCE = 0.2
@@ -115,13 +116,13 @@ def check_tree_attention(target: LanguageModel, expected: Branches) -> None:
     try:
         worst = _difference(target, expected)
     except (Unsupported, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
-        raise Unsupported(f"model {target.name}: it does not take tree attention ({_first_line(error)})") from error
+        raise Unsupported(f"model {target.name}: it does not take tree attention ({message_line(error)})") from error
     _require_windows(target)
     limit = _TOLERANCE.get(target.dtype, LOW_PRECISION_TOLERANCE) + _NOISE_FACTOR * expected.noise
     if not worst <= limit:
         raise Unsupported(
             f"model {target.name}: a draft tree changes its logits by {worst:.2g} standard deviations (limit {limit:.2g}); "
-            "it does not honour our attention or position ids"
+            "it ignores or changes tree attention or the position ids"
         )
 
 
@@ -179,7 +180,7 @@ def _require_windows(target: LanguageModel) -> None:
     for layer, shape in enumerate(target.shapes):
         if shape is not None and shape.window is not None and recorder.windows.get(layer, shape.window) is None:
             raise Unsupported(
-                f"model {target.name}: layer {layer} looks back {shape.window} tokens and does not tell its attention so"
+                f"model {target.name}: layer {layer} has a window of {shape.window} tokens and does not pass it to its attention"
             )
 
 
@@ -208,7 +209,3 @@ def _token_by_token(model: Any, tokens: Any) -> torch.Tensor:
     parts = [ids[:, :_CONTEXT], *torch.split(ids[:, _CONTEXT:], 1, 1)]
     rows = [model(input_ids=part, past_key_values=cache, use_cache=True).logits[0, -1:] for part in parts]
     return torch.cat(rows[1:])[:, : vocab_size(model)]
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

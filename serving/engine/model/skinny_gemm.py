@@ -156,7 +156,7 @@ def _shape_of_linear(
 def _problem(
     rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, scales: torch.Tensor | None = None
 ) -> str | None:
-    """Why the kernel cannot take these operands, None if it can. All its requirements are checked here."""
+    """The reason why the kernel cannot take these operands; None if it can. Checks all its requirements."""
     dtype = rows.dtype
     element = _ELEMENTS.get(dtype)
     if element is None or not _native.skinny_gemm_supports(element):

@@ -1,7 +1,7 @@
 """Attention of a tree's rows in two parts: over the cached tokens, without a mask, and over the tree's own rows.
 
-Both parts are merged by their log-sum-exp, so that the mask does not grow with the context. Used on CPUs for large trees behind
-long contexts; small ones are faster with one mask.
+Both parts are merged by their log-sum-exp, so that the mask does not grow with the context. Used on CPUs for large trees after
+long contexts; small trees are faster with one mask.
 
 Measured gain: 3 to 7 % of a pass from ``LEAST_PAIRS`` on (docs/design/measured-mechanisms.md).
 """

@@ -13,6 +13,7 @@ from suffolk.datastore.hub import cached_file, list_files
 from suffolk.datastore.paths import expand
 from suffolk.serving.engine.model.memory import available_memory, cache_bytes, require_memory, weight_bytes
 from suffolk.serving.engine.model.model_folder import find_folder
+from suffolk.serving.engine.user_code_errors import message_line
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 
@@ -83,7 +84,7 @@ def _device(name: str) -> torch.device:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise InvalidArgument(f"device {name!r} cannot be used ({_first_line(error)}); use {usable}") from error
+        raise InvalidArgument(f"device {name!r} cannot be used ({message_line(error)}); use {usable}") from error
     return device
 
 
@@ -115,13 +116,11 @@ def _from_pretrained(loader: Any, name: str, **options: Any) -> Any:
         return loader.from_pretrained(str(path) if path.is_dir() else name, **options)
     except OSError as error:  # transformers raises it for any missing file
         raise NotFound(
-            f"model {name}: {_first_line(error)}; check the name and that all its files are there"
+            f"model {name}: {message_line(error)}; check the name and that all its files are there"
         ) from error
     except SafetensorError as error:
-        raise Corruption(f"model {name}: its weights are damaged ({_first_line(error)}); fetch them again") from error
+        raise Corruption(f"model {name}: its weights are damaged ({message_line(error)}); fetch them again") from error
     except (ValueError, KeyError) as error:
-        raise Unsupported(f"model {name}: transformers cannot load it as a causal LM ({_first_line(error)})") from error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise Unsupported(
+            f"model {name}: transformers cannot load it as a causal LM ({message_line(error)})"
+        ) from error

@@ -38,7 +38,7 @@ class Estimate:
 class AcceptanceModel:
     """Corrects calibrated scores by observed acceptance: per drafter, and per drafter and request. Not thread-safe.
 
-    Selection biases scores: trees whose scores are too high are verified most. And a source may not fit the text of a request.
+    Selection biases scores, because trees whose scores are too high are verified most. A source may also not fit a request's text.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class AcceptanceModel:
         overall.add(accepted, expected)
 
     def in_a_step(self, request_id: int) -> tuple[float, float]:
-        """Mean accepted tokens per step of a request, and the share of its steps with none. Of all requests at first."""
+        """Mean accepted tokens per step of a request, and the share of its steps with none. At first those of all requests."""
         tokens, idle = self._steps.get(request_id, (self._tokens, self._idle))
         return tokens.value, idle.value
 

@@ -39,7 +39,7 @@ class Candidates:
 
 
 def select_candidates(logits: torch.Tensor, settings: SamplingSettings) -> Candidates:
-    """The candidates that temperature (above 0), top-k, top-p and min-p, in this order, leave of ``logits`` float[n, vocab].
+    """The tokens of ``logits`` float[n, vocab] that temperature (above 0), top-k, top-p and min-p leave, in this order.
 
     Tokens as likely as the last one kept are kept too, so that the result does not depend on the order of a sort.
     """
@@ -53,7 +53,9 @@ def select_candidates(logits: torch.Tensor, settings: SamplingSettings) -> Candi
     values = best.to(torch.float64).div_(settings.temperature)
     outer, floor = _floors(values, total, top_k, settings)
     last = values[:, -1:]
-    wide = ((last >= outer) & (last > -torch.inf)).flatten()  # the last token inspected is kept, so there may be more
+    wide = (
+        (last >= outer) & (last > -torch.inf)
+    ).flatten()  # the last inspected token is kept, so later ones may be too
     if values.shape[-1] == vocab_size or not bool(wide.any()):
         values = values.masked_fill_(values < floor, -torch.inf)
         kept = max(1, int((values > -torch.inf).sum(-1).max()))  # at least one, even of NaN logits
@@ -85,7 +87,7 @@ def _sorted(logits: torch.Tensor) -> torch.Tensor:
 def _floors(
     values: torch.Tensor, total: torch.Tensor | None, top_k: int, settings: SamplingSettings
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """float64[n, 1] twice: the least value that top-k alone keeps (without top-k: that all keep), and that all keep.
+    """Two float64[n, 1]: the least value that top-k keeps, and the least that all cuts keep. Without top-k they are equal.
 
     ``values`` [n, size] are sorted, the largest first; ``total`` is the sum of all exp(value - largest) if top-k is off.
     """

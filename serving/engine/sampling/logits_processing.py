@@ -36,7 +36,7 @@ class LogitsProcessing:
             self._parts.append(matcher)
 
     def __bool__(self) -> bool:
-        """Whether anything acts."""
+        """Whether any part changes logits."""
         return bool(self._parts)
 
     def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:

@@ -21,8 +21,8 @@ class Difference:
     Attributes:
         position: index into the generated tokens.
         first, second: the token of each run there; None where a run had ended.
-        gap: how far apart the target scores the two in a plain pass (logits when greedy, else processed logits plus noise);
-            of the best two where a run had ended. Near 0 for a near-tie.
+        gap: difference of the two tokens' scores in a plain pass; of the best two tokens if a run had ended. Scores are
+            logits if greedy, else processed logits plus noise. Near 0 for a near-tie.
     """
 
     position: int
@@ -34,7 +34,7 @@ class Difference:
 def first_difference(
     target: Target, prompt: Sequence[int], first: Sequence[int], second: Sequence[int], settings: SamplingSettings
 ) -> Difference | None:
-    """None if the outputs ``first`` and ``second`` of ``prompt`` are equal, else where and by what gap they differ."""
+    """The first difference of the outputs ``first`` and ``second`` of ``prompt``; None if they are equal."""
     shared = next(
         (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
     )

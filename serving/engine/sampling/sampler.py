@@ -20,8 +20,8 @@ NO_TOKEN = -1
 class Sampler:
     """Samples tokens for one request. Not thread-safe.
 
-    A sample depends on the seed, the row's text and its logits, on nothing else. The committed text of a call must extend that of
-    the previous call.
+    A sample depends only on the seed, the row's text and its logits. The committed text of a call must extend that of the
+    previous call.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Sampler:
         return sampled if dead is None else sampled.masked_fill(dead, NO_TOKEN)
 
     def scores(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
-        """The scores whose argmax ``sample`` takes: processed logits [rows, vocab], unless greedy in float64 with noise added."""
+        """The scores [rows, vocab] whose argmax ``sample`` takes: processed logits; unless greedy, in float64 plus noise."""
         logits, _ = self._processed(logits, contexts)
         if self._noise is None:
             return logits
@@ -127,7 +127,6 @@ def _require_tokens(logits: torch.Tensor, dead: torch.Tensor, contexts: RowConte
 
 def likeliest(logits: torch.Tensor) -> torch.Tensor:
     """int64[rows], the id with the highest of ``logits`` float[rows, vocab]; of equals the smallest."""
-    narrow = (
-        logits.device.type == "cpu" and logits.dtype.itemsize < 4
-    )  # torch takes five times as long for half precision
-    return (logits.float() if narrow else logits).argmax(-1)
+    if logits.device.type == "cpu" and logits.dtype.itemsize < 4:
+        logits = logits.float()  # torch takes five times as long for half precision
+    return logits.argmax(-1)

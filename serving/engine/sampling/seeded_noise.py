@@ -1,4 +1,4 @@
-"""Random numbers determined by seed and position (Gumbel noise: and token id), so that samples do not depend on drafts.
+"""Random numbers determined by seed and position (noise: also by token id), so that samples do not depend on drafts.
 
 The counter-based hash is the 64-bit finaliser of SplitMix64, in wrapping int64 arithmetic: the bits are the same on every
 device. The Gumbel-max trick: argmax(log p + g) with independent standard Gumbel g is a sample of p.
@@ -25,7 +25,7 @@ _LEVEL = 0x3C6EF372FE94F82B
 class SeededNoise:
     """Gumbel noise of one seed over one vocabulary. Not thread-safe.
 
-    Keeps rows over the whole vocabulary until the next call: a position is sampled in every step until it is committed.
+    Keeps the rows of the last call: a position is sampled in every step until it is committed.
     """
 
     def __init__(self, seed: int, vocab_size: int, device: torch.device) -> None:
@@ -53,8 +53,8 @@ class SeededNoise:
 class SeededUniforms:
     """Two uniforms in (0, 1) for each position: a coin accepts or rejects a drafted token, a draw samples its replacement.
 
-    They are independent of each other, of ``SeededNoise``, and of those of other levels. Level 0 is the target's. Safe to share
-    between threads.
+    They are independent of each other, of ``SeededNoise``, and of the uniforms of other levels. Level 0 is the target's. Safe to
+    share between threads.
     """
 
     def __init__(self, seed: int, device: torch.device, level: int = 0) -> None:

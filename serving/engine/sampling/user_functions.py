@@ -75,7 +75,7 @@ def _checked(name: str, result: object, shape: torch.Size) -> torch.Tensor:
         raise InvalidArgument(f"{name} returned {type(result).__name__}; it must return a torch.Tensor")
     if result.layout is not torch.strided or result.is_meta:
         raise InvalidArgument(
-            f"{name} returned a sparse or empty-handed tensor; it must return a dense one with values"
+            f"{name} returned a tensor that is sparse or has no values; it must return a dense one with values"
         )
     if result.shape != shape:
         raise InvalidArgument(f"{name} returned shape {list(result.shape)}; it must be {list(shape)}")

@@ -1,7 +1,7 @@
-"""Throughput of the engine by how many requests run at once, with and without drafts.
+"""Measure the engine's throughput by the number of requests at once, with and without drafts.
 
-Ctrl-C ends it early: the batch sizes that every drafter has done by then are reported, marked as a
-part, and the exit code is 130."""
+Ctrl-C ends it early with exit code 130. The batch sizes that every drafter has finished are reported,
+marked as a part."""
 
 from __future__ import annotations
 

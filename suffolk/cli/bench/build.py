@@ -21,11 +21,11 @@ class Options(ReportOptions):
     threads: int = option(0, "for suffolk build and its sort (default: every core)")
     sort_tokens: tuple[int, ...] = option(
         (20_000_000, 80_000_000),
-        "sort the first N tokens alone, beside pydivsufsort; all there are if fewer; 0: leave that out",
+        "sort only the first N tokens (or all, if fewer), beside pydivsufsort; 0: skip this",
         several=True,
     )
-    sort_rounds: int = option(3, "turns of each way of sorting")
-    sort_repeats: int = option(10_000_000, "tokens of the inputs that are nothing but repeats; 0: none")
+    sort_rounds: int = option(3, "rounds of each sort")
+    sort_repeats: int = option(10_000_000, "tokens of inputs that consist of repeats; 0: skip these")
     workdir: Path | None = option(None, WORKDIR, metavar="DIR")
 
 

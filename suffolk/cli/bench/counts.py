@@ -17,7 +17,7 @@ class Options(ReportOptions):
     queries: int = option(1000, "sequences of each length that occur, and as many with a token replaced")
     lengths: tuple[int, ...] = option((1, 2, 4, 8, 16), "tokens in a sequence", several=True)
     rounds: int = option(3, "timed rounds, after one to warm up")
-    tokens: int | None = option(None, "use the first N tokens alone (default: all)")
+    tokens: int | None = option(None, "use only the first N tokens (default: all)")
     workdir: Path | None = option(None, WORKDIR, metavar="DIR")
 
 

@@ -1,7 +1,7 @@
-"""Plain decoding against each drafter.
+"""Compare each drafter with plain decoding.
 
-Ctrl-C ends it early: the prompts that every drafter has done by then are reported, marked as a part,
-and the exit code is 130."""
+Ctrl-C ends it early with exit code 130. The prompts that every drafter has finished are reported,
+marked as a part."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class DecodeOptions(ModelOptions, PromptOptions, ComparedOptions, PlannerOptions
     top_p: float = option(1.0, "1: no limit", metavar="P", group="prompts")
     slowed: float = option(
         0.0,
-        "milliseconds to add to every call for drafts, to see that they are given up",
+        "milliseconds to add to every drafter call, to see that drafting stops",
         metavar="MS",
         group="drafting",
     )

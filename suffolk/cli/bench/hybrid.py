@@ -1,4 +1,4 @@
-"""One tree of all sources, beside each source alone and beside rules that choose one source a step.
+"""Compare one tree of all sources with each source alone, and with rules that choose one source per step.
 
 One run measures three things. M at equal numbers of nodes, along the model's recorded plain answers.
 The planner's speed-up along them, by the measured costs of passes. Tokens/s in service, by the clock.
@@ -37,7 +37,7 @@ class MeasuredOptions(setting.Options):
     nodes: tuple[int, ...] = option((8, 16, 64), "nodes of trees, for M", several=True)
     drafters: str | None = option(
         None,
-        "separated by commas (default: all that can run); with --parts nodes 'hindsight: NETWORK' too (see README)",
+        "separated by commas (default: all that can run); with --parts nodes also 'hindsight: NETWORK'",
         metavar="LIST",
     )
     useless: bool = option(False, "compare one tree with itself with useless sources")
@@ -46,8 +46,8 @@ class MeasuredOptions(setting.Options):
     )
     counted: bool = option(
         False,
-        "in the part planned, draft models' passes take what 'suffolk profile --as-draft-model' stored, the rest no time; not "
-        "with --head, --levels or exit_layers",
+        "in the part planned, passes of draft models take the time that 'suffolk profile --as-draft-model' stored, and other "
+        "drafting takes none; not with --head, --levels or exit_layers",
     )
 
 
@@ -76,7 +76,7 @@ class Options(ModelOptions, PromptOptions, DrafterOptions, PlannerOptions, Measu
 
 
 def run(options: Options) -> int:
-    """Measure what is not on file yet, print, write; returns the exit code."""
+    """Run the measurements without stored results, print, write; returns the exit code."""
     from suffolk.benchmarks.hybrid.compared_drafters import HYBRID, singles
     from suffolk.benchmarks.hybrid.report import NOTES, PACKAGES, hybrid_lines, hybrid_panels
     from suffolk.benchmarks.hybrid.run import run_hybrid

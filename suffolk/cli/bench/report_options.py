@@ -12,7 +12,7 @@ from suffolk.serving.engine.sampling.settings import Seed
 if TYPE_CHECKING:
     from suffolk.cli.bench.outcome import Outcome
 
-WORKDIR = "for further files, used again (default: suffolk-bench beside the JSON file)"
+WORKDIR = "folder for further files, which later runs use again (default: suffolk-bench beside the JSON file)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,7 @@ class SeedOptions(Options):
     """The seed of random choices."""
 
     GROUP = "report"
-    seed: Seed = option(0, "of every random choice (default: 0)")
+    seed: Seed = option(0, "seed of all random choices (default: 0)")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ EXAMPLES = "suffolk bench retrieval STORE --against draftretriever --grpc --json
 class Options(ReportOptions):
     store: Path = argument(REQUIRED, "a datastore's folder", metavar="STORE")
     queries: int = option(20_000, "contexts of each kind")
-    called: int = option(1000, "of them, how many are also timed in Python, gRPC and draftretriever")
+    called: int = option(1000, "contexts of each kind that are also timed in Python, gRPC and draftretriever")
     rounds: int = option(3, "timed rounds, after one to warm up")
     contexts: tuple[Path, ...] = option(
         (),
@@ -25,7 +25,7 @@ class Options(ReportOptions):
     against: str | None = option(None, "measure this package on the same tokens as well", choices=("draftretriever",))
     grpc: bool = option(False, "measure through 'suffolk serve' as well, in batches")
     batches: tuple[int, ...] = option((1, 8, 32), "contexts in a call, with --grpc", several=True)
-    tokens: int | None = option(None, "use the first N tokens alone (default: all)")
+    tokens: int | None = option(None, "use only the first N tokens (default: all)")
     checked: int = option(20, "answers of each kind to check by a scan")
     max_nodes: int = option(64, "nodes in a draft")
     workdir: Path | None = option(None, WORKDIR, metavar="DIR")

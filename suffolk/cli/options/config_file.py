@@ -1,4 +1,4 @@
-"""The file of --config: TOML, with keys for all commands that know them, and a table for each command."""
+"""Reads the file of --config: TOML with keys for all commands, and a table for each command."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ else:
     import tomli as tomllib
 
 COMMANDS = ("generate", "worker", "serve", "train")
-"""Those that read such a file."""
+"""The commands that read a file."""
 UNSET = ("config", "assignments")
-"""Settings that are of the command line alone."""
+"""Settings that only the command line has."""
 
 
 def command_settings(command: str, words: Sequence[str] = ()) -> dict[str, Setting]:
@@ -31,10 +31,10 @@ def command_settings(command: str, words: Sequence[str] = ()) -> dict[str, Setti
 
 
 def read_config(path: Path, command: str, words: Sequence[str] = ()) -> dict[str, Given]:
-    """What the file gives to ``command``, by name. Its table wins over keys at the top. The whole file is checked.
+    """The settings that the file gives to ``command``, by name. Its table wins over keys at the top. Checks the whole file.
 
     Raises:
-        NotFound, InvalidArgument: it cannot be read, or has an unknown key, or a value of a wrong type or out of its bounds.
+        NotFound, InvalidArgument: the file cannot be read, or has an unknown key or a value of a wrong type or out of range.
     """
     document = read_toml(path)
     known = {
@@ -55,7 +55,7 @@ def read_config(path: Path, command: str, words: Sequence[str] = ()) -> dict[str
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The whole file. Raises NotFound, InvalidArgument: it cannot be read, or is no TOML."""
+    """The parsed file. Raises NotFound or InvalidArgument: it cannot be read, or is not TOML."""
     try:
         document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
         return document

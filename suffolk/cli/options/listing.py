@@ -14,7 +14,7 @@ from suffolk.cli.options.setting import REQUIRED, Given, Setting
 
 
 def toml_lines(command: str, settings: Mapping[str, Setting], given: Mapping[str, Given]) -> Iterator[str]:
-    """The merged settings of ``command`` as a TOML table; a comment says what each is and where it is from."""
+    """The merged settings of ``command`` as a TOML table, with the help and the origin of each setting as comments."""
     yield f"[{command}]"
     for group, members in _groups(settings):
         yield f"\n# -- {group or 'general'} --"
@@ -31,7 +31,7 @@ def toml_lines(command: str, settings: Mapping[str, Setting], given: Mapping[str
 
 
 def default_text(setting: Setting) -> str:
-    """Its default as TOML; "required" without one, and nothing where it is not set."""
+    """The default of ``setting`` as TOML; "required" if there is none, empty if it is None."""
     return "required" if setting.default is REQUIRED else "" if setting.default is None else _toml(setting.default)
 
 

@@ -1,10 +1,11 @@
-"""The parser of a command: made from its settings."""
+"""Makes the parser of a command from its settings."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
 from typing import NoReturn
 
 from suffolk.cli.options.setting import REQUIRED, Setting
@@ -24,7 +25,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def make_parser(prog: str, description: str, examples: str, settings: Mapping[str, Setting]) -> Parser:
-    """The parser of the command ``prog``. It reads every value as text; what is not given is not in its namespace."""
+    """The parser of the command ``prog``. It reads values as texts. Settings that are not given are not in the namespace."""
     words = [f"[{each.metavar}{' ...' if each.many else ''}]" for each in settings.values() if each.positional]
     parser = Parser(
         prog=prog,
@@ -51,7 +52,7 @@ def parse_words(parser: Parser, settings: Mapping[str, Setting], words: Sequence
     for word in left:
         raise InvalidArgument(_unknown(word, parser.prog, settings))
     texts = {name: value if isinstance(value, list) else [str(value)] for name, value in vars(found).items()}
-    for word in words[end + 1 :]:  # these are no options
+    for word in words[end + 1 :]:  # words after "--" are positional
         free = [name for name, each in settings.items() if each.positional and (each.many or name not in texts)]
         if not free:
             raise InvalidArgument(f"unexpected argument {word!r}; see '{parser.prog} --help'")
@@ -65,7 +66,7 @@ def example_lines(examples: str) -> list[str]:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A suggestion for a word that is not known: the one of ``known`` that is most like it, or nothing."""
+    """A suggestion for an unknown word: the most similar one of ``known``; empty if none is similar."""
     matches = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f" (did you mean {matches[0]}?)" if matches else ""
 
@@ -103,18 +104,8 @@ def _epilog(prog: str, examples: str, settings: Mapping[str, Setting]) -> str:
     if further:
         command = prog.partition(" ")[2]
         lines += ["", f"further settings, for --config and --set ('suffolk config show {command}' describes them):"]
-        lines += _wrapped(further)
+        lines += wrap(", ".join(further), 99, initial_indent="  ", subsequent_indent="  ")
     return "\n".join(lines)
-
-
-def _wrapped(names: Sequence[str], width: int = 98) -> list[str]:
-    lines = [""]
-    for name in names:
-        word = name if name == names[-1] else f"{name},"
-        if len(lines[-1]) + len(word) + 1 > width:
-            lines.append("")
-        lines[-1] += f" {word}"
-    return [f" {line}" for line in lines]
 
 
 def _unknown(word: str, prog: str, settings: Mapping[str, Setting]) -> str:

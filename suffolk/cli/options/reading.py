@@ -1,4 +1,4 @@
-"""The options of a command: read from its words and its file, merged and checked."""
+"""Reads the options of a command from its words and its file, merges and checks them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 def read_options(
     options: type[OptionsT], parser: Parser, settings: Mapping[str, Setting], command: str, words: Sequence[str]
 ) -> OptionsT:
-    """The options that ``words`` give to ``command``.
+    """The options of ``command`` that ``words`` give.
 
     Raises:
         InvalidArgument: an option or a key is unknown, a value is wrong, or a required one is missing.
-        NotFound: there is no file of that name.
+        NotFound: the file of --config does not exist.
     """
     given = merge(parser, settings, command, words)
     for name, setting in settings.items():
@@ -38,7 +38,7 @@ def read_options(
 
 
 def merge(parser: Parser, settings: Mapping[str, Setting], command: str, words: Sequence[str]) -> dict[str, Given]:
-    """What ``words`` and the file that they name give, by name: the command line wins. Raises as ``read_options``."""
+    """The settings that ``words`` and the file of --config give, by name; ``words`` win. Raises as ``read_options``."""
     texts = parse_words(parser, settings, words)
     given = {name: _given(settings[name], values, settings[name].label) for name, values in texts.items()}
     assigned: dict[str, list[str]] = {}
@@ -61,7 +61,7 @@ def merge(parser: Parser, settings: Mapping[str, Setting], command: str, words: 
 
 
 def labels_of(settings: Mapping[str, Setting], given: Mapping[str, Given]) -> dict[str, str]:
-    """What users call each setting: as they gave it, or else its option."""
+    """The label of each setting: as it was given, or else its option."""
     return {name: given[name].label if name in given else each.label for name, each in settings.items()}
 
 

@@ -1,4 +1,4 @@
-"""Values of settings: read from texts and TOML, checked against type and bounds."""
+"""Reads values of settings from texts and TOML, and checks their types and ranges."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _checked(setting: Setting, value: Any, label: str) -> Any:
 
 
 def _pair(text: str, label: str) -> dict[str, Any]:
-    """NAME=VALUE; the value is JSON, or else a text."""
+    """The name and value of NAME=VALUE. The value is JSON, or else a text."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise InvalidArgument(f"{label} {text!r}: write it as NAME=VALUE")

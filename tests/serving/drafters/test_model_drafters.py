@@ -93,10 +93,13 @@ def test_every_network_gives_the_same_text(
             ["--drafter", "early-exit"],
             "--drafter early-exit needs --set exit_layers=N or --head FOLDER; add it",
         ),
-        (["--drafter", "prompt-lookup", "--set", "exit_layers=1"], "does not need what was given for early-exit"),
+        (
+            ["--drafter", "prompt-lookup", "--set", "exit_layers=1"],
+            "does not use the options of early-exit that are given",
+        ),
         (
             ["--set", "exit_layers=1", "--draft-model", "{small}", "--drafter", "early-exit"],
-            "drafter early-exit does not need what was given for draft-model; leave one of them out",
+            "drafter early-exit does not use the options of draft-model that are given; leave one of them out",
         ),
         (["--set", "exit_layers=1", "--head", "{head}"], "two drafters are called early-exit; leave one of them out"),
         (

@@ -269,7 +269,7 @@ def test_the_command_line_names_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         main(["generate", "--model", "/nowhere", "--drafter", "prompt-lookup", "--set", "recycle=true", "A poem."]) == 2
     )
-    assert "does not need what was given for token-recycling" in capsys.readouterr().err
+    assert "does not use the options of token-recycling that are given" in capsys.readouterr().err
     assert main(["generate", "--worker", "grpc://127.0.0.1:1", "--set", "recycle=true", "A poem."]) == 2
     assert "recycle cannot be given with --worker" in capsys.readouterr().err
     assert main(["replay", "/nowhere.jsonl", "--set", "recycle=true"]) == 2

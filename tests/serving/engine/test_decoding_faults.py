@@ -178,7 +178,7 @@ def test_a_window_that_the_mask_alone_tells_is_refused() -> None:
     """Its rows would have seen all the text, and the text been another. Qwen2-MoE attends so."""
     model = tiny_model("qwen2-window", sliding_window=64)
     model.model.layers[0].self_attn.sliding_window = None
-    with pytest.raises(Unsupported, match="layer 0 looks back 64 tokens and does not tell its attention so"):
+    with pytest.raises(Unsupported, match="layer 0 has a window of 64 tokens and does not pass it to its attention"):
         Target.wrap(model)
     Target.wrap(tiny_model("qwen2-window", sliding_window=64))
 

@@ -1,4 +1,4 @@
-"""Verification ``typical`` is LOSSY: the text does not follow the target's distribution, and depends on the draft.
+"""Verification ``typical`` is LOSSY: the text depends on the draft and does not follow the target's distribution.
 
 A drafted token is acceptable if the target finds it likely enough for its own certainty: p(token) >= min(epsilon,
 delta * exp(-entropy(p))). Sources: Cai et al.: Medusa (2024), section 2.3.1; Zhang et al.: Recurrent Drafter (2024), section 4.
@@ -68,9 +68,8 @@ def _on_host(
     """For each node its probability after its parent, and the least acceptable one there: one copy to the host."""
     distributions = probabilities.to(torch.float64)
     rows = torch.from_numpy(parents + 1).long().to(distributions.device)
-    columns = torch.from_numpy(tokens.astype(np.int64)).to(
-        distributions.device
-    )  # a copy: torch warns of read-only arrays
+    ids = tokens.astype(np.int64)  # a copy: torch warns of read-only arrays
+    columns = torch.from_numpy(ids).to(distributions.device)
     least = (delta * (-torch.special.entr(distributions).sum(-1)).exp()).clamp(max=epsilon)
     likely, thresholds = torch.stack([distributions[rows, columns], least[rows]]).cpu().numpy()
     return likely, thresholds
