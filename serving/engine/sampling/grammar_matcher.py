@@ -74,7 +74,8 @@ class GrammarMatcher:
             if not self._warned:
                 log.warning("%s; going on without that draft", error)
             self._warned = True
-        return logits.masked_fill_(~_unpacked(masks, self.vocab_size, logits.device), -torch.inf)
+        forbidden = np.unpackbits((~masks).view(np.uint8), axis=1, bitorder="little")[:, : self.vocab_size].view(np.bool_)
+        return logits.masked_fill_(to_device(forbidden, logits.device), -torch.inf)
 
     def _walk(self, contexts: RowContexts) -> Iterator[int]:
         """The rows whose drafted tokens are allowed, row 0 first, each while the parser stands behind its text.
@@ -120,10 +121,3 @@ def _common(one: list[int], other: list[int]) -> int:
     """Length of the common beginning."""
     size = min(len(one), len(other))
     return next((at for at in range(size) if one[at] != other[at]), size)
-
-
-def _unpacked(masks: npt.NDArray[np.int32], vocab_size: int, device: torch.device) -> torch.Tensor:
-    """bool[rows, vocab] on ``device``; the host sends one bit per token."""
-    packed = to_device(masks, device)
-    bits = (packed[:, :, None] >> torch.arange(32, dtype=torch.int32, device=device)) & 1
-    return bits.to(torch.bool).flatten(1)[:, :vocab_size]
