@@ -16,6 +16,7 @@ from suffolk.serving.engine.loop.request import Request, Step
 from suffolk.serving.engine.loop.step_loop import StepLoop, rows_needed
 from suffolk.serving.engine.loop.verify_all_planner import VerifyAllPlanner
 from suffolk.serving.engine.model.target import Target
+from suffolk.serving.engine.sampling.log_probabilities import LogProbability
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 
@@ -99,6 +100,10 @@ class SingleRun(Iterator[Step]):
     @property
     def tokens(self) -> list[int]:
         return self._request.generated
+
+    @property
+    def log_probabilities(self) -> list[LogProbability]:
+        return self._request.log_probabilities
 
     def __next__(self) -> Step:
         while self._loop.running:

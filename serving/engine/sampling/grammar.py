@@ -24,7 +24,7 @@ class Grammar:
         text: the schema as JSON, the expression or the rules; empty for ``json_object``. At most 2^18 characters.
 
     Raises:
-        InvalidArgument: the kind is unknown, the text is too long or missing, or a schema is not a JSON object or boolean.
+        InvalidArgument: the kind is unknown, the text is too long or missing, or a schema is not a JSON object.
     """
 
     kind: str
@@ -51,5 +51,5 @@ def _check_schema(text: str) -> None:
         schema = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"grammar.text is no JSON ({error}); give the schema as JSON") from None
-    if not isinstance(schema, dict | bool):
-        raise InvalidArgument(f"grammar.text is a JSON {type(schema).__name__}; a schema is an object or a boolean")
+    if not isinstance(schema, dict):
+        raise InvalidArgument(f"grammar.text is the JSON of a {type(schema).__name__}; a schema is an object")

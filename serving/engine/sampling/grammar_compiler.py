@@ -36,14 +36,7 @@ class GrammarCompiler:
         vocabulary = self.load()
         from llguidance import LLMatcher
 
-        if grammar.kind == "regex":
-            source = LLMatcher.grammar_from_regex(grammar.text)
-        elif grammar.kind == "lark":
-            source = LLMatcher.grammar_from_lark(grammar.text)
-        else:
-            schema = grammar.text or '{"type": "object"}'
-            source = LLMatcher.grammar_from_json_schema(schema, JSON_OPTIONS, None)
-        matcher = LLMatcher(vocabulary, source, log_level=0)
+        matcher = LLMatcher(vocabulary, _source(grammar), log_level=0)
         if not matcher.is_error():
             matcher.compute_bitmask()  # the first one is slow: compute it here, not between two steps of the engine
         if matcher.is_error():
@@ -74,6 +67,20 @@ class GrammarCompiler:
         except USER_CODE_ERRORS as error:
             kind = type(self._tokenizer).__name__
             raise Unsupported(f"a grammar cannot use the tokenizer {kind}: {first_line(error)}") from error
+
+
+def _source(grammar: Grammar) -> str:
+    """The grammar in the library's form."""
+    from llguidance import LLMatcher
+
+    if grammar.kind == "regex":
+        return LLMatcher.grammar_from_regex(grammar.text)
+    if grammar.kind == "lark":
+        return LLMatcher.grammar_from_lark(grammar.text)
+    try:
+        return LLMatcher.grammar_from_json_schema(grammar.text or '{"type": "object"}', JSON_OPTIONS, None)
+    except ValueError as error:  # nested too deeply, or options under "x-guidance" that it does not know
+        raise InvalidArgument(f"the grammar ({grammar.kind}) is refused: {first_line(error)}") from None
 
 
 def _reason(matcher: LLMatcher) -> str:

@@ -62,19 +62,21 @@ class GrammarMatcher:
         """
         masks = np.zeros((len(contexts), (self.vocab_size + 31) // 32), np.int32)
         self._follow(contexts.tokens[contexts.prompt_length :])
-        row = -1
         try:
             for row in self._walk(contexts):
                 self._parser.unsafe_compute_mask_ptr(masks[row].ctypes.data, masks[row].nbytes)
+                if self._parser.is_error():
+                    masks[row] = 0
                 self._require_sound()
         except InvalidArgument as error:
-            if row < 0 or contexts.depths[row] == 0:
+            if not masks[0].any():
                 raise
-            masks[row] = 0
             if not self._warned:
                 log.warning("%s; going on without that draft", error)
             self._warned = True
-        forbidden = np.unpackbits((~masks).view(np.uint8), axis=1, bitorder="little")[:, : self.vocab_size].view(np.bool_)
+        forbidden = np.unpackbits((~masks).view(np.uint8), axis=1, bitorder="little")[:, : self.vocab_size].view(
+            np.bool_
+        )
         return logits.masked_fill_(to_device(forbidden, logits.device), -torch.inf)
 
     def _walk(self, contexts: RowContexts) -> Iterator[int]:
