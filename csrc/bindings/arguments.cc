@@ -7,16 +7,13 @@ namespace {
 
 std::uint32_t checked_token(std::int64_t value, std::uint64_t index, std::uint32_t vocab_size) {
   if (value < 0 || value >= static_cast<std::int64_t>(vocab_size)) {
-    throw Error(Code::kInvalidArgument, "token id " + std::to_string(value) + " at index " + std::to_string(index) +
-                                            " is out of range; the vocabulary has " + std::to_string(vocab_size) + " ids");
+    refuse("token id ", value, " at index ", index, " is out of range; the vocabulary has ", vocab_size, " ids");
   }
   return static_cast<std::uint32_t>(value);
 }
 
 std::uint32_t checked_bound(std::int64_t value, const char* name) {
-  if (value < 0 || value > 0x7FFFFFFF) {
-    throw Error(Code::kInvalidArgument, std::string(name) + " is " + std::to_string(value) + "; it must be 0 to 2147483647");
-  }
+  if (value < 0 || value > 0x7FFFFFFF) refuse(name, " is ", value, "; it must be 0 to 2147483647");
   return static_cast<std::uint32_t>(value);
 }
 
@@ -35,7 +32,7 @@ std::vector<std::uint32_t> token_tail(const py::handle& ids, std::uint64_t limit
     const auto given = py::reinterpret_borrow<py::array>(ids);
     const char kind = given.dtype().kind();
     if (given.ndim() != 1 || (kind != 'i' && kind != 'u' && given.size() > 0)) {
-      throw Error(Code::kInvalidArgument, "token ids must be a one-dimensional array of integers");
+      refuse("token ids must be a one-dimensional array of integers");
     }
     const auto size = static_cast<std::uint64_t>(given.size()), begin = size - std::min(size, limit);
     const auto last = py::array_t<std::int64_t, py::array::forcecast>::ensure(
@@ -45,8 +42,7 @@ std::vector<std::uint32_t> token_tail(const py::handle& ids, std::uint64_t limit
     return tail;
   }
   if (!py::isinstance<py::sequence>(ids) || py::isinstance<py::str>(ids)) {
-    throw Error(Code::kInvalidArgument, "token ids must be a sequence of integers, not " +
-                                            std::string(py::str(py::type::handle_of(ids).attr("__name__"))));
+    refuse("token ids must be a sequence of integers, not ", std::string(py::str(py::type::handle_of(ids).attr("__name__"))));
   }
   const auto given = py::reinterpret_borrow<py::sequence>(ids);
   const std::uint64_t size = given.size(), begin = size - std::min(size, limit);
@@ -55,7 +51,7 @@ std::vector<std::uint32_t> token_tail(const py::handle& ids, std::uint64_t limit
     const long long value = PyLong_AsLongLong(py::reinterpret_steal<py::object>(PyNumber_Index(item.ptr())).ptr());
     if (value == -1 && PyErr_Occurred()) {
       PyErr_Clear();
-      throw Error(Code::kInvalidArgument, "token id at index " + std::to_string(i) + " is " + std::string(py::repr(item)) + ", not an integer in range");
+      refuse("token id at index ", i, " is ", std::string(py::repr(item)), ", not an integer in range");
     }
     tail.push_back(checked_token(value, i, vocab_size));
   }

@@ -1,5 +1,3 @@
-#include "bindings/drafting.h"
-
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -7,9 +5,10 @@
 #include <type_traits>
 
 #include "bindings/arguments.h"
+#include "bindings/bind.h"
 #include "drafting/calibrator.h"
-#include "drafting/noise_reweighting.h"
 #include "drafting/merge.h"
+#include "drafting/noise_reweighting.h"
 #include "drafting/recycler.h"
 #include "drafting/tree.h"
 
@@ -29,8 +28,7 @@ class Column {
 
   Column(const py::handle& given, const char* name, std::size_t width) : array_(take(given, name, 2)) {
     if (static_cast<std::size_t>(array_.shape(1)) == width) return;
-    throw Error(Code::kInvalidArgument, std::string(name) + " have rows of " + std::to_string(array_.shape(1)) + " entries; there must be " +
-                                            std::to_string(width) + " in each");
+    refuse(name, " have rows of ", array_.shape(1), " entries; there must be ", width, " in each");
   }
 
   std::span<const T> view() const { return {array_.data(), static_cast<std::size_t>(array_.size())}; }
@@ -44,13 +42,13 @@ class Column {
     if (!is_array || array.ndim() != axes || array.dtype().kind() != kKind<T> || array.itemsize() != sizeof(T)) {
       const std::string found = is_array ? std::string(py::str(array.dtype())) + " with " + std::to_string(array.ndim()) + " axes"
                                          : std::string(py::str(py::type::handle_of(given).attr("__name__")));
-      throw Error(Code::kInvalidArgument, std::string("draft tree: ") + name + " is " + found + "; it must be an array of " +
-                                              std::string(py::str(py::dtype::of<T>())) + (axes == 1 ? " with one axis" : " with two axes"));
+      refuse("draft tree: ", name, " is ", found, "; it must be an array of ", std::string(py::str(py::dtype::of<T>())),
+             (axes == 1 ? " with one axis" : " with two axes"));
     }
     Array typed = Array::ensure(given);
     if (!typed) {
-      throw Error(Code::kResourceExhausted, std::string("draft tree: no memory to put the ") + std::to_string(array.size()) + " entries of " +
-                                                name + " in order; ask for fewer nodes");
+      fail(Code::kResourceExhausted, "draft tree: no memory to put the ", array.size(), " entries of ", name,
+           " in order; ask for fewer nodes");
     }
     return typed;
   }
@@ -63,15 +61,14 @@ std::uint64_t checked_number(const py::handle& value, const char* name) {
   const unsigned long long number = index ? PyLong_AsUnsignedLongLong(index.ptr()) : 0;
   if (PyErr_Occurred()) {
     PyErr_Clear();
-    throw Error(Code::kInvalidArgument, std::string("draft tree: ") + name + " is " + std::string(py::str(value)) + "; it must be 0 to 2^64 - 1");
+    refuse("draft tree: ", name, " is ", std::string(py::str(value)), "; it must be 0 to 2^64 - 1");
   }
   return number;
 }
 
 void require_size(std::size_t size, std::size_t tokens, const char* name) {
   if (size == tokens) return;
-  throw Error(Code::kInvalidArgument, std::string("draft tree: ") + name + " has " + std::to_string(size) + " entries, tokens has " +
-                                          std::to_string(tokens) + "; they must be equal");
+  refuse("draft tree: ", name, " has ", size, " entries, tokens has ", tokens, "; they must be equal");
 }
 
 // A tree as a source found it: its columns, and the view of them.
@@ -119,14 +116,14 @@ py::tuple learn(drafting::Calibrator& calibrator, const py::handle& tokens, cons
 
 // The columns (tokens, parents, scores, sources) of the merged tree; `weights` float64[32, 3]: weight, unlisted, doubt.
 py::tuple merge_trees(const py::sequence& trees, const py::handle& weights, std::int64_t max_nodes) {
-  if (max_nodes < 0) throw Error(Code::kInvalidArgument, "max_nodes is " + std::to_string(max_nodes) + "; it must be 0 or more");
+  if (max_nodes < 0) refuse("max_nodes is ", max_nodes, "; it must be 0 or more");
   std::vector<Column<std::int32_t>> ids;  // tokens and parents in turn
   std::vector<Column<float>> scores;
   std::vector<Column<std::uint32_t>> sources;
   std::vector<ScoredTree> views;
   for (const py::handle each : trees) {
     const auto tree = py::cast<py::tuple>(each);
-    if (tree.size() != 4) throw Error(Code::kInvalidArgument, "a tree to merge has " + std::to_string(tree.size()) + " columns; it must have 4");
+    if (tree.size() != 4) refuse("a tree to merge has ", tree.size(), " columns; it must have 4");
     ids.emplace_back(tree[0], "tokens");
     ids.emplace_back(tree[1], "parents");
     scores.emplace_back(tree[2], "scores");
@@ -136,8 +133,7 @@ py::tuple merge_trees(const py::sequence& trees, const py::handle& weights, std:
   }
   const Column<double> rows(weights, "weights", 3);
   if (rows.view().size() != 3 * drafting::kSources) {
-    throw Error(Code::kInvalidArgument, "weights have " + std::to_string(rows.view().size() / 3) + " rows; there must be " +
-                                            std::to_string(drafting::kSources));
+    refuse("weights have ", rows.view().size() / 3, " rows; there must be ", drafting::kSources);
   }
   std::array<drafting::PoolWeight, drafting::kSources> pooled{};
   for (std::size_t source = 0; source < drafting::kSources; ++source) {
@@ -157,9 +153,9 @@ void recycle(drafting::Recycler& recycler, const py::handle& tokens, const py::h
 // The columns (tokens, parents, scores) of the drafted tree.
 py::tuple draft_recycled(drafting::Recycler& recycler, const py::handle& tokens, std::int64_t position, std::int64_t max_depth, std::int64_t max_nodes,
                          std::uint64_t seed, double temperature) {
-  if (max_depth < 0) throw Error(Code::kInvalidArgument, "max_depth is " + std::to_string(max_depth) + "; it must be 0 or more");
-  if (max_nodes < 0) throw Error(Code::kInvalidArgument, "max_nodes is " + std::to_string(max_nodes) + "; it must be 0 or more");
-  if (!(temperature >= 0)) throw Error(Code::kInvalidArgument, "temperature is " + std::to_string(temperature) + "; it must be 0 or more");
+  if (max_depth < 0) refuse("max_depth is ", max_depth, "; it must be 0 or more");
+  if (max_nodes < 0) refuse("max_nodes is ", max_nodes, "; it must be 0 or more");
+  if (!(temperature >= 0)) refuse("temperature is ", temperature, "; it must be 0 or more");
   std::optional<drafting::Sampling> sampling;
   if (temperature > 0) sampling = {.seed = seed, .temperature = temperature};
   const drafting::RecycledTree found = recycler.draft(Column<std::int32_t>(tokens, "tokens").view(), position, static_cast<std::size_t>(max_depth),
@@ -173,7 +169,7 @@ py::array_t<float> reweight_scores(const py::handle& tokens, const py::handle& p
   const Column<float> chances(scores, "scores");
   const Column<std::uint32_t> marks(sources, "sources");
   const std::size_t size = ids.view().size();
-  if (!(temperature > 0)) throw Error(Code::kInvalidArgument, "temperature is " + std::to_string(temperature) + "; it must be above 0");
+  if (!(temperature > 0)) refuse("temperature is ", temperature, "; it must be above 0");
   py::array_t<float> reweighted(static_cast<py::ssize_t>(size));
   drafting::reweight_scores({.tokens = ids.view(), .parents = above.view(), .scores = chances.view(), .sources = marks.view()}, position,
                         {.seed = seed, .temperature = temperature}, {reweighted.mutable_data(), size});
@@ -237,7 +233,7 @@ void bind_drafting(py::module_& module) {
   using drafting::Recycler;
   py::class_<Recycler> recycler(module, "Recycler");
   recycler.def(py::init([](std::int64_t ends) {
-    if (ends < 0) throw Error(Code::kInvalidArgument, "recycler: ends is " + std::to_string(ends) + "; it must be 64 or more");
+    if (ends < 0) refuse("recycler: ends is ", ends, "; it must be 64 or more");
     return std::make_unique<Recycler>(static_cast<std::size_t>(ends));
   }), py::arg("ends"))
       .def("learn", &recycle, py::arg("tokens"), py::arg("candidates"), py::arg("log_probabilities"))

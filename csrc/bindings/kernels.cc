@@ -1,5 +1,4 @@
-#include "bindings/kernels.h"
-
+#include "bindings/bind.h"
 #include "kernels/skinny_gemm.h"
 
 namespace suffolk::bindings {

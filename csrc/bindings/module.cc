@@ -12,8 +12,7 @@
 #include <thread>
 
 #include "bindings/arguments.h"
-#include "bindings/drafting.h"
-#include "bindings/kernels.h"
+#include "bindings/bind.h"
 #include "core/context_index.h"
 #include "core/draft.h"
 #include "core/merge.h"
@@ -34,14 +33,13 @@ using DocumentLists = std::vector<py::array_t<std::uint32_t, py::array::c_style>
 std::vector<std::vector<std::uint32_t>> deleted_lists(const Segments& segments, const DocumentLists& given) {
   std::vector<std::vector<std::uint32_t>> lists;
   if (!given.empty() && given.size() != segments.size()) {
-    throw Error(Code::kInvalidArgument, "deleted documents: " + std::to_string(given.size()) + " lists for " + std::to_string(segments.size()) + " segments");
+    refuse("deleted documents: ", given.size(), " lists for ", segments.size(), " segments");
   }
   for (std::size_t s = 0; s < given.size(); ++s) {
     const auto& list = lists.emplace_back(given[s].data(), given[s].data() + given[s].size());
     const bool rising = std::adjacent_find(list.begin(), list.end(), std::greater_equal<>()) == list.end();
     if (!rising || (!list.empty() && list.back() >= segments[s]->header().document_count)) {
-      throw Error(Code::kInvalidArgument, "deleted documents of " + segments[s]->path() + " must rise and be below " +
-                                              std::to_string(segments[s]->header().document_count));
+      refuse("deleted documents of ", segments[s]->path(), " must rise and be below ", segments[s]->header().document_count);
     }
   }
   return lists;
@@ -57,7 +55,7 @@ class Searcher {
   Searcher(Segments segments, const Segments& deletions, const DocumentLists& deleted_documents, unsigned threads)
       : segments_(std::move(segments)), live_(segments_.size()), deleted_(deleted_lists(segments_, deleted_documents)),
         pool_(threads != 0 ? threads : std::max(1U, std::thread::hardware_concurrency())) {
-    if (segments_.empty()) throw Error(Code::kInvalidArgument, "a datastore needs at least one segment");
+    if (segments_.empty()) refuse("a datastore needs at least one segment");
     segments_.insert(segments_.end(), deletions.begin(), deletions.end());
     for (const auto& segment : segments_) {
       views_.push_back(segment->suffixes());
@@ -70,8 +68,8 @@ class Searcher {
     QueryBounds bounds = query_bounds(max_match, min_match, 1, 1);
     // A lookup alone reads no continuation: it may use the whole order depth.
     if (bounds.max_match > order_depth_) {
-      throw Error(Code::kInvalidArgument, "max_match is " + std::to_string(bounds.max_match) + ", above the order depth " + std::to_string(order_depth_) +
-                                              " of the datastore; lower it, or build with a larger --order-depth");
+      refuse("max_match is ", bounds.max_match, ", above the order depth ", order_depth_,
+             " of the datastore; lower it, or build with a larger --order-depth");
     }
     check(bounds, order_depth_ + 1);
     const Contexts tails = context_tails(contexts, bounds);
@@ -87,8 +85,7 @@ class Searcher {
   py::list draft(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth,
                  const std::vector<std::int64_t>& max_nodes, std::uint32_t source) const {
     if (max_nodes.size() != contexts.size()) {
-      throw Error(Code::kInvalidArgument, "max_nodes has " + std::to_string(max_nodes.size()) + " entries for " +
-                                              std::to_string(contexts.size()) + " contexts; give one number or one a context");
+      refuse("max_nodes has ", max_nodes.size(), " entries for ", contexts.size(), " contexts; give one number or one a context");
     }
     std::vector<QueryBounds> bounds;
     for (const std::int64_t nodes : max_nodes) {
@@ -206,7 +203,7 @@ py::array_t<std::uint32_t> sorted_positions(const py::array& tokens, std::uint32
   const auto typed = py::array_t<Token, py::array::c_style>::ensure(tokens);
   if (!typed) throw py::error_already_set();
   const std::span<const Token> span(typed.data(), static_cast<std::size_t>(typed.size()));
-  if (span.empty() || span.back() != std::numeric_limits<Token>::max()) throw Error(Code::kInvalidArgument, "the last token must be a separator");
+  if (span.empty() || span.back() != std::numeric_limits<Token>::max()) refuse("the last token must be a separator");
   py::array_t<std::uint32_t> positions(typed.size() - std::count(span.begin(), span.end(), std::numeric_limits<Token>::max()));
   const std::span<std::uint32_t> out(positions.mutable_data(), static_cast<std::size_t>(positions.size()));
   const py::gil_scoped_release release;
@@ -219,10 +216,10 @@ py::tuple write(const std::string& path, const py::array& tokens, std::uint32_t 
                 const py::bytes& fingerprint, const py::bytes& table, unsigned threads, const py::object& progress) {
   SegmentSettings settings = {.vocab_size = vocab_size, .order_depth = order_depth, .fingerprint = {}, .threads = threads};
   const std::string_view hash = fingerprint;
-  if (hash.size() != settings.fingerprint.size()) throw Error(Code::kInvalidArgument, "a fingerprint has 32 bytes, not " + std::to_string(hash.size()));
+  if (hash.size() != settings.fingerprint.size()) refuse("a fingerprint has 32 bytes, not ", hash.size());
   std::copy(hash.begin(), hash.end(), settings.fingerprint.begin());
   const bool small = tokens.dtype().kind() == 'u' && tokens.itemsize() == 2, wide = tokens.dtype().kind() == 'u' && tokens.itemsize() == 4;
-  if (tokens.ndim() != 1 || !(small || wide)) throw Error(Code::kInvalidArgument, "tokens must be a one-dimensional array of uint16 or uint32");
+  if (tokens.ndim() != 1 || !(small || wide)) refuse("tokens must be a one-dimensional array of uint16 or uint32");
   const SegmentSummary summary = small ? write_tokens<std::uint16_t>(path, tokens, table, settings, progress)
                                        : write_tokens<std::uint32_t>(path, tokens, table, settings, progress);
   return py::make_tuple(summary.tokens, summary.documents, summary.bytes, summary.checksum);
@@ -297,7 +294,7 @@ PYBIND11_MODULE(_native, module) {
       .def("facts", &header_facts)
       .def("document_at", &Segment::document_at, py::arg("position"))
       .def("document_range", [](const Segment& segment, std::uint64_t index) {
-        if (index >= segment.header().document_count) throw Error(Code::kInvalidArgument, "document " + std::to_string(index) + " of " + std::to_string(segment.header().document_count));
+        if (index >= segment.header().document_count) refuse("document ", index, " of ", segment.header().document_count);
         const Interval range = segment.document_range(index);
         return std::make_pair(range.lo, range.hi);
       }, py::arg("index"))
@@ -308,7 +305,9 @@ PYBIND11_MODULE(_native, module) {
       }, py::keep_alive<0, 1>())
       .def("verify", [](const Segment& segment, const std::string& depth, const py::object& progress) {
         const Progress report = progress_with_signals(progress);
-        if (depth != "headers" && depth != "checksums" && depth != "full") throw Error(Code::kInvalidArgument, "depth is '" + depth + "'; it must be headers, checksums or full");
+        if (depth != "headers" && depth != "checksums" && depth != "full") {
+          refuse("depth is '", depth, "'; it must be headers, checksums or full");
+        }
         const py::gil_scoped_release release;
         segment.verify(depth == "headers" ? Depth::kHeaders : depth == "checksums" ? Depth::kChecksums : Depth::kFull, report);
       }, py::arg("depth"), py::arg("progress") = py::none());
@@ -327,7 +326,7 @@ PYBIND11_MODULE(_native, module) {
 
   py::class_<ContextIndex>(module, "ContextIndex")
       .def(py::init([](std::uint32_t vocab_size) {
-        if (vocab_size == 0 || vocab_size == kEnd) throw Error(Code::kInvalidArgument, "vocab_size is " + std::to_string(vocab_size) + "; it must be 1 to 4294967294");
+        if (vocab_size == 0 || vocab_size == kEnd) refuse("vocab_size is ", vocab_size, "; it must be 1 to 4294967294");
         return ContextIndex(vocab_size);
       }), py::arg("vocab_size"))
       .def("append", [](ContextIndex& index, const py::object& ids) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <string>
 
 #include "core/error.h"
 
@@ -11,18 +10,14 @@ namespace suffolk {
 void ContextIndex::append(std::span<const std::uint32_t> tokens) {
   for (const std::uint32_t token : tokens) {
     if (token >= vocab_size_) {
-      throw Error(Code::kInvalidArgument,
-                  "token id " + std::to_string(token) + " is out of range; the vocabulary has " + std::to_string(vocab_size_) + " ids");
+      refuse("token id ", token, " is out of range; the vocabulary has ", vocab_size_, " ids");
     }
   }
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
 }
 
 void ContextIndex::truncate(std::uint64_t size) {
-  if (size > tokens_.size()) {
-    throw Error(Code::kInvalidArgument,
-                "cannot keep " + std::to_string(size) + " tokens of a context of " + std::to_string(tokens_.size()));
-  }
+  if (size > tokens_.size()) refuse("cannot keep ", size, " tokens of a context of ", tokens_.size());
   tokens_.resize(size);
 }
 
@@ -50,10 +45,7 @@ DraftTree ContextIndex::draft(const QueryBounds& bounds) const {
   const Suffixes suffixes = {.tokens = {.data = std::as_bytes(std::span(tokens_)).data(), .size = size, .width = 4},
                              .positions = starts.data(),
                              .count = starts.size(),
-                             .first_ranks = nullptr,
-                             .vocab_size = vocab_size_,
-                             .directory = nullptr,
-                             .directory_count = 0};
+                             .vocab_size = vocab_size_};
   const auto following = [&](std::uint32_t start) {
     return std::span(tokens_).subspan(start + match.length, std::min<std::size_t>(bounds.max_depth, size - start - match.length));
   };

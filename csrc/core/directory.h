@@ -42,17 +42,10 @@ Interval narrow_by_token(const Suffixes& suffixes, std::uint32_t depth, Interval
   const std::uint64_t first = range.lo / kDirectoryStride + 1;  // entries first..last stand inside the range
   const std::uint64_t last = (range.hi + kDirectoryStride - 1) / kDirectoryStride;
   if (range.size() <= kDirectoryStride || !knows(suffixes, depth) || last > suffixes.directory_count) return range;
-  std::uint64_t lo = first, hi = last;
-  while (lo < hi) {
-    const std::uint64_t middle = lo + (hi - lo) / 2;
-    if (before(directory_token(suffixes, middle, depth))) {
-      lo = middle + 1;
-    } else {
-      hi = middle;
-    }
-  }
-  if (lo > first) range.lo = (lo - 1) * kDirectoryStride + 1;
-  if (lo < last) range.hi = lo * kDirectoryStride;
+  const auto entry_before = [&](std::uint64_t entry) { return before(directory_token(suffixes, entry, depth)); };
+  const std::uint64_t entry = partition_point(first, last, entry_before);
+  if (entry > first) range.lo = (entry - 1) * kDirectoryStride + 1;
+  if (entry < last) range.hi = entry * kDirectoryStride;
   return range;
 }
 

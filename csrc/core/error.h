@@ -1,13 +1,14 @@
 // The closed set of errors of the core. Python's datastore/errors.py and gRPC's codes mirror it one to one.
 #pragma once
 
+#include <sstream>
 #include <stdexcept>
 #include <string>
 
 namespace suffolk {
 
 enum class Code {
-  kInvalidArgument,    // a value the caller gave is out of its bounds
+  kInvalidArgument,    // a value from the caller is out of bounds
   kNotFound,           // a named file does not exist
   kCorruption,         // a Suffolk file is damaged, truncated or of the wrong kind
   kUnsupported,        // a format version or feature this version cannot read
@@ -18,8 +19,8 @@ enum class Code {
   kInternal,
 };
 
-// The only exception the core throws on purpose. The message names the file or field, the value, the limit and the next
-// thing to try. std::bad_alloc may also leave the core; the bindings turn it into kResourceExhausted.
+// The only exception that the core throws itself. The message names the file or field, the value, the limit and the next step.
+// std::bad_alloc may also leave the core; the bindings turn it into kResourceExhausted.
 class Error : public std::runtime_error {
  public:
   Error(Code code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -28,5 +29,18 @@ class Error : public std::runtime_error {
  private:
   Code code_;
 };
+
+// Throws an Error whose message is made of `parts`: texts and numbers.
+template <typename... Parts>
+[[noreturn, gnu::cold, gnu::noinline]] void fail(Code code, const Parts&... parts) {
+  std::ostringstream message;
+  (message << ... << parts);
+  throw Error(code, message.str());
+}
+
+template <typename... Parts>
+[[noreturn, gnu::cold]] void refuse(const Parts&... parts) {
+  fail(Code::kInvalidArgument, parts...);
+}
 
 }  // namespace suffolk

@@ -26,33 +26,33 @@ constexpr std::size_t kSampledPages = std::size_t{1} << 20;    // that mincore i
 constexpr std::size_t kSampleRun = 256;                        // neighbouring pages in a sample
 constexpr int kPopulateRead = 22;                              // MADV_POPULATE_READ, Linux 5.14; older headers lack the name
 
-[[noreturn]] void fail(const std::string& what, const std::string& path, int error) {
+[[noreturn]] void fail_call(const std::string& what, const std::string& path, int error) {
   const std::string reason = path + ": " + what + ": " + std::strerror(error);
   switch (error) {
     case ENOENT:
     case ENOTDIR:
-      throw Error(Code::kNotFound, reason + "; check the path");
+      fail(Code::kNotFound, reason, "; check the path");
     case EACCES:
     case EPERM:
     case EROFS:
-      throw Error(Code::kPermissionDenied, reason + "; check who may read and write there");
+      fail(Code::kPermissionDenied, reason, "; check who may read and write there");
     case ENOSPC:
     case EDQUOT:
     case EFBIG:
-      throw Error(Code::kResourceExhausted, reason + "; free disk space or choose another folder, then run the same command again");
+      fail(Code::kResourceExhausted, reason, "; free disk space or choose another folder, then run the same command again");
     case ENOMEM:
     case EMFILE:
     case ENFILE:
-      throw Error(Code::kResourceExhausted, reason + "; raise the limit of memory maps or open files");
+      fail(Code::kResourceExhausted, reason, "; raise the limit of memory maps or open files");
     default:
-      throw Error(Code::kInternal, reason);
+      fail(Code::kInternal, reason);
   }
 }
 
 class Descriptor {
  public:
   Descriptor(const std::string& path, int flags) : value_(::open(path.c_str(), flags | O_CLOEXEC)) {
-    if (value_ < 0) fail("cannot open", path, errno);
+    if (value_ < 0) fail_call("cannot open", path, errno);
   }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
@@ -77,15 +77,15 @@ std::pair<void*, std::size_t> whole_pages(std::span<const std::byte> part) {
 MappedFile::MappedFile(const std::string& path) : path_(path) {
   const Descriptor file(path, O_RDONLY);
   struct stat status {};
-  if (::fstat(file.get(), &status) != 0) fail("cannot read its size", path, errno);
-  if (!S_ISREG(status.st_mode)) throw Error(Code::kInvalidArgument, path + " is not a regular file");
+  if (::fstat(file.get(), &status) != 0) fail_call("cannot read its size", path, errno);
+  if (!S_ISREG(status.st_mode)) refuse(path, " is not a regular file");
   size_ = static_cast<std::size_t>(status.st_size);
   observable_ = status.st_uid == ::geteuid() || ::access(path.c_str(), W_OK) == 0;
   if (size_ == 0) return;
   data_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
   if (data_ == MAP_FAILED) {
     data_ = nullptr;
-    fail("cannot map into memory", path, errno);
+    fail_call("cannot map into memory", path, errno);
   }
   expect(Access::kRandom);  // before the first read, which would bring in megabytes on some devices
 }
@@ -118,9 +118,9 @@ void MappedFile::lock() const {
   rlimit limit{};
   ::getrlimit(RLIMIT_MEMLOCK, &limit);
   const std::string allowed = limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur) + " bytes";
-  throw Error(Code::kResourceExhausted, path_ + ": cannot lock " + std::to_string(size_) + " bytes in memory: " + std::strerror(error) +
-                                            "; the limit of locked memory (RLIMIT_MEMLOCK) is " + allowed +
-                                            ": raise it (ulimit -l, LimitMEMLOCK=), or choose residency 'warm'");
+  fail(Code::kResourceExhausted, path_, ": cannot lock ", size_, " bytes in memory: ", std::strerror(error),
+       "; the limit of locked memory (RLIMIT_MEMLOCK) is ", allowed,
+       ": raise it (ulimit -l, LimitMEMLOCK=), or choose residency 'warm'");
 }
 
 std::optional<std::uint64_t> MappedFile::resident_bytes() const {
@@ -153,19 +153,20 @@ void warm(std::vector<FilePart> parts) {
       }
     }).detach();
   } catch (const std::system_error& error) {
-    throw Error(Code::kResourceExhausted, std::string("no thread to read the datastore in: ") + error.what() + "; raise the limit of processes (ulimit -u), or choose residency 'mmap'");
+    fail(Code::kResourceExhausted, "no thread to read the datastore in: ", error.what(),
+         "; raise the limit of processes (ulimit -u), or choose residency 'mmap'");
   }
 }
 
 FileWriter::FileWriter(const std::string& path, std::uint64_t size, std::size_t chunk_bytes)
     : path_(path), temporary_(path + ".tmp"), chunk_bytes_(chunk_bytes) {
   descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) fail("cannot create", temporary_, errno);
+  if (descriptor_ < 0) fail_call("cannot create", temporary_, errno);
   if (::fallocate(descriptor_, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(size)) != 0 && (errno == ENOSPC || errno == EDQUOT)) {
     const int error = errno;
     ::close(descriptor_);
     ::unlink(temporary_.c_str());
-    fail("cannot reserve " + std::to_string(size) + " bytes", path_, error);
+    fail_call("cannot reserve " + std::to_string(size) + " bytes", path_, error);
   }
   chunk_.reserve(chunk_bytes_);
 }
@@ -196,7 +197,7 @@ void FileWriter::flush() {
   for (std::size_t done = 0; done < chunk_.size();) {
     const ssize_t written = ::write(descriptor_, chunk_.data() + done, chunk_.size() - done);
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail("cannot write", temporary_, errno);
+    if (written < 0) fail_call("cannot write", temporary_, errno);
     done += static_cast<std::size_t>(written);
   }
   chunk_.clear();
@@ -209,12 +210,12 @@ std::vector<std::uint32_t> FileWriter::finish_chunks() {
 
 void FileWriter::commit() {
   if (!chunk_.empty()) flush();
-  if (::fsync(descriptor_) != 0) fail("cannot flush", temporary_, errno);
-  if (::close(std::exchange(descriptor_, -1)) != 0) fail("cannot close", temporary_, errno);
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot rename to its final name", temporary_, errno);
+  if (::fsync(descriptor_) != 0) fail_call("cannot flush", temporary_, errno);
+  if (::close(std::exchange(descriptor_, -1)) != 0) fail_call("cannot close", temporary_, errno);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_call("cannot rename to its final name", temporary_, errno);
   const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
   const Descriptor directory(folder.empty() ? "." : folder.string(), O_RDONLY | O_DIRECTORY);
-  if (::fsync(directory.get()) != 0) fail("cannot flush the folder", folder.string(), errno);
+  if (::fsync(directory.get()) != 0) fail_call("cannot flush the folder", folder.string(), errno);
 }
 
 }  // namespace suffolk

@@ -10,8 +10,8 @@ KeptTokens::KeptTokens(const Segment& segment, std::span<const std::uint32_t> de
     const auto [lo, separator] = segment.document_range(document);
     const std::uint64_t hi = separator + 1, before = gaps_.empty() ? 0 : gaps_.back().end;
     if (lo < before || hi > tokens_) {
-      throw Error(Code::kCorruption, segment.path() + ": document " + std::to_string(document) + " begins at token " + std::to_string(lo) +
-                                         " and overlaps another; restore the file from a copy, or build the datastore again");
+      fail(Code::kCorruption, segment.path(), ": document ", document, " begins at token ", lo,
+           " and overlaps another; restore the file from a copy, or build the datastore again");
     }
     if (!gaps_.empty() && lo == before) {
       gaps_.back().end = static_cast<std::uint32_t>(hi);

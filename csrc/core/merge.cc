@@ -22,8 +22,6 @@ namespace {
 
 using Slice = std::vector<Interval>;  // ranks of each input
 
-[[noreturn]] void refuse(const std::string& message) { throw Error(Code::kInvalidArgument, message); }
-
 void check(std::span<const MergeInput> inputs) {
   if (inputs.empty()) refuse("no segment to merge; give at least one");
   const format::Header& first = inputs.front().segment->header();
@@ -31,12 +29,12 @@ void check(std::span<const MergeInput> inputs) {
     const format::Header& header = input.segment->header();
     if (header.vocab_size != first.vocab_size || header.token_width != first.token_width || header.order_depth != first.order_depth ||
         header.fingerprint != first.fingerprint) {
-      refuse(input.segment->path() + " and " + inputs.front().segment->path() +
+      refuse(input.segment->path(), " and ", inputs.front().segment->path(),
              " differ in vocabulary, tokenizer or order depth; only segments that agree can be merged");
     }
     const bool rises = std::adjacent_find(input.deleted.begin(), input.deleted.end(), std::greater_equal<>()) == input.deleted.end();
     if (!rises || (!input.deleted.empty() && input.deleted.back() >= header.document_count)) {
-      refuse("deleted documents of " + input.segment->path() + " must rise and be below " + std::to_string(header.document_count));
+      refuse("deleted documents of ", input.segment->path(), " must rise and be below ", header.document_count);
     }
   }
 }
@@ -54,8 +52,7 @@ class Merger {
     }
     if (documents_ == 0) refuse("all documents are deleted; a segment needs at least one");
     if (tokens_ > format::kMaxTokens) {
-      refuse("the merged segment would have " + std::to_string(tokens_) + " tokens; the limit is " + std::to_string(format::kMaxTokens) +
-             ": merge fewer segments");
+      refuse("the merged segment would have ", tokens_, " tokens; the limit is ", format::kMaxTokens, ": merge fewer segments");
     }
   }
 
@@ -129,8 +126,8 @@ class Merger {
       report(done);
     }
     if (written != tokens_ - documents_) {
-      throw Error(Code::kCorruption, "merging found " + std::to_string(written) + " suffixes, not " + std::to_string(tokens_ - documents_) +
-                                         ": a segment is damaged; run 'suffolk verify' on the datastore");
+      fail(Code::kCorruption, "merging found ", written, " suffixes, not ", tokens_ - documents_,
+           ": a segment is damaged; run 'suffolk verify' on the datastore");
     }
     file.end_section();
     return directory;
@@ -140,7 +137,7 @@ class Merger {
     try {
       return std::async(launch, [this, &slice] { return merge_ranks(segments_, kept_, order_, slice); });
     } catch (const std::system_error& error) {
-      throw no_thread(error);
+      fail_thread(error);
     }
   }
 
@@ -168,15 +165,8 @@ class Merger {
 
   // First rank from `lo` on whose suffix does not precede `splitter`.
   std::uint64_t lower_bound(std::uint32_t segment, std::uint64_t lo, const SuffixEntry& splitter) const {
-    for (std::uint64_t hi = segments_[segment].count; lo < hi;) {
-      const std::uint64_t middle = lo + (hi - lo) / 2;
-      if (order_.precedes(entry(segment, middle), splitter)) {
-        lo = middle + 1;
-      } else {
-        hi = middle;
-      }
-    }
-    return lo;
+    const auto before = [&](std::uint64_t rank) { return order_.precedes(entry(segment, rank), splitter); };
+    return partition_point(lo, segments_[segment].count, before);
   }
 
   SuffixEntry entry(std::uint32_t segment, std::uint64_t rank) const {

@@ -8,7 +8,6 @@
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -28,10 +27,10 @@ struct Work {
   std::atomic<bool> stop = false;
 };
 
-// The error for a thread that the system refuses.
-inline Error no_thread(const std::system_error& error) {
-  return {Code::kResourceExhausted,
-          std::string("no further thread can be started: ") + error.what() + "; give fewer --threads, or raise the limit of processes (ulimit -u)"};
+// Throws kResourceExhausted for a thread that the system refuses.
+[[noreturn]] inline void fail_thread(const std::system_error& error) {
+  fail(Code::kResourceExhausted, "no further thread can be started: ", error.what(),
+       "; give fewer --threads, or raise the limit of processes (ulimit -u)");
 }
 
 // Runs `run(thread)` for thread = 0..threads-1, each on its own thread, and calls `progress` meanwhile. Returns when all have
@@ -68,7 +67,7 @@ void run_parallel(unsigned threads, Work& work, const Progress& progress, const 
   try {
     for (unsigned thread = 0; thread < threads; ++thread) begin(thread);
   } catch (const std::system_error& error) {
-    throw no_thread(error);
+    fail_thread(error);
   }
   complete = true;
   do {

@@ -1,7 +1,6 @@
 #include "core/search.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "core/directory.h"
@@ -9,21 +8,7 @@
 namespace suffolk {
 namespace {
 
-// First rank in [lo, hi) for which `before` is false; hi if there is none.
-template <typename Predicate>
-std::uint64_t partition_point(std::uint64_t lo, std::uint64_t hi, Predicate before) noexcept {
-  while (lo < hi) {
-    const std::uint64_t middle = lo + (hi - lo) / 2;
-    if (before(middle)) {
-      lo = middle + 1;
-    } else {
-      hi = middle;
-    }
-  }
-  return lo;
-}
-
-// The same in O(log of the answer's distance from lo): most runs are short beside the range they stand in.
+// partition_point in O(log of the answer's distance from lo): most runs are short beside their range.
 template <typename Predicate>
 std::uint64_t gallop(std::uint64_t lo, std::uint64_t hi, Predicate before) noexcept {
   for (std::uint64_t step = 1; step < hi - lo; step *= 2) {
@@ -105,19 +90,15 @@ Match match_of(const Corpus& corpus, std::span<const std::uint32_t> pattern) {
 }  // namespace
 
 void check(const QueryBounds& bounds, std::uint32_t order_depth) {
-  const auto refuse = [](const std::string& message) { throw Error(Code::kInvalidArgument, message); };
   if (bounds.min_match < 1) refuse("min_match is 0; it must be at least 1");
   if (bounds.max_match < bounds.min_match) {
-    refuse("max_match is " + std::to_string(bounds.max_match) + ", below min_match " + std::to_string(bounds.min_match) +
-           "; raise max_match or lower min_match");
+    refuse("max_match is ", bounds.max_match, ", below min_match ", bounds.min_match, "; raise max_match or lower min_match");
   }
   if (bounds.max_depth < 1) refuse("max_depth is 0; it must be at least 1");
-  if (bounds.max_nodes > kMaxNodes) {
-    refuse("max_nodes is " + std::to_string(bounds.max_nodes) + "; the limit is " + std::to_string(kMaxNodes));
-  }
+  if (bounds.max_nodes > kMaxNodes) refuse("max_nodes is ", bounds.max_nodes, "; the limit is ", kMaxNodes);
   if (std::uint64_t{bounds.max_match} + bounds.max_depth > order_depth) {
-    refuse("max_match + max_depth is " + std::to_string(std::uint64_t{bounds.max_match} + bounds.max_depth) +
-           ", above the order depth " + std::to_string(order_depth) + " of the datastore; lower one of them, or build with a larger --order-depth");
+    refuse("max_match + max_depth is ", std::uint64_t{bounds.max_match} + bounds.max_depth, ", above the order depth ",
+           order_depth, " of the datastore; lower one of them, or build with a larger --order-depth");
   }
 }
 

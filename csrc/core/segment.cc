@@ -19,8 +19,6 @@ T read_at(std::span<const std::byte> bytes, std::uint64_t offset) {
   return value;
 }
 
-std::string text(std::uint64_t value) { return std::to_string(value); }
-
 // Read-ahead for a reader of the whole file, taken back however the reading ends.
 class SequentialRead {
  public:
@@ -47,34 +45,35 @@ Segment::Segment(const std::string& path) : path_(path), file_(std::make_shared<
   suffixes_.directory_count = directory.size() / sizeof(SuffixKey);
 }
 
-void Segment::corrupt(const std::string& what) const {
-  throw Error(Code::kCorruption, path_ + ": " + what + "; restore the file from a copy, or build the datastore again");
+template <typename... Parts>
+void Segment::corrupt(const Parts&... problem) const {
+  fail(Code::kCorruption, path_, ": ", problem..., "; restore the file from a copy, or build the datastore again");
 }
 
 void Segment::validate() {
   using format::Header, format::Trailer, format::SectionEntry;
   const auto bytes = file_->bytes();
-  if (bytes.size() < sizeof(Header)) corrupt("is no segment file: it has " + text(bytes.size()) + " bytes, a header alone has " + text(sizeof(Header)));
+  if (bytes.size() < sizeof(Header)) corrupt("is no segment file: it has ", bytes.size(), " bytes, a header alone has ", sizeof(Header));
   header_ = read_at<Header>(bytes, 0);
   if (header_.magic != format::kMagic) corrupt("is no segment file: it does not begin with the magic number");
   if (header_.version != format::kVersion || (header_.reader_flags & ~format::kKnownReaderFlags) != 0) {
-    throw Error(Code::kUnsupported, path_ + ": format version " + text(header_.version) + ", reader flags " + text(header_.reader_flags) +
-                                        "; this program reads version " + text(format::kVersion) + " without flags: use a newer Suffolk");
+    fail(Code::kUnsupported, path_, ": format version ", header_.version, ", reader flags ", header_.reader_flags,
+         "; this program reads version ", format::kVersion, " without flags: use a newer Suffolk");
   }
-  if (header_.header_bytes != sizeof(Header)) corrupt("header length is " + text(header_.header_bytes) + ", not " + text(sizeof(Header)));
+  if (header_.header_bytes != sizeof(Header)) corrupt("header length is ", header_.header_bytes, ", not ", sizeof(Header));
   if (crc32c(bytes.first(offsetof(Header, checksum))) != header_.checksum) corrupt("the header's checksum does not agree");
-  if (header_.file_bytes != bytes.size()) corrupt("the file has " + text(bytes.size()) + " bytes, its header says " + text(header_.file_bytes));
+  if (header_.file_bytes != bytes.size()) corrupt("the file has ", bytes.size(), " bytes, its header says ", header_.file_bytes);
 
   const bool width_fits = header_.token_width == 4 || (header_.token_width == 3 && header_.vocab_size <= 0xFFFFFF) ||
                           (header_.token_width == 2 && header_.vocab_size <= 0xFFFF);
-  if (!width_fits) corrupt("token width " + text(header_.token_width) + " for " + text(header_.vocab_size) + " ids");
-  if (header_.position_width != 4) corrupt("position width " + text(header_.position_width));
-  if (header_.vocab_size == 0 || header_.vocab_size == kEnd) corrupt("vocabulary size " + text(header_.vocab_size));
-  if (header_.order_depth == 0 || header_.order_depth > format::kMaxOrderDepth) corrupt("order depth " + text(header_.order_depth));
+  if (!width_fits) corrupt("token width ", header_.token_width, " for ", header_.vocab_size, " ids");
+  if (header_.position_width != 4) corrupt("position width ", header_.position_width);
+  if (header_.vocab_size == 0 || header_.vocab_size == kEnd) corrupt("vocabulary size ", header_.vocab_size);
+  if (header_.order_depth == 0 || header_.order_depth > format::kMaxOrderDepth) corrupt("order depth ", header_.order_depth);
   if (header_.token_count > format::kMaxTokens || header_.document_count > header_.token_count ||
       header_.suffix_count != header_.token_count - header_.document_count) {
-    corrupt("counts do not agree: " + text(header_.token_count) + " tokens, " + text(header_.suffix_count) + " suffixes, " +
-            text(header_.document_count) + " documents");
+    corrupt("counts do not agree: ", header_.token_count, " tokens, ", header_.suffix_count, " suffixes, ",
+            header_.document_count, " documents");
   }
 
   // From here on all counts are below 2^32, so that no product below can overflow 64 bits.
@@ -91,23 +90,18 @@ void Segment::validate() {
   }
   checksum_ = trailer.checksum;
 
-  constexpr std::uint64_t kAnySize = 0xFFFFFFFFFFFFFFFF;
-  const std::array<std::uint64_t, format::kSections> sizes = {header_.token_count * header_.token_width, header_.suffix_count * 4,
-                                                              (std::uint64_t{header_.vocab_size} + 1) * 4, (header_.document_count + 1) * 4,
-                                                              kAnySize, directory_entries(header_.suffix_count) * sizeof(SuffixKey)};
-  std::uint64_t offset = sizeof(Header);
+  table_ = read_at<SectionTable>(bytes, end);
+  const std::uint64_t document_table_bytes = std::min(end, table_[static_cast<std::size_t>(Section::kDocumentTable) - 1].bytes);
+  const SectionTable expected = lay_out({.vocab_size = header_.vocab_size, .token_count = header_.token_count,
+                                         .document_count = header_.document_count, .document_table_bytes = document_table_bytes},
+                                        header_.token_width);
   for (std::uint32_t i = 0; i < format::kSections; ++i) {
-    table_[i] = read_at<SectionEntry>(bytes, end + i * sizeof(SectionEntry));
     const auto& entry = table_[i];
-    const bool size_fits = sizes[i] == kAnySize || entry.bytes == sizes[i];
-    if (entry.id != i + 1 || entry.offset != offset || entry.bytes > end - offset || !size_fits) {
-      corrupt("section " + text(i + 1) + " has offset " + text(entry.offset) + " and " + text(entry.bytes) + " bytes, which does not fit");
+    if (entry.id != expected[i].id || entry.offset != expected[i].offset || entry.bytes != expected[i].bytes) {
+      corrupt("section ", i + 1, " has offset ", entry.offset, " and ", entry.bytes, " bytes, which does not fit");
     }
-    const std::uint64_t after = offset + entry.bytes;
-    offset = after + (format::kAlignment - after % format::kAlignment) % format::kAlignment;
-    if (offset > end) corrupt("section " + text(i + 1) + " runs over the section table");
   }
-  if (offset != end) corrupt("there are " + text(end - offset) + " bytes between the last section and the section table");
+  if (table_offset(table_) != end) corrupt("the sections end at byte ", table_offset(table_), ", the section table begins at ", end);
 }
 
 std::span<const std::byte> Segment::section(Section id) const noexcept {
@@ -153,7 +147,7 @@ void Segment::verify_checksums(const Progress& progress) const {
   for (std::uint64_t chunk = 0, at = 0; at < covered.size(); ++chunk, at += format::kChunkBytes) {
     const auto bytes = covered.subspan(at, std::min<std::size_t>(format::kChunkBytes, covered.size() - at));
     if (crc32c(bytes) != read_at<std::uint32_t>(file_->bytes(), sums + chunk * 4)) {
-      corrupt("the checksum of bytes " + text(at) + " to " + text(at + bytes.size() - 1) + " does not agree");
+      corrupt("the checksum of bytes ", at, " to ", at + bytes.size() - 1, " does not agree");
     }
     if (progress) progress(static_cast<double>(at + bytes.size()) / static_cast<double>(covered.size()));
   }
@@ -167,10 +161,10 @@ void Segment::verify_documents() const {
   for (std::uint64_t at = 0; at < header_.token_count; ++at) {
     const std::uint32_t token = suffixes_.tokens[at];
     if (token == separator) {
-      if (document > header_.document_count || starts[document] != at + 1) corrupt("the separator at token " + text(at) + " ends no document");
+      if (document > header_.document_count || starts[document] != at + 1) corrupt("the separator at token ", at, " ends no document");
       ++document;
     } else if (token >= header_.vocab_size) {
-      corrupt("token " + text(at) + " is " + text(token) + "; the vocabulary has " + text(header_.vocab_size) + " ids");
+      corrupt("token ", at, " is ", token, "; the vocabulary has ", header_.vocab_size, " ids");
     }
   }
   if (document != header_.document_count + 1) corrupt("there are fewer separators than documents");
@@ -182,12 +176,14 @@ void Segment::verify_order(const Progress& progress) const {
   std::vector<bool> seen(header_.token_count);
   std::uint32_t expected = 0;  // first tokens whose rank was checked
   for (std::uint64_t rank = 0; rank < positions.size(); ++rank) {
-    if (positions[rank] >= header_.token_count || seen[positions[rank]]) corrupt("position of rank " + text(rank) + " is out of range or stands twice");
+    if (positions[rank] >= header_.token_count || seen[positions[rank]]) {
+      corrupt("position of rank ", rank, " is out of range or stands twice");
+    }
     seen[positions[rank]] = true;
     const std::uint32_t first = suffixes_.token(rank, 0);
-    if (first == kEnd) corrupt("the suffix of rank " + text(rank) + " begins at a separator");
+    if (first == kEnd) corrupt("the suffix of rank ", rank, " begins at a separator");
     for (; expected <= first; ++expected) {
-      if (first_ranks[expected] != rank) corrupt("the first rank of token " + text(expected) + " is wrong");
+      if (first_ranks[expected] != rank) corrupt("the first rank of token ", expected, " is wrong");
     }
     if (rank > 0) {
       std::uint32_t depth = 0, before = 0, here = 0;
@@ -198,12 +194,14 @@ void Segment::verify_order(const Progress& progress) const {
         ++depth;
       }
       const bool equal = depth == header_.order_depth || before == here;
-      if (equal ? positions[rank - 1] >= positions[rank] : before > here) corrupt("the suffixes of ranks " + text(rank - 1) + " and " + text(rank) + " are out of order");
+      if (equal ? positions[rank - 1] >= positions[rank] : before > here) {
+        corrupt("the suffixes of ranks ", rank - 1, " and ", rank, " are out of order");
+      }
     }
     if (progress && rank % 1048576 == 0) progress(static_cast<double>(rank) / static_cast<double>(positions.size()));
   }
   for (; expected <= header_.vocab_size; ++expected) {
-    if (first_ranks[expected] != positions.size()) corrupt("the first rank of token " + text(expected) + " is wrong");
+    if (first_ranks[expected] != positions.size()) corrupt("the first rank of token ", expected, " is wrong");
   }
 }
 
@@ -211,7 +209,7 @@ void Segment::verify_directory() const {
   const std::span<const SuffixKey> directory(suffixes_.directory, suffixes_.directory_count);
   for (std::uint64_t rank = 0; rank < suffixes_.count; rank += kDirectoryStride) {
     const SuffixKey key = suffix_key(suffixes_.tokens, suffixes_.positions[rank], header_.vocab_size, header_.token_width);
-    if (directory[rank / kDirectoryStride] != key) corrupt("the directory's key of rank " + text(rank) + " is wrong");
+    if (directory[rank / kDirectoryStride] != key) corrupt("the directory's key of rank ", rank, " is wrong");
   }
 }
 

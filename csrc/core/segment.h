@@ -10,6 +10,7 @@
 
 #include "core/file.h"
 #include "core/format.h"
+#include "core/segment_file.h"
 #include "core/sort.h"
 #include "core/suffixes.h"
 
@@ -55,13 +56,14 @@ class Segment {
   void verify_order(const Progress& progress) const;
   void verify_directory() const;
   void verify_documents() const;
-  [[noreturn]] void corrupt(const std::string& what) const;
+  template <typename... Parts>
+  [[noreturn]] void corrupt(const Parts&... problem) const;
 
   std::string path_;
   std::shared_ptr<const MappedFile> file_;  // shared with the thread that warms it
   format::Header header_ = {};
   std::uint32_t checksum_ = 0;
-  std::array<format::SectionEntry, format::kSections> table_ = {};
+  SectionTable table_ = {};
   Suffixes suffixes_;
 };
 

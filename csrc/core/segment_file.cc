@@ -12,28 +12,12 @@
 namespace suffolk {
 namespace {
 
-using Table = std::array<format::SectionEntry, format::kSections>;
-
 template <typename T>
 std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
 std::uint64_t aligned(std::uint64_t offset) { return (offset + format::kAlignment - 1) / format::kAlignment * format::kAlignment; }
-
-Table lay_out(const SegmentShape& shape) {
-  const std::uint64_t suffixes = shape.token_count - shape.document_count;
-  const std::array<std::uint64_t, format::kSections> sizes = {shape.token_count * token_width(shape.vocab_size), suffixes * 4,
-                                                              (std::uint64_t{shape.vocab_size} + 1) * 4, (shape.document_count + 1) * 4,
-                                                              shape.document_table_bytes, directory_entries(suffixes) * sizeof(SuffixKey)};
-  Table table;
-  std::uint64_t offset = sizeof(format::Header);
-  for (std::uint32_t i = 0; i < format::kSections; ++i) {
-    table[i] = {.id = i + 1, .reserved = 0, .offset = offset, .bytes = sizes[i]};
-    offset = aligned(offset + sizes[i]);
-  }
-  return table;
-}
 
 format::Header make_header(const SegmentShape& shape, std::uint64_t table_offset) {
   const std::uint64_t chunks = (table_offset + format::kChunkBytes - 1) / format::kChunkBytes;
@@ -49,7 +33,7 @@ format::Header make_header(const SegmentShape& shape, std::uint64_t table_offset
   header.vocab_size = shape.vocab_size;
   header.order_depth = shape.order_depth;
   header.fingerprint = shape.fingerprint;
-  header.file_bytes = table_offset + sizeof(Table) + chunks * 4 + sizeof(format::Trailer);
+  header.file_bytes = table_offset + sizeof(SectionTable) + chunks * 4 + sizeof(format::Trailer);
   header.table_offset = table_offset;
   constexpr std::string_view kWriter = "suffolk " SUFFOLK_VERSION;
   std::memcpy(header.writer.data(), kWriter.data(), std::min(kWriter.size(), header.writer.size()));
@@ -64,9 +48,25 @@ std::uint32_t token_width(std::uint32_t vocab_size) noexcept {
   return vocab_size <= 0xFFFFFF ? 3 : 4;
 }
 
+SectionTable lay_out(const SegmentShape& shape, std::uint32_t width) noexcept {
+  const std::uint64_t suffixes = shape.token_count - shape.document_count;
+  const std::array<std::uint64_t, format::kSections> sizes = {shape.token_count * width, suffixes * 4, (std::uint64_t{shape.vocab_size} + 1) * 4,
+                                                              (shape.document_count + 1) * 4, shape.document_table_bytes,
+                                                              directory_entries(suffixes) * sizeof(SuffixKey)};
+  SectionTable table;
+  std::uint64_t offset = sizeof(format::Header);
+  for (std::uint32_t i = 0; i < format::kSections; ++i) {
+    table[i] = {.id = i + 1, .reserved = 0, .offset = offset, .bytes = sizes[i]};
+    offset = aligned(offset + sizes[i]);
+  }
+  return table;
+}
+
+std::uint64_t table_offset(const SectionTable& table) noexcept { return aligned(table.back().offset + table.back().bytes); }
+
 SegmentFile::SegmentFile(const std::string& path, const SegmentShape& shape)
-    : table_(lay_out(shape)),
-      header_(make_header(shape, aligned(table_.back().offset + table_.back().bytes))),
+    : table_(lay_out(shape, token_width(shape.vocab_size))),
+      header_(make_header(shape, table_offset(table_))),
       file_(path, header_.file_bytes, format::kChunkBytes) {
   file_.write(bytes_of(header_));
 }
@@ -74,8 +74,7 @@ SegmentFile::SegmentFile(const std::string& path, const SegmentShape& shape)
 void SegmentFile::end_section() {
   const format::SectionEntry& entry = table_[section_++];
   if (file_.offset() != entry.offset + entry.bytes) {
-    throw Error(Code::kInternal, "section " + std::to_string(entry.id) + " was given " + std::to_string(file_.offset() - entry.offset) +
-                                     " bytes, not " + std::to_string(entry.bytes));
+    fail(Code::kInternal, "section ", entry.id, " was given ", file_.offset() - entry.offset, " bytes, not ", entry.bytes);
   }
   file_.align(format::kAlignment);
 }

@@ -29,8 +29,16 @@ struct SegmentSummary {
   std::uint32_t checksum = 0;  // the trailer's, which depends on every byte of the file
 };
 
-// Bytes a token has in a file: 2, 3 or 4.
+// Bytes that a token takes in a file: 2, 3 or 4.
 std::uint32_t token_width(std::uint32_t vocab_size) noexcept;
+
+using SectionTable = std::array<format::SectionEntry, format::kSections>;
+
+// The place of every section.
+SectionTable lay_out(const SegmentShape& shape, std::uint32_t width) noexcept;
+
+// Where the section table begins: at the next multiple of format::kAlignment behind the last section.
+std::uint64_t table_offset(const SectionTable& table) noexcept;
 
 // Takes the content of the sections in order, each in any number of pieces. The file appears under its name, whole and on disk, with
 // `commit` alone. Not thread-safe. Memory: one chunk.
@@ -47,9 +55,9 @@ class SegmentFile {
   SegmentSummary commit();
 
  private:
-  std::array<format::SectionEntry, format::kSections> table_ = {};
+  SectionTable table_;
   format::Header header_ = {};
-  std::size_t section_ = 0;  // that is being written, from 0
+  std::size_t section_ = 0;  // index of the section that is being written
   FileWriter file_;
 };
 

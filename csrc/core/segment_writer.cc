@@ -21,22 +21,18 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-[[noreturn]] void refuse(const std::string& message) { throw Error(Code::kInvalidArgument, message); }
-
 template <typename Token>
 void check(std::span<const Token> tokens, const SegmentSettings& settings) {
   if (tokens.empty()) refuse("a segment needs at least one token; the corpus is empty");
   if (tokens.size() > kMaxSortedTokens) {
-    refuse("a segment of " + std::to_string(tokens.size()) + " tokens; the limit is " + std::to_string(kMaxSortedTokens) +
-           ": write more than one segment");
+    refuse("a segment of ", tokens.size(), " tokens; the limit is ", kMaxSortedTokens, ": write more than one segment");
   }
   if (tokens.back() != kSeparator<Token>) refuse("the last token is no separator; a separator must follow every document");
   if (settings.order_depth < 1 || settings.order_depth > format::kMaxOrderDepth) {
-    refuse("order_depth is " + std::to_string(settings.order_depth) + "; it must be 1 to " + std::to_string(format::kMaxOrderDepth));
+    refuse("order_depth is ", settings.order_depth, "; it must be 1 to ", format::kMaxOrderDepth);
   }
   if (settings.vocab_size < 1 || settings.vocab_size > kSeparator<Token>) {
-    refuse("vocab_size is " + std::to_string(settings.vocab_size) + "; tokens of " + std::to_string(sizeof(Token)) +
-           " bytes allow 1 to " + std::to_string(kSeparator<Token>));
+    refuse("vocab_size is ", settings.vocab_size, "; tokens of ", sizeof(Token), " bytes allow 1 to ", kSeparator<Token>);
   }
 }
 
@@ -75,7 +71,7 @@ SegmentSummary write_segment(const std::string& path, std::span<const Token> tok
                              const SegmentSettings& settings, const Progress& progress) {
   check(tokens, settings);
   const std::uint32_t width = token_width(settings.vocab_size);
-  if (width > sizeof(Token)) refuse("tokens of 2 bytes cannot hold a vocabulary of " + std::to_string(settings.vocab_size) + " ids");
+  if (width > sizeof(Token)) refuse("tokens of 2 bytes cannot hold a vocabulary of ", settings.vocab_size, " ids");
   const std::vector<std::uint32_t> starts = document_starts(tokens);
   const std::uint64_t documents = starts.size() - 1, suffixes = tokens.size() - documents;
   SegmentFile file(path, {.vocab_size = settings.vocab_size,

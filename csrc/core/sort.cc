@@ -5,7 +5,6 @@
 #include <atomic>
 #include <barrier>
 #include <numeric>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -72,7 +71,7 @@ class Sorter {
     parallel([&](unsigned thread) {
       auto& counts = counts_[thread];
       each_suffix(thread, [&](std::size_t at) {
-        if (tokens_[at] >= vocab_size_) refuse(at);
+        if (tokens_[at] >= vocab_size_) refuse_id(at);
         ++counts[tokens_[at]];
       });
     });
@@ -84,10 +83,9 @@ class Sorter {
     first_ranks_[vocab_size_] = rank;
   }
 
-  void refuse(std::size_t at) const {
-    throw Error(Code::kInvalidArgument, "token id " + std::to_string(tokens_[at]) + " at position " + std::to_string(at) +
-                                            " is out of range; the vocabulary has " + std::to_string(vocab_size_) +
-                                            " ids: give the tokenizer that made the tokens, or a larger vocabulary");
+  void refuse_id(std::size_t at) const {
+    refuse("token id ", tokens_[at], " at position ", at, " is out of range; the vocabulary has ", vocab_size_,
+           " ids: give the tokenizer that made the tokens, or a larger vocabulary");
   }
 
   // Groups are ranges of ids with about equally many suffixes. One group, nothing induced, where order_depth does not reach the

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/suffixes.h"
+
 namespace suffolk {
 
 // The text as suffix sorting reads it: ids below vocab_size, a separator (the largest value of Token) behind every document.
@@ -38,14 +40,7 @@ struct Text {
     const std::size_t at = std::size_t{position} + depth;
     std::uint64_t value = 0;
     if constexpr (sizeof(Token) == 2 && std::endian::native == std::endian::little) {
-      if (at + 4 <= tokens.size()) {
-        std::memcpy(&value, tokens.data() + at, sizeof(value));
-        const std::uint64_t ends = first_end(value);
-        if (ends != 0) value |= ~std::uint64_t{0} << (std::countr_zero(ends) - 15);
-        value = std::rotl(value, 32);
-        value = (value & 0x0000FFFF0000FFFFU) << 16 | (value >> 16 & 0x0000FFFF0000FFFFU);
-        return cut(value, depth);
-      }
+      if (at + 4 <= tokens.size()) return cut(four_tokens(std::as_bytes(tokens).data() + at * sizeof(Token)), depth);
     }
     const std::uint64_t end = (std::uint64_t{1} << token_bits) - 1;
     bool ended = false;
@@ -64,7 +59,7 @@ struct Text {
       std::uint64_t x, y;
       std::memcpy(&x, tokens.data() + i, sizeof(x));
       std::memcpy(&y, tokens.data() + j, sizeof(y));
-      return x == y && first_end(x) == 0;
+      return x == y && first_separator(x) == 0;
     }
     for (unsigned k = 0; k < key_tokens; ++k) {
       if (tokens[i + k] != tokens[j + k] || tokens[i + k] == kSeparator) return false;
@@ -96,11 +91,6 @@ struct Text {
   }
 
  private:
-  // Of four 2-byte tokens as read: its lowest set bit is the top bit of the first separator; 0 if there is none.
-  static std::uint64_t first_end(std::uint64_t lanes) noexcept {
-    return (~lanes - 0x0001000100010001U) & lanes & 0x8000800080008000U;
-  }
-
   std::uint64_t cut(std::uint64_t value, std::uint32_t depth) const noexcept {
     const std::uint32_t known = order_depth - depth;
     return known >= key_tokens ? value : value >> (key_tokens - known) * token_bits << (key_tokens - known) * token_bits;

@@ -50,14 +50,18 @@ static_assert(sizeof(SuffixKey) == 16);  // the bytes of the directory on disk: 
 // Tokens in a key.
 constexpr std::uint32_t key_tokens(std::uint32_t width) noexcept { return 16 / width; }
 
+// Of four 2-byte tokens as they lie in memory: the lowest set bit is the top bit of the first separator; 0 if there is none.
+constexpr std::uint64_t first_separator(std::uint64_t four) noexcept {
+  return (~four - 0x0001000100010001) & four & 0x8000800080008000;
+}
+
 // Four 2-byte tokens as half a key: the first in the highest bits, all bits set from the first separator on.
 inline std::uint64_t four_tokens(const std::byte* at) noexcept {
-  constexpr std::uint64_t kLowest = 0x0001000100010001, kHighest = kLowest << 15, kOdd = 0x0000FFFF0000FFFF;
+  constexpr std::uint64_t kOdd = 0x0000FFFF0000FFFF;
   std::uint64_t four;
   std::memcpy(&four, at, sizeof(four));
-  const std::uint64_t separators = (~four - kLowest) & four & kHighest;  // the lowest one is exact
-  if (separators != 0) four |= ~std::uint64_t{0} << (std::countr_zero(separators) - 15);
-  four = four >> 32 | four << 32;
+  if (const std::uint64_t separator = first_separator(four); separator != 0) four |= ~std::uint64_t{0} << (std::countr_zero(separator) - 15);
+  four = std::rotl(four, 32);
   return (four >> 16 & kOdd) | (four & kOdd) << 16;
 }
 
@@ -124,5 +128,19 @@ struct Interval {
   std::uint64_t hi = 0;
   std::uint64_t size() const noexcept { return hi - lo; }
 };
+
+// The first number in [lo, hi) for which `before` is false, found by bisection; hi if there is none.
+template <typename Predicate>
+std::uint64_t partition_point(std::uint64_t lo, std::uint64_t hi, Predicate before) {
+  while (lo < hi) {
+    const std::uint64_t middle = lo + (hi - lo) / 2;
+    if (before(middle)) {
+      lo = middle + 1;
+    } else {
+      hi = middle;
+    }
+  }
+  return lo;
+}
 
 }  // namespace suffolk

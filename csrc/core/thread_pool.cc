@@ -7,7 +7,6 @@
 #include <deque>
 #include <exception>
 #include <mutex>
-#include <string>
 #include <system_error>
 #include <thread>
 
@@ -112,8 +111,8 @@ void ThreadPool::start(State& state) const {
     try {
       std::thread([shared = state_] { shared->help(); }).detach();
     } catch (const std::system_error& error) {
-      throw Error(Code::kResourceExhausted, std::string("no thread to search with: ") + error.what() +
-                                                "; raise the limit of processes (ulimit -u), or open the datastore with threads=1");
+      fail(Code::kResourceExhausted, "no thread to search with: ", error.what(),
+           "; raise the limit of processes (ulimit -u), or open the datastore with threads=1");
     }
   }
 }

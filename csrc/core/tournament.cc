@@ -1,7 +1,6 @@
 #include "core/tournament.h"
 
 #include <array>
-#include <string>
 #include <utility>
 
 #include "core/error.h"
@@ -61,8 +60,8 @@ class Cursor {
 std::uint32_t checked_position(const Suffixes& suffixes, std::uint64_t rank) {
   const std::uint32_t position = suffixes.positions[rank];
   if (position < suffixes.tokens.size) return position;
-  throw Error(Code::kCorruption, "the position of rank " + std::to_string(rank) + " is " + std::to_string(position) +
-                                     ", out of range: a segment is damaged; run 'suffolk verify' on the datastore");
+  fail(Code::kCorruption, "the position of rank ", rank, " is ", position,
+       ", out of range: a segment is damaged; run 'suffolk verify' on the datastore");
 }
 
 std::vector<std::uint32_t> merge_ranks(std::span<const Suffixes> segments, std::span<const KeptTokens> kept, const SuffixOrder& order,

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <string>
 
 #include "core/error.h"
 #include "drafting/tree.h"
@@ -40,8 +39,8 @@ class Calibrator::Kinds {
   explicit Kinds(const CountedTree& tree) : tree_(tree), depths_(tree.parents.size()) {
     const std::size_t size = tree.tokens.size();
     if (tree.parents.size() != size || (!tree.counts.empty() && tree.counts.size() != size)) {
-      throw Error(Code::kInvalidArgument, "draft tree: " + std::to_string(size) + " tokens have " + std::to_string(tree.parents.size()) +
-                                              " parents and " + std::to_string(tree.counts.size()) + " counts; the numbers must be equal");
+      refuse("draft tree: ", size, " tokens have ", tree.parents.size(), " parents and ", tree.counts.size(),
+             " counts; the numbers must be equal");
     }
     require_parents(tree.parents);
     find_depths(tree.parents, depths_);
@@ -143,14 +142,10 @@ std::vector<double> Calibrator::state() const {
 
 void Calibrator::restore(std::span<const double> state) {
   const std::size_t wanted = 2 * (coarse_.size() + fine_.size());
-  if (state.size() != wanted) {
-    throw Error(Code::kInvalidArgument,
-                "calibration: a state has " + std::to_string(state.size()) + " entries; it must have " + std::to_string(wanted));
-  }
+  if (state.size() != wanted) refuse("calibration: a state has ", state.size(), " entries; it must have ", wanted);
   for (std::size_t cell = 0; cell < wanted; cell += 2) {
     if (!(state[cell] >= 0 && state[cell] <= state[cell + 1] && std::isfinite(state[cell + 1]))) {
-      throw Error(Code::kInvalidArgument, "calibration: a state has " + std::to_string(state[cell]) + " hits of " + std::to_string(state[cell + 1]) +
-                                              " seen in cell " + std::to_string(cell / 2) + "; there must be 0 to as many as were seen");
+      refuse("calibration: a state has ", state[cell], " hits of ", state[cell + 1], " seen in cell ", cell / 2, "; there must be 0 to as many as were seen");
     }
   }
   std::size_t cell = 0;

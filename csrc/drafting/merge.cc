@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <string>
 
 #include "core/error.h"
 #include "drafting/tree.h"
@@ -229,9 +228,8 @@ MergedTree merged(std::span<const ScoredTree> trees, std::size_t size, const Act
 MergedTree merge(std::span<const ScoredTree> trees, std::span<const PoolWeight, kSources> weights, std::size_t max_nodes) {
   for (const PoolWeight& each : weights) {
     if (each.weight > 0 && each.doubt >= 0 && std::isfinite(each.weight) && std::isfinite(each.unlisted) && std::isfinite(each.doubt)) continue;
-    throw Error(Code::kInvalidArgument, "draft trees: source " + std::to_string(&each - weights.data()) + " has weight " + std::to_string(each.weight) +
-                                            ", unlisted " + std::to_string(each.unlisted) + " and doubt " + std::to_string(each.doubt) +
-                                            "; they must be finite, the weight above 0, the doubt 0 or more");
+    refuse("draft trees: source ", &each - weights.data(), " has weight ", each.weight, ", unlisted ", each.unlisted,
+           " and doubt ", each.doubt, "; they must be finite, the weight above 0, the doubt 0 or more");
   }
   std::size_t size = 0;
   std::uint32_t active_bits = 0;
@@ -241,7 +239,7 @@ MergedTree merge(std::span<const ScoredTree> trees, std::span<const PoolWeight, 
     for (const std::uint32_t mark : tree.sources) active_bits |= lowest(mark);
   }
   if (size > std::numeric_limits<std::int32_t>::max()) {
-    throw Error(Code::kInvalidArgument, "draft trees: " + std::to_string(size) + " nodes in all; there must be fewer than 2147483648");
+    refuse("draft trees: ", size, " nodes in all; there must be fewer than 2147483648");
   }
   if (std::popcount(active_bits) <= static_cast<int>(kFew)) return merged(trees, size, ActiveSources<kFew>(active_bits, weights), max_nodes);
   return merged(trees, size, ActiveSources<kSources>(active_bits, weights), max_nodes);

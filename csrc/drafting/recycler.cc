@@ -6,7 +6,6 @@
 #include <limits>
 #include <new>
 #include <queue>
-#include <string>
 
 #include "core/error.h"
 #include "drafting/mix.h"
@@ -71,31 +70,29 @@ class Recycler::Ends {
 
 Recycler::Recycler(std::size_t ends) {
   if (ends < kFewestEnds || ends > kMostEnds) {
-    throw Error(Code::kInvalidArgument, "recycler: ends is " + std::to_string(ends) + "; it must be " + std::to_string(kFewestEnds) + " to " +
-                                            std::to_string(kMostEnds));
+    refuse("recycler: ends is ", ends, "; it must be ", kFewestEnds, " to ", kMostEnds);
   }
   try {
     entries_.resize(std::bit_ceil(ends));
   } catch (const std::bad_alloc&) {
-    throw Error(Code::kResourceExhausted, "recycler: no memory to remember " + std::to_string(ends) + " ends; ask for fewer");
+    fail(Code::kResourceExhausted, "recycler: no memory to remember ", ends, " ends; ask for fewer");
   }
 }
 
 void Recycler::learn(std::span<const std::int32_t> tokens, std::span<const std::int32_t> candidates, std::span<const float> log_probabilities) {
   const std::size_t rows = candidates.size() / kWidth;
   if (candidates.size() % kWidth != 0 || candidates.size() != log_probabilities.size()) {
-    throw Error(Code::kInvalidArgument, "recycler: " + std::to_string(candidates.size()) + " candidates have " +
-                                            std::to_string(log_probabilities.size()) + " log probabilities; the numbers must be equal, and rows of " +
-                                            std::to_string(kWidth));
+    refuse("recycler: ", candidates.size(), " candidates have ", log_probabilities.size(),
+           " log probabilities; the numbers must be equal, and rows of ", kWidth);
   }
   if (rows > 0 && rows >= tokens.size()) {
-    throw Error(Code::kInvalidArgument, "recycler: " + std::to_string(rows) + " rows of candidates stand behind a text of " +
-                                            std::to_string(tokens.size()) + " tokens; there must be fewer rows than tokens");
+    refuse("recycler: ", rows, " rows of candidates stand behind a text of ", tokens.size(),
+           " tokens; there must be fewer rows than tokens");
   }
   const auto bad = std::find_if(candidates.begin(), candidates.end(), [](std::int32_t token) { return token < 0; });
   if (bad != candidates.end()) {
-    throw Error(Code::kInvalidArgument, "recycler: a candidate of row " + std::to_string(static_cast<std::size_t>(bad - candidates.begin()) / kWidth) +
-                                            " is " + std::to_string(*bad) + "; it must be 0 or more");
+    refuse("recycler: a candidate of row ", static_cast<std::size_t>(bad - candidates.begin()) / kWidth, " is ", *bad,
+           "; it must be 0 or more");
   }
   for (std::size_t row = 0; row < rows; ++row) {
     Distribution distribution;
@@ -111,9 +108,7 @@ void Recycler::learn(std::span<const std::int32_t> tokens, std::span<const std::
 
 RecycledTree Recycler::draft(std::span<const std::int32_t> tokens, std::int64_t position, std::size_t max_depth, std::size_t max_nodes,
                              const std::optional<Sampling>& sampling) {
-  if (max_nodes > kMostNodes) {
-    throw Error(Code::kInvalidArgument, "recycler: max_nodes is " + std::to_string(max_nodes) + "; it must be at most " + std::to_string(kMostNodes));
-  }
+  if (max_nodes > kMostNodes) refuse("recycler: max_nodes is ", max_nodes, "; it must be at most ", kMostNodes);
   RecycledTree tree;
   std::priority_queue<Found> open;
   std::size_t number = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <string>
 
 #include "core/error.h"
 
@@ -10,12 +9,11 @@ namespace suffolk::drafting {
 
 void require_parents(std::span<const std::int32_t> parents) {
   if (parents.size() > std::numeric_limits<std::int32_t>::max()) {
-    throw Error(Code::kInvalidArgument, "draft tree: " + std::to_string(parents.size()) + " nodes; there must be fewer than 2147483648");
+    refuse("draft tree: ", parents.size(), " nodes; there must be fewer than 2147483648");
   }
   for (std::size_t node = 0; node < parents.size(); ++node) {
     if (parents[node] < -1 || parents[node] >= static_cast<std::int32_t>(node)) {
-      throw Error(Code::kInvalidArgument, "draft tree: node " + std::to_string(node) + " has parent " + std::to_string(parents[node]) +
-                                              "; a parent must be -1 or come before its child");
+      refuse("draft tree: node ", node, " has parent ", parents[node], "; a parent must be -1 or come before its child");
     }
   }
 }
@@ -23,8 +21,7 @@ void require_parents(std::span<const std::int32_t> parents) {
 void require_tokens(std::span<const std::int32_t> tokens, std::int64_t vocab_size) {
   for (std::size_t node = 0; node < tokens.size(); ++node) {
     if (tokens[node] < 0 || tokens[node] >= vocab_size) {
-      throw Error(Code::kInvalidArgument, "draft tree: node " + std::to_string(node) + " has token id " + std::to_string(tokens[node]) +
-                                              "; the vocabulary has " + std::to_string(vocab_size) + " ids");
+      refuse("draft tree: node ", node, " has token id ", tokens[node], "; the vocabulary has ", vocab_size, " ids");
     }
   }
 }
@@ -32,8 +29,7 @@ void require_tokens(std::span<const std::int32_t> tokens, std::int64_t vocab_siz
 void require_scores(std::span<const float> scores) {
   for (std::size_t node = 0; node < scores.size(); ++node) {
     if (!(scores[node] >= 0 && scores[node] <= 1)) {
-      throw Error(Code::kInvalidArgument,
-                  "draft tree: node " + std::to_string(node) + " has score " + std::to_string(scores[node]) + "; it must be within 0..1");
+      refuse("draft tree: node ", node, " has score ", scores[node], "; it must be within 0..1");
     }
   }
 }
@@ -41,16 +37,15 @@ void require_scores(std::span<const float> scores) {
 void require_scored(const ScoredTree& tree) {
   const std::size_t size = tree.tokens.size();
   if (tree.parents.size() != size || tree.scores.size() != size || tree.sources.size() != size) {
-    throw Error(Code::kInvalidArgument, "draft tree: " + std::to_string(size) + " tokens have " + std::to_string(tree.parents.size()) + " parents, " +
-                                            std::to_string(tree.scores.size()) + " scores and " + std::to_string(tree.sources.size()) +
-                                            " sources; the numbers must be equal");
+    refuse("draft tree: ", size, " tokens have ", tree.parents.size(), " parents, ", tree.scores.size(), " scores and ",
+           tree.sources.size(), " sources; the numbers must be equal");
   }
   require_parents(tree.parents);
   require_scores(tree.scores);
   for (std::size_t node = 0; node < size; ++node) {
     if (tree.parents[node] >= 0 && tree.scores[node] > tree.scores[static_cast<std::size_t>(tree.parents[node])]) {
-      throw Error(Code::kInvalidArgument, "draft tree: node " + std::to_string(node) + " has score " + std::to_string(tree.scores[node]) +
-                                              ", more than its parent; a path is never likelier than its beginning");
+      refuse("draft tree: node ", node, " has score ", tree.scores[node],
+             ", more than its parent; a path is never likelier than its beginning");
     }
   }
 }

@@ -50,23 +50,9 @@ bool has_f16c() noexcept {  // not every compiler's __builtin_cpu_supports knows
 
 const Backend* avx2_backend(Element element, bool bytes) noexcept {
   static const bool can = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
-  if (!can) return nullptr;
-  switch (element) {
-    case Element::kFloat32: return backend_of<Avx2, float>(bytes);
-    case Element::kBFloat16: return backend_of<Avx2, BFloat16>(bytes);
-    case Element::kFloat16: return backend_of<Avx2, Float16>(bytes);
-  }
-  return nullptr;
+  return can ? backend_of<Avx2>(element, bytes) : nullptr;
 }
 
-}  // namespace suffolk::kernels
-
-#else
-
-#include "kernels/backend.h"
-
-namespace suffolk::kernels {
-const Backend* avx2_backend(Element, bool) noexcept { return nullptr; }
 }  // namespace suffolk::kernels
 
 #endif

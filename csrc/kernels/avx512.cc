@@ -36,7 +36,7 @@ struct Avx512 : Scalars {
 
   static constexpr std::size_t kTotals = 16;
   SUFFOLK_INLINE void total(const float* sums, float* totals) {
-    Vector eight[8], four[4], two[2];  // quarters of vectors hold partial sums, two of them of a vector, then one
+    Vector eight[8], four[4], two[2];  // quarters hold partial sums: first two quarters of each vector, then one
     for (std::size_t i = 0; i < 8; ++i) {
       const Vector a = read(sums + i * kLanes), b = read(sums + (i + 8) * kLanes);
       eight[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
@@ -50,7 +50,7 @@ struct Avx512 : Scalars {
       two[i] = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
     }
     const Vector all = _mm512_add_ps(_mm512_shuffle_ps(two[0], two[1], 0x44), _mm512_shuffle_ps(two[0], two[1], 0xee));
-    write(totals, _mm512_shuffle_f32x4(all, all, 0xd8));  // its quarters are those of the vectors 0.., 8.., 4.. and 12..
+    write(totals, _mm512_shuffle_f32x4(all, all, 0xd8));  // the quarters of `all` are the sums 0.., 8.., 4.. and 12..
   }
 };
 
@@ -58,23 +58,9 @@ struct Avx512 : Scalars {
 
 const Backend* avx512_backend(Element element, bool bytes) noexcept {
   static const bool can = __builtin_cpu_supports("avx512f");
-  if (!can || avx2_backend(element, bytes) == nullptr) return nullptr;
-  switch (element) {
-    case Element::kFloat32: return backend_of<Avx512, float>(bytes);
-    case Element::kBFloat16: return backend_of<Avx512, BFloat16>(bytes);
-    case Element::kFloat16: return backend_of<Avx512, Float16>(bytes);
-  }
-  return nullptr;
+  return can && avx2_backend(element, bytes) != nullptr ? backend_of<Avx512>(element, bytes) : nullptr;
 }
 
-}  // namespace suffolk::kernels
-
-#else
-
-#include "kernels/backend.h"
-
-namespace suffolk::kernels {
-const Backend* avx512_backend(Element, bool) noexcept { return nullptr; }
 }  // namespace suffolk::kernels
 
 #endif

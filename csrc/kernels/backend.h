@@ -7,7 +7,7 @@
 
 namespace suffolk::kernels {
 
-constexpr std::size_t kMostRows = 64;      // whose partial sums and inputs fit the caches
+constexpr std::size_t kMostRows = 64;  // at most: their partial sums and inputs fit the caches
 
 struct Backend {
   std::size_t panel;  // outputs whose weights are read together
@@ -23,11 +23,16 @@ struct Backend {
   void (*multiply)(const SkinnyGemm& product, const float* packed, std::size_t begin, std::size_t end);
 };
 
-// Null where the processor or the compiler's target lacks the instructions. The choice must not depend on the number of rows: sums
-// are added in another order by another backend. `bytes`: whether weights are bytes with scales.
-const Backend* amx_backend(const SkinnyGemm& product) noexcept;  // bf16, whole tiles of 32 inputs by 16 outputs; no bytes
-const Backend* avx512_backend(Element element, bool bytes) noexcept;    // AVX-512F, AVX2, FMA and F16C
-const Backend* avx2_backend(Element element, bool bytes) noexcept;      // AVX2, FMA and F16C
+// Null if the processor or the compiler's target lacks the instructions. The choice must not depend on the number of rows, because
+// backends add in different orders. `bytes`: whether weights are bytes with scales.
 const Backend* portable_backend(Element element, bool bytes) noexcept;  // every processor of the architecture; no fp16
+const Backend* amx_backend(const SkinnyGemm& product) noexcept;  // bf16, whole tiles of 32 inputs by 16 outputs; no bytes
+#if defined(__x86_64__)
+const Backend* avx2_backend(Element element, bool bytes) noexcept;    // AVX2, FMA and F16C
+const Backend* avx512_backend(Element element, bool bytes) noexcept;  // AVX-512F, AVX2, FMA and F16C
+#else
+inline const Backend* avx2_backend(Element, bool) noexcept { return nullptr; }
+inline const Backend* avx512_backend(Element, bool) noexcept { return nullptr; }
+#endif
 
 }  // namespace suffolk::kernels

@@ -42,12 +42,7 @@ struct Portable : Scalars {
 }  // namespace
 
 const Backend* portable_backend(Element element, bool bytes) noexcept {
-  switch (element) {
-    case Element::kFloat32: return backend_of<Portable, float>(bytes);
-    case Element::kBFloat16: return backend_of<Portable, BFloat16>(bytes);
-    case Element::kFloat16: return nullptr;
-  }
-  return nullptr;
+  return backend_of<Portable>(element, bytes);
 }
 
 }  // namespace suffolk::kernels

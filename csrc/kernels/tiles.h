@@ -1,15 +1,15 @@
-// The loops of every backend. A source file that includes this defines SUFFOLK_TARGET, the instructions its functions may
-// use, and gives a class `Set` that extends `Scalars`:
+// The loops of every backend. A source file that includes this defines SUFFOLK_TARGET, the instructions that its functions may
+// use. It gives `backend_of` a class `Set` that extends `Scalars`:
 //
 //   Vector                              kLanes fp32 numbers
 //   std::size_t kLanes                  8 or 16
-//   kTileOutputs                        an array: the outputs of a tile of 1, 2, ... rows; divisors of kPanelOutputs
+//   kTileOutputs                        an array: how many outputs a tile of 1, 2, ... rows has; divisors of kPanelOutputs
 //   Vector read(const float*)           addresses need no alignment
 //   void write(float*, Vector)
 //   Vector load(const T*)               kLanes numbers, widened; T is float, BFloat16, std::int8_t and, where supported, Float16
 //   Vector add_product(a, b, sum)       a * b + sum, the same in every tile
 //   std::size_t kTotals                 a divisor of kPanelOutputs * kMostRows
-//   void total(const float*, float*)    kTotals vectors' sums of their numbers, each in the same order
+//   void total(const float*, float*)    the sum of each of kTotals vectors, always added in the same order
 //   float widen(T), void narrow(float, T&)
 //   void prefetch(const std::byte*)
 //
@@ -29,9 +29,9 @@
 namespace suffolk::kernels {
 namespace {
 
-constexpr std::size_t kPanelOutputs = 12;  // whose weights are read together; a multiple of every tile's outputs
-constexpr std::size_t kBlockInputs = 768;  // 6 rows of them are 18 KiB, and stay in the first cache
-constexpr std::size_t kStreamedRows = 2;  // so few are not cut into blocks: long streams of weights come faster
+constexpr std::size_t kPanelOutputs = 12;  // outputs whose weights are read together; a multiple of every tile's outputs
+constexpr std::size_t kBlockInputs = 768;  // 6 rows of them are 18 KiB, and stay in the L1 cache
+constexpr std::size_t kStreamedRows = 2;   // up to here inputs are not cut into blocks: long streams of weights are read faster
 constexpr std::size_t kCacheLine = 64;
 
 // Conversions of single numbers that need no special instructions.
@@ -49,7 +49,7 @@ struct Typed : Set {
   using Weight = WeightType;
 };
 
-// Rows of the largest tile, whose partial sums fit the registers.
+// Rows of the largest tile. Its partial sums fit the registers.
 template <class Lanes>
 constexpr std::size_t kTileRows = Lanes::kTileOutputs.size();
 
@@ -62,7 +62,7 @@ struct RowTiles {
   std::size_t size(std::size_t tile) const { return begin(tile + 1) - begin(tile); }
 };
 
-// Weights to fetch from memory while a tile is computed: the same lines of each output's part of the next block.
+// Cache lines of weights to prefetch while a tile is computed: the same lines of each output's part of the next block.
 struct Ahead {
   const std::byte* at = nullptr;
   std::size_t lines = 0;
@@ -81,7 +81,7 @@ struct Strip {
   Ahead ahead;
 };
 
-// Adds a strip's products to kOutputs x kRows partial sums, which stay in registers meanwhile.
+// Adds a strip's products to kOutputs x kRows partial sums, which are kept in registers.
 template <class Lanes, std::size_t kOutputs, std::size_t kRows>
 SUFFOLK_TARGET void add_tile(const Strip<Lanes>& strip) {
   using Weight = typename Lanes::Weight;
@@ -139,7 +139,7 @@ SUFFOLK_TARGET void add_outputs(Strip<Lanes> strip, std::size_t outputs) {
   for (; outputs > 0; --outputs, advance(1)) add_tile<Lanes, 1, kRows>(strip);
 }
 
-// The tile of `rows` rows, of which the largest have kRows.
+// Adds the products of a tile of `rows` rows, at most kRows.
 template <class Lanes, std::size_t kRows = kTileRows<Lanes>>
 SUFFOLK_TARGET void add_rows(const Strip<Lanes>& strip, std::size_t outputs, std::size_t rows) {
   static_assert(kPanelOutputs % Lanes::kTileOutputs[kRows - 1] == 0);
@@ -159,7 +159,7 @@ std::size_t packed_size(std::size_t row_count, std::size_t inputs) {
   return row_count * padded<Lanes>(inputs);
 }
 
-// Tiles one after the other; in a tile kLanes inputs of each row, then the next.
+// Packs tile after tile. In a tile, kLanes inputs of each row are followed by the next kLanes of each.
 template <class Lanes>
 SUFFOLK_TARGET void pack(const SkinnyGemm& product, float* packed) {
   constexpr std::size_t kLanes = Lanes::kLanes;
@@ -212,7 +212,7 @@ SUFFOLK_TARGET void multiply(const SkinnyGemm& product, const float* packed, std
     for (std::size_t block = 0; block < blocks; ++block) {
       const std::size_t first = all_steps * block / blocks, steps = all_steps * (block + 1) / blocks - first;
       const bool last = block + 1 == blocks;
-      // While this block is computed, each tile fetches its share of the next: of these outputs, or of the next panel's first.
+      // While this block is computed, each tile prefetches its share of the next block: of these outputs, or of the next panel.
       const std::size_t next_output = last ? begin + kPanelOutputs : begin, next_first = last ? 0 : first + steps;
       const bool more = next_output + outputs <= product.outputs;
       const std::size_t lines = more ? std::min(steps * kLanes, inputs - next_first * kLanes) * sizeof(Weight) / kCacheLine : 0;
@@ -242,8 +242,17 @@ template <class Lanes>
 constexpr Backend kBackend = {.panel = kPanelOutputs, .packed_size = packed_size<Lanes>, .pack = pack<Lanes>, .multiply = multiply<Lanes>};
 
 template <class Set, class Value>
-const Backend* backend_of(bool bytes) noexcept {
+const Backend* backend_for(bool bytes) noexcept {
   return bytes ? &kBackend<Typed<Set, Value, std::int8_t>> : &kBackend<Typed<Set, Value, Value>>;
+}
+
+// The backend of a set of instructions; null for fp16 if the set cannot widen it.
+template <class Set>
+const Backend* backend_of(Element element, bool bytes) noexcept {
+  if (element == Element::kFloat32) return backend_for<Set, float>(bytes);
+  if (element == Element::kBFloat16) return backend_for<Set, BFloat16>(bytes);
+  if constexpr (requires { Set::widen(Float16{}); }) return backend_for<Set, Float16>(bytes);
+  return nullptr;
 }
 
 }  // namespace

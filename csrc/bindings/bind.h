@@ -1,0 +1,14 @@
+// The functions that add csrc/drafting and csrc/kernels to the extension module.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace suffolk::bindings {
+
+// Columns are checked before they are read; a wrong one raises InvalidArgument. These calls take microseconds and keep the GIL.
+void bind_drafting(pybind11::module_& module);
+
+// Operands are addresses, so that the extension is built without torch. serving/engine/model/skinny_gemm.py checks them.
+void bind_kernels(pybind11::module_& module);
+
+}  // namespace suffolk::bindings
