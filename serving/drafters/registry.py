@@ -15,6 +15,7 @@ import numpy.typing as npt
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters import plugins
 from suffolk.serving.drafters.drafter_entry import DrafterEntry, DrafterOption, PoolWeight
+from suffolk.serving.engine.loop.draft_options import PREDICTION_SOURCE_ID
 
 _ROOM = "suffolk.serving.drafters"
 HEAD = DrafterOption("--head", "a trained head; may be repeated for heads of several kinds", Path, "FOLDER", True)
@@ -137,6 +138,13 @@ _ENTRIES = (
         needs_option=True,
         needs_target=True,
         pool_weight=PoolWeight(weight=0.56, unlisted=-4.5),
+    ),
+    DrafterEntry(
+        name="prediction",
+        source_id=PREDICTION_SOURCE_ID,
+        loader=f"{_ROOM}.retrieval.prediction:load",
+        # Most prompts that come with a prediction contain much of it: prompt lookup proposes the same for the same reason.
+        pool_weight=PoolWeight(weight=0.1),
     ),
 )
 BUILT_IN = {entry.name: entry for entry in _ENTRIES}

@@ -52,7 +52,8 @@ class Replayed:
 class _ReplayState:
     """State of one replay: ``tokens[:length]`` is the text so far, and ``max_length`` its limit."""
 
-    def __init__(self, number: int, result: Replayed) -> None:
+    def __init__(self, number: int, result: Replayed, prediction: npt.NDArray[np.int32] | None) -> None:
+        self.prediction = prediction
         self.number, self.result, self.recording = number, result, result.recording
         prompt = self.recording.prompt
         self.tokens = np.concatenate([prompt, self.recording.generated])
@@ -96,11 +97,14 @@ class Replayer:
         self._model_sources = model_sources(drafter)
         self._numbers = itertools.count(1)
 
-    def replay(self, recording: Recording) -> Replayed:
-        """Replay one text from its second token to its end. Raises what the drafter raises, after releasing it."""
+    def replay(self, recording: Recording, prediction: npt.NDArray[np.int32] | None = None) -> Replayed:
+        """Replay one text from its second token to its end. Raises what the drafter raises, after releasing it.
+
+        ``prediction``: int32[k], the tokens of the request's predicted text.
+        """
         stats = GenerationStats(prompt_tokens=len(recording.prompt))
         stats.add_tokens((0,))
-        state = _ReplayState(next(self._numbers), Replayed(recording, stats))
+        state = _ReplayState(next(self._numbers), Replayed(recording, stats), prediction)
         self._planner.open(state.number, self.drafter.name, self._model_sources != 0)
         failures = self._failures()
         if self._states is not None:
@@ -173,6 +177,7 @@ class Replayer:
             state.recording.settings,
             -1 if self._states is None else SLOT,
             self._planner.draft_budget(state.number, 1, context),
+            prediction=state.prediction,
         )
 
     def _failures(self) -> int:

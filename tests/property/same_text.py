@@ -29,8 +29,11 @@ from suffolk.serving.drafters.neural.redrafter.config import RedrafterConfig
 from suffolk.serving.drafters.neural.redrafter.drafter import RedrafterDrafter
 from suffolk.serving.drafters.neural.redrafter.model import RedrafterHead
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.drafters.retrieval.prediction import PredictionDrafter
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
+from suffolk.serving.drafters.retrieval.with_prediction import WithPrediction
+from suffolk.serving.engine.loop.draft_options import DraftOptions
 from suffolk.serving.engine.loop.drafter import Drafter
 from suffolk.serving.engine.loop.request import Request, Step
 from suffolk.serving.engine.model.target import Target
@@ -47,6 +50,7 @@ NAMES = (
     "none",
     "datastore",
     "prompt-lookup",
+    "prediction",
     "hybrid",
     "ahead",
     "random",
@@ -138,13 +142,14 @@ def make_drafters(cases: list[Case], seed: int) -> Mapping[str, Drafter]:
     later = DatastoreDrafter(UnreliableLater(_some(cases), VOCAB, rng), VOCAB, prefetch=True)
     return {
         "datastore": store,
-        "prompt-lookup": PromptLookupDrafter(VOCAB),
-        "hybrid": HybridDrafter([PromptLookupDrafter(VOCAB), store]),
+        "prompt-lookup": WithPrediction(PromptLookupDrafter(VOCAB), PredictionDrafter()),
+        "prediction": PredictionDrafter(),
+        "hybrid": HybridDrafter([PromptLookupDrafter(VOCAB), store, PredictionDrafter()]),
         "ahead": HybridDrafter([PromptLookupDrafter(VOCAB), later]),
         "random": MadeUpDrafter(lambda request: random_tree(rng, int(rng.integers(0, 20)), VOCAB)),
         "lying": lying(rng, VOCAB),
         **{network.name: network for network in make_networks()},
-        "one tree": HybridDrafter([PromptLookupDrafter(VOCAB), store], make_networks()),
+        "one tree": HybridDrafter([PromptLookupDrafter(VOCAB), store, PredictionDrafter()], make_networks()),
         "retrieval alone": HierarchyDrafter([RetrievalLevel("datastore", [store_of(cases)], 4)], VOCAB),
         **{f"{depth} levels": hierarchy(depth, target(), draft_model()) for depth in DEPTHS},
     }
@@ -159,6 +164,23 @@ def _some(cases: list[Case]) -> list[list[int]]:
     return [[*case.prompt, *case.expected] for case in cases[::3]][:40]
 
 
+def prediction(case: Case, rng: np.random.Generator) -> list[int] | None:
+    """None, or a predicted text: right, in part, longer than the text, wrong, one token again and again, or empty."""
+    right, wrong = list(case.expected), rng.integers(0, VOCAB, 30).tolist()
+    at = int(rng.integers(0, len(right) + 1))
+    kinds = [
+        None,
+        right,
+        right[at:],
+        right[:at] + wrong[: at // 2] + right[at:],
+        right + wrong,
+        wrong,
+        [right[0]] * 40,
+        [],
+    ]
+    return kinds[int(rng.integers(len(kinds)))]
+
+
 def run_together(cases: list[Case], slots: int, seed: int, turn: int, names: Sequence[str] = NAMES) -> Counter[str]:
     """Let ``cases`` join a loop of ``slots`` in random order and at random times, and some be cancelled; what was seen.
 
@@ -168,7 +190,15 @@ def run_together(cases: list[Case], slots: int, seed: int, turn: int, names: Seq
     rng = np.random.default_rng(seed)
     loop = eager_loop(target(), make_drafters(cases, seed), slots, capacity=160)
     waiting = [
-        Request(number, target(), case.prompt, case.sampling, "" if name == "none" else name, int(rng.integers(1, 40)))
+        Request(
+            number,
+            target(),
+            case.prompt,
+            case.sampling,
+            "" if name == "none" else name,
+            int(rng.integers(1, 40)),
+            DraftOptions(prediction(case, rng)),
+        )
         for number, case in enumerate(cases)
         for name in [names[(number + turn) % len(names)]]
     ]

@@ -7,15 +7,19 @@ from suffolk.serving.drafters.calibration.calibration import Calibration
 from suffolk.serving.drafters.drafter_entry import LoadContext, Options
 from suffolk.serving.drafters.hybrid.drafter import HybridDrafter
 from suffolk.serving.drafters.retrieval.datastore import DatastoreDrafter
+from suffolk.serving.drafters.retrieval.prediction import PredictionDrafter
 from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.drafters.retrieval.retrieval_source import RetrievalSource
+from suffolk.serving.drafters.retrieval.with_prediction import WithPrediction
 
 
 def load_datastores(context: LoadContext, options: Options) -> RetrievalSource | HybridDrafter:
     """A drafter that searches all datastores of ``context``. Raises InvalidArgument if there are none."""
     calibration = context.calibration or Calibration()
-    sources = _datastores(context, "datastore", calibration)
-    return sources[0] if len(sources) == 1 else HybridDrafter(sources, calibration=calibration)
+    sources, prediction = _datastores(context, "datastore", calibration), PredictionDrafter(calibration)
+    if len(sources) == 1:
+        return WithPrediction(sources[0], prediction)
+    return HybridDrafter([*sources, prediction], calibration=calibration)
 
 
 def load_hybrid(context: LoadContext, options: Options) -> HybridDrafter:
@@ -25,7 +29,11 @@ def load_hybrid(context: LoadContext, options: Options) -> HybridDrafter:
     """
     calibration = context.calibration or Calibration()
     sources = [] if context.models and not context.retrievers else _datastores(context, "hybrid", calibration)
-    texts = [PromptLookupDrafter(context.vocab_size, context.limits, calibration), *sources]
+    texts: list[RetrievalSource] = [
+        PromptLookupDrafter(context.vocab_size, context.limits, calibration),
+        PredictionDrafter(calibration),
+        *sources,
+    ]
     return HybridDrafter(texts, context.models, calibration, context.vocab_size)
 
 

@@ -36,7 +36,7 @@ class DraftRequest:
         slot: the request's slot in the target's cache.
         budget: limits of the draft, and the value of an accepted token.
         options: the request's draft options.
-        prediction: int32[k], the tokens of its predicted text, read-only; None if it has none.
+        prediction: int32[k], the tokens of its predicted text, read-only; None if it has none or an empty one.
     """
 
     request_id: int

@@ -34,7 +34,7 @@ class Request:
         drafter: name of its drafter; empty for none.
         max_nodes: most nodes of a draft tree.
         options: options of its drafts.
-        prediction: int32[k], the tokens of its predicted text; None if it has none.
+        prediction: int32[k], the tokens of its predicted text; None if it has none or an empty one.
         tokens: int32[m], prompt and generated tokens; the first ``length`` are set.
         length: tokens so far, prompt and generated.
         slot: its slot in the cache while it runs, else -1.
@@ -175,7 +175,7 @@ def _encoded_prediction(
     ids = encode_continuation(target, prompt, prediction) if isinstance(prediction, str) else prediction
     found = np.asarray(ids, np.int64)
     _require_known("the prediction", found, target)
-    return found.astype(np.int32)
+    return found.astype(np.int32) if len(found) else None
 
 
 def _require_known(name: str, ids: npt.NDArray[np.int64], target: Target) -> None:
