@@ -18,6 +18,8 @@ MAX_BAD_WORDS = 1024
 """Token sequences that are never completed."""
 MAX_BAD_WORD = 64
 """Tokens of one of them."""
+MAX_DATASTORES = 1024
+"""Names of datastores to search."""
 MAX_REQUEST_BYTES = 8 << 20
 """Size of one request: four bytes per character or token, twice."""
 MAX_REPLY_BYTES = 1 << 20

@@ -15,7 +15,9 @@ from suffolk.serving.engine.loop.stats import PARTS, GenerationStats
 from suffolk.serving.engine.loop.step import Step
 from suffolk.serving.engine.sampling.log_probabilities import LogProbability
 from suffolk.serving.proto import decode_pb2
+from suffolk.serving.transport.limits import check_range
 from suffolk.serving.transport.tokens import pack_tokens, to_tokens, unpack_tokens
+from suffolk.serving.worker import limits
 from suffolk.serving.worker.settings import require_known
 
 SOURCE = np.dtype("<u4")
@@ -50,6 +52,7 @@ def unpack_options(message: decode_pb2.DraftOptions) -> DraftOptions:
     """The inverse of ``pack_options``. Raises InvalidArgument for a value out of its limits, Unsupported for an unknown field."""
     require_known(message, "options")
     require_known(message.datastores, "options.datastores")
+    check_range("options.datastores: the number of names", len(message.datastores.names), 0, limits.MAX_DATASTORES)
     kind = message.WhichOneof("prediction")
     ids = unpack_tokens(message.prediction_token_ids, "options.prediction_token_ids")
     return DraftOptions(

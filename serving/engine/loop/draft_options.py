@@ -66,13 +66,16 @@ def options_or_default(options: DraftOptions | None) -> DraftOptions:
 
 def _checked_prediction(prediction: str | Tokens) -> str | tuple[int, ...]:
     if isinstance(prediction, str):
-        found: str | tuple[int, ...] = whole_text("the prediction", prediction)
-    else:
-        found = tuple(token_ids("the prediction", prediction, "give a text or a flat list of token ids").tolist())
-    if len(found) > MAX_PREDICTION:
-        unit = "characters" if isinstance(found, str) else "token ids"
-        raise InvalidArgument(f"the prediction has {len(found)} {unit}; the limit is {MAX_PREDICTION}; shorten it")
-    return found
+        _require_length(len(prediction), "characters")
+        return whole_text("the prediction", prediction)
+    ids = token_ids("the prediction", prediction, "give a text or a flat list of token ids")
+    _require_length(len(ids), "token ids")
+    return tuple(ids.tolist())
+
+
+def _require_length(length: int, unit: str) -> None:
+    if length > MAX_PREDICTION:
+        raise InvalidArgument(f"the prediction has {length} {unit}; the limit is {MAX_PREDICTION}; shorten it")
 
 
 DEFAULT_OPTIONS = DraftOptions()

@@ -15,8 +15,12 @@ from suffolk.serving.drafters.retrieval.prompt_lookup import PromptLookupDrafter
 from suffolk.serving.drafters.retrieval.with_prediction import WithPrediction
 from suffolk.serving.engine.loop.draft_options import DraftOptions
 from suffolk.serving.engine.loop.drafter import DraftRequest
+from suffolk.serving.engine.loop.engine import Engine
+from suffolk.serving.engine.model.target import Target
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 from tests.support.brute_force import BruteForceRetriever
+from tests.support.drafters import Free, alone
+from tests.support.tiny_models import tiny_model
 
 VOCAB = 300
 PROMPT = (7, 8)
@@ -200,3 +204,24 @@ def test_a_request_searches_the_datastores_that_it_names() -> None:
         [3, 4], [3], [4], [3, 4], [],
     ]  # fmt: skip
     assert drafter.stats()["failed"] == 0
+
+
+def test_counts_of_a_prediction() -> None:
+    settings = SamplingSettings(max_new_tokens=60, ignore_eos=True)
+    target, drafter = Target.wrap(tiny_model()), PredictionDrafter()
+    expected = alone(target, PROMPT, settings)
+    other = next(token for token in range(target.vocab_size) if token not in expected)
+
+    def counts(prediction: list[int], name: str) -> tuple[int, int, float]:
+        generation = engine.generate(PROMPT, settings, name, options=DraftOptions(prediction))
+        list(generation)
+        assert generation.tokens == expected
+        stats = generation.stats
+        return stats.accepted_prediction_tokens, stats.rejected_prediction_tokens, stats.mean_generated_length
+
+    with Engine(target, {"prediction": drafter}, Free(), capacity=200) as engine:
+        accepted, rejected, mean = counts(expected, "prediction")
+        assert (rejected, accepted > 30, mean > 2) == (0, True, True)
+        assert counts([other] * 9, "prediction")[:2] == (0, 9)
+        assert counts([*expected[:20], other, *expected[20:], other], "none")[:2] == (0, 2)
+        assert counts([], "prediction")[:2] == (0, 0)

@@ -11,6 +11,7 @@ import pytest
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.datastore.errors import InvalidArgument
+from suffolk.serving.drafters.retrieval.token_recycling import TokenRecyclingDrafter
 from suffolk.serving.engine.loop.draft_options import DEFAULT_OPTIONS, MAX_PREDICTION, DraftOptions
 from suffolk.serving.engine.loop.drafter import DraftRequest
 from suffolk.serving.engine.loop.engine import Engine
@@ -98,6 +99,14 @@ def test_a_drafter_gets_the_options_and_the_tokens_of_the_prediction(options: Dr
         assert request.prediction is not None
         assert request.prediction.tolist() == tiny_tokenizer()("abc")["input_ids"]
         assert not request.prediction.flags.writeable
+
+
+@pytest.mark.parametrize("remember", [True, False])
+def test_drafters_do_not_learn_what_is_not_to_be_remembered(remember: bool) -> None:
+    drafter = TokenRecyclingDrafter(ends=1024)
+    with Engine(talking_target(), {"recycling": drafter}, Free()) as engine:
+        list(engine.generate(PROMPT, SamplingSettings(20), "recycling", options=DraftOptions(remember=remember)))
+        assert (drafter.stats()["ends"] > 0) is remember
 
 
 class Spaced:
