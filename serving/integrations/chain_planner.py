@@ -19,7 +19,7 @@ from suffolk.serving.engine.policy.planner import Planner
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _TRIALS = (0, 2, 4, 8)
 """Drafted tokens of the first passes."""
-_TIMES = 2
+_TIMES = 3
 """Passes that are timed of each."""
 _DEAR = 2.0
 """Larger trials are left out if a pass takes this multiple of a pass without drafts."""
@@ -125,38 +125,43 @@ class ChainPlanner:
 class FirstCosts:
     """Times a host's first passes: without drafts, and with a few more rows. Not thread-safe.
 
-    Each size is timed twice, and the faster pass counts: a first pass of a new shape is slow. Larger sizes are left out once a pass
-    takes twice the time of one without drafts. Passes of different numbers of requests are not compared.
+    Sizes take turns, and the fastest pass of each counts: first passes of a new shape and busy moments are slow. Larger sizes are
+    left out while a smaller one takes twice the time of a pass without drafts. Passes of different numbers of requests are not
+    compared.
     """
 
     def __init__(self) -> None:
-        self._seconds: defaultdict[int, dict[int, list[float]]] = defaultdict(dict)  # by requests, by drafted tokens
+        self._seconds: defaultdict[int, dict[int, list[float]]] = defaultdict(lambda: {size: [] for size in _TRIALS})
 
     def trial(self, requests: int) -> int:
         """The drafted tokens that the next pass of ``requests`` requests should have."""
-        timed = self._timed(requests)
-        return next((size for size in _TRIALS if size not in timed), 0)
+        seconds = self._seconds[requests]
+        return min(self._sizes(requests), key=lambda size: len(seconds[size]))
 
     def add(self, requests: int, rows: int, seconds: float) -> None:
         """Add a pass. One of another size counts for the next smaller."""
-        size = max(size for size in _TRIALS if size <= rows - requests)
-        self._seconds[requests].setdefault(size, []).append(seconds)
+        self._seconds[requests][max(size for size in _TRIALS if size <= rows - requests)].append(seconds)
 
     def model(self, requests: int) -> CostModel | None:
         """The costs by the passes of ``requests`` requests; None while passes are missing."""
-        timed = self._timed(requests)
-        times = [min(self._seconds[requests][size]) for size in timed]
-        if 0 not in timed or len(timed) < 2 or (len(timed) < len(_TRIALS) and times[-1] < _DEAR * times[0]):
+        sizes = self._sizes(requests)
+        if len(sizes) < 2 or any(len(self._seconds[requests][size]) < _TIMES for size in sizes):
             return None
-        rows = np.array(timed, np.float64) + requests
-        slope = max(0.0, (times[-1] - times[0]) / timed[-1])
+        rows = np.array(sizes, np.float64) + requests
+        times = [min(self._seconds[requests][size]) for size in sizes]
+        slope = max(0.0, (times[-1] - times[0]) / sizes[-1])
         single = max(times[0] - slope * (requests - 1), times[0] / requests)
-        sizes = np.array(_SIZES, np.float64)
-        within = np.interp(sizes, np.append(0.5, rows), [single, *times])
-        return CostModel(_SIZES, (within + slope * np.maximum(0.0, sizes - rows[-1])).tolist())
+        points = np.array(_SIZES, np.float64)
+        within = np.interp(points, np.append(0.5, rows), [single, *times])
+        return CostModel(_SIZES, (within + slope * np.maximum(0.0, points - rows[-1])).tolist())
 
-    def _timed(self, requests: int) -> list[int]:
-        return [size for size in _TRIALS if len(self._seconds[requests].get(size, ())) >= _TIMES]
+    def _sizes(self, requests: int) -> list[int]:
+        """The sizes to time: up to the first that is dear."""
+        seconds = self._seconds[requests]
+        plain = min(seconds[0], default=np.inf)
+        dear = (size for size in _TRIALS if size and min(seconds[size], default=0.0) > _DEAR * plain)
+        last = next(dear, _TRIALS[-1])
+        return [size for size in _TRIALS if size <= last]
 
 
 def _linear(row_cost: float) -> CostModel:

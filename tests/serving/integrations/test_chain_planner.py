@@ -42,7 +42,6 @@ class Host:
 @pytest.mark.parametrize(("row", "least", "most"), [(0.0001, 6, 8), (0.03, 1, 5), (1.0, 0, 0.3)])
 def test_long_chains_need_cheap_rows(row: float, least: float, most: float) -> None:
     host = Host(0.1, row)
-    assert [host.step() for _ in range(2)] == [0] * 2  # timed without drafts
     for _ in range(200):
         host.step()
     assert least <= np.mean([host.step() for _ in range(100)]) <= most
@@ -62,9 +61,9 @@ def test_passes_that_read_prompts_are_not_timed() -> None:
         host.planner.leave()
         host.now += 5.0
         host.planner.learn({1: np.array([1], np.int32)}, 50.0, False)
-    assert [host.step() for _ in range(8)] == [0, 0, 2, 2, 4, 4, 8, 8]
+    assert [host.step() for _ in range(12)] == [0, 2, 4, 8] * 3
 
 
 def test_larger_trials_are_left_out_where_rows_are_dear() -> None:
     host = Host(0.1, 1.0)
-    assert [host.step() for _ in range(5)] == [0, 0, 2, 2, 0]
+    assert [host.step() for _ in range(7)] == [0, 2, 0, 2, 0, 2, 0]

@@ -1,0 +1,1 @@
+"""Runs vLLM with Suffolk's proposer beside vLLM's own drafters, and without drafts."""

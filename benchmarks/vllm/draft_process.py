@@ -1,0 +1,65 @@
+"""A draft service on a fixed port, which can be killed and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from suffolk.datastore.errors import Unavailable
+
+
+class DraftProcess:
+    """``suffolk serve`` for ``stores`` on a free port of this machine. Not thread-safe."""
+
+    def __init__(self, stores: Mapping[str, Path]) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._address = f"127.0.0.1:{free.getsockname()[1]}"
+        self._stores = dict(stores)
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def urls(self) -> list[str]:
+        """One for each datastore."""
+        return [f"grpc://{self._address}/{name}" for name in self._stores]
+
+    def start(self) -> None:
+        """Start the service. Raises Unavailable if it does not start."""
+        command = [sys.executable, "-m", "suffolk", "serve", *(f"{name}={path}" for name, path in self._stores.items())]
+        self._process = subprocess.Popen(
+            [*command, "--listen", self._address, "--http", "off"], stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        if "on grpc" not in self._process.stdout.readline():
+            raise Unavailable(f"the draft service at {self._address} did not start; see its messages above")
+
+    def kill(self) -> None:
+        """End the service at once, without notice."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def cpu_seconds(self) -> float:
+        """CPU time of the running service so far; 0 where there is no /proc."""
+        try:
+            fields = (
+                Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split() if self._process else []
+            )
+        except OSError:
+            return 0.0
+        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+
+    def close(self) -> None:
+        """End the service."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(timeout=15)
+            except subprocess.TimeoutExpired:
+                self.kill()

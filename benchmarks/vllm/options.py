@@ -1,0 +1,77 @@
+"""Options of the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from suffolk.datastore.errors import InvalidArgument
+
+NONE, SUFFOLK = "none", "suffolk"
+METHODS = (NONE, "ngram", "suffix", SUFFOLK)
+
+
+@dataclass(frozen=True, slots=True)
+class VllmOptions:
+    """What to run.
+
+    Attributes:
+        model: a Hugging Face folder or hub name; it runs in fp32.
+        prompts: .jsonl files (``suffolk.benchmarks.prompts``).
+        work: folder for the datastore of the history.
+        datastores: further datastores with the model's tokenizer.
+        methods: of ``METHODS``; ``none`` is always run.
+        batches: requests at once.
+        history: share of each set's prompts that is answered first. Suffolk drafts from the texts of these answers. Other methods
+            answer the same prompts, and keep of them what they keep.
+        limit: most prompts of each set.
+        max_tokens: of an answer.
+        draft_tokens: the longest draft.
+        threads: of each engine.
+        seed: which prompts of each set are taken.
+
+    Raises:
+        InvalidArgument: a method is unknown, or a number is out of its range.
+    """
+
+    model: str
+    prompts: tuple[Path, ...]
+    work: Path
+    datastores: tuple[Path, ...] = ()
+    methods: tuple[str, ...] = METHODS
+    batches: tuple[int, ...] = (1, 8)
+    history: float = 0.4
+    limit: int | None = None
+    max_tokens: int = 96
+    draft_tokens: int = 8
+    threads: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in self.methods if name not in METHODS]:
+            raise InvalidArgument(f"method {unknown[0]!r} is unknown; use some of {', '.join(METHODS)}")
+        if not 0 < self.history < 1:
+            raise InvalidArgument(f"history is {self.history}; it must be above 0 and below 1")
+        for name, least in (("max_tokens", 2), ("draft_tokens", 1), ("threads", 1)):
+            if getattr(self, name) < least:
+                raise InvalidArgument(f"{name} is {getattr(self, name)}; it must be {least} or more")
+
+    def arguments(self, method: str, urls: list[str]) -> dict[str, Any]:
+        """Arguments of ``vllm.LLM`` for a method; ``urls`` of the datastores."""
+        shared: dict[str, Any] = {
+            "model": self.model,
+            "dtype": "float32",
+            "enforce_eager": True,
+            "max_num_seqs": max(self.batches),
+            "max_model_len": 2048,
+            "disable_log_stats": False,
+            "distributed_executor_backend": "uni",
+        }
+        if method == NONE:
+            return shared
+        speculative: dict[str, Any] = {"method": method, "num_speculative_tokens": self.draft_tokens}
+        if method == SUFFOLK:
+            shared["additional_config"] = {SUFFOLK: {"datastores": urls}}
+            speculative |= {"method": "custom_class", "model": "suffolk.vllm.Proposer"}
+        return shared | {"speculative_config": speculative}

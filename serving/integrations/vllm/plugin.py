@@ -1,0 +1,56 @@
+"""Mends two faults of vLLM 0.32 and 0.33 in sampling with drafts; ``register`` is its ``vllm.general_plugins`` entry."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+
+def register() -> None:
+    """Replace a kernel that leaves temperatures of drafted rows uninitialised; vLLM calls this in each of its processes.
+
+    Without it, sampled text is garbage on CPUs wherever any drafter drafts. Greedy text is right.
+    """
+    from vllm.platforms import current_platform
+
+    if current_platform.is_cpu():
+        from vllm.utils import cpu_triton_utils
+
+        if hasattr(cpu_triton_utils, "_expand_kernel_impl"):
+            cpu_triton_utils._expand_kernel_impl = expand
+            log.info("Suffolk mends vLLM's sampling of drafted tokens on CPUs (vLLM issue 55005)")
+
+
+def allow_no_rows() -> None:
+    """Let top-k sampling without top-p accept steps in which no request has a draft: vLLM ends its engine there."""
+    from vllm.v1.sample.ops import topk_topp_sampler
+
+    original = topk_topp_sampler.apply_top_k_only
+    if hasattr(original, "suffolk"):
+        return
+
+    @functools.wraps(original)
+    def apply_top_k_only(logits: Any, k: Any) -> Any:
+        return original(logits, k) if logits.shape[0] else logits
+
+    apply_top_k_only.suffolk = True  # type: ignore[attr-defined]
+    topk_topp_sampler.apply_top_k_only = apply_top_k_only
+
+
+def expand(
+    output: Any, input_val: Any, cu_num_tokens: Any, replace_from: Any, replace_to: Any, MAX_NUM_TOKENS: Any = None
+) -> None:
+    """Write each value of ``input_val`` to its rows of ``output``, with ``replace_from`` replaced.
+
+    Args:
+        output: tensor[rows] of any type; ``input_val``: tensor[requests] of the same type.
+        cu_num_tokens: int[requests], cumulative rows.
+    """
+    ends = cu_num_tokens.long()
+    values = input_val.masked_fill(input_val == replace_from, replace_to).repeat_interleave(
+        ends.diff(prepend=ends[:1] * 0)
+    )
+    output[: len(values)] = values.to(output.dtype)

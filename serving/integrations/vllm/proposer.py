@@ -1,0 +1,117 @@
+"""The proposer that vLLM calls after each pass (``vllm/v1/spec_decode/custom_class_proposer.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from suffolk.datastore.errors import Unsupported
+from suffolk.serving.integrations.core import DraftCore, FinishedText
+from suffolk.serving.integrations.options import read_options
+from suffolk.serving.integrations.running_requests import Context
+from suffolk.serving.integrations.vllm import runner_hook
+from suffolk.serving.integrations.vllm.plugin import allow_no_rows
+
+TESTED = ("0.32", "0.33")
+KEY = "suffolk"
+
+
+class Proposer:
+    """Proposes one chain per request, from datastores and the request's own text. Not thread-safe.
+
+        LLM(model, speculative_config={"method": "custom_class", "model": "suffolk.vllm.Proposer", "num_speculative_tokens": 8},
+            additional_config={"suffolk": {"datastores": ["grpc://localhost:7700/code"]}})
+
+    ``num_speculative_tokens`` is the longest chain. ``additional_config["suffolk"]`` holds ``IntegrationOptions``. Only the rank
+    whose drafts vLLM uses opens datastores; others propose nothing.
+
+    Attributes:
+        on_finish: is called with each finished text, in vLLM's worker process; for subclasses. Tokens that were accepted behind the
+            end of the answer may be in it.
+    """
+
+    on_finish: ClassVar[Callable[[FinishedText], None] | None] = None
+
+    def __init__(self, vllm_config: Any) -> None:
+        """Raises Unsupported for another version of vLLM, and as ``read_options`` and ``DraftCore``."""
+        require_version()
+        allow_no_rows()
+        model, speculative = vllm_config.model_config, vllm_config.speculative_config
+        additional = getattr(vllm_config, "additional_config", None) or {}
+        options = read_options(additional.get(KEY, {}), f"additional_config[{KEY!r}]")
+        self._most, self._max_length = int(speculative.num_speculative_tokens), int(model.max_model_len)
+        self._core: DraftCore | None = None
+        if _is_output_rank():
+            tokenizer = None if model.skip_tokenizer_init else model.tokenizer
+            self._core = DraftCore(options, model.get_vocab_size(), model.model, tokenizer, type(self).on_finish)
+            runner_hook.install()
+        self._batch: Any = None
+        self._allowed = self._most
+
+    def load_model(self, *arguments: Any, **named: Any) -> None:
+        """Does nothing: there is no model. vLLM calls it."""
+
+    def begin_step(self, batch: Any, scheduled: Any) -> None:
+        """Receive the batch that ``propose`` is called for, and what the scheduler says of it (``runner_hook``)."""
+        self._batch = batch
+        allowed = getattr(scheduled, "num_spec_tokens_to_schedule", None)
+        self._allowed = self._most if allowed is None else min(self._most, allowed)
+        if self._core is not None:
+            for request_id in scheduled.finished_req_ids:
+                self._core.finish(request_id)
+
+    def propose(
+        self,
+        sampled_token_ids: Sequence[Sequence[int]],
+        num_tokens_no_spec: npt.NDArray[np.int32],
+        token_ids_cpu: npt.NDArray[np.int32],
+        slot_mappings: Any = None,
+    ) -> list[list[int]]:
+        """One chain per row; empty for rows that still read their prompt.
+
+        Args:
+            sampled_token_ids: the new tokens of each row; none for a row that still reads its prompt.
+            num_tokens_no_spec: tokens of each row, new ones included.
+            token_ids_cpu: int32[rows, max_model_len], the tokens.
+        """
+        drafts: list[list[int]] = [[] for _ in sampled_token_ids]
+        if self._core is None:
+            return drafts
+        rows = [row for row, sampled in enumerate(sampled_token_ids) if sampled]
+        sizes = [int(num_tokens_no_spec[row]) for row in rows]
+        contexts = [self._context(row, token_ids_cpu[row, :size]) for row, size in zip(rows, sizes, strict=True)]
+        chains = self._core.draft_chains(contexts, self._allowed, reads_prompts=len(rows) < len(drafts))
+        for row, size, chain in zip(rows, sizes, chains, strict=True):
+            drafts[row] = chain[: max(0, self._max_length - size - 1)]
+        return drafts
+
+    def stats(self) -> dict[str, float]:
+        """See ``DraftCore.stats``; empty on ranks that do not draft."""
+        return {} if self._core is None else self._core.stats()
+
+    def _context(self, row: int, tokens: npt.NDArray[np.int32]) -> Context:
+        if self._batch is None:
+            return Context(tokens)
+        request_id = self._batch.req_ids[row]
+        prompt = int(self._batch.num_prompt_tokens[row])
+        return Context(tokens, request_id, prompt_tokens=prompt, sampled=request_id in self._batch.random_reqs)
+
+
+def require_version() -> None:
+    """Raise Unsupported for a version of vLLM that the adapter was not written for."""
+    import vllm
+
+    if not vllm.__version__.startswith(tuple(f"{version}." for version in TESTED)):
+        raise Unsupported(
+            f"vLLM is {vllm.__version__}; suffolk.vllm.Proposer is written for {' and '.join(TESTED)}; install one of them"
+        )
+
+
+def _is_output_rank() -> bool:
+    """Whether vLLM uses this rank's drafts: the first of the tensor-parallel group. Only the last pipeline stage has a proposer."""
+    from vllm.distributed.parallel_state import get_tensor_model_parallel_rank
+
+    return int(get_tensor_model_parallel_rank()) == 0
