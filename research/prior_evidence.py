@@ -82,14 +82,19 @@ def features_of(tree: DraftTree) -> Floats:
 
 
 def gather(
-    recordings: Sequence[Recording], sources: Sequence[RetrievalSource], nodes: int
+    recordings: Sequence[Recording],
+    sources: Sequence[RetrievalSource],
+    nodes: int,
+    predictions: Sequence[Ids | None] | None = None,
 ) -> dict[str, list[Evidence]]:
-    """Source -> evidence of each recording. The ``sources`` draft together for trees of ``nodes`` nodes, all verified."""
+    """Source -> evidence of each recording. The ``sources`` draft together for trees of ``nodes`` nodes, all verified.
+
+    ``predictions``: the predicted text of each recording; None for none."""
     watched = [_Watched(source, source.name) for source in sources]
     replayer = Replayer(HybridDrafter(watched), nodes)
     found: dict[str, list[Evidence]] = {each.name: [] for each in watched}
-    for recording in recordings:
-        replayer.replay(recording)
+    for recording, prediction in zip(recordings, predictions or [None] * len(recordings), strict=True):
+        replayer.replay(recording, prediction)
         for each in watched:
             found[each.name].append(each.take())
     return found

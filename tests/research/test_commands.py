@@ -27,6 +27,7 @@ MISTAKES = {
     "enlarge_corpus": ("--copies", "2", "--output", "out", NONE),
     "fit_merge": (*EVIDENCE, *MODEL),
     "fit_noise": EVIDENCE,
+    "fit_prediction": ("--repository", NONE, "--tokenizer", NONE),
     "fit_priors": EVIDENCE,
     "gpu": (*MODEL, *PROMPTS),
     "overlap": (*PROMPTS, *STORE),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from research import fit_noise, fit_priors, overlap, record_answers
+from research import fit_noise, fit_prediction, fit_priors, overlap, record_answers
+from research.edits import read_edits
 from tests.support.prompt_sets import make_prompt_sets
 
 
@@ -47,3 +49,23 @@ def test_prompts_from_the_corpus_are_flagged(folder: Path, tmp_path: Path, capsy
     assert overlap.main(["--prompts", *prompts, "--datastore", str(folder / "other"), "--drop", str(drop)]) == 0
     assert drop.read_text() == ""
     assert "flagged in all: 0 of 6 texts" in capsys.readouterr().out
+
+
+def test_edits_fit_the_prior_of_predictions(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True)
+
+    git("init", "-q")
+    lines = [f"line {place}" for place in range(30)]
+    for number in range(4):
+        lines[7 * number] = f"changed {number}"
+        (tmp_path / "a.py").write_text("\n".join([*lines, ""]))
+        git("add", "a.py")
+        git("commit", "-q", "-m", str(number))
+    assert [each.path for each in read_edits(tmp_path, ".py", 2, 0)] == ["a.py"] * 2
+    words = ["--repository", str(tmp_path), "--tokenizer", str(folder / "model")]
+    assert fit_prediction.main([*words, "--json", str(tmp_path / "prior.json")]) == 0
+    assert json.loads((tmp_path / "prior.json").read_text())["edits"] == 3
+    assert "Prior(constant=" in capsys.readouterr().out
+    assert fit_prediction.main([*words, "--suffix", ".cc"]) == 2
+    assert "0 edits found" in capsys.readouterr().err
