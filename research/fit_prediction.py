@@ -50,7 +50,7 @@ def _run(args: argparse.Namespace) -> int:
     rows = [[when, *found["all"][when].values()] for when in ("before", "after")]
     print(format_table(["prior", "calibration error", "of likely nodes", "loss"], rows))
     if args.json:
-        write_json(args.json, {"command": sys.argv, "commit": commit(), "edits": len(edits)} | found)
+        write_json(args.json, {"command": sys.argv, "commit": commit(), "edits": len(edits), "fit": found})
     return 0
 
 
