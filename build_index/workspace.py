@@ -26,12 +26,12 @@ from suffolk.datastore.manifest import (
     SEGMENTS_NAME,
     TOKENIZER_PATTERN,
     Manifest,
-    WriterLock,
     fsync_directory,
     publish,
     read_manifest,
     tokenizer_name,
     write_atomically,
+    writer_lock,
 )
 from suffolk.datastore.segment import SegmentEntry
 
@@ -182,7 +182,7 @@ def open_workspace(store: Path) -> Iterator[Workspace]:
     fresh = not (store / LOCK_NAME).exists()
     failpoint("workspace.made")
     _refuse_foreign(store)
-    with WriterLock(store):
+    with writer_lock(store):
         workspace = Workspace(store)
         try:
             yield workspace

@@ -1,4 +1,4 @@
-"""Datastores: open, look up, draft, verify."""
+"""Opens datastores, looks up tokens in them, drafts from them, and verifies them."""
 
 from suffolk.datastore.context import ContextIndex
 from suffolk.datastore.datastore import Datastore, open_datastore

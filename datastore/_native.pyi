@@ -1,21 +1,25 @@
+"""The extension module of csrc/bindings. Columns of a tree have an entry for each node (datastore/draft_tree.py)."""
+
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-_Tree = tuple[
-    npt.NDArray[np.int32],
-    npt.NDArray[np.int32],
-    npt.NDArray[np.float32],
-    npt.NDArray[np.uint32],
-    npt.NDArray[np.uint64],
-    int,
-    int,
-]
-"""The fields of a DraftTree."""
-
+_Ints = npt.NDArray[np.int32]
+_Unsigned = npt.NDArray[np.uint32]
+_Counts = npt.NDArray[np.uint64]
+_Floats = npt.NDArray[np.float32]
+_Doubles = npt.NDArray[np.float64]
+_Bytes = npt.NDArray[np.uint8]
+_Longs = npt.NDArray[np.int64]
+_Columns = tuple[_Ints, _Ints, _Floats, _Unsigned]
+"""Tokens, parents, scores and sources of a DraftTree."""
+_Tree = tuple[_Ints, _Ints, _Floats, _Unsigned, _Counts, int, int]
+"""All fields of a DraftTree."""
 _Progress = Callable[[float], None] | None
+_Summary = tuple[int, int, int, int]
+"""Tokens, documents, bytes and checksum of a segment file."""
 
 class Segment:
     def __init__(self, path: str) -> None: ...
@@ -24,7 +28,7 @@ class Segment:
     def facts(self) -> dict[str, Any]: ...
     def document_at(self, position: int) -> int: ...
     def document_range(self, index: int) -> tuple[int, int]: ...
-    def read_tokens(self, begin: int, limit: int) -> npt.NDArray[np.uint32]: ...
+    def read_tokens(self, begin: int, limit: int) -> _Unsigned: ...
     def document_table(self) -> memoryview: ...
     def verify(self, depth: str, progress: _Progress = ...) -> None: ...
 
@@ -33,7 +37,7 @@ class Searcher:
         self,
         segments: Sequence[Segment],
         deletions: Sequence[Segment] = ...,
-        deleted_documents: Sequence[npt.NDArray[np.uint32]] = ...,
+        deleted_documents: Sequence[_Unsigned] = ...,
         threads: int = ...,
     ) -> None: ...
     def lookup(self, contexts: Sequence[Any], max_match: int, min_match: int) -> list[tuple[int, int]]: ...
@@ -48,10 +52,8 @@ class Searcher:
     ) -> list[_Tree]: ...
     def clock(
         self, contexts: Sequence[Any], max_match: int, min_match: int, max_depth: int, max_nodes: int
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]: ...
+    ) -> tuple[_Doubles, _Doubles]: ...
     def occurrences(self, pattern: Any, limit: int) -> list[tuple[int, int]]: ...
-    @property
-    def vocab_size(self) -> int: ...
     @property
     def order_depth(self) -> int: ...
 
@@ -63,9 +65,7 @@ class ContextIndex:
     def size(self) -> int: ...
     def draft(self, max_match: int, min_match: int, max_depth: int, max_nodes: int, source: int) -> _Tree: ...
 
-def sort_suffixes(
-    tokens: npt.NDArray[Any], vocab_size: int, order_depth: int, threads: int
-) -> npt.NDArray[np.uint32]: ...
+def sort_suffixes(tokens: npt.NDArray[Any], vocab_size: int, order_depth: int, threads: int) -> _Unsigned: ...
 def warm(segments: Sequence[Segment], whole: bool) -> None: ...
 def write_segment(
     path: str,
@@ -76,87 +76,54 @@ def write_segment(
     document_table: bytes,
     threads: int,
     progress: _Progress,
-) -> tuple[int, int, int, int]: ...
+) -> _Summary: ...
 def merge_segments(
     path: str,
     segments: Sequence[Segment],
-    deleted: Sequence[npt.NDArray[np.uint32]],
+    deleted: Sequence[_Unsigned],
     document_table: bytes,
     threads: int,
     progress: _Progress,
-) -> tuple[int, int, int, int]: ...
+) -> _Summary: ...
 
 class Calibrator:
     def __init__(
         self, constant: float, match: float, share: float, count: float, depth: float, decay: float
     ) -> None: ...
     def score(
-        self,
-        tokens: npt.NDArray[np.int32],
-        parents: npt.NDArray[np.int32],
-        counts: npt.NDArray[np.uint64] | None,
-        match_length: int,
-        match_count: int,
-    ) -> npt.NDArray[np.float32]: ...
+        self, tokens: _Ints, parents: _Ints, counts: _Counts | None, match_length: int, match_count: int
+    ) -> _Floats: ...
     def learn(
         self,
-        tokens: npt.NDArray[np.int32],
-        parents: npt.NDArray[np.int32],
-        counts: npt.NDArray[np.uint64] | None,
+        tokens: _Ints,
+        parents: _Ints,
+        counts: _Counts | None,
         match_length: int,
         match_count: int,
-        followed: npt.NDArray[np.int32],
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]]: ...
-    def state(self) -> npt.NDArray[np.float64]: ...
-    def restore(self, state: npt.NDArray[np.float64]) -> None: ...
+        followed: _Ints,
+    ) -> tuple[_Floats, _Bytes]: ...
+    def state(self) -> _Doubles: ...
+    def restore(self, state: _Doubles) -> None: ...
 
 class Recycler:
     WIDTH: ClassVar[int]
     ORDER: ClassVar[int]
 
     def __init__(self, ends: int) -> None: ...
-    def learn(
-        self,
-        tokens: npt.NDArray[np.int32],
-        candidates: npt.NDArray[np.int32],
-        log_probabilities: npt.NDArray[np.float32],
-    ) -> None: ...
+    def learn(self, tokens: _Ints, candidates: _Ints, log_probabilities: _Floats) -> None: ...
     def draft(
-        self,
-        tokens: npt.NDArray[np.int32],
-        position: int,
-        max_depth: int,
-        max_nodes: int,
-        seed: int,
-        temperature: float,
-    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float32]]: ...
+        self, tokens: _Ints, position: int, max_depth: int, max_nodes: int, seed: int, temperature: float
+    ) -> tuple[_Ints, _Ints, _Floats]: ...
     @property
     def size(self) -> int: ...
 
-_Columns = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float32], npt.NDArray[np.uint32]]
-"""Tokens, parents, scores and sources of a DraftTree."""
-
-def merge_trees(trees: Sequence[_Columns], weights: npt.NDArray[np.float64], max_nodes: int) -> _Columns: ...
+def merge_trees(trees: Sequence[_Columns], weights: _Doubles, max_nodes: int) -> _Columns: ...
 def reweight_scores(
-    tokens: npt.NDArray[np.int32],
-    parents: npt.NDArray[np.int32],
-    scores: npt.NDArray[np.float32],
-    sources: npt.NDArray[np.uint32],
-    position: int,
-    seed: int,
-    temperature: float,
-) -> npt.NDArray[np.float32]: ...
-def check_tree(
-    tokens: npt.NDArray[np.int32],
-    parents: npt.NDArray[np.int32],
-    scores: npt.NDArray[np.float32],
-    sources: npt.NDArray[np.uint32],
-    vocab_size: int,
-) -> None: ...
-def tree_depths(parents: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]: ...
-def lay_out(
-    last_token: int, tokens: npt.NDArray[np.int32], parents: npt.NDArray[np.int32]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]: ...
+    tokens: _Ints, parents: _Ints, scores: _Floats, sources: _Unsigned, position: int, seed: int, temperature: float
+) -> _Floats: ...
+def check_tree(tokens: _Ints, parents: _Ints, scores: _Floats, sources: _Unsigned, vocab_size: int) -> None: ...
+def tree_depths(parents: _Ints) -> _Ints: ...
+def lay_out(last_token: int, tokens: _Ints, parents: _Ints) -> tuple[_Longs, _Longs, npt.NDArray[np.bool_] | None]: ...
 
 class Element:
     FLOAT32: Element

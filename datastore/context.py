@@ -1,4 +1,4 @@
-"""The context of one request, searched like a datastore: prompt lookup."""
+"""Prompt lookup: searches the context of one request as if it were a datastore."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from suffolk.datastore.retriever import Tokens
 
 
 class ContextIndex:
-    """Tokens that grow at the end and can be truncated; drafts come from earlier occurrences of the last ones.
+    """A context that grows at its end. A draft is what followed earlier occurrences of the context's longest suffix.
 
     Not thread-safe: one object per request. A draft takes one pass over the tokens.
     """
@@ -25,7 +25,7 @@ class ContextIndex:
         """Add tokens at the end.
 
         Raises:
-            InvalidArgument: an id outside the vocabulary; then nothing is added.
+            InvalidArgument: an id is outside the vocabulary; no token is added.
         """
         self._native.append(ids)
 
@@ -33,12 +33,12 @@ class ContextIndex:
         """Keep the first ``size`` tokens.
 
         Raises:
-            InvalidArgument: there are fewer.
+            InvalidArgument: the context is shorter.
         """
         self._native.truncate(size)
 
     def draft(self, max_match: int = 16, min_match: int = 1, max_depth: int = 10, max_nodes: int = 64) -> DraftTree:
-        """The continuations of the earlier occurrences of the context's longest suffix; counts are exact.
+        """The continuations of earlier occurrences of the context's longest suffix, with exact counts.
 
         Raises:
             InvalidArgument: bounds out of range.

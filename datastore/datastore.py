@@ -1,4 +1,4 @@
-"""A datastore on disk: look up, draft, verify, list documents."""
+"""A datastore on disk."""
 
 from __future__ import annotations
 
@@ -25,30 +25,31 @@ from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 RESIDENCIES = ("auto", "mmap", "warm", "locked")
 """How the files of a datastore are kept in memory; see ``open_datastore``."""
 _SHARE = 0.25
-"""Share of the free memory that residency "auto" may use."""
+"""The largest share of the free memory that the files of a datastore may take with residency "auto" to be warmed."""
 MAX_THREADS = 1024
 MAX_OCCURRENCES = (1 << 32) - 2
 """The largest number of tokens of a segment."""
 
 
 def open_datastore(path: str | Path, residency: str = "mmap", threads: int = 0) -> Datastore:
-    """Open the latest generation of the datastore at ``path``, in time independent of its size unless it is locked.
+    """Open the latest generation of the datastore at ``path``. The time does not depend on its size, unless it is locked.
 
     Args:
         residency: how files are kept in memory.
             ``mmap``: the system reads pages as queries touch them, and drops them when it needs memory. A thread reads the
-            sections that every query begins with, 1/8 byte a token.
-            ``warm``: as ``mmap``, and a thread reads all files. For stores that fit into memory.
+            sections in which every query begins, 1/8 byte a token.
+            ``warm``: as ``mmap``, and the thread then reads all files. For stores that fit into memory.
             ``auto``: ``warm`` if the files take at most a quarter of the free memory, else ``mmap``.
-            ``locked``: all files are read first, and stay in memory until the datastore is closed.
-        threads: threads that share one batch, the calling one included, 1..1024; 0: one per core. The first batch of more
-            than eight contexts starts them. A process forked after that uses one thread.
+            ``locked``: all files are read before this returns, and stay in memory until the datastore is closed.
+        threads: threads that share one batch, including the calling one, 1..1024; 0: one per core. The first batch of more
+            than eight contexts starts them. A process that is forked later uses one thread.
 
     Raises:
-        InvalidArgument: another residency or number of threads.
+        InvalidArgument: ``residency`` or ``threads`` is not allowed.
         NotFound: there is no datastore.
-        Corruption, Unsupported: a file is damaged, missing, not the one in the manifest, or of a newer version.
-        ResourceExhausted: the system refuses to lock so much memory.
+        Corruption: a file is damaged, missing, or not the one in the manifest.
+        Unsupported: a newer version wrote a file.
+        ResourceExhausted: the system refuses to lock that much memory.
     """
     while True:
         manifest = read_manifest(Path(path))
@@ -56,13 +57,13 @@ def open_datastore(path: str | Path, residency: str = "mmap", threads: int = 0) 
             return Datastore(Path(path), manifest, residency, threads)
         except Corruption:
             if read_manifest(Path(path)).generation == manifest.generation:
-                raise  # else a newer generation was published meanwhile, and files of this one were removed
+                raise  # otherwise a newer generation was published, and files of this one were removed
 
 
 class Datastore(Retriever):
     """One generation of a datastore, mapped into memory. Thread-safe.
 
-    It serves the generation it opened even after a newer one is published. No answer and no count includes deleted documents.
+    It keeps the generation that it opened, even after a newer one is published. No answer or count includes deleted documents.
     """
 
     def __init__(self, path: Path, manifest: Manifest, residency: str = "mmap", threads: int = 0) -> None:
@@ -124,14 +125,14 @@ class Datastore(Retriever):
         max_depth: int = 10,
         max_nodes: int = 64,
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Seconds (float64[contexts]) that the core takes for each context's lookup, and for the draft from its match."""
+        """Seconds of each context's lookup, and of the draft from its match, in C++ alone: two float64[contexts]."""
         return self._searcher().clock(contexts, max_match, min_match, max_depth, max_nodes)
 
     def occurrences(self, pattern: str | Tokens, limit: int = 10, context: int = 16) -> list[Occurrence]:
-        """Up to ``limit`` occurrences of ``pattern``, each with the ``context`` tokens behind it, spread evenly over all.
+        """Up to ``limit`` occurrences of ``pattern``, spread evenly over all, each with the ``context`` tokens after it.
 
         Raises:
-            InvalidArgument: no ids, more than the order depth, an id outside the vocabulary, or a number below 0.
+            InvalidArgument: ``pattern`` is empty, longer than the order depth or outside the vocabulary; a number is negative.
             NotFound: a text is given, and the datastore has no tokenizer.
         """
         ids = self._ids(pattern)
@@ -144,7 +145,7 @@ class Datastore(Retriever):
         return [self._segments[number].occurrence(position, len(ids) + context) for number, position in found]
 
     def documents(self) -> Iterator[Document]:
-        """Every document in order.
+        """Yield every document, in order.
 
         Raises:
             Corruption: a document table is damaged.
@@ -153,7 +154,7 @@ class Datastore(Retriever):
             yield Document(source, metadata, self.read_document(name, index))
 
     def origins(self) -> Iterator[tuple[str, int, Origin]]:
-        """Segment, index and origin of every document in order: ``documents`` without the tokens.
+        """Yield the segment, index and origin of every document, in order.
 
         Raises:
             Corruption: a document table is damaged.
@@ -167,10 +168,10 @@ class Datastore(Retriever):
                     yield name, index, origin
 
     def read_document(self, segment: str, index: int) -> npt.NDArray[np.uint32]:
-        """The tokens (uint32[n]) of document ``index`` of the live segment of that name, deleted or not.
+        """The tokens (uint32[n]) of document ``index`` of the live segment ``segment``, even if it is deleted.
 
         Raises:
-            NotFound: no live segment has that name.
+            NotFound: no live segment has the name ``segment``.
             InvalidArgument: the segment has no document ``index``.
         """
         self._searcher()
@@ -188,7 +189,7 @@ class Datastore(Retriever):
         return read_deleted(self.manifest.segments, self.deletion_origins())
 
     def deletion_origins(self) -> Iterator[Origin]:
-        """The origins of the documents in deletion segments (``suffolk.datastore.deletions.deleted_place``).
+        """Yield the origins of the documents in deletion segments (``suffolk.datastore.deletions.deleted_place``).
 
         Raises:
             Corruption: a document table is damaged.
@@ -200,7 +201,7 @@ class Datastore(Retriever):
     def info(self) -> dict[str, Any]:
         """Facts: path, generation, tokens, documents, bytes, vocab_size, order_depth, tokenizer, created, settings, segments.
 
-        ``tokens`` and ``documents`` leave out ``deleted_tokens`` and ``deleted_documents``.
+        ``tokens`` and ``documents`` exclude ``deleted_tokens`` and ``deleted_documents``.
         """
         self._searcher()
         manifest = self.manifest
@@ -237,9 +238,9 @@ class Datastore(Retriever):
         }
 
     def resident_bytes(self) -> int | None:
-        """Bytes of the segment files in the page cache, brought there by any process. Takes time in proportion to the size.
+        """Bytes of the segment files in the page cache, whichever process read them. The time is proportional to the size.
 
-        None if the system refuses: only the files' owner and users with write permission may ask.
+        None if the system does not tell: only the files' owner and users with write permission may ask.
         """
         self._searcher()
         sizes = [segment.native.resident_bytes() for segment in (*self._segments, *self._deletions)]
@@ -264,12 +265,12 @@ class Datastore(Retriever):
         return self._tokenizer
 
     def verify(self, depth: str = "checksums", progress: Callable[[str, float], None] | None = None) -> None:
-        """Check every segment, and at any depth that the tokenizer is the one that the datastore was built with.
+        """Check every segment and the tokenizer.
 
         Args:
             depth: ``headers`` (the checks of opening), ``checksums`` (reads all bytes once), or ``full`` (also the order,
                 the document tables, and the tokens in deletion segments).
-            progress: called with a segment's name and the share of it that is checked.
+            progress: called with a segment's name and the share of it (0..1) that is checked.
 
         Raises:
             Corruption: names the file and the place.
@@ -282,10 +283,10 @@ class Datastore(Retriever):
         if depth == "full":
             self._verify_deletions()
             for _ in self.origins():
-                pass  # reading is the check
+                pass  # reading checks the document tables
 
     def close(self) -> None:
-        """See ``Retriever.close``. Files are unmapped when the last running call ends. The tokenizer stays usable."""
+        """See ``Retriever.close``. Files are unmapped when the last running call ends. The tokenizer remains usable."""
         self._native = self._locator = None
         self._segments = []
         self._deletions = []
@@ -311,7 +312,7 @@ class Datastore(Retriever):
         return self._native
 
     def _live_locator(self) -> _native.Searcher:
-        """A searcher that knows the indices of deleted documents. The first use makes it, because that reads their list."""
+        """A searcher with the indices of deleted documents. Made on first use, because it reads their list."""
         self._searcher()
         if self._locator is None:
             self._locator = self._make_searcher(list(self.deleted().values()))

@@ -1,7 +1,7 @@
 """The list of deleted documents, read from the document tables of deletion segments.
 
-A deletion segment holds the tokens of deleted documents, which searches subtract. Its table names the live segment and the index
-of each of them.
+A deletion segment holds the tokens of deleted documents; searches subtract its counts. Its document table names the live segment
+and the index of each deleted document.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from suffolk.datastore.errors import damaged
 from suffolk.datastore.segment import SegmentEntry
 
 Deleted = Mapping[str, npt.NDArray[np.uint32]]
-"""Name of a live segment -> the rising indices of its deleted documents."""
+"""Name of a live segment -> the indices of its deleted documents, in rising order."""
 
 
 def deletion_metadata(segment: str, document: int) -> Metadata:
@@ -25,10 +25,10 @@ def deletion_metadata(segment: str, document: int) -> Metadata:
 
 
 def deleted_place(origin: Origin) -> tuple[str, int]:
-    """The segment and the document that an entry of a deletion segment names; there may be no such document.
+    """The live segment and the document index that an entry of a deletion segment names. The document may not exist.
 
     Raises:
-        Corruption: it names none.
+        Corruption: the entry has no such fields.
     """
     segment, document = origin.metadata.get("segment"), origin.metadata.get("document")
     if not isinstance(segment, str) or not isinstance(document, int):
@@ -37,10 +37,10 @@ def deleted_place(origin: Origin) -> tuple[str, int]:
 
 
 def read_deleted(entries: Sequence[SegmentEntry], origins: Iterable[Origin]) -> Deleted:
-    """The deleted documents of the live segments ``entries``; each has its rising array, which may be empty.
+    """The deleted documents of the live segments ``entries``; the array of a segment may be empty.
 
     Raises:
-        Corruption: an entry names no document of them, or one that another entry names too.
+        Corruption: an origin names a document that does not exist, or that another origin names too.
     """
     sizes = {entry.name: entry.documents for entry in entries}
     found: dict[str, set[int]] = {name: set() for name in sizes}

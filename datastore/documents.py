@@ -1,8 +1,7 @@
-"""Documents, and the document table of a segment: source and metadata per document, compressed in blocks, read lazily.
+"""The document table of a segment: the source and metadata of each document, compressed in blocks.
 
-docs/reference/file-format.md specifies the layout: u32 block count, u32 documents per block, then u32[block count + 1] offsets
-of the blocks from the end of this array, then the blocks. A block is one zstd frame of a JSON array with an object for each of
-its documents.
+Layout (docs/reference/file-format.md): u32 block count, u32 documents per block, u32[block count + 1] offsets of the blocks from
+the end of this array, the blocks. A block is one zstd frame of a JSON array with an object for each document.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from suffolk.datastore.errors import Corruption, InvalidArgument, damaged
 
 BLOCK_DOCUMENTS = 256
 MAX_BLOCK_BYTES = 1 << 24
-"""Size of an unpacked block: it bounds the memory of a reader, also of a damaged file."""
+"""Limit of an unpacked block. It bounds the memory of a reader, even if the file is damaged."""
 MAX_TABLE_BYTES = (1 << 32) - 1
-"""Size of all blocks: their offsets have 4 bytes."""
+"""Limit of all blocks together: their offsets have 4 bytes."""
 MAX_SOURCE_CHARACTERS = 4096
 MAX_METADATA_BYTES = 1 << 14
-"""Size of one document's metadata as JSON. A block of documents with the largest metadata and sources fits MAX_BLOCK_BYTES."""
+"""Limit of one document's metadata as JSON. A block of the largest metadata and sources fits MAX_BLOCK_BYTES."""
 
 Value = str | int | float | bool
 Metadata = Mapping[str, Value]
@@ -38,7 +37,7 @@ class Origin(NamedTuple):
 
     Attributes:
         source: the document's id: a path, a path and a line, or a path and an id; None if it was not recorded.
-        metadata: field -> value, of the fields that the build keeps (``--metadata``) and the record has.
+        metadata: field -> value, for the fields that the build keeps (``--metadata``) and the record has.
     """
 
     source: str | None
@@ -71,7 +70,7 @@ class DocumentTableWriter:
         """Add the next document. ``source`` is cut after 4096 characters.
 
         Raises:
-            InvalidArgument: a value is no text, finite number or boolean, or the metadata has more than 16 KiB as JSON.
+            InvalidArgument: a value is not a text, finite number or boolean, or the metadata has more than 16 KiB as JSON.
         """
         source = source[:MAX_SOURCE_CHARACTERS]
         entry = {"source": source, "metadata": _writable(source, metadata)} if metadata else {"source": source}
@@ -85,10 +84,10 @@ class DocumentTableWriter:
             self.add(source, metadata)
 
     def finish(self) -> bytes:
-        """The table, for ``write_segment(documents=...)``. Needs memory for a second copy of it.
+        """The table, for ``write_segment(documents=...)``. It takes memory for a second copy.
 
         Raises:
-            InvalidArgument: it would have more than 4 GiB.
+            InvalidArgument: the table would have more than 4 GiB.
         """
         if self._pending:
             self._close_block()
@@ -107,7 +106,7 @@ class DocumentTableWriter:
 
 
 class DocumentTable:
-    """Reads a table one block at a time. The bytes may be damaged. Thread-safe: it keeps no state."""
+    """Reads a table one block at a time. The bytes may be damaged. Thread-safe."""
 
     def __init__(self, table: memoryview | bytes, path: str) -> None:
         self._table = table  # itself: a view of a segment keeps the file mapped, a view of the view would not

@@ -1,4 +1,4 @@
-"""The draft tree: the one currency between datastores, services, drafters and the decoding loop."""
+"""The draft tree, which datastores, services, drafters and the decoding loop exchange."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from suffolk.datastore import _native
 
 RETRIEVED = 1
-"""The bit of nodes that a datastore found; the other bits of ``DraftTree.sources`` belong to whoever drafts."""
+"""The bit of a datastore in ``DraftTree.sources``; the other bits belong to drafters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class DraftTree:
         parents: int32[n], the index of each node's parent; -1 for a child of the context's last token.
         scores: float32[n] in 0..1, the estimated probability that the whole path to the node is accepted. A child's score
             never exceeds its parent's.
-        sources: uint32[n], who proposed each node: a bit for each source. A node that several propose has all their bits.
-        counts: uint64[n], how many occurrences continue with the node's path; only where a datastore made the tree.
-        match_length: how many tokens at the context's end were found (0 if none); only where a datastore made the tree.
+        sources: uint32[n], a bit for each source that proposed the node.
+        counts: uint64[n], how many occurrences continue with the node's path; None unless a datastore made the tree.
+        match_length: how many tokens at the context's end were found; 0 if none were, or no datastore made the tree.
         match_count: how often they were found, over all segments.
 
-    Immutable by convention (the arrays are not copied); safe to share between threads.
+    Immutable by convention: the arrays are not copied. Safe to share between threads.
     """
 
     tokens: npt.NDArray[np.int32]
@@ -43,7 +43,7 @@ class DraftTree:
 
     @staticmethod
     def empty() -> DraftTree:
-        """A tree without nodes: the normal answer when there is nothing to propose."""
+        """A tree without nodes: the normal answer if there is nothing to propose."""
         return DraftTree(
             np.empty(0, np.int32),
             np.empty(0, np.int32),
@@ -68,11 +68,15 @@ class DraftTree:
         )
 
     def depths(self) -> npt.NDArray[np.int32]:
-        """int32[n], the depth of each node: 1 for a child of the context's last token. InvalidArgument if this is no tree."""
+        """int32[n], the depth of each node: 1 for a child of the context's last token.
+
+        Raises:
+            InvalidArgument: a parent does not precede its child.
+        """
         return _native.tree_depths(self.parents)
 
     def likely(self, least: float) -> DraftTree:
-        """The nodes whose scores, which fall, are ``least`` or more."""
+        """The nodes whose scores are at least ``least``. REQUIRES: scores fall from node to node."""
         return self.head(int(np.count_nonzero(self.scores >= least)))
 
     def validate(self, vocab_size: int) -> DraftTree:
@@ -80,7 +84,7 @@ class DraftTree:
 
         Raises:
             InvalidArgument: an array has another type, lengths differ, a parent does not precede its child, a score is outside
-                0..1, or a token id outside 0..vocab_size-1. ``counts`` are not checked.
+                0..1, or a token id is outside 0..vocab_size-1. ``counts`` are not checked.
         """
         _native.check_tree(self.tokens, self.parents, self.scores, self.sources, vocab_size)
         return self

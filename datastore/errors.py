@@ -1,7 +1,7 @@
 """The closed set of errors, the same in C++, Python and gRPC.
 
-A message names the file or field, the value, the limit, and the next thing to try. The command line prints the message of
-any ``SuffolkError`` on one line and exits with its ``exit_code``.
+A message names the file or field, the value, the limit, and the next step. The command line prints it on one line and exits
+with the error's ``exit_code``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ class SuffolkError(Exception):
 
 
 class InvalidArgument(SuffolkError, ValueError):
-    """A value the caller gave is out of its bounds."""
+    """A value from the caller is out of bounds."""
 
 
 class NotFound(SuffolkError, LookupError):
-    """A file, datastore, document or model that was named does not exist."""
+    """A named file, datastore, document or model does not exist."""
 
 
 class Corruption(SuffolkError):
@@ -32,7 +32,7 @@ class Unsupported(SuffolkError):
 
 
 class ResourceExhausted(SuffolkError):
-    """Disk, memory, or a server's limit is used up."""
+    """Disk space or memory is used up, or a server's limit is reached."""
 
 
 class Unavailable(SuffolkError):
@@ -40,7 +40,7 @@ class Unavailable(SuffolkError):
 
 
 class DeadlineExceeded(SuffolkError):
-    """The time allowed for a call is over."""
+    """A call took longer than allowed."""
 
 
 class PermissionDenied(SuffolkError):
@@ -54,7 +54,7 @@ class Internal(SuffolkError):
 
 
 def damaged(path: object, problem: str) -> Corruption:
-    """The error for a file of a datastore that cannot be used as it is."""
+    """The error for a damaged or missing file of a datastore."""
     return Corruption(f"{path} {problem}; restore it from a copy, or build the datastore again")
 
 

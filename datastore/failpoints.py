@@ -1,8 +1,8 @@
-"""Named points at which tests make a process kill itself, to prove that a crash there harms nothing.
+"""Named points at which tests kill a process, to check that a crash there leaves all files usable.
 
-``SUFFOLK_FAILPOINT=NAME@N`` in the environment: the process gets SIGKILL when it reaches the point ``NAME`` for the N-th time
-(the first, without ``@N``); with ``NAME@N:SIGINT`` it gets that signal. Without the variable a point does nothing.
-``tests/crash`` kills at all of them.
+If the environment has ``SUFFOLK_FAILPOINT=NAME@N``, the process sends itself SIGKILL when it reaches point ``NAME`` for the
+N-th time (by default the first). ``NAME@N:SIGINT`` sends that signal instead. Without the variable a point does nothing.
+``tests/crash`` kills at every point.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ reached: Counter[str] = Counter()
 
 
 def failpoint(name: str) -> None:
-    """Crash here if the environment asks for it. Names of points in shared code begin with the file's: ``MANIFEST.written``."""
+    """Crash here if the environment names this point. In shared code the name begins with the file's: ``MANIFEST.written``."""
     wanted = os.environ.get(FAILPOINT_VARIABLE)
     if wanted is None:
         return

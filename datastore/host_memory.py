@@ -10,7 +10,7 @@ _SELF_GROUP = Path("/proc/self/cgroup")
 
 
 def host_memory() -> int:
-    """Bytes that can still be allocated: the least of the kernel's and all enclosing cgroups' limits; 2**62 if none is known."""
+    """Bytes that can still be allocated: the minimum over the machine and all enclosing cgroups; 2**62 if unknown."""
     return min(_host_available(), _cgroup_available())
 
 
@@ -20,7 +20,7 @@ def _host_available() -> int:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     except OSError:
-        pass  # not Linux: unknown, so not limited
+        pass  # not Linux: no limit is known
     return _UNLIMITED
 
 
@@ -45,6 +45,6 @@ def _available_in(group: Path) -> int:
             return _UNLIMITED
         used = int((group / "memory.current").read_text())
         statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        return int(limit) - used + int(statistics.get("inactive_file", 0))  # page cache is given back on demand
+        return int(limit) - used + int(statistics.get("inactive_file", 0))  # the kernel can reclaim this page cache
     except (OSError, ValueError):
         return _UNLIMITED

@@ -53,7 +53,7 @@ def cached_file(name: str, file: str) -> str | None:
 
 
 def list_files(name: str) -> set[str]:
-    """The names of the model's files on the hub: one request, of ``TIMEOUT_S`` seconds at most.
+    """The names of the model's files on the hub, from one request that takes at most ``TIMEOUT_S`` seconds.
 
     Raises:
         NotFound: the hub does not have the model, or cannot be reached.

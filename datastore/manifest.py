@@ -1,8 +1,8 @@
-"""The manifest: the list of live segments of one generation of a datastore, and how a new generation is published.
+"""The manifest lists the segments of one generation of a datastore. Publishing a generation replaces it.
 
 A datastore is a folder: ``MANIFEST`` (JSON), ``segments/``, ``LOCK``, and the tokenizer if it was built with one. Segment files
-never change and their names are never used again, so a reader keeps the generation it opened. The manifest is replaced by one
-rename: a crash at any time leaves the old or the new one.
+never change, and their names are never reused. So a reader keeps the generation it opened. The manifest is replaced by one
+rename: a crash at any time leaves the old one or the new one.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import fcntl
 import json
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from suffolk.datastore.errors import (
@@ -46,11 +46,11 @@ class Manifest:
     Attributes:
         generation: 1, 2, 3 ... ; each published manifest has a new one.
         segments: the live segments, in the order in which they were built.
-        vocab_size: of the tokenizer, or the given one of tokenized corpora.
+        vocab_size: all token ids are below it.
         order_depth: the smallest of all segments.
         tokenizer: fingerprint of the tokenizer (64 hex digits), None if unknown.
         created: ISO 8601, UTC.
-        settings: how it was built; for people only.
+        settings: how it was built; no code reads it.
         deletions: segments that hold the deleted documents of the live ones (datastore/deletions.py).
     """
 
@@ -78,7 +78,7 @@ def now() -> str:
 
 
 def tokenizer_name(fingerprint: str) -> str:
-    """The file of the tokenizer with this fingerprint: a new one never takes the place of the old generation's."""
+    """The file name of the tokenizer with this fingerprint. Generations with different tokenizers use different files."""
     return TOKENIZER_PATTERN.replace("*", fingerprint[:16])
 
 
@@ -168,7 +168,7 @@ def fsync_directory(path: Path) -> None:
     """Flush the names inside a folder to the disk.
 
     Raises:
-        ResourceExhausted: the disk refuses. A power cut may then bring old names back.
+        ResourceExhausted: the disk refuses. A power cut may then restore the old names.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -182,38 +182,27 @@ def fsync_directory(path: Path) -> None:
         ) from error
 
 
-class WriterLock:
+@contextlib.contextmanager
+def writer_lock(store: Path) -> Iterator[None]:
     """Context manager that lets one process at a time write to a datastore. The lock ends with the process.
 
     Raises:
         Unavailable: another process holds it.
         PermissionDenied: the folder cannot be written to.
     """
-
-    def __init__(self, store: Path) -> None:
-        self._path = store / LOCK_NAME
-        self._descriptor = -1
-
-    def __enter__(self) -> WriterLock:
+    path = store / LOCK_NAME
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise PermissionDenied(f"{path} cannot be written: {error.strerror}; choose another folder") from error
+    try:
         try:
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise PermissionDenied(
-                f"{self._path} cannot be written: {error.strerror}; choose another folder"
-            ) from error
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            os.close(self._descriptor)
-            raise Unavailable(
-                f"another process is writing to {self._path.parent}; wait for it to end, or stop it"
-            ) from error
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        os.close(self._descriptor)
+            raise Unavailable(f"another process is writing to {store}; wait for it to end, or stop it") from error
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _parse(path: Path, data: Any) -> Manifest:

@@ -19,12 +19,7 @@ from suffolk.datastore.segment import SegmentEntry
 
 @dataclass(frozen=True, slots=True)
 class OpenSegment:
-    """The file of a segment that the manifest lists. Thread-safe.
-
-    Attributes:
-        native: the mapped file.
-        entry: its entry in the manifest.
-    """
+    """The mapped file of a segment, and its entry in the manifest. Thread-safe."""
 
     native: _native.Segment
     entry: SegmentEntry
@@ -49,10 +44,10 @@ class OpenSegment:
         return self.native.read_tokens(begin, end - begin)
 
     def occurrence(self, position: int, limit: int) -> Occurrence:
-        """Up to ``limit`` tokens from token ``position`` on, ending with the document.
+        """The occurrence at token ``position``, with at most ``limit`` tokens of its document.
 
         Raises:
-            Corruption: the token is in no document, or the document table is damaged.
+            Corruption: the position is in no document, or the document table is damaged.
         """
         document = self.native.document_at(position)
         if document >= self.entry.documents:
@@ -72,7 +67,8 @@ def open_segment(folder: Path, entry: SegmentEntry, manifest: Manifest) -> OpenS
     """Map the file of ``entry`` in ``folder``.
 
     Raises:
-        Corruption, Unsupported: it is damaged, missing, not the one that ``manifest`` lists, or of a newer version.
+        Corruption: the file is damaged, missing, or not the one that ``manifest`` lists.
+        Unsupported: a newer version wrote it.
     """
     path = folder / entry.name
     try:

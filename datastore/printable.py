@@ -1,4 +1,4 @@
-"""Makes names from files safe to print on a terminal."""
+"""Makes text from files safe to print on a terminal."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Condition:
     operand: str
 
     def holds(self, origin: Origin) -> bool:
-        """Whether the condition is true. Numbers and booleans are compared as JSON text. Without the field, only ``!=`` is true."""
+        """Whether the condition is true. Values are compared as JSON text. Without the field, only ``!=`` is true."""
         value = origin.source if self.field == "source" else origin.metadata.get(self.field)
         if value is None:
             return self.operator == "!="
@@ -37,7 +37,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Selects documents whose source is in ``sources``, unless that is empty, and for which all ``conditions`` are true."""
+    """Selects documents for which all ``conditions`` are true, and whose source is in ``sources`` unless that is empty."""
 
     sources: Collection[str]
     conditions: tuple[Condition, ...]
@@ -49,7 +49,7 @@ class Query:
         return all(condition.holds(origin) for condition in self.conditions)
 
     def require_fields(self, known: Collection[str]) -> None:
-        """Refuse conditions on fields that no document has: a misspelt one would select all (``!=``) or none.
+        """Refuse conditions on fields that no document has. A misspelt field would select all documents (``!=``) or none.
 
         Raises:
             InvalidArgument: names the field and the known ones.

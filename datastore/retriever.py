@@ -24,14 +24,14 @@ DEFAULT_MIN_MATCH = 1
 DEFAULT_MAX_DEPTH = 10
 DEFAULT_MAX_NODES = 64
 MAX_NODES = 1024
-"""Nodes of one draft tree that a service sends or a target verifies."""
+"""The largest number of nodes of a draft tree that a service sends or a target verifies."""
 
 
 class Match(NamedTuple):
-    """How many tokens at the context's end were found, and how often; (0, 0) if none."""
+    """How many tokens at the context's end were found, and how often; (0, 0) if none were."""
 
     length: int
-    count: int  # type: ignore[assignment]  # hides tuple.count, which a pair of numbers does not need
+    count: int  # type: ignore[assignment]  # hides tuple.count
 
 
 class Retriever(Protocol):
@@ -40,8 +40,8 @@ class Retriever(Protocol):
     A context has any length; only its last ``max_match`` tokens are used. ``lookup`` and ``draft`` also take a text.
 
     Raises, in all methods:
-        InvalidArgument: an id outside the vocabulary, ``min_match`` > ``max_match``, or ``max_match + max_depth`` above the
-            order depth.
+        InvalidArgument: an id is outside the vocabulary, ``min_match`` is above ``max_match``, or ``max_match + max_depth`` is
+            above the order depth.
         NotFound: a text is given, and the datastore has no tokenizer.
     """
 
@@ -52,14 +52,14 @@ class Retriever(Protocol):
 
     @property
     def vocab_size(self) -> int:
-        """All token ids are below it. Known without a call."""
+        """All token ids are below it. It is known without a call of the server."""
         ...
 
     def lookup(
         self, context: str | Tokens, max_match: int = DEFAULT_MAX_MATCH, min_match: int = DEFAULT_MIN_MATCH
     ) -> Match:
         """The longest suffix of ``context`` (of min_match..max_match tokens) that occurs, with its exact count."""
-        _check_whole(max_match=max_match, min_match=min_match)
+        _require_integers(max_match=max_match, min_match=min_match)
         return self.lookup_batch([self._ids(context)], max_match, min_match)[0]
 
     def lookup_batch(
@@ -77,7 +77,7 @@ class Retriever(Protocol):
         max_nodes: int = DEFAULT_MAX_NODES,
     ) -> DraftTree:
         """The ``max_nodes`` most frequent paths that follow the longest match, as a tree sorted by falling count."""
-        _check_whole(max_match=max_match, min_match=min_match, max_depth=max_depth, max_nodes=max_nodes)
+        _require_integers(max_match=max_match, min_match=min_match, max_depth=max_depth, max_nodes=max_nodes)
         return self.draft_batch([self._ids(context)], max_match, min_match, max_depth, max_nodes)[0]
 
     def draft_batch(
@@ -114,7 +114,7 @@ class Retriever(Protocol):
 
         Raises:
             NotFound: the datastore has no tokenizer.
-            InvalidArgument: an id outside the vocabulary, or one id in place of a sequence.
+            InvalidArgument: an id is outside the vocabulary, or ``ids`` is one id.
         """
         if isinstance(ids, int | np.integer):
             raise InvalidArgument(f"ids is {ids}; give a sequence of token ids, such as [{ids}]")
@@ -125,7 +125,7 @@ class Retriever(Protocol):
         return str(tokenizer.decode([int(token) for token in ids], skip_special_tokens=False))
 
     def info(self) -> dict[str, Any]:
-        """Facts about the datastore: generation, tokens, documents, segments, vocab_size, order_depth, tokenizer, bytes."""
+        """Facts: generation, tokens, documents, segments, vocab_size, order_depth, tokenizer, bytes."""
         ...
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ class Retriever(Protocol):
         return tokenizer
 
 
-def _check_whole(**arguments: int) -> None:
+def _require_integers(**arguments: int) -> None:
     for name, value in arguments.items():
         if not isinstance(value, int | np.integer):
             raise InvalidArgument(f"{name} is {value!r}, of type {type(value).__name__}; it must be a whole number")

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from suffolk.datastore import _native
-from suffolk.datastore.errors import InvalidArgument
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +20,9 @@ class SegmentEntry:
 
     Attributes:
         name: file name inside ``segments/``.
-        tokens, documents: how many; tokens without separators.
+        tokens, documents: their numbers; separators are not tokens.
         bytes: size of the file.
-        checksum: of the whole file, 8 hex digits; the file's trailer holds it too.
+        checksum: of the whole file, 8 hex digits; also in the file's trailer.
     """
 
     name: str
@@ -39,7 +38,7 @@ def token_dtype(vocab_size: int) -> np.dtype[Any]:
 
 
 def separator(dtype: npt.DTypeLike) -> int:
-    """The value that follows every document in a token array: the largest of its type, which is no token id."""
+    """The value that follows every document in a token array: the largest of its type, which is not a token id."""
     return int(np.iinfo(dtype).max)
 
 
@@ -59,7 +58,7 @@ def write_segment(
     Args:
         tokens: uint16 or uint32 [n], every document followed by one separator; may be a memory map.
         vocab_size: all ids are below it.
-        order_depth: suffixes are sorted by this many tokens, 1..1024; later max_match + max_depth may not exceed it.
+        order_depth: suffixes are sorted by this many tokens, 1..1024. In a query, max_match + max_depth may not exceed it.
         fingerprint: of the tokenizer, 64 hex digits; None if unknown.
         documents: the table of ``DocumentTableWriter.finish``.
         threads: 0 for as many as the machine has cores. The bytes written do not depend on it.
@@ -68,15 +67,15 @@ def write_segment(
     Memory: 5 bytes a token beside ``tokens`` and ``documents``.
 
     Raises:
-        InvalidArgument: an id out of range (named), no tokens, a missing last separator, more than 2^31 tokens.
-        ResourceExhausted: the disk is full, or memory is, or the system starts no more threads.
+        InvalidArgument: an id is out of range, there are no tokens, the last separator is missing, or more than 2^31 tokens.
+        ResourceExhausted: disk or memory is used up, or the system starts no more threads.
         KeyboardInterrupt: within a tenth of a second after Ctrl-C.
     """
     digest = bytes(32) if fingerprint is None else bytes.fromhex(fingerprint)
-    count, document_count, size, checksum = _native.write_segment(
+    summary = _native.write_segment(
         os.fspath(path), tokens, vocab_size, order_depth, digest, documents, threads, progress
     )
-    return SegmentEntry(path.name, count, document_count, size, f"{checksum:08x}")
+    return _entry(path, *summary)
 
 
 def merge_segments(
@@ -100,29 +99,14 @@ def merge_segments(
     compared: verify them first. Memory: 1/8 byte a token and some MiB a thread beside ``documents``; the inputs are mapped.
 
     Raises:
-        InvalidArgument: the inputs differ in vocabulary, tokenizer or order depth, or no or too many tokens are left.
-        Corruption: an input is damaged. Not all damage is found.
+        InvalidArgument: the inputs differ in vocabulary, tokenizer or order depth; no token remains, or too many do.
+        Corruption: an input is damaged. Not all damage is detected.
         ResourceExhausted: the disk is full, or the system starts no more threads.
         KeyboardInterrupt: within a tenth of a second after Ctrl-C.
     """
     segments = [_native.Segment(os.fspath(source)) for source in inputs]
-    count, document_count, size, checksum = _native.merge_segments(
-        os.fspath(path), segments, deleted, documents, threads, progress
-    )
-    return SegmentEntry(path.name, count, document_count, size, f"{checksum:08x}")
+    return _entry(path, *_native.merge_segments(os.fspath(path), segments, deleted, documents, threads, progress))
 
 
-def separated(documents: list[list[int]], vocab_size: int) -> npt.NDArray[Any]:
-    """Documents as one token array with separators; for tests and small data.
-
-    Raises:
-        InvalidArgument: an id outside 0..vocab_size-1.
-    """
-    dtype = token_dtype(vocab_size)
-    ids: list[int] = []
-    for number, document in enumerate(documents):
-        if document and not (min(document) >= 0 and max(document) < vocab_size):
-            raise InvalidArgument(f"document {number} has a token id outside 0..{vocab_size - 1}")
-        ids.extend(document)
-        ids.append(separator(dtype))
-    return np.array(ids, dtype)
+def _entry(path: Path, tokens: int, documents: int, size: int, checksum: int) -> SegmentEntry:
+    return SegmentEntry(path.name, tokens, documents, size, f"{checksum:08x}")

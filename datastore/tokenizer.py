@@ -35,10 +35,10 @@ def load_tokenizer(name_or_path: str | Path) -> Tokenizer:
 
 
 def parse_tokenizer(content: bytes) -> Tokenizer:
-    """The tokenizer that a ``tokenizer.json`` of this content holds; truncation and padding are off.
+    """The tokenizer from the content of a ``tokenizer.json``; truncation and padding are off.
 
     Raises:
-        Corruption: it holds none.
+        Corruption: the content is no tokenizer.
     """
     try:
         return _deterministic(Tokenizer.from_buffer(content))
@@ -47,14 +47,14 @@ def parse_tokenizer(content: bytes) -> Tokenizer:
 
 
 def vocab_size(tokenizer: Tokenizer) -> int:
-    """The highest token id plus one, added tokens included (ids may have holes, so this is no count)."""
+    """The highest token id plus one, added tokens included. There may be fewer tokens, because ids may have gaps."""
     return max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
 
 def fingerprint(tokenizer: Tokenizer) -> str:
     """SHA-256 (hex) of vocabulary, merges, scores and added tokens with their ids.
 
-    Notation, decoders and templates are left out, so copies of one tokenizer saved by different tool versions agree.
+    Notation, decoders and templates are left out. So copies of one tokenizer have one fingerprint, whatever version saved them.
     """
     model: dict[str, Any] = json.loads(tokenizer.to_str())["model"]
     added = tokenizer.get_added_tokens_decoder()
@@ -85,7 +85,7 @@ def _deterministic(tokenizer: Tokenizer) -> Tokenizer:
 def _feed(digest: Any, *parts: str) -> None:
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(4, "little") + data)  # lengths keep ("ab", "c") apart from ("a", "bc")
+        digest.update(len(data).to_bytes(4, "little") + data)  # the length tells ("ab", "c") from ("a", "bc")
 
 
 def _load_file(path: Path) -> Tokenizer:
@@ -128,7 +128,7 @@ def _load_hub(name: str) -> Tokenizer:
 
 
 def _convert(name: str) -> Tokenizer:
-    """A folder or hub name with a slow (sentencepiece) tokenizer, through transformers (slow to import)."""
+    """The slow (sentencepiece) tokenizer of a folder or hub name, converted by transformers, which is slow to import."""
     from transformers import AutoTokenizer
 
     try:

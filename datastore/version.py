@@ -1,3 +1,3 @@
-"""The version, which packaging, the native module and the command line read."""
+"""The version number. Packaging, the extension module and the command line read it."""
 
 __version__ = "0.1.0"

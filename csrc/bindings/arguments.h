@@ -1,4 +1,4 @@
-// Conversions between Python's values and the core's.
+// Converts between values of Python and of the core.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -17,17 +17,18 @@ namespace suffolk::bindings {
 
 namespace py = pybind11;
 
-// At most the last `limit` ids of a sequence or integer array, each checked against the vocabulary.
+// The last `limit` ids, or all if there are fewer, of a sequence or integer array. Throws kInvalidArgument, naming the index,
+// for one that is not in the vocabulary.
 std::vector<std::uint32_t> token_tail(const py::handle& ids, std::uint64_t limit, std::uint32_t vocab_size);
 
-// Bounds from Python's ints; refuses negative and oversized ones by name.
+// Throws kInvalidArgument, naming the bound, for a negative or too large one.
 QueryBounds query_bounds(std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes);
 
-// The fields of Python's DraftTree: tokens int32[n], parents int32[n], scores float32[n] (the share of the match's occurrences that go on with
-// the path), sources uint32[n] (all `source`), counts uint64[n], match_length, match_count.
+// The fields of Python's DraftTree. Scores are the share of the match's occurrences that continue with the node's path; all sources
+// are `source`.
 py::tuple tree_tuple(const DraftTree& tree, std::uint32_t source);
 
-// Calls `callback` (may be None) with the GIL and lets Python handle signals, so that Ctrl-C ends a long call.
+// A Progress that takes the GIL, handles signals, so that Ctrl-C ends a long call, and calls `callback` unless it is None.
 Progress progress_with_signals(const py::object& callback);
 
 }  // namespace suffolk::bindings

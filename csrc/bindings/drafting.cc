@@ -16,11 +16,12 @@ namespace suffolk::bindings {
 namespace {
 
 using drafting::CountedTree, drafting::ScoredTree, drafting::MergedTree;
+using namespace py::literals;
 
 template <typename T>
 constexpr char kKind = std::is_floating_point_v<T> ? 'f' : std::is_signed_v<T> ? 'i' : 'u';
 
-// A column of a tree, or rows of one width, for as long as this lives: where it lies, or a copy where that is not in order.
+// A numpy array with one axis, or with rows of one width: the caller's memory, or a copy if that is not contiguous and aligned.
 template <typename T>
 class Column {
  public:
@@ -71,7 +72,7 @@ void require_size(std::size_t size, std::size_t tokens, const char* name) {
   refuse("draft tree: ", name, " has ", size, " entries, tokens has ", tokens, "; they must be equal");
 }
 
-// A tree as a source found it: its columns, and the view of them.
+// The columns of a CountedTree.
 class Counted {
  public:
   Counted(const py::handle& tokens, const py::handle& parents, const py::object& counts, const py::handle& match_length, const py::handle& match_count)
@@ -92,6 +93,20 @@ class Counted {
   std::uint64_t match_length_, match_count_;
 };
 
+// The columns of a ScoredTree.
+class Scored {
+ public:
+  Scored(const py::handle& tokens, const py::handle& parents, const py::handle& scores, const py::handle& sources)
+      : tokens_(tokens, "tokens"), parents_(parents, "parents"), scores_(scores, "scores"), sources_(sources, "sources") {}
+
+  ScoredTree view() const { return {.tokens = tokens_.view(), .parents = parents_.view(), .scores = scores_.view(), .sources = sources_.view()}; }
+
+ private:
+  Column<std::int32_t> tokens_, parents_;
+  Column<float> scores_;
+  Column<std::uint32_t> sources_;
+};
+
 template <typename T>
 py::array_t<T> to_array(const std::vector<T>& values) {
   return py::array_t<T>(static_cast<py::ssize_t>(values.size()), values.data());
@@ -106,7 +121,7 @@ py::array_t<float> score(const drafting::Calibrator& calibrator, const py::handl
   return scores;
 }
 
-// (chances float32[k], taken uint8[k]) of the nodes that the target judged.
+// The fields of Evidence: (chances float32[k], taken uint8[k]).
 py::tuple learn(drafting::Calibrator& calibrator, const py::handle& tokens, const py::handle& parents, const py::object& counts,
                 const py::handle& match_length, const py::handle& match_count, const py::handle& followed) {
   const Counted tree(tokens, parents, counts, match_length, match_count);
@@ -117,19 +132,12 @@ py::tuple learn(drafting::Calibrator& calibrator, const py::handle& tokens, cons
 // The columns (tokens, parents, scores, sources) of the merged tree; `weights` float64[32, 3]: weight, unlisted, doubt.
 py::tuple merge_trees(const py::sequence& trees, const py::handle& weights, std::int64_t max_nodes) {
   if (max_nodes < 0) refuse("max_nodes is ", max_nodes, "; it must be 0 or more");
-  std::vector<Column<std::int32_t>> ids;  // tokens and parents in turn
-  std::vector<Column<float>> scores;
-  std::vector<Column<std::uint32_t>> sources;
+  std::vector<Scored> columns;
   std::vector<ScoredTree> views;
   for (const py::handle each : trees) {
     const auto tree = py::cast<py::tuple>(each);
     if (tree.size() != 4) refuse("a tree to merge has ", tree.size(), " columns; it must have 4");
-    ids.emplace_back(tree[0], "tokens");
-    ids.emplace_back(tree[1], "parents");
-    scores.emplace_back(tree[2], "scores");
-    sources.emplace_back(tree[3], "sources");
-    const auto columns = ids.rbegin();
-    views.push_back({.tokens = columns[1].view(), .parents = columns[0].view(), .scores = scores.back().view(), .sources = sources.back().view()});
+    views.push_back(columns.emplace_back(tree[0], tree[1], tree[2], tree[3]).view());
   }
   const Column<double> rows(weights, "weights", 3);
   if (rows.view().size() != 3 * drafting::kSources) {
@@ -165,27 +173,23 @@ py::tuple draft_recycled(drafting::Recycler& recycler, const py::handle& tokens,
 
 py::array_t<float> reweight_scores(const py::handle& tokens, const py::handle& parents, const py::handle& scores, const py::handle& sources,
                                std::int64_t position, std::uint64_t seed, double temperature) {
-  const Column<std::int32_t> ids(tokens, "tokens"), above(parents, "parents");
-  const Column<float> chances(scores, "scores");
-  const Column<std::uint32_t> marks(sources, "sources");
-  const std::size_t size = ids.view().size();
+  const Scored tree(tokens, parents, scores, sources);
+  const std::size_t size = tree.view().tokens.size();
   if (!(temperature > 0)) refuse("temperature is ", temperature, "; it must be above 0");
   py::array_t<float> reweighted(static_cast<py::ssize_t>(size));
-  drafting::reweight_scores({.tokens = ids.view(), .parents = above.view(), .scores = chances.view(), .sources = marks.view()}, position,
-                        {.seed = seed, .temperature = temperature}, {reweighted.mutable_data(), size});
+  drafting::reweight_scores(tree.view(), position, {.seed = seed, .temperature = temperature}, {reweighted.mutable_data(), size});
   return reweighted;
 }
 
 void check_tree(const py::handle& tokens, const py::handle& parents, const py::handle& scores, const py::handle& sources, std::int64_t vocab_size) {
-  const Column<std::int32_t> ids(tokens, "tokens"), above(parents, "parents");
-  const Column<float> chances(scores, "scores");
-  const std::size_t size = ids.view().size();
-  require_size(above.view().size(), size, "parents");
-  require_size(chances.view().size(), size, "scores");
-  require_size(Column<std::uint32_t>(sources, "sources").view().size(), size, "sources");
-  drafting::require_parents(above.view());
-  drafting::require_tokens(ids.view(), vocab_size);
-  drafting::require_scores(chances.view());
+  const Scored columns(tokens, parents, scores, sources);
+  const ScoredTree tree = columns.view();
+  require_size(tree.parents.size(), tree.tokens.size(), "parents");
+  require_size(tree.scores.size(), tree.tokens.size(), "scores");
+  require_size(tree.sources.size(), tree.tokens.size(), "sources");
+  drafting::require_parents(tree.parents);
+  drafting::require_tokens(tree.tokens, vocab_size);
+  drafting::require_scores(tree.scores);
 }
 
 py::array_t<std::int32_t> tree_depths(const py::handle& parents) {
@@ -196,7 +200,8 @@ py::array_t<std::int32_t> tree_depths(const py::handle& parents) {
   return depths;
 }
 
-// (tokens int64[n + 1], depths int64[n + 1], visible bool[n + 1, n + 1], or None for a chain) of a tree behind `last_token`.
+// The rows of a pass over `last_token` and the n nodes of a tree: (tokens int64[n + 1], depths int64[n + 1], and the attention mask
+// bool[n + 1, n + 1], or None for a chain).
 py::tuple lay_out(std::int64_t last_token, const py::handle& tokens, const py::handle& parents) {
   const Column<std::int32_t> ids(tokens, "tokens"), above(parents, "parents");
   const std::size_t size = ids.view().size();
@@ -224,30 +229,28 @@ void bind_drafting(py::module_& module) {
   py::class_<Calibrator>(module, "Calibrator")
       .def(py::init([](double constant, double match, double share, double count, double depth, double decay) {
         return Calibrator({.constant = constant, .match = match, .share = share, .count = count, .depth = depth}, decay);
-      }), py::arg("constant"), py::arg("match"), py::arg("share"), py::arg("count"), py::arg("depth"), py::arg("decay"))
-      .def("score", &score, py::arg("tokens"), py::arg("parents"), py::arg("counts"), py::arg("match_length"), py::arg("match_count"))
-      .def("learn", &learn, py::arg("tokens"), py::arg("parents"), py::arg("counts"), py::arg("match_length"), py::arg("match_count"), py::arg("followed"))
+      }), "constant"_a, "match"_a, "share"_a, "count"_a, "depth"_a, "decay"_a)
+      .def("score", &score, "tokens"_a, "parents"_a, "counts"_a, "match_length"_a, "match_count"_a)
+      .def("learn", &learn, "tokens"_a, "parents"_a, "counts"_a, "match_length"_a, "match_count"_a, "followed"_a)
       .def("state", [](const Calibrator& calibrator) { return to_array(calibrator.state()); })
       .def("restore", [](Calibrator& calibrator, const py::handle& state) { calibrator.restore(Column<double>(state, "a calibrator's state").view()); },
-           py::arg("state"));
+           "state"_a);
   using drafting::Recycler;
   py::class_<Recycler> recycler(module, "Recycler");
   recycler.def(py::init([](std::int64_t ends) {
     if (ends < 0) refuse("recycler: ends is ", ends, "; it must be 64 or more");
     return std::make_unique<Recycler>(static_cast<std::size_t>(ends));
-  }), py::arg("ends"))
-      .def("learn", &recycle, py::arg("tokens"), py::arg("candidates"), py::arg("log_probabilities"))
-      .def("draft", &draft_recycled, py::arg("tokens"), py::arg("position"), py::arg("max_depth"), py::arg("max_nodes"), py::arg("seed"),
-           py::arg("temperature"))
+  }), "ends"_a)
+      .def("learn", &recycle, "tokens"_a, "candidates"_a, "log_probabilities"_a)
+      .def("draft", &draft_recycled, "tokens"_a, "position"_a, "max_depth"_a, "max_nodes"_a, "seed"_a, "temperature"_a)
       .def_property_readonly("size", &Recycler::size);
   recycler.attr("WIDTH") = Recycler::kWidth;
   recycler.attr("ORDER") = Recycler::kOrder;
-  module.def("merge_trees", &merge_trees, py::arg("trees"), py::arg("weights"), py::arg("max_nodes"));
-  module.def("reweight_scores", &reweight_scores, py::arg("tokens"), py::arg("parents"), py::arg("scores"), py::arg("sources"), py::arg("position"),
-             py::arg("seed"), py::arg("temperature"));
-  module.def("check_tree", &check_tree, py::arg("tokens"), py::arg("parents"), py::arg("scores"), py::arg("sources"), py::arg("vocab_size"));
-  module.def("tree_depths", &tree_depths, py::arg("parents"));
-  module.def("lay_out", &lay_out, py::arg("last_token"), py::arg("tokens"), py::arg("parents"));
+  module.def("merge_trees", &merge_trees, "trees"_a, "weights"_a, "max_nodes"_a);
+  module.def("reweight_scores", &reweight_scores, "tokens"_a, "parents"_a, "scores"_a, "sources"_a, "position"_a, "seed"_a, "temperature"_a);
+  module.def("check_tree", &check_tree, "tokens"_a, "parents"_a, "scores"_a, "sources"_a, "vocab_size"_a);
+  module.def("tree_depths", &tree_depths, "parents"_a);
+  module.def("lay_out", &lay_out, "last_token"_a, "tokens"_a, "parents"_a);
 }
 
 }  // namespace suffolk::bindings

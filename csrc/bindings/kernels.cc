@@ -6,6 +6,7 @@ namespace {
 
 namespace py = pybind11;
 using kernels::Element;
+using namespace py::literals;
 
 const void* address(std::uintptr_t at) { return reinterpret_cast<const void*>(at); }
 
@@ -25,9 +26,9 @@ void bind_kernels(py::module_& module) {
       .value("FLOAT32", Element::kFloat32)
       .value("BFLOAT16", Element::kBFloat16)
       .value("FLOAT16", Element::kFloat16);
-  module.def("skinny_gemm_supports", &kernels::supports, py::arg("element"));
-  module.def("skinny_gemm", &skinny_gemm, py::call_guard<py::gil_scoped_release>(), py::arg("element"), py::arg("rows"), py::arg("row_stride"),
-             py::arg("weights"), py::arg("scales"), py::arg("bias"), py::arg("out"), py::arg("row_count"), py::arg("inputs"), py::arg("outputs"), py::arg("threads"));
+  module.def("skinny_gemm_supports", &kernels::supports, "element"_a);
+  module.def("skinny_gemm", &skinny_gemm, py::call_guard<py::gil_scoped_release>(), "element"_a, "rows"_a, "row_stride"_a,
+             "weights"_a, "scales"_a, "bias"_a, "out"_a, "row_count"_a, "inputs"_a, "outputs"_a, "threads"_a);
 }
 
 }  // namespace suffolk::bindings

@@ -1,5 +1,5 @@
-// The extension module datastore._native: the core as Python sees it. Everything here is private; the public names, with
-// their documentation, are in datastore/. The GIL is released in every call that takes longer than microseconds.
+// The extension module suffolk.datastore._native. It is private: the public names and their documentation are in datastore/.
+// Every call that takes longer than microseconds releases the GIL.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -24,34 +24,30 @@
 namespace suffolk::bindings {
 namespace {
 
-using Segments = std::vector<std::shared_ptr<const Segment>>;
+using namespace py::literals;
+using Segments = std::vector<std::shared_ptr<Segment>>;
 using Contexts = std::vector<std::vector<std::uint32_t>>;
-
 using DocumentLists = std::vector<py::array_t<std::uint32_t, py::array::c_style>>;
 
-// Sorted document indices, checked against the segments they belong to: one list a segment, or no list at all.
+// The deleted documents of each segment, checked; no list at all if none is given.
 std::vector<std::vector<std::uint32_t>> deleted_lists(const Segments& segments, const DocumentLists& given) {
   std::vector<std::vector<std::uint32_t>> lists;
   if (!given.empty() && given.size() != segments.size()) {
     refuse("deleted documents: ", given.size(), " lists for ", segments.size(), " segments");
   }
   for (std::size_t s = 0; s < given.size(); ++s) {
-    const auto& list = lists.emplace_back(given[s].data(), given[s].data() + given[s].size());
-    const bool rising = std::adjacent_find(list.begin(), list.end(), std::greater_equal<>()) == list.end();
-    if (!rising || (!list.empty() && list.back() >= segments[s]->header().document_count)) {
-      refuse("deleted documents of ", segments[s]->path(), " must rise and be below ", segments[s]->header().document_count);
-    }
+    segments[s]->require_documents(lists.emplace_back(given[s].data(), given[s].data() + given[s].size()));
   }
   return lists;
 }
 
-constexpr std::size_t kGrain = 8;  // contexts that a thread takes at a time; fewer do not wake another
+constexpr std::size_t kGrain = 8;  // contexts that a thread takes at a time; a batch of up to 8 runs in one thread
 
 // The segments of one generation, searched as one. Immutable: any number of threads may query it.
 class Searcher {
  public:
-  // `deletions` hold the tokens of deleted documents, which are subtracted from every count. `deleted_documents` lists their
-  // indices, for `occurrences` alone.
+  // `deletions` hold the tokens of deleted documents; their counts are subtracted. `deleted_documents` are the indices of these
+  // documents, which only `occurrences` needs.
   Searcher(Segments segments, const Segments& deletions, const DocumentLists& deleted_documents, unsigned threads)
       : segments_(std::move(segments)), live_(segments_.size()), deleted_(deleted_lists(segments_, deleted_documents)),
         pool_(threads != 0 ? threads : std::max(1U, std::thread::hardware_concurrency())) {
@@ -66,7 +62,7 @@ class Searcher {
 
   std::vector<std::pair<std::uint32_t, std::uint64_t>> lookup(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match) const {
     QueryBounds bounds = query_bounds(max_match, min_match, 1, 1);
-    // A lookup alone reads no continuation: it may use the whole order depth.
+    // A lookup reads no continuation, so it may use the whole order depth.
     if (bounds.max_match > order_depth_) {
       refuse("max_match is ", bounds.max_match, ", above the order depth ", order_depth_,
              " of the datastore; lower it, or build with a larger --order-depth");
@@ -106,7 +102,7 @@ class Searcher {
     return answers;
   }
 
-  // Seconds of each context's lookup, and of the draft from its match, without Python's overhead; sequential.
+  // Seconds of each context's lookup, and of the draft from its match, in C++ alone. One thread.
   py::tuple clock(const py::sequence& contexts, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes) const {
     const QueryBounds bounds = query_bounds(max_match, min_match, max_depth, max_nodes);
     check(bounds, order_depth_);
@@ -130,8 +126,8 @@ class Searcher {
   }
 
   // (segment, position) of up to `limit` occurrences of the whole pattern in documents that are not deleted, spread evenly over the
-  // interval of each segment. Where documents are deleted, at most kMaxProbes occurrences a segment are looked at, spread evenly:
-  // live ones can be missed only among more than that.
+  // interval of each segment. If documents are deleted, at most kMaxProbes occurrences of a segment are probed, spread evenly. So
+  // live ones are missed only if there are more.
   std::vector<std::pair<std::size_t, std::uint64_t>> occurrences(const py::handle& pattern, std::uint64_t limit) const {
     const std::vector<std::uint32_t> ids = token_tail(pattern, order_depth_, vocab_size_);
     std::vector<std::pair<std::size_t, std::uint64_t>> found;
@@ -144,7 +140,6 @@ class Searcher {
     return found;
   }
 
-  std::uint32_t vocab_size() const { return vocab_size_; }
   std::uint32_t order_depth() const { return order_depth_; }
 
  private:
@@ -152,7 +147,7 @@ class Searcher {
 
   Corpus corpus() const { return {views_, live_}; }
 
-  // Positions in documents that are not deleted, at least `wanted` if the interval has them; evenly spread, in suffix order.
+  // At least `wanted` positions in documents that are not deleted, or all there are; evenly spread, in suffix order.
   std::vector<std::uint64_t> live_positions(std::size_t segment, Interval interval, std::uint64_t wanted) const {
     const bool whole = deleted_.empty() || deleted_[segment].empty();
     const std::uint64_t limit = whole ? wanted : std::max(wanted, kMaxProbes), most = std::min(interval.size(), limit);
@@ -177,11 +172,11 @@ class Searcher {
     return tails;
   }
 
-  Segments segments_;  // live ones, then deletions; keep the views' memory alive
+  Segments segments_;  // live segments, then deletions; they own the memory of the views
   std::size_t live_;
-  std::vector<std::vector<std::uint32_t>> deleted_;  // documents of each live segment; no list at all if none is deleted
+  std::vector<std::vector<std::uint32_t>> deleted_;  // see deleted_lists
   std::vector<Suffixes> views_;
-  mutable ThreadPool pool_;  // safe for any number of callers
+  mutable ThreadPool pool_;  // thread-safe
   std::uint32_t vocab_size_ = kEnd;
   std::uint32_t order_depth_ = format::kMaxOrderDepth;
 };
@@ -197,7 +192,7 @@ SegmentSummary write_tokens(const std::string& path, const py::array& tokens, st
   return write_segment<Token>(path, span, std::as_bytes(std::span(table)), settings, report);
 }
 
-// The suffix positions of a token array in order, as write_segment sorts them; for benchmarks and tests.
+// The sorted suffix positions of a token array, as write_segment makes them; for benchmarks and tests.
 template <typename Token>
 py::array_t<std::uint32_t> sorted_positions(const py::array& tokens, std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads) {
   const auto typed = py::array_t<Token, py::array::c_style>::ensure(tokens);
@@ -225,9 +220,9 @@ py::tuple write(const std::string& path, const py::array& tokens, std::uint32_t 
   return py::make_tuple(summary.tokens, summary.documents, summary.bytes, summary.checksum);
 }
 
-py::tuple merge(const std::string& path, const std::vector<std::shared_ptr<Segment>>& segments, const DocumentLists& deleted,
-                const py::bytes& table, unsigned threads, const py::object& progress) {
-  const auto lists = deleted_lists(Segments(segments.begin(), segments.end()), deleted);
+py::tuple merge(const std::string& path, const Segments& segments, const DocumentLists& deleted, const py::bytes& table, unsigned threads,
+                const py::object& progress) {
+  const auto lists = deleted_lists(segments, deleted);
   std::vector<MergeInput> inputs;
   for (std::size_t i = 0; i < segments.size(); ++i) {
     inputs.push_back({segments[i].get(), lists.empty() ? std::span<const std::uint32_t>() : std::span(lists[i])});
@@ -255,7 +250,7 @@ py::dict header_facts(const Segment& segment) {
   return facts;
 }
 
-// The ids of up to `limit` tokens of one document from token position `begin` on.
+// The ids of up to `limit` tokens from position `begin` on, ending with the document.
 py::array_t<std::uint32_t> read_tokens(const Segment& segment, std::uint64_t begin, std::uint64_t limit) {
   const auto& tokens = segment.suffixes().tokens;
   std::vector<std::uint32_t> ids;
@@ -263,7 +258,7 @@ py::array_t<std::uint32_t> read_tokens(const Segment& segment, std::uint64_t beg
   return py::array_t<std::uint32_t>(static_cast<py::ssize_t>(ids.size()), ids.data());
 }
 
-// One Python class per code, found by name in datastore.errors.
+// Raises the class of datastore/errors.py that has the name of the code.
 void translate(std::exception_ptr pointer) {
   static constexpr std::array kNames = {"InvalidArgument", "NotFound",         "Corruption",       "Unsupported", "ResourceExhausted",
                                         "Unavailable",     "DeadlineExceeded", "PermissionDenied", "Internal"};
@@ -288,17 +283,17 @@ PYBIND11_MODULE(_native, module) {
   bind_drafting(module);
 
   py::class_<Segment, std::shared_ptr<Segment>>(module, "Segment")
-      .def(py::init<const std::string&>(), py::arg("path"))
+      .def(py::init<const std::string&>(), "path"_a)
       .def("lock", [](const Segment& segment) { segment.file()->lock(); }, py::call_guard<py::gil_scoped_release>())
       .def("resident_bytes", [](const Segment& segment) { return segment.file()->resident_bytes(); }, py::call_guard<py::gil_scoped_release>())
       .def("facts", &header_facts)
-      .def("document_at", &Segment::document_at, py::arg("position"))
+      .def("document_at", &Segment::document_at, "position"_a)
       .def("document_range", [](const Segment& segment, std::uint64_t index) {
         if (index >= segment.header().document_count) refuse("document ", index, " of ", segment.header().document_count);
         const Interval range = segment.document_range(index);
         return std::make_pair(range.lo, range.hi);
-      }, py::arg("index"))
-      .def("read_tokens", &read_tokens, py::arg("begin"), py::arg("limit"))
+      }, "index"_a)
+      .def("read_tokens", &read_tokens, "begin"_a, "limit"_a)
       .def("document_table", [](const Segment& segment) {
         const auto bytes = segment.document_table();
         return py::memoryview::from_memory(bytes.data(), static_cast<py::ssize_t>(bytes.size()));
@@ -310,29 +305,26 @@ PYBIND11_MODULE(_native, module) {
         }
         const py::gil_scoped_release release;
         segment.verify(depth == "headers" ? Depth::kHeaders : depth == "checksums" ? Depth::kChecksums : Depth::kFull, report);
-      }, py::arg("depth"), py::arg("progress") = py::none());
+      }, "depth"_a, "progress"_a = py::none());
 
   py::class_<Searcher>(module, "Searcher")
-      .def(py::init([](const std::vector<std::shared_ptr<Segment>>& segments, const std::vector<std::shared_ptr<Segment>>& deletions,
-                       const DocumentLists& deleted_documents, unsigned threads) {
-        return std::make_unique<Searcher>(Segments(segments.begin(), segments.end()), Segments(deletions.begin(), deletions.end()), deleted_documents, threads);
-      }), py::arg("segments"), py::arg("deletions") = py::list(), py::arg("deleted_documents") = py::list(), py::arg("threads") = 0)
-      .def("lookup", &Searcher::lookup, py::arg("contexts"), py::arg("max_match"), py::arg("min_match"))
-      .def("draft", &Searcher::draft, py::arg("contexts"), py::arg("max_match"), py::arg("min_match"), py::arg("max_depth"), py::arg("max_nodes"), py::arg("source"))
-      .def("clock", &Searcher::clock, py::arg("contexts"), py::arg("max_match"), py::arg("min_match"), py::arg("max_depth"), py::arg("max_nodes"))
-      .def("occurrences", &Searcher::occurrences, py::arg("pattern"), py::arg("limit"))
-      .def_property_readonly("vocab_size", &Searcher::vocab_size)
+      .def(py::init<Segments, const Segments&, const DocumentLists&, unsigned>(),
+           "segments"_a, "deletions"_a = py::list(), "deleted_documents"_a = py::list(), "threads"_a = 0)
+      .def("lookup", &Searcher::lookup, "contexts"_a, "max_match"_a, "min_match"_a)
+      .def("draft", &Searcher::draft, "contexts"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a, "source"_a)
+      .def("clock", &Searcher::clock, "contexts"_a, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a)
+      .def("occurrences", &Searcher::occurrences, "pattern"_a, "limit"_a)
       .def_property_readonly("order_depth", &Searcher::order_depth);
 
   py::class_<ContextIndex>(module, "ContextIndex")
       .def(py::init([](std::uint32_t vocab_size) {
         if (vocab_size == 0 || vocab_size == kEnd) refuse("vocab_size is ", vocab_size, "; it must be 1 to 4294967294");
         return ContextIndex(vocab_size);
-      }), py::arg("vocab_size"))
+      }), "vocab_size"_a)
       .def("append", [](ContextIndex& index, const py::object& ids) {
         index.append(token_tail(ids, std::numeric_limits<std::uint64_t>::max(), kEnd));
-      }, py::arg("ids"))
-      .def("truncate", &ContextIndex::truncate, py::arg("size"))
+      }, "ids"_a)
+      .def("truncate", &ContextIndex::truncate, "size"_a)
       .def_property_readonly("size", &ContextIndex::size)
       .def("draft", [](const ContextIndex& index, std::int64_t max_match, std::int64_t min_match, std::int64_t max_depth, std::int64_t max_nodes, std::uint32_t source) {
         const QueryBounds bounds = query_bounds(max_match, min_match, max_depth, max_nodes);
@@ -342,13 +334,13 @@ PYBIND11_MODULE(_native, module) {
           tree = index.draft(bounds);
         }
         return tree_tuple(tree, source);
-      }, py::arg("max_match"), py::arg("min_match"), py::arg("max_depth"), py::arg("max_nodes"), py::arg("source"));
+      }, "max_match"_a, "min_match"_a, "max_depth"_a, "max_nodes"_a, "source"_a);
 
   module.def("sort_suffixes", [](const py::array& tokens, std::uint32_t vocab_size, std::uint32_t order_depth, unsigned threads) {
     return tokens.itemsize() == 2 ? sorted_positions<std::uint16_t>(tokens, vocab_size, order_depth, threads)
                                   : sorted_positions<std::uint32_t>(tokens, vocab_size, order_depth, threads);
-  }, py::arg("tokens"), py::arg("vocab_size"), py::arg("order_depth"), py::arg("threads"));
-  module.def("warm", [](const std::vector<std::shared_ptr<Segment>>& segments, bool whole) {
+  }, "tokens"_a, "vocab_size"_a, "order_depth"_a, "threads"_a);
+  module.def("warm", [](const Segments& segments, bool whole) {
     std::vector<FilePart> parts;
     for (const auto& segment : segments) {
       for (const FilePart& part : segment->hot_parts()) parts.push_back(part);
@@ -357,11 +349,10 @@ PYBIND11_MODULE(_native, module) {
       if (whole) parts.push_back({segment->file(), segment->file()->bytes()});
     }
     warm(std::move(parts));
-  }, py::arg("segments"), py::arg("whole"));
-  module.def("write_segment", &write, py::arg("path"), py::arg("tokens"), py::arg("vocab_size"), py::arg("order_depth"), py::arg("fingerprint"),
-             py::arg("document_table"), py::arg("threads"), py::arg("progress"));
-  module.def("merge_segments", &merge, py::arg("path"), py::arg("segments"), py::arg("deleted"), py::arg("document_table"), py::arg("threads"),
-             py::arg("progress"));
+  }, "segments"_a, "whole"_a);
+  module.def("write_segment", &write, "path"_a, "tokens"_a, "vocab_size"_a, "order_depth"_a, "fingerprint"_a, "document_table"_a,
+             "threads"_a, "progress"_a);
+  module.def("merge_segments", &merge, "path"_a, "segments"_a, "deleted"_a, "document_table"_a, "threads"_a, "progress"_a);
 }
 
 }  // namespace suffolk::bindings

@@ -23,9 +23,8 @@ void ContextIndex::truncate(std::uint64_t size) {
 
 DraftTree ContextIndex::draft(const QueryBounds& bounds) const {
   check(bounds, std::numeric_limits<std::uint32_t>::max());
-  // The tokens before `end` agree with the context's end over the last `length` tokens, the longest length found so far.
-  std::size_t longest = bounds.min_match - 1;
-  std::vector<std::uint32_t> starts;  // the tokens behind each occurrence, oldest first
+  std::size_t longest = bounds.min_match - 1;  // match length of the occurrences found so far
+  std::vector<std::uint32_t> starts;           // position after each of them, oldest first
   const std::size_t size = tokens_.size();
   for (std::size_t end = 1; end < size; ++end) {
     if (tokens_[end - 1] != tokens_[size - 1]) continue;
@@ -52,7 +51,7 @@ DraftTree ContextIndex::draft(const QueryBounds& bounds) const {
   std::sort(starts.begin(), starts.end(), [&](std::uint32_t a, std::uint32_t b) {
     const auto x = following(a), y = following(b);
     const auto [i, j] = std::mismatch(x.begin(), x.end(), y.begin(), y.end());
-    if (j == y.end()) return i != x.end();  // the shorter one, at the context's end, sorts last: it ends first
+    if (j == y.end()) return i != x.end();  // a continuation that reaches the context's end is shorter, and sorts last
     return i != x.end() && *i < *j;
   });
   return suffolk::draft(Corpus({&suffixes, 1}), match, bounds);

@@ -1,4 +1,4 @@
-// The context of one running request, searched like a datastore (prompt lookup).
+// Prompt lookup: searches the context of one request as if it were a datastore.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace suffolk {
 
-// Tokens that grow at the end and can be cut back. Not thread-safe; owned by one request.
+// A context that grows at its end and can be truncated. Not thread-safe; owned by one request.
 //
-// A context is short and changes with every step, so it keeps no sorted suffixes. A draft finds the occurrences of the context's end
-// in one pass over the tokens, and sorts only their continuations. The rest is as for any segment.
+// A context is short and changes in every step, so its suffixes are not kept sorted. A draft finds the earlier occurrences of the
+// context's suffix in one pass, sorts their continuations, and expands them like those of a segment.
 class ContextIndex {
  public:
   // REQUIRES: 1 <= vocab_size < 2^32 - 1
@@ -25,8 +25,8 @@ class ContextIndex {
   // Keeps the first `size` tokens. Throws kInvalidArgument if there are fewer.
   void truncate(std::uint64_t size);
 
-  // The draft tree of what followed the earlier occurrences of the longest suffix of the context that occurs before its own
-  // end. O(size * max_match) for the pass, and O(m log m) for m occurrences. Throws kInvalidArgument for bad bounds.
+  // The draft tree of what followed earlier occurrences of the context's longest suffix. O(size * max_match) for the pass, and
+  // O(m log m) for m occurrences. Throws kInvalidArgument for bad bounds.
   DraftTree draft(const QueryBounds& bounds) const;
 
  private:

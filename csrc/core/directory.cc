@@ -5,7 +5,7 @@
 namespace suffolk {
 namespace {
 
-// The pattern's first tokens as a key, the bits behind them all `filler` (0 or 1).
+// The pattern's first tokens as a key. All bits after them are `filler` (0 or 1).
 SuffixKey pattern_key(std::span<const std::uint32_t> pattern, std::uint32_t width, std::uint32_t filler) noexcept {
   const std::uint32_t bits = width * 8;
   SuffixKey key = filler == 0 ? SuffixKey{} : SuffixKey{~std::uint64_t{0}, ~std::uint64_t{0}};
@@ -33,7 +33,7 @@ Narrowed narrow(const Suffixes& suffixes, std::span<const std::uint32_t> pattern
   if (last > suffixes.directory_count) return narrowed;
   const SuffixKey* const begin = suffixes.directory + first;
   const SuffixKey* const end = suffixes.directory + last;
-  // Entries before `low` precede the pattern, those from `high` on follow it; in between they agree with it as far as they go.
+  // Entries before `low` precede the pattern, and those from `high` on follow it. Entries in between agree with it.
   const SuffixKey* const low = std::lower_bound(begin, end, pattern_key(pattern, suffixes.tokens.width, 0));
   const SuffixKey* const high = std::upper_bound(low, end, pattern_key(pattern, suffixes.tokens.width, 1));
   const auto rank = [&](const SuffixKey* entry) { return (first + static_cast<std::uint64_t>(entry - begin)) * kDirectoryStride; };

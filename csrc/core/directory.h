@@ -1,5 +1,5 @@
-// Searching the directory of a segment: the keys of every 128th suffix, small enough to stay in memory, before the suffixes
-// themselves, which lie anywhere on the disk.
+// Narrows a search by the directory of a segment: the keys of every 128th suffix. The directory is small enough to stay in memory;
+// the suffixes themselves may be anywhere on the disk.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,18 @@
 
 namespace suffolk {
 
-// The range of the suffixes that begin with a pattern, as far as the directory shows. The rank of the first is in `first`; the first
-// rank behind them is in `last`. Both may also be the rank that ends the range.
+// Bounds of the interval of suffixes that begin with a pattern: its `lo` is in first.lo..first.hi, its `hi` in last.lo..last.hi.
 struct Narrowed {
   Interval first;
   Interval last;
-  bool occurs = false;  // one of the keys begins with the whole pattern
+  bool occurs = false;  // a key begins with the whole pattern
 };
 
-// Narrows the search for `pattern` among the ranks of `bucket`, usually to one stride. Without a directory both are the bucket.
-// REQUIRES: pattern is not empty. Damaged directories give wrong ranges, never ranges outside the bucket. O(log entries).
+// Narrows the search for `pattern` among the ranks of `bucket`, usually to one stride. Without a directory both bounds are the
+// bucket. A damaged directory gives wrong bounds, but within the bucket. O(log entries). REQUIRES: pattern is not empty.
 Narrowed narrow(const Suffixes& suffixes, std::span<const std::uint32_t> pattern, Interval bucket) noexcept;
 
-// Whether the directory knows the tokens at this depth.
+// Whether the directory holds the tokens at this depth.
 inline bool knows(const Suffixes& suffixes, std::uint32_t depth) noexcept {
   return suffixes.directory_count > 0 && depth < key_tokens(suffixes.tokens.width);
 }
@@ -35,11 +34,11 @@ inline std::uint32_t directory_token(const Suffixes& suffixes, std::uint64_t ent
   return token < suffixes.vocab_size ? token : kEnd;
 }
 
-// Narrows [lo, hi) to the ranks between two entries. `before` is true for the tokens at `depth` up to some rank and false behind it;
-// that rank stays inside. REQUIRES: lo <= hi <= suffixes.count.
+// Narrows a partition_point over the tokens at `depth` of these ranks to the ranks between two entries.
+// REQUIRES: range.lo <= range.hi <= suffixes.count.
 template <typename Predicate>
 Interval narrow_by_token(const Suffixes& suffixes, std::uint32_t depth, Interval range, Predicate before) noexcept {
-  const std::uint64_t first = range.lo / kDirectoryStride + 1;  // entries first..last stand inside the range
+  const std::uint64_t first = range.lo / kDirectoryStride + 1;  // entries first..last-1 are inside the range
   const std::uint64_t last = (range.hi + kDirectoryStride - 1) / kDirectoryStride;
   if (range.size() <= kDirectoryStride || !knows(suffixes, depth) || last > suffixes.directory_count) return range;
   const auto entry_before = [&](std::uint64_t entry) { return before(directory_token(suffixes, entry, depth)); };

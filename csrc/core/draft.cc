@@ -11,8 +11,8 @@
 namespace suffolk {
 namespace {
 
-// Every `step`-th rank of a range, from the first multiple of `step` on, by its token at `depth`; kEnd behind the range. The tokens are read
-// from the directory where the step is long enough.
+// The tokens at `depth` of every `step`-th rank of a range, from the first multiple of `step` on; kEnd after the range. If the
+// step is long enough, they are read from the directory.
 class Samples {
  public:
   static constexpr std::size_t kBlock = 16;
@@ -32,7 +32,7 @@ class Samples {
     return in_directory_ ? directory_token(suffixes_, rank / kDirectoryStride, depth_) : suffixes_.token(rank, depth_);
   }
 
-  // The samples from `rank` on. Their reads from memory overlap, for none is looked at before the next is under way.
+  // The samples from `rank` on. Their reads from memory overlap.
   std::array<std::uint32_t, kBlock> block(std::uint64_t rank) const noexcept {
     std::array<std::uint32_t, kBlock> tokens;
     if (!in_directory_) {
@@ -45,7 +45,7 @@ class Samples {
     return tokens;
   }
 
-  // The last sample of the run that `rank` is in: by doubling steps while they stay inside, then halving ones.
+  // The last sample of the run of equal tokens that begins at or before `rank`. Steps are doubled up to its end, then halved.
   std::uint64_t last_equal(std::uint64_t rank) const noexcept {
     const std::uint32_t token = (*this)[rank];
     std::uint64_t steps = 1;
@@ -63,11 +63,11 @@ class Samples {
   bool in_directory_;
 };
 
-// Calls emit(token, run) for every run of equal tokens at `depth` in `range` that is `least` to `most` long, and maybe for
-// others. Documents that end here are skipped.
+// Calls emit(token, run) for every run of equal tokens at `depth` in `range` whose length is `least` to `most`, and possibly
+// for other runs. Documents that end here are skipped.
 //
-// A run of `least` or more shows itself by several samples in a row, and only then are its ends searched for.
-// O(range.size() / least) samples, O(log least) more reads for each run.
+// A run of length `least` covers several samples in a row. Only then are its ends searched for. O(range.size() / least)
+// samples, and O(log least) more reads for each run.
 template <typename Emit>
 void for_heavy_runs(const Suffixes& suffixes, std::uint32_t depth, Interval range, std::uint64_t least, std::uint64_t most,
                     std::vector<TokenSearch>& ends, Emit emit) {
@@ -75,11 +75,11 @@ void for_heavy_runs(const Suffixes& suffixes, std::uint32_t depth, Interval rang
   if (range.size() < least) return;
   const std::uint32_t first = suffixes.token(range.lo, depth);
   if (first == kEnd) return;  // ends sort last
-  if (suffixes.token(range.hi - 1, depth) == first) return emit(first, range);  // an only child is the commonest case
+  if (suffixes.token(range.hi - 1, depth) == first) return emit(first, range);  // an only child is the most common case
   const Samples samples(suffixes, depth, range, std::max<std::uint64_t>(least / 2, 1));
-  const std::uint64_t step = samples.step(), shortest = (least / step - 1) * step;  // from a heavy run's first sample to its last
+  const std::uint64_t step = samples.step(), shortest = (least / step - 1) * step;  // from the first to the last sample of a heavy run
 
-  // The run at hand has its token from rank `start` to `last`, and begins at `before` or later. The first rank counts as a sample.
+  // In the current run, ranks `start` to `last` have the token; it begins at `before` or later. The first rank counts as a sample.
   std::uint64_t before = range.lo, start = range.lo, last = range.lo, rank = samples.first();
   std::uint32_t token = first;
   while (token != kEnd) {
@@ -97,7 +97,7 @@ void for_heavy_runs(const Suffixes& suffixes, std::uint32_t depth, Interval rang
       last = rank;
       rank += step;
     }
-    if (token != kEnd && last - start >= Samples::kBlock * step) {  // few runs are so long, but those are very long
+    if (token != kEnd && last - start >= Samples::kBlock * step) {  // few runs are this long, but some of those are very long
       last = samples.last_equal(last);
       rank = last + step;
     }
@@ -106,8 +106,9 @@ void for_heavy_runs(const Suffixes& suffixes, std::uint32_t depth, Interval rang
   for (std::size_t i = 0; i < ends.size(); i += 2) emit(ends[i].token, Interval{ends[i].lo, ends[i + 1].lo});
 }
 
-constexpr std::uint64_t kLight = 256;  // occurrences; measured
+constexpr std::uint64_t kLight = 256;  // occurrences up to which a node is expanded in larger shares; measured
 
+// The state of one draft.
 class Expansion {
  public:
   Expansion(const Corpus& corpus, const Match& match, const QueryBounds& bounds)
@@ -141,15 +142,15 @@ class Expansion {
     std::uint64_t count;
   };
 
-  // Either a node that waits to be output, or the rest of a node's children: those not found yet, all of at most `count`.
+  // Either a node that is not yet output, or the rest of a node's children: those not found yet, each with at most `count`.
   struct Entry {
     std::uint64_t count;
     std::int32_t node;
     bool is_rest;
   };
 
-  // The order of the output, turned round for std::priority_queue. A rest goes before nodes of the same count, for it may
-  // hide a node that precedes them.
+  // The reverse of the output order, for std::priority_queue. A rest comes before nodes of its count, because it may hold a
+  // node that precedes them.
   struct Worse {
     const Expansion* expansion;
     bool operator()(const Entry& a, const Entry& b) const {
@@ -160,7 +161,7 @@ class Expansion {
     }
   };
 
-  // Of two nodes of one count: is `a` shallower, or equally deep with a path smaller in token order?
+  // Whether `a` comes before `b`, of the same count: it is shallower, or equally deep with a path smaller in token order.
   bool precedes(std::int32_t a, std::int32_t b) const {
     if (node(a).depth != node(b).depth) return node(a).depth < node(b).depth;
     bool smaller = false;
@@ -179,17 +180,17 @@ class Expansion {
     if (done.depth < bounds_.max_depth) open_.push({done.count, index, true});
   }
 
-  // A heavy child as one live segment sees it.
+  // The interval of a heavy child in one live segment.
   struct Run {
     std::uint32_t token;
     std::uint32_t segment;
     Interval range;
   };
 
-  // Opens the children whose count is at most `bound` and at least a share of it; leaves the rest for later, unless none of it
-  // can be output. A child whose count deletions lower is found again later, at that count.
+  // Opens the children whose count is at most `bound` and at least a share of it. The rest stays open unless none of it can be
+  // output. A child whose count is lowered by deletions is found again later, at that count.
   void expand(std::int32_t parent, std::uint64_t bound) {
-    // A smaller share finds more at once, and more that is not needed: of light children there are many.
+    // A smaller share finds more children at once, but also more that are not needed: there are many light children.
     const std::uint64_t share = bound > kLight ? bound / 16 : bound / 4;
     const std::uint64_t least = std::max<std::uint64_t>({share, least_useful(), 1});
     if (bound < least) return;
@@ -214,12 +215,13 @@ class Expansion {
     if (least > least_useful()) open_.push({least - 1, parent, true});
   }
 
-  // No node of a smaller count is output: so many of this count and more are known already.
+  // The smallest count that a further output node can have: max_nodes nodes of this count or more are known.
   std::uint64_t least_useful() const { return best_.size() < bounds_.max_nodes ? 1 : best_.top(); }
 
-  // Fills heavy_, by token and segment, with a run of every child that has `least` to `bound` occurrences in the live segments.
+  // Fills heavy_, sorted by token and segment, with runs of every child that has `least` to `bound` occurrences in the live
+  // segments.
   void find_heavy_runs(std::int32_t parent, std::uint64_t least, std::uint64_t bound) {
-    // It has at least `fewest` in one of the segments and at most `most` in any; deletions may hide any number.
+    // Such a child has at least `fewest` in one segment, and at most `most` in any; deletions may lower its count by any number.
     const std::uint64_t fewest = (least + corpus_.live - 1) / corpus_.live;
     const std::uint64_t most = corpus_.live == corpus_.suffixes.size() ? bound : std::numeric_limits<std::uint64_t>::max();
     heavy_.clear();
@@ -243,7 +245,7 @@ class Expansion {
   Interval interval(std::int32_t index, std::size_t segment) const {
     return intervals_[static_cast<std::size_t>(index) * corpus_.suffixes.size() + segment];
   }
-  // Where the children's tokens stand in the suffixes of a node.
+  // The depth of the children's tokens in the suffixes of a node.
   std::uint32_t depth_below(std::int32_t index) const { return match_length_ + node(index).depth; }
 
   const Corpus& corpus_;
@@ -251,8 +253,8 @@ class Expansion {
   std::uint32_t match_length_;
   std::vector<Node> nodes_;          // nodes_[0] is the root: the match itself
   std::vector<Interval> intervals_;  // one for each of the corpus' suffixes, node by node
-  std::vector<TokenSearch> ends_;    // of the runs found by the latest for_heavy_runs
-  std::vector<Run> heavy_;           // found by the latest expand
+  std::vector<TokenSearch> ends_;    // scratch of for_heavy_runs
+  std::vector<Run> heavy_;           // see find_heavy_runs
   std::priority_queue<Entry, std::vector<Entry>, Worse> open_;
   std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>> best_;  // counts of the best max_nodes nodes found
 };

@@ -1,5 +1,5 @@
-// Draft trees: the trie of what follows all occurrences of a match, by exact counts (REST, He et al. 2023, section 3.2,
-// without its cut at the first occurrences).
+// Builds draft trees: the trie of the continuations of all occurrences of a match, by exact counts (REST, He et al. 2023,
+// section 3.2, which counts only some occurrences).
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,15 @@ struct DraftTree {
   std::uint64_t match_count = 0;
 };
 
-// The `max_nodes` best nodes of the trie of what follows `match`, up to max_depth tokens and never past a document's end.
-// Exact whatever the number of occurrences, and the same for any cut of a corpus into segments and deletions.
+// The `max_nodes` best nodes of the trie of what follows `match`, up to max_depth tokens and never past a document's end. The
+// result is exact for any number of occurrences. It does not depend on how the corpus is cut into segments and deletions.
 //
-// A node is an interval per segment and per deletion. The best open node is expanded next, its heaviest children first. They are
-// found by sampling the sorted interval in steps shorter than a heavy child. Lighter children are never searched for once max_nodes
-// heavier nodes are known. So the cost follows the returned nodes: each takes about as many token reads as its count is a multiple of
-// the smallest count returned. O(occurrences) only when nearly all continuations differ, or nearly all occurrences are deleted.
+// A node is an interval for each segment and deletion. The best open node is expanded next, its heaviest children first. They are
+// found by sampling the sorted interval in steps shorter than a heavy child. Lighter children are not searched for once max_nodes
+// heavier nodes are known. So the cost depends on the returned nodes: each takes about (its count / the smallest returned count)
+// token reads. It is O(occurrences) only if nearly all continuations differ, or nearly all occurrences are deleted.
 //
-// REQUIRES: match came from longest_match on the same corpus. Thread-safe.
+// REQUIRES: `match` is from longest_match on the same corpus. Thread-safe.
 DraftTree draft(const Corpus& corpus, const Match& match, const QueryBounds& bounds);
 
 }  // namespace suffolk

@@ -20,10 +20,10 @@
 namespace suffolk {
 namespace {
 
-constexpr std::size_t kWarmBytes = std::size_t{32} << 20;      // read in at a time; after each the thread looks whether to stop
-constexpr std::size_t kAskBytes = std::size_t{128} << 10;      // per MADV_WILLNEED, which cuts what is more than a device's read-ahead
-constexpr std::size_t kSampledPages = std::size_t{1} << 20;    // that mincore is asked about
-constexpr std::size_t kSampleRun = 256;                        // neighbouring pages in a sample
+constexpr std::size_t kWarmBytes = std::size_t{32} << 20;      // read by `warm` at a time; then it checks whether to stop
+constexpr std::size_t kPrefetchBytes = std::size_t{128} << 10;  // per MADV_WILLNEED, which reads at most a device's read-ahead
+constexpr std::size_t kSampledPages = std::size_t{1} << 20;    // pages in a sample of resident_bytes
+constexpr std::size_t kSampleRun = 256;                        // neighbouring pages in this sample
 constexpr int kPopulateRead = 22;                              // MADV_POPULATE_READ, Linux 5.14; older headers lack the name
 
 [[noreturn]] void fail_call(const std::string& what, const std::string& path, int error) {
@@ -65,7 +65,7 @@ class Descriptor {
 
 std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 
-// The pages that hold `part`, as madvise wants them.
+// The begin and length of the pages that hold `part`, for madvise.
 std::pair<void*, std::size_t> whole_pages(std::span<const std::byte> part) {
   const auto begin = reinterpret_cast<std::uintptr_t>(part.data());
   const std::uintptr_t before = begin % page_bytes();
@@ -87,7 +87,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
     data_ = nullptr;
     fail_call("cannot map into memory", path, errno);
   }
-  expect(Access::kRandom);  // before the first read, which would bring in megabytes on some devices
+  expect(Access::kRandom);  // before the first read: with read-ahead it would read megabytes on some devices
 }
 
 MappedFile::~MappedFile() {
@@ -99,14 +99,14 @@ void MappedFile::expect(Access access) const noexcept {
 }
 
 void MappedFile::prefetch(std::span<const std::byte> part) const noexcept {
-  for (; !part.empty(); part = part.subspan(std::min(kAskBytes, part.size()))) {
-    const auto [begin, bytes] = whole_pages(part.first(std::min(kAskBytes, part.size())));
+  for (; !part.empty(); part = part.subspan(std::min(kPrefetchBytes, part.size()))) {
+    const auto [begin, bytes] = whole_pages(part.first(std::min(kPrefetchBytes, part.size())));
     ::madvise(begin, bytes, MADV_WILLNEED);
   }
 }
 
 void MappedFile::populate(std::span<const std::byte> part) const noexcept {
-  prefetch(part);  // without it, madvise below would wait for page after page
+  prefetch(part);  // otherwise madvise below reads one page at a time
   const auto [begin, bytes] = whole_pages(part);
   ::madvise(begin, bytes, kPopulateRead);
 }
@@ -126,7 +126,7 @@ void MappedFile::lock() const {
 std::optional<std::uint64_t> MappedFile::resident_bytes() const {
   if (!observable_) return std::nullopt;
   const std::size_t page = page_bytes(), pages = (size_ + page - 1) / page;
-  // A sample is made of runs at equal distances, so that it does not depend on where in the file the sections lie.
+  // A sample is made of runs at equal distances, because sections differ in how much of them is in memory.
   const std::size_t run = pages <= kSampledPages ? pages : kSampleRun;
   const std::size_t stride = pages <= kSampledPages ? std::max<std::size_t>(pages, 1) : run * ((pages + kSampledPages - 1) / kSampledPages);
   std::vector<unsigned char> states(run);
@@ -146,7 +146,7 @@ void warm(std::vector<FilePart> parts) {
     std::thread([parts = std::move(parts)] {
       for (const FilePart& part : parts) {
         for (std::size_t at = 0; at < part.bytes.size(); at += kWarmBytes) {
-          const auto file = part.file.lock();  // held for one piece, so that closing the datastore ends the work
+          const auto file = part.file.lock();  // held for one piece at a time: closing the datastore ends the work
           if (!file) break;
           file->populate(part.bytes.subspan(at, std::min(kWarmBytes, part.bytes.size() - at)));
         }

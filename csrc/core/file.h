@@ -1,4 +1,4 @@
-// Files: a read-only memory map, and a writer that publishes a whole file or nothing.
+// A read-only memory map of a file, and a writer that publishes a whole file or none.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@ namespace suffolk {
 
 // How a mapping will be read next.
 enum class Access {
-  kRandom,      // each page when it is first read, and it alone: read-ahead would bring 32 pages or more for one
-  kSequential,  // with much read-ahead
+  kRandom,      // without read-ahead, which would read 32 pages or more for one
+  kSequential,  // with read-ahead
 };
 
-// A read-only mapping of a whole file; owns it. The bytes live as long as the object. Neither copied nor moved.
+// A read-only mapping of a whole file. The bytes live as long as the object.
 class MappedFile {
  public:
   // Throws kNotFound, kPermissionDenied, kInvalidArgument (a folder), or kResourceExhausted (no address space).
@@ -28,17 +28,17 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const noexcept { return {static_cast<const std::byte*>(data_), size_}; }
 
-  // Advice about the whole mapping, for all its users until the next advice; kRandom at first. Thread-safe.
+  // Sets the expected access of all users of the mapping; kRandom at first. Thread-safe.
   void expect(Access access) const noexcept;
-  // Asks for a part of bytes() soon, without waiting for it. Thread-safe.
+  // Starts to read a part of bytes(), and does not wait. Thread-safe.
   void prefetch(std::span<const std::byte> part) const noexcept;
-  // Reads a part of bytes() in and maps it, so that not even a minor fault is left. Waits for the disk. Thread-safe.
+  // Reads a part of bytes() and maps its pages, so that later reads cause no page faults. Waits for the disk. Thread-safe.
   void populate(std::span<const std::byte> part) const noexcept;
-  // Reads everything in and keeps it there. Throws kResourceExhausted, naming the limit, when the system refuses.
+  // Reads the whole file and locks it in memory. Throws kResourceExhausted, naming the limit, if the system refuses.
   void lock() const;
 
-  // Bytes of the file in the page cache, brought there by any process; of files above 4 GiB an estimate from a sample of a million
-  // pages. None where the system refuses: only the file's owner and users with write permission may ask.
+  // Bytes of the file in the page cache, whichever process read them; above 4 GiB an estimate from a sample of a million pages.
+  // None if the system does not tell: only the file's owner and users with write permission may ask.
   std::optional<std::uint64_t> resident_bytes() const;
 
  private:
@@ -48,34 +48,34 @@ class MappedFile {
   bool observable_ = false;
 };
 
-// A part of a mapping: bytes of file->bytes(), as long as the file lives.
+// A part of file->bytes(), valid as long as the file lives.
 struct FilePart {
   std::weak_ptr<const MappedFile> file;
   std::span<const std::byte> bytes;
 };
 
-// Starts a thread that reads the parts in, one after the other, while they are used; pages may leave again. It skips
-// files that were closed meanwhile; a forked child does not inherit the thread. Throws kResourceExhausted when there can be none.
+// Starts a thread that reads the parts into memory in order; the system may evict their pages later. It skips files that are
+// closed. A forked child does not inherit the thread. Throws kResourceExhausted if no thread can be started.
 void warm(std::vector<FilePart> parts);
 
-// Writes `path` under a temporary name; the file appears under its own, whole and on disk, with `commit` alone. Without
-// commit the destructor removes the temporary file. Collects the CRC-32C of every chunk as it goes.
+// Writes a file under a temporary name; `commit` gives the complete file its name. Without commit the destructor removes it.
+// Computes the CRC-32C of every chunk.
 class FileWriter {
  public:
-  // Reserves `size` bytes of disk where the file system can, so that a full disk is known before any work.
+  // Reserves `size` bytes of disk if the file system can, so that a full disk is detected before any work.
   // Throws kNotFound (no such folder), kPermissionDenied, kResourceExhausted (disk full).
   FileWriter(const std::string& path, std::uint64_t size, std::size_t chunk_bytes);
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
   ~FileWriter();
 
-  // Throws kResourceExhausted when the disk is full.
+  // Throws kResourceExhausted if the disk is full.
   void write(std::span<const std::byte> bytes);
-  // Zeros up to a multiple of `alignment`.
+  // Writes zeros up to the next multiple of `alignment`.
   void align(std::size_t alignment);
   std::uint64_t offset() const noexcept { return offset_; }
 
-  // The CRC-32C of each chunk of what was written so far; the last chunk may be shorter. Ends a chunk.
+  // Ends the current chunk. Returns the CRC-32C of every chunk; the last one may be shorter.
   std::vector<std::uint32_t> finish_chunks();
 
   // Flushes to the disk, renames, and flushes the folder.

@@ -1,4 +1,4 @@
-// The constants and fixed parts of a segment file, format version 1, as docs/reference/file-format.md specifies them.
+// The constants and fixed parts of a segment file, format version 1 (docs/reference/file-format.md).
 // All numbers are little-endian; the structs below are the bytes on disk.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace suffolk::format {
 
-// Not text, with a line end and an end-of-file character inside, so that a transfer in text mode shows (PNG's idea).
+// Contains a line end and an end-of-file character, so that a transfer in text mode damages it visibly, as in PNG.
 inline constexpr std::array<std::uint8_t, 8> kMagic = {0x89, 'S', 'F', 'K', '\r', '\n', 0x1A, '\n'};
 inline constexpr std::array<std::uint8_t, 8> kTrailerMagic = {'\n', 0x1A, '\n', '\r', 'K', 'F', 'S', 0x89};
 
@@ -24,7 +24,7 @@ enum class Section : std::uint32_t {
   kPositions = 2,        // suffix_count u32: the start of each suffix, in suffix order
   kFirstRanks = 3,       // vocab_size + 1 u32: rank of the first suffix that begins with each token
   kDocumentStarts = 4,   // document_count + 1 u32: where each document begins; the last is token_count
-  kDocumentTable = 5,    // where each document came from; opaque to the core (datastore/documents.py)
+  kDocumentTable = 5,    // the source and metadata of each document; opaque to the core (datastore/documents.py)
   kDirectory = 6,        // the SuffixKey of every kDirectoryStride-th rank
 };
 inline constexpr std::size_t kSections = 6;
@@ -33,8 +33,8 @@ struct Header {
   std::array<std::uint8_t, 8> magic;
   std::uint32_t version;
   std::uint32_t header_bytes;  // sizeof(Header)
-  std::uint64_t reader_flags;  // what a reader must understand
-  std::uint64_t writer_flags;  // what only a writer must understand
+  std::uint64_t reader_flags;  // features that a reader must know
+  std::uint64_t writer_flags;  // features that only a writer must know
   std::uint32_t token_width;   // 2, 3 or 4
   std::uint32_t position_width;  // 4
   std::uint64_t token_count;
@@ -59,11 +59,11 @@ struct SectionEntry {
 };
 static_assert(sizeof(SectionEntry) == 24);
 
-// Section table, then a u32 CRC-32C of every chunk of the bytes before the table, then this.
+// The end of a file. Before it stand the section table, and a u32 CRC-32C of every chunk of the bytes before the table.
 struct Trailer {
   std::uint64_t table_offset;
   std::uint64_t file_bytes;
-  std::uint32_t header_checksum;  // the header's own, once more
+  std::uint32_t header_checksum;  // a copy of Header::checksum
   std::uint32_t checksum;         // CRC-32C of table, chunk checksums and the trailer's bytes before
   std::array<std::uint8_t, 8> magic;
 };

@@ -1,4 +1,4 @@
-// The tokens of a segment that remain when documents are deleted, and their new positions.
+// Maps the tokens of a segment that remain after deletions to their new positions.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace suffolk {
 
-// Maps token positions of one segment to those of a segment that holds its remaining documents from `base` on. Immutable; reading
-// is thread-safe. Memory: 12 bytes for each run of deleted documents, and 4 for every 4096 tokens; none if nothing is deleted.
+// Maps token positions of one segment to those of a new segment, in which its remaining documents begin at `base`. Immutable and
+// thread-safe. Memory: 12 bytes for each run of deleted documents, and 4 for every 4096 tokens; none if nothing is deleted.
 class KeptTokens {
  public:
   static constexpr std::uint32_t kGone = 0xFFFFFFFF;
@@ -27,12 +27,12 @@ class KeptTokens {
   std::uint32_t moved(std::uint64_t position) const noexcept {
     if (gaps_.empty()) return static_cast<std::uint32_t>(base_ + position);
     const auto begin = gaps_.begin() + first_gap_[position / kBlock], end = gaps_.begin() + first_gap_[position / kBlock + 1];
-    // The first gap that ends behind the position: those of its block end in it, but perhaps the last.
+    // The first gap that ends after the position. All gaps in [begin, end) end within the position's block.
     const auto gap = std::partition_point(begin, end, [&](const Gap& each) { return each.end <= position; });
     if (gap == gaps_.end()) return static_cast<std::uint32_t>(base_ + position - removed_);
     return position >= gap->begin ? kGone : static_cast<std::uint32_t>(base_ + position - gap->removed);
   }
-  // The position a kept token had. REQUIRES: base() <= moved < base() + tokens(). O(log of the deleted runs).
+  // The inverse of `moved`. REQUIRES: base() <= moved < base() + tokens(). O(log of the deleted runs).
   std::uint64_t origin(std::uint64_t moved) const noexcept;
 
   // Calls visit(begin, end) for every run of kept tokens, in order.
@@ -58,14 +58,14 @@ class KeptTokens {
   struct Gap {
     std::uint32_t begin;
     std::uint32_t end;
-    std::uint32_t removed;  // tokens of the gaps before
+    std::uint32_t removed;  // tokens in the gaps before this one
   };
 
   std::uint64_t base_;
   std::uint64_t tokens_;
   std::uint64_t removed_ = 0;
   std::vector<Gap> gaps_;
-  std::vector<std::uint32_t> first_gap_;  // for each block the first gap that ends behind its begin; one more at the end
+  std::vector<std::uint32_t> first_gap_;  // for each block, the first gap that ends after the block begins; and one past the last
 };
 
 }  // namespace suffolk

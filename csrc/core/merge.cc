@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <functional>
 #include <future>
 #include <system_error>
 #include <thread>
@@ -32,10 +31,7 @@ void check(std::span<const MergeInput> inputs) {
       refuse(input.segment->path(), " and ", inputs.front().segment->path(),
              " differ in vocabulary, tokenizer or order depth; only segments that agree can be merged");
     }
-    const bool rises = std::adjacent_find(input.deleted.begin(), input.deleted.end(), std::greater_equal<>()) == input.deleted.end();
-    if (!rises || (!input.deleted.empty() && input.deleted.back() >= header.document_count)) {
-      refuse("deleted documents of ", input.segment->path(), " must rise and be below ", header.document_count);
-    }
+    input.segment->require_documents(input.deleted);
   }
 }
 
@@ -102,7 +98,7 @@ class Merger {
     file.end_section();
   }
 
-  // Also makes the directory, which stands further behind in the file.
+  // Returns the directory, which is written later.
   std::vector<SuffixKey> write_positions(SegmentFile& file) const {
     const std::vector<Slice> slices = cut();
     const unsigned threads = settings_.threads != 0 ? settings_.threads : std::max(1U, std::thread::hardware_concurrency());
@@ -141,7 +137,7 @@ class Merger {
     }
   }
 
-  // Cuts all ranks at suffixes sampled regularly from every input: no slice has more than twice slice_suffixes, whatever the inputs.
+  // Cuts all ranks at suffixes sampled at equal distances from every input. No slice has more than twice slice_suffixes.
   std::vector<Slice> cut() const {
     const std::uint64_t stride = std::max<std::uint64_t>(1, settings_.slice_suffixes / segments_.size());
     std::vector<SuffixEntry> samples;
@@ -173,7 +169,7 @@ class Merger {
     return order_.entry(segment, checked_position(segments_[segment], rank));
   }
 
-  // The directory's key of the suffix that begins at this place of the output.
+  // The directory's key of the suffix at this position of the output.
   SuffixKey key_of(std::uint32_t position) const noexcept {
     std::size_t i = segments_.size() - 1;
     while (position < kept_[i].base()) --i;

@@ -1,4 +1,4 @@
-// Runs one function on several threads, with progress and a common end.
+// Runs one function on several threads, with progress and early stop.
 #pragma once
 
 #include <atomic>
@@ -16,11 +16,11 @@
 
 namespace suffolk {
 
-// Called with the share done (0..1) from the calling thread, at the start of each part and every tenth of a second. If it throws, the
-// work ends and the called function throws the same.
+// Called in the calling thread with the share done (0..1), at the start of each part of the work and every tenth of a second. If it
+// throws, the work ends with the same exception.
 using Progress = std::function<void(double)>;
 
-// How far a piece of work is, shared by its threads. Workers return soon once `stop` is set.
+// The progress of a piece of work, shared by its threads. They return soon after `stop` is set.
 struct Work {
   std::atomic<std::uint64_t> done = 0;
   std::uint64_t total = 0;
@@ -33,9 +33,9 @@ struct Work {
        "; give fewer --threads, or raise the limit of processes (ulimit -u)");
 }
 
-// Runs `run(thread)` for thread = 0..threads-1, each on its own thread, and calls `progress` meanwhile. Returns when all have
-// returned; rethrows the first exception of a thread or of `progress`. No thread runs before all are started, so they may wait for
-// each other. If one cannot be started, none runs and kResourceExhausted is thrown.
+// Calls `run(thread)` for thread = 0..threads-1, each on its own thread, and `progress` in this one. Returns when all have
+// returned, and rethrows the first exception of a thread or of `progress`. No thread runs before all are started, so they may
+// wait for each other. If one cannot be started, none runs and kResourceExhausted is thrown.
 template <typename Run>
 void run_parallel(unsigned threads, Work& work, const Progress& progress, const Run& run) {
   std::mutex mutex;
@@ -44,7 +44,7 @@ void run_parallel(unsigned threads, Work& work, const Progress& progress, const 
   unsigned running = threads;
   bool complete = false;
   std::vector<std::jthread> pool;
-  std::unique_lock lock(mutex);  // holds the threads back until all are there; let go, if one is not, before the others are joined
+  std::unique_lock lock(mutex);  // the threads wait for it until all are started; on an error it is released before they are joined
   const auto begin = [&](unsigned thread) {
     pool.emplace_back([&, thread] {
       {

@@ -21,8 +21,7 @@ std::uint64_t gallop(std::uint64_t lo, std::uint64_t hi, Predicate before) noexc
   return partition_point(lo, hi, before);
 }
 
-// Compares the suffix of this rank with the pattern, whose first token is known to agree: < 0, 0 (it begins with the
-// pattern) or > 0.
+// Compares the suffix of this rank with the pattern, whose first token agrees: < 0, 0 (it begins with the pattern) or > 0.
 int compare(const Suffixes& suffixes, std::uint64_t rank, std::span<const std::uint32_t> pattern) noexcept {
   for (std::uint32_t depth = 1; depth < pattern.size(); ++depth) {
     const std::uint32_t token = suffixes.token(rank, depth);
@@ -31,7 +30,7 @@ int compare(const Suffixes& suffixes, std::uint64_t rank, std::span<const std::u
   return 0;
 }
 
-// The ranks that begin with `token`, cut to the ranks of the index.
+// The ranks of the suffixes that begin with `token`, cut to the ranks there are.
 Interval first_bucket(const Suffixes& suffixes, std::uint32_t token) noexcept {
   if (token >= suffixes.vocab_size) return {};
   const std::uint64_t hi = std::min<std::uint64_t>(suffixes.first_ranks[token + 1], suffixes.count);
@@ -58,7 +57,7 @@ bool occurs(const Suffixes& suffixes, std::span<const std::uint32_t> pattern) no
   return false;
 }
 
-// The largest length within bounds at which the context's end occurs in any of `segments`; 0 if none.
+// The largest length within bounds at which the context's suffix occurs in any of `segments`; 0 if there is none.
 std::size_t longest_occurring(std::span<const Suffixes> segments, std::span<const std::uint32_t> context, const QueryBounds& bounds) noexcept {
   std::size_t best = 0;
   const std::size_t longest = std::min<std::size_t>(bounds.max_match, context.size());
@@ -124,7 +123,7 @@ Match longest_match(const Corpus& corpus, std::span<const std::uint32_t> context
   if (longest == 0) return {};
   Match best = match_of(corpus, context.last(longest));
   if (best.count > 0 || corpus.live == corpus.suffixes.size()) return best.count > 0 ? best : Match{};  // 0: a damaged order
-  // All its occurrences are deleted: bisect again, by counts without the deleted.
+  // All its occurrences are deleted: bisect again, by exact counts.
   for (std::size_t low = bounds.min_match, high = longest - 1; low <= high;) {
     const std::size_t length = low + (high - low) / 2;
     Match match = match_of(corpus, context.last(length));
@@ -149,7 +148,7 @@ void lower_bounds(const Suffixes& suffixes, std::uint32_t depth, std::span<Token
     search.lo = range.lo;
     search.hi = range.hi;
   }
-  constexpr std::uint64_t kWays = 4;  // each search is cut into so many parts at a time
+  constexpr std::uint64_t kWays = 4;  // each round cuts a search into this many parts
   const auto part = [](const TokenSearch& search) { return std::max<std::uint64_t>((search.hi - search.lo) / kWays, 1); };
   for (bool open = true; open;) {
     open = false;
@@ -158,7 +157,7 @@ void lower_bounds(const Suffixes& suffixes, std::uint32_t depth, std::span<Token
     }
     for (TokenSearch& search : searches) {
       const std::uint64_t step = part(search);
-      std::uint64_t rank = search.lo + step - 1;  // the last one of each part, until one is not before the token
+      std::uint64_t rank = search.lo + step - 1;  // the last rank of each part, up to the first whose token is not lower
       while (rank < search.hi && suffixes.token(rank, depth) < search.token) rank += step;
       search.lo = std::min(rank - step + 1, search.hi);
       search.hi = std::min(rank, search.hi);
@@ -168,7 +167,7 @@ void lower_bounds(const Suffixes& suffixes, std::uint32_t depth, std::span<Token
 }
 
 std::uint64_t run_end(const Suffixes& suffixes, std::uint32_t depth, std::uint64_t from, std::uint64_t hi, std::uint32_t token) noexcept {
-  if (suffixes.token(hi - 1, depth) == token) return hi;  // an only child is the commonest case
+  if (suffixes.token(hi - 1, depth) == token) return hi;  // an only child is the most common case
   const Interval range = narrow_by_token(suffixes, depth, {from + 1, hi}, [&](std::uint32_t other) { return other == token; });
   return gallop(range.lo, range.hi, [&](std::uint64_t rank) { return suffixes.token(rank, depth) == token; });
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <vector>
 
 #include "core/crc32c.h"
@@ -19,7 +20,7 @@ T read_at(std::span<const std::byte> bytes, std::uint64_t offset) {
   return value;
 }
 
-// Read-ahead for a reader of the whole file, taken back however the reading ends.
+// Turns read-ahead on for a reader of the whole file; the destructor turns it off.
 class SequentialRead {
  public:
   explicit SequentialRead(const MappedFile& file) : file_(file) { file_.expect(Access::kSequential); }
@@ -76,7 +77,7 @@ void Segment::validate() {
             header_.document_count, " documents");
   }
 
-  // From here on all counts are below 2^32, so that no product below can overflow 64 bits.
+  // From here on all counts are below 2^32, so no product overflows 64 bits.
   const std::uint64_t end = header_.table_offset;
   const std::uint64_t chunks = end / format::kChunkBytes + (end % format::kChunkBytes != 0 ? 1 : 0);
   const std::uint64_t table_bytes = sizeof(SectionEntry) * format::kSections;
@@ -129,6 +130,13 @@ Interval Segment::document_range(std::uint64_t index) const noexcept {
   return {lo, std::max(lo + 1, hi) - 1};
 }
 
+void Segment::require_documents(std::span<const std::uint32_t> deleted) const {
+  const bool rising = std::adjacent_find(deleted.begin(), deleted.end(), std::greater_equal<>()) == deleted.end();
+  if (!rising || (!deleted.empty() && deleted.back() >= header_.document_count)) {
+    refuse("deleted documents of ", path_, " must rise and be below ", header_.document_count);
+  }
+}
+
 void Segment::verify(Depth depth, const Progress& progress) const {
   if (depth == Depth::kHeaders) return;
   {
@@ -174,7 +182,7 @@ void Segment::verify_order(const Progress& progress) const {
   const auto positions = numbers(Section::kPositions);
   const auto first_ranks = numbers(Section::kFirstRanks);
   std::vector<bool> seen(header_.token_count);
-  std::uint32_t expected = 0;  // first tokens whose rank was checked
+  std::uint32_t expected = 0;  // the first ranks of lower tokens are checked
   for (std::uint64_t rank = 0; rank < positions.size(); ++rank) {
     if (positions[rank] >= header_.token_count || seen[positions[rank]]) {
       corrupt("position of rank ", rank, " is out of range or stands twice");

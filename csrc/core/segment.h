@@ -18,11 +18,11 @@ namespace suffolk {
 
 enum class Depth { kHeaders, kChecksums, kFull };
 
-// An open segment. Immutable and shared by any number of threads. Owns its mapping: views of it end with it.
+// An open segment. Immutable and thread-safe. It owns its mapping, which the views of it must not outlive.
 class Segment {
  public:
-  // Maps and validates in time independent of the size: header, section table, trailer and all sizes against the real file
-  // size. What lies inside the sections is bounded when it is read, not here.
+  // Maps the file. Checks header, section table and trailer, and all sizes against the real file size, in constant time. The
+  // content of sections is not checked here: its values are bounded when they are read.
   // Throws kNotFound, kPermissionDenied, kCorruption, kUnsupported (a newer format).
   explicit Segment(const std::string& path);
 
@@ -31,21 +31,23 @@ class Segment {
   const format::Header& header() const noexcept { return header_; }
   // The trailer's checksum, which depends on every byte of the file.
   std::uint32_t checksum() const noexcept { return checksum_; }
-  // The mapping, for its place in memory alone.
+  // The mapping, to control which of its pages are in memory.
   const std::shared_ptr<const MappedFile>& file() const noexcept { return file_; }
-  // The sections that every search reads first, small beside the rest: the first ranks and the directory.
+  // The sections that every search reads first: first ranks and directory. They are small.
   std::array<FilePart, 2> hot_parts() const { return {FilePart{file_, section(format::Section::kFirstRanks)}, {file_, section(format::Section::kDirectory)}}; }
   std::span<const std::byte> document_table() const noexcept { return section(format::Section::kDocumentTable); }
 
   // The document that holds this token position; document_count if none does. O(log documents).
   std::uint64_t document_at(std::uint64_t position) const noexcept;
-  // Where document `index` begins and ends (its separator not included), cut to the tokens there are.
+  // The token positions of document `index`, without its separator, cut to the tokens there are.
   // REQUIRES: index < header().document_count
   Interval document_range(std::uint64_t index) const noexcept;
+  // Throws kInvalidArgument unless these document indices rise and exist.
+  void require_documents(std::span<const std::uint32_t> deleted) const;
 
-  // Throws kCorruption, naming the place, if the file is damaged. kHeaders checks nothing more than opening did; kChecksums reads the whole
-  // file once; kFull also proves that the positions are a permutation in the right order, and that documents and directory agree
-  // (1 bit of memory a token).
+  // Throws kCorruption, naming the place, if the file is damaged. kHeaders checks nothing beyond opening. kChecksums reads the
+  // whole file once. kFull also checks the order of all positions, the documents and the directory; it takes 1 bit of memory a
+  // token.
   void verify(Depth depth, const Progress& progress) const;
 
  private:
@@ -60,7 +62,7 @@ class Segment {
   [[noreturn]] void corrupt(const Parts&... problem) const;
 
   std::string path_;
-  std::shared_ptr<const MappedFile> file_;  // shared with the thread that warms it
+  std::shared_ptr<const MappedFile> file_;  // shared with the thread that reads it in
   format::Header header_ = {};
   std::uint32_t checksum_ = 0;
   SectionTable table_ = {};

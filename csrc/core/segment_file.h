@@ -1,4 +1,4 @@
-// A segment file on its way to the disk: header, layout of the sections, checksums and trailer (docs/reference/file-format.md).
+// Writes a segment file: header, layout of the sections, checksums and trailer (docs/reference/file-format.md).
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace suffolk {
 
-// All that decides where the parts of a segment file lie. 1 <= token_count <= format::kMaxTokens.
+// The numbers that determine the layout of a segment file. 1 <= token_count <= format::kMaxTokens.
 struct SegmentShape {
   std::uint32_t vocab_size = 0;
   std::uint32_t order_depth = 0;
@@ -34,22 +34,22 @@ std::uint32_t token_width(std::uint32_t vocab_size) noexcept;
 
 using SectionTable = std::array<format::SectionEntry, format::kSections>;
 
-// The place of every section.
+// The place of every section, for tokens of `width` bytes.
 SectionTable lay_out(const SegmentShape& shape, std::uint32_t width) noexcept;
 
-// Where the section table begins: at the next multiple of format::kAlignment behind the last section.
+// Where the section table begins: at the next multiple of format::kAlignment after the last section.
 std::uint64_t table_offset(const SectionTable& table) noexcept;
 
-// Takes the content of the sections in order, each in any number of pieces. The file appears under its name, whole and on disk, with
-// `commit` alone. Not thread-safe. Memory: one chunk.
+// Takes the content of the sections in order, each in any number of pieces. `commit` gives the complete file its name. Not
+// thread-safe. Memory: one chunk.
 class SegmentFile {
  public:
   // Reserves the disk for the whole file. Throws as FileWriter does.
   SegmentFile(const std::string& path, const SegmentShape& shape);
 
-  // The next bytes of the section that is being written.
+  // Writes the next bytes of the current section.
   void write(std::span<const std::byte> bytes) { file_.write(bytes); }
-  // The section is complete. Throws kInternal if it has not the size that the shape demands.
+  // Ends the current section. Throws kInternal if its size differs from the layout.
   void end_section();
   // REQUIRES: all sections are complete.
   SegmentSummary commit();

@@ -45,7 +45,7 @@ std::vector<std::uint32_t> document_starts(std::span<const Token> tokens) {
   return starts;
 }
 
-// Writes the tokens at the width of the file, in blocks: the separator of the file is the separator of the array, cut.
+// Writes the low `width` bytes of every token, in blocks. A separator stays one: all its bits are set.
 template <typename Token>
 void write_tokens(SegmentFile& file, std::span<const Token> tokens, std::uint32_t width) {
   if (width == sizeof(Token)) {
@@ -82,7 +82,7 @@ SegmentSummary write_segment(const std::string& path, std::span<const Token> tok
                           .document_table_bytes = document_table.size()});
 
   std::vector<std::uint32_t> first_ranks(std::size_t{settings.vocab_size} + 1);
-  // Left uninitialised: sorting writes every entry, and touching the pages twice would show.
+  // Uninitialised: sorting writes every entry, and touching the pages twice would take measurable time.
   const auto positions = std::make_unique_for_overwrite<std::uint32_t[]>(suffixes);
   const unsigned threads = settings.threads != 0 ? settings.threads : std::max(1U, std::thread::hardware_concurrency());
   sort_suffixes<Token>(tokens, settings.vocab_size, settings.order_depth, threads, {positions.get(), suffixes}, first_ranks, progress);

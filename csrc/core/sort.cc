@@ -15,12 +15,10 @@ namespace suffolk {
 namespace {
 
 constexpr std::size_t kMaxGroups = 64;
-constexpr std::size_t kGroupSuffixes = 1 << 14;  // at least, on average: small texts are sorted directly as a whole
-constexpr std::size_t kScanBlock = 1 << 19;      // suffixes read in one go while inducing
-constexpr std::size_t kAhead = 32;               // suffixes between asking for a cache line and using it
-
-// The cost of a step relative to reading one suffix; for progress alone.
-constexpr std::uint64_t kDirectCost = 6;
+constexpr std::size_t kGroupSuffixes = 1 << 14;  // in a group, on average, at least: small texts are one group and sorted directly
+constexpr std::size_t kScanBlock = 1 << 19;      // suffixes read at a time while inducing
+constexpr std::size_t kAhead = 32;               // suffixes between the prefetch of a cache line and its use
+constexpr std::uint64_t kDirectCost = 6;         // of sorting a suffix directly, in units of inducing one; only for progress
 
 template <typename Token>
 class Sorter {
@@ -49,7 +47,7 @@ class Sorter {
  private:
   static constexpr Token kSeparator = Text<Token>::kSeparator;
 
-  // Calls visit(position) for every suffix of a thread's stretch of the text.
+  // Calls visit(position) for every suffix of a thread's part of the text.
   template <typename Visit>
   void each_suffix(unsigned thread, const Visit& visit) const {
     const std::size_t stretch = (tokens_.size() + threads_ - 1) / threads_;
@@ -59,7 +57,7 @@ class Sorter {
     }
   }
 
-  // Whether the suffix is placed by the one that begins a token later. REQUIRES: no separator stands at `at`.
+  // Whether the suffix is placed by the one that begins a token later. REQUIRES: the token at `at` is no separator.
   bool is_induced(std::size_t at) const { return tokens_[at + 1] < group_begin_[tokens_[at]]; }
 
   template <typename Run>
@@ -88,8 +86,8 @@ class Sorter {
            " ids: give the tokenizer that made the tokens, or a larger vocabulary");
   }
 
-  // Groups are ranges of ids with about equally many suffixes. One group, nothing induced, where order_depth does not reach the
-  // second token, which tells induced suffixes from direct ones.
+  // Groups are ranges of ids with about equally many suffixes. If order_depth is 1, there is one group and nothing is induced:
+  // only the second token tells induced suffixes from direct ones.
   void cut_groups() {
     const std::size_t count = text_.order_depth < 2 ? 1 : std::clamp<std::size_t>(positions_.size() / kGroupSuffixes, 1, kMaxGroups);
     const std::size_t enough = positions_.size() / count + 1;
@@ -102,7 +100,7 @@ class Sorter {
     groups_.push_back(vocab_size_);
   }
 
-  // Writes the direct suffixes into their buckets: behind the induced ones, whose second tokens are lower. Positions rise.
+  // Writes the direct suffixes into their buckets by rising position, after the induced ones, whose second tokens are lower.
   void place_direct() {
     std::vector<std::size_t> chains(threads_);
     parallel([&](unsigned thread) {
@@ -114,7 +112,7 @@ class Sorter {
         longest = std::max(longest, chain);
         next = at + 1;
       });
-      while (chain > 0 && tokens_[next] != kSeparator && is_induced(next)) ++chain, ++next;  // on behind the stretch
+      while (chain > 0 && tokens_[next] != kSeparator && is_induced(next)) ++chain, ++next;  // beyond this thread's part
       chains[thread] = std::max(longest, chain);
     });
     const std::size_t chain = *std::max_element(chains.begin(), chains.end());
@@ -127,10 +125,10 @@ class Sorter {
       direct += direct_size(token);
       for (auto& counts : counts_) rank += std::exchange(counts[token], rank);
     }
-    const std::uint64_t scanned = first_ranks_[groups_[groups_.size() - 2]];  // by induce: all groups but the last
+    const std::uint64_t scanned = first_ranks_[groups_[groups_.size() - 2]];  // by `induce`: all groups but the last
     work_.total = direct * kDirectCost + scanned + positions_.size() - direct;
     parallel([&](unsigned thread) {
-      // Gathered first, without a branch, for half of all branches would be mispredicted; then written with the lines at hand.
+      // First gathered without a branch, because half of all branches would be mispredicted; then written to prefetched lines.
       std::array<std::uint32_t, 1024> gathered;
       std::size_t size = 0;
       auto& next = counts_[thread];
@@ -152,7 +150,7 @@ class Sorter {
 
   std::uint32_t direct_size(std::uint32_t token) const { return first_ranks_[token + 1] - direct_ranks_[token]; }
 
-  // Buckets go to the threads heaviest first, so that none is left alone with a heavy one at the end.
+  // Threads take the heaviest buckets first, so that no thread is left with a heavy one at the end.
   void sort_direct() {
     std::vector<std::uint32_t> order(vocab_size_);
     std::iota(order.begin(), order.end(), 0U);
@@ -169,10 +167,10 @@ class Sorter {
     });
   }
 
-  // Reads the groups in order; a suffix that stands in order places the one that begins a token earlier. Blocks of suffixes are
-  // shared out: each thread counts what it will place, all agree on places, then each places its own, in order.
+  // Reads the groups in order; each suffix places the one that begins a token earlier. Threads share blocks of suffixes: each
+  // counts the suffixes that it will place, all together compute the places, then each writes its own, in order.
   void induce() {
-    std::vector<std::uint32_t> next(first_ranks_.begin(), first_ranks_.end() - 1);  // where each bucket's next one goes
+    std::vector<std::uint32_t> next(first_ranks_.begin(), first_ranks_.end() - 1);  // the next free rank of each bucket
     // The suffixes that a block will place, and their first tokens, gathered without a branch.
     std::vector<std::uint32_t> gathered(std::min(kScanBlock, positions_.size()));
     std::vector<Token> first_tokens(gathered.size());
@@ -211,16 +209,16 @@ class Sorter {
           }
           std::fill(counts.begin(), counts.end(), 0U);
           work_.done += end - begin;
-          barrier.arrive_and_wait();  // the next block may hold suffixes that were placed just now
+          barrier.arrive_and_wait();  // the next block may hold suffixes that were just placed
         }
       }
     });
   }
 
-  // An induced suffix is in order by more than order_depth tokens. Where two agree so far, position must decide. All that this
-  // may concern are marked: they go back, by one token a time, to direct suffixes that agree in at least mark_depth_ tokens but
-  // not in order_depth. (Of two that agree in order_depth tokens each step back is of the same kind, as long as two of these
-  // tokens are left; else all are marked.)
+  // Induced suffixes are sorted by more than order_depth tokens. If two agree in order_depth tokens, they must be sorted by
+  // position. All suffixes of this kind are marked: they were induced, over one or more steps, from direct suffixes that agree
+  // in mark_depth_ tokens or more but not in order_depth. (Of two suffixes that agree in order_depth tokens, each step is
+  // induced for both or for none as long as two of these tokens are left. If fewer may be left, all suffixes are marked.)
   void restore_ties() {
     std::atomic<std::uint32_t> next = 0;
     parallel([&](unsigned) {
@@ -243,7 +241,7 @@ class Sorter {
     });
   }
 
-  // Brings runs of suffixes that agree in order_depth tokens into the order of their positions; those that end before stand in it.
+  // Sorts runs of suffixes that agree in order_depth tokens by position. Suffixes that end earlier are in that order already.
   void sort_ties(std::span<std::uint32_t> ranks) const {
     for (std::size_t begin = 0; begin < ranks.size();) {
       std::size_t end = begin + 1;
@@ -260,7 +258,7 @@ class Sorter {
   std::span<std::uint32_t> positions_;
   std::span<std::uint32_t> first_ranks_;
   const Progress& progress_;
-  std::vector<std::vector<std::uint32_t>> counts_;  // [thread][id]: how many, or where the next one goes
+  std::vector<std::vector<std::uint32_t>> counts_;  // [thread][id]: number of suffixes, or rank of the next one
   std::vector<std::uint32_t> direct_ranks_;         // [id]: rank of the bucket's first direct suffix
   std::vector<std::uint32_t> group_begin_;          // [id]: the first id of its group
   std::uint32_t mark_depth_ = 0;                    // see restore_ties

@@ -1,4 +1,4 @@
-// Sorting a run of suffixes by direct comparison: many tokens at a time as one number.
+// Sorts a run of suffixes by direct comparison, many tokens at a time as one number.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,14 @@
 
 namespace suffolk {
 
-// The text as suffix sorting reads it: ids below vocab_size, a separator (the largest value of Token) behind every document.
+// The text of a sort: ids below vocab_size, and a separator (the largest value of Token) after every document.
 template <typename Token>  // uint16_t or uint32_t
 struct Text {
   static constexpr Token kSeparator = std::numeric_limits<Token>::max();
 
   std::span<const Token> tokens;
   std::uint32_t order_depth;
-  unsigned token_bits;   // enough for all ids and the end
+  unsigned token_bits;   // enough for all ids and a value for the end
   unsigned key_tokens;   // tokens in one key
 
   Text(std::span<const Token> tokens_, std::uint32_t vocab_size, std::uint32_t order_depth_)
@@ -34,8 +34,8 @@ struct Text {
         token_bits(sizeof(Token) == 2 ? 16U : static_cast<unsigned>(std::bit_width(vocab_size))),
         key_tokens(64U / token_bits) {}
 
-  // The next `key_tokens` tokens as a number that sorts like them. Behind a document's end all bits are set, beyond
-  // order_depth all are zero. REQUIRES: the suffix has not ended before `depth`, and depth < order_depth.
+  // The `key_tokens` tokens at `depth` as a number that sorts like them. After a document's end all bits are set; beyond
+  // order_depth all are zero. REQUIRES: the suffix does not end before `depth`, and depth < order_depth.
   std::uint64_t key(std::uint32_t position, std::uint32_t depth) const noexcept {
     const std::size_t at = std::size_t{position} + depth;
     std::uint64_t value = 0;
@@ -45,7 +45,7 @@ struct Text {
     const std::uint64_t end = (std::uint64_t{1} << token_bits) - 1;
     bool ended = false;
     for (unsigned i = 0; i < key_tokens; ++i) {
-      ended = ended || tokens[at + i] == kSeparator;  // the last token is a separator: never read past it
+      ended = ended || tokens[at + i] == kSeparator;  // the last token is a separator, so this never reads past the end
       value = value << token_bits | (ended ? end : tokens[at + i]);
     }
     return cut(value, depth);
@@ -67,25 +67,25 @@ struct Text {
     return true;
   }
 
-  // The depth to which the suffix goes on without an end, in whole keys from `depth` on; order_depth at most, but for the last key.
+  // The depth up to which the suffix has no end, in whole keys from `depth` on; it exceeds order_depth by less than a key.
   std::uint32_t unended(std::uint32_t position, std::uint32_t depth) const noexcept {
     while (depth < order_depth && agree(position, position, depth)) depth += key_tokens;
     return depth;
   }
 
-  // Whether two suffixes have the same tokens from depth `begin` to `end`; false if the text ends before. One pass, for long repeats.
+  // Whether two suffixes have the same tokens from depth `begin` to `end`; false if the text ends before. Fast for long repeats.
   bool same(std::uint32_t a, std::uint32_t b, std::uint32_t begin, std::uint32_t end) const noexcept {
     if (std::size_t{std::max(a, b)} + end > tokens.size()) return false;
     return std::memcmp(tokens.data() + a + begin, tokens.data() + b + begin, (end - begin) * sizeof(Token)) == 0;
   }
 
-  // Whether a suffix with this key at `depth` goes on behind the key's tokens.
+  // Whether a suffix with this key at `depth` has tokens after the key, within order_depth.
   bool goes_on(std::uint64_t key, std::uint32_t depth) const noexcept {
     const std::uint64_t end = (std::uint64_t{1} << token_bits) - 1;
     return depth + key_tokens < order_depth && (key & end) != end;
   }
 
-  // Inline by force: the compiler finds that the function does nothing and drops calls of it.
+  // Always inlined: otherwise the compiler removes the calls, because the function has no effect.
   [[gnu::always_inline]] void prefetch(std::uint32_t position, std::uint32_t depth) const noexcept {
     __builtin_prefetch(tokens.data() + std::min(std::size_t{position} + depth, tokens.size() - 1));
   }
@@ -97,22 +97,22 @@ struct Text {
   }
 };
 
-// The highest bit of a sorted position: suffixes that go back to it may stand in the wrong order (RunSorter::sort).
+// The highest bit of a sorted position: suffixes that are induced from it may be in the wrong order (RunSorter::sort).
 inline constexpr std::uint32_t kMark = 0x80000000;
 
-// Sorts runs of suffixes; owns its scratch memory, so each thread needs an object.
+// Sorts runs of suffixes. Not thread-safe: it owns its scratch memory.
 template <typename Token>
 class RunSorter {
  public:
-  // Uses at most 32 bytes of scratch for each of `limit` suffixes; longer runs are cut first. Returns early, the work undone,
-  // once `stop` is set.
+  // Uses at most 32 bytes of scratch for each of `limit` suffixes; longer runs are partitioned in place first. Once `stop` is
+  // set, the sort returns early without a result.
   RunSorter(const Text<Token>& text, std::uint32_t mark_depth, std::size_t limit, const std::atomic<bool>& stop)
       : text_(text), mark_depth_(mark_depth), limit_(limit), stop_(stop) {}
 
-  // Sorts suffixes that agree in their first `depth` tokens, none of which ends there, by their first order_depth tokens;
-  // ties by position. Of each set of suffixes that agree in `mark_depth` tokens, sets kMark at least on all or, if all agree
-  // in order_depth tokens, on none. On all suffixes if mark_depth is 0.
-  // REQUIRES: positions below kMark.
+  // Sorts suffixes that agree in their first `depth` tokens, and do not end there, by their first order_depth tokens; ties by
+  // position. Sets kMark on suffixes that agree in mark_depth tokens with another, unless all of these agree in order_depth
+  // tokens. It may set more marks; if mark_depth is 0, it sets all.
+  // REQUIRES: positions are below kMark.
   void sort(std::span<std::uint32_t> run, std::uint32_t depth) {
     const std::size_t needed = std::min(run.size(), limit_);
     if (scratch_.size() < needed) scratch_.resize(needed), spare_.resize(needed);
@@ -125,10 +125,10 @@ class RunSorter {
     std::uint64_t key;
     std::uint32_t position;
   };
-  static constexpr std::size_t kAhead = 24;        // suffixes between asking for a cache line and using it
-  static constexpr std::size_t kSmallRun = 12;     // at most: insertion
-  static constexpr std::size_t kRadixRun = 512;    // at least: radix
-  static constexpr std::size_t kCachedRun = 1 << 15;  // at most: all digits in one go
+  static constexpr std::size_t kAhead = 24;           // suffixes between the prefetch of a cache line and its use
+  static constexpr std::size_t kSmallRun = 12;        // up to here: insertion sort
+  static constexpr std::size_t kRadixRun = 512;       // from here on: radix sort
+  static constexpr std::size_t kCachedRun = 1 << 15;  // up to here: radix sort from the lowest digit; above it, the highest digit first
 
   // `base`: where this run's part of the scratch begins.
   void sort_at(std::span<std::uint32_t> run, std::uint32_t depth, std::size_t base) {
@@ -147,9 +147,9 @@ class RunSorter {
     }
   }
 
-  // The depth to which all suffixes of a run agree, in whole keys. Long repeats are compared in one pass.
+  // The depth up to which all suffixes of a run agree, in whole keys.
   std::uint32_t common_depth(std::span<const std::uint32_t> run, std::uint32_t depth) const {
-    const bool large = run.size() >= kRadixRun;  // worth a look at the first one alone
+    const bool large = run.size() >= kRadixRun;  // then long repeats are compared with the first suffix in one pass
     std::uint32_t common = large ? text_.unended(run[0], depth) : text_.order_depth;
     for (std::size_t i = 1; i < run.size() && common > depth; ++i) {
       if (i + kAhead < run.size()) text_.prefetch(run[i + kAhead], depth);
@@ -174,7 +174,7 @@ class RunSorter {
     for (std::size_t i = 0; i < run.size(); ++i) run[i] = keyed[i].position;
     const std::uint32_t below = std::min(depth + text_.key_tokens, text_.order_depth);
     const bool near = keyed.front().key != keyed.back().key && below > mark_depth_;
-    // Runs of equal keys go deeper; their next tokens are asked for a few suffixes early.
+    // Runs of equal keys are sorted by their next tokens, which are prefetched.
     std::size_t asked = 0;
     for (std::size_t begin = 0; begin < run.size();) {
       const std::uint64_t key = keyed[begin].key;
@@ -222,7 +222,7 @@ class RunSorter {
     }
   }
 
-  // From the lowest digit of 8 bits to the highest, passing over those in which all keys agree.
+  // Sorts by digits of 8 bits, the lowest first. Digits in which all keys agree are skipped.
   static void sort_digits(std::span<Keyed> keyed, std::span<Keyed> spare, std::uint64_t differing) {
     std::array<std::array<std::uint32_t, 256>, 8> begins = {};
     for (const Keyed& each : keyed) {
@@ -239,7 +239,7 @@ class RunSorter {
     if (from.data() != keyed.data()) std::copy(from.begin(), from.end(), keyed.begin());
   }
 
-  // A run too long for the scratch: three ways around one of its keys, in place.
+  // Partitions a run that is too long for the scratch in place, into three parts around one of its keys.
   void partition(std::span<std::uint32_t> run, std::uint32_t depth) {
     const auto whole = run;
     bool near = false;

@@ -15,7 +15,7 @@ struct SuffixEntry {
   std::uint32_t segment;
 };
 
-// Compares suffixes that differ in their keys by these alone, others by reading on. A view; thread-safe.
+// Compares suffixes by their keys, and reads further tokens only if these are equal. A view; thread-safe.
 // REQUIRES: all segments have one vocabulary and token width. Positions are below the token count.
 class SuffixOrder {
  public:
@@ -38,7 +38,7 @@ class SuffixOrder {
   }
 
  private:
-  // The key of the tokens from `depth` behind the position on, without those beyond order_depth.
+  // The key of the tokens from position + depth on. Bits of tokens beyond order_depth are 0.
   SuffixKey key_at(std::uint32_t segment, std::uint32_t position, std::uint32_t depth) const noexcept {
     const Suffixes& suffixes = segments_[segment];
     SuffixKey key = suffix_key(suffixes.tokens, std::uint64_t{position} + depth, suffixes.vocab_size, width_);

@@ -1,5 +1,5 @@
-// The one index structure: tokens and their sorted suffix positions. A mapped segment and the context of one request both
-// are read as a `Suffixes`, and every search and every draft works on it.
+// The index structure: tokens and their sorted suffix positions. A mapped segment and the context of one request are both read as
+// `Suffixes`, on which every search and draft works.
 #pragma once
 
 #include <bit>
@@ -10,15 +10,14 @@
 
 namespace suffolk {
 
-// The answer of `Suffixes::token` behind the end of a document; greater than any token id, so that a suffix that ends sorts behind
-// all that go on.
+// The value of `Suffixes::token` after the end of a document. It is greater than any token id, so suffixes that end sort last.
 inline constexpr std::uint32_t kEnd = 0xFFFFFFFF;
 
 // Tokens of 2, 3 or 4 little-endian bytes. A view: the bytes must outlive it.
 struct Tokens {
   const std::byte* data = nullptr;
   std::uint64_t size = 0;   // in tokens, separators included
-  std::uint32_t width = 2;  // bytes a token
+  std::uint32_t width = 2;  // bytes per token
 
   // REQUIRES: i < size
   std::uint32_t operator[](std::uint64_t i) const noexcept {
@@ -37,8 +36,8 @@ struct Tokens {
   }
 };
 
-// The first tokens of a suffix as one 128-bit number: 8, 5 or 4 tokens of 2, 3 or 4 bytes. The first token is in the highest bits,
-// unused low bits are zero, and all bits are set for every token behind the document's end. Keys have the order of the suffixes by
+// The first tokens of a suffix as one 128-bit number: 8, 5 or 4 tokens of 2, 3 or 4 bytes. The first token is in the highest
+// bits, unused low bits are zero, and every token after the document's end has all bits set. So keys sort like suffixes cut to
 // those tokens.
 struct SuffixKey {
   std::uint64_t high = 0;
@@ -50,7 +49,7 @@ static_assert(sizeof(SuffixKey) == 16);  // the bytes of the directory on disk: 
 // Tokens in a key.
 constexpr std::uint32_t key_tokens(std::uint32_t width) noexcept { return 16 / width; }
 
-// Of four 2-byte tokens as they lie in memory: the lowest set bit is the top bit of the first separator; 0 if there is none.
+// Marks separators in four 2-byte tokens: the lowest set bit is the top bit of the first separator; 0 if there is none.
 constexpr std::uint64_t first_separator(std::uint64_t four) noexcept {
   return (~four - 0x0001000100010001) & four & 0x8000800080008000;
 }
@@ -65,10 +64,10 @@ inline std::uint64_t four_tokens(const std::byte* at) noexcept {
   return (four >> 16 & kOdd) | (four & kOdd) << 16;
 }
 
-// The key, at token width `width`, of the suffix at `position`. Ids of vocab_size and above end a document; so does the last token.
+// The key, at token width `width`, of the suffix at `position`. Ids from vocab_size on, and the end of the tokens, end a document.
 inline SuffixKey suffix_key(const Tokens& tokens, std::uint64_t position, std::uint32_t vocab_size, std::uint32_t width) noexcept {
   constexpr std::uint64_t kAll = ~std::uint64_t{0};
-  if (tokens.width == 2 && width == 2 && position + 8 <= tokens.size) {  // by far the commonest; no sound file has other ids
+  if (tokens.width == 2 && width == 2 && position + 8 <= tokens.size) {  // the most common case
     const std::byte* at = tokens.data + position * 2;
     const std::uint64_t high = four_tokens(at);
     return {high, (high & 0xFFFF) == 0xFFFF ? kAll : four_tokens(at + 8)};
@@ -93,20 +92,20 @@ inline SuffixKey suffix_key(const Tokens& tokens, std::uint64_t position, std::u
 inline constexpr std::uint64_t kDirectoryStride = 128;
 constexpr std::uint64_t directory_entries(std::uint64_t suffixes) noexcept { return (suffixes + kDirectoryStride - 1) / kDirectoryStride; }
 
-// A view of sorted suffixes; the arrays must outlive it. Reading is thread-safe. The arrays may come from a damaged file:
-// every value is bounded before it is used, and searches end whatever the order.
+// A view of sorted suffixes; the arrays must outlive it. Reading is thread-safe. The arrays may come from a damaged file: every
+// value is bounded before it is used, and searches end even if the order is wrong.
 struct Suffixes {
   Tokens tokens;
   const std::uint32_t* positions = nullptr;    // [0..count-1], the start of each suffix, in suffix order
   std::uint64_t count = 0;                     // suffixes
   const std::uint32_t* first_ranks = nullptr;  // [0..vocab_size], rank of the first suffix that begins with each token
   std::uint32_t vocab_size = 0;
-  // The key of every kDirectoryStride-th rank; it lets a search touch few pages. Null and 0 for the context of one request.
-  // Only the first order_depth tokens of a key follow the order of ranks. It may be damaged: a search may start from it, not trust it.
+  // The key of every kDirectoryStride-th rank; with it, a search reads few pages. Null and 0 for the context of one request.
+  // Only the first order_depth tokens of a key follow the order of ranks.
   const SuffixKey* directory = nullptr;
   std::uint64_t directory_count = 0;
 
-  // The token `depth` places behind the start of the suffix of this rank; kEnd behind the end of its document.
+  // The token at `depth` of the suffix of this rank; kEnd after the end of its document.
   // REQUIRES: rank < count, and no kEnd at a smaller depth of the same suffix.
   std::uint32_t token(std::uint64_t rank, std::uint32_t depth) const noexcept {
     const std::uint64_t at = std::uint64_t{positions[rank]} + depth;

@@ -15,13 +15,13 @@
 namespace suffolk {
 namespace {
 
-// One call of parallel_for. It lives on the caller's stack: no helper may touch it after `helpers` fell to 0.
+// One call of parallel_for. It is on the caller's stack: no helper may touch it after `helpers` is 0.
 struct Job {
   const std::function<void(std::size_t)>& work;
   std::size_t count;
   std::size_t grain;
   std::atomic<std::size_t> next = 0;
-  std::size_t helpers = 0;   // guarded by the state's mutex, as is the error
+  std::size_t helpers = 0;   // guarded by the state's mutex, like `error`
   std::exception_ptr error;
 
   // Takes pieces until there are none.
@@ -42,9 +42,9 @@ struct Job {
 
 struct ThreadPool::State {
   std::mutex mutex;
-  std::condition_variable wake;  // there is a job, or the end
-  std::condition_variable left;  // a job's last helper left it
-  std::deque<Job*> jobs;         // with pieces that no thread has taken
+  std::condition_variable wake;  // a job was added, or `stop` was set
+  std::condition_variable left;  // the last helper left a job
+  std::deque<Job*> jobs;         // those with pieces that no thread has taken
   unsigned started = 0;
   bool stop = false;
 
@@ -72,7 +72,7 @@ struct ThreadPool::State {
 ThreadPool::ThreadPool(unsigned threads) : threads_(threads), state_(std::make_shared<State>()) {}
 
 ThreadPool::~ThreadPool() {
-  if (owner_ == 0 || !owned()) return;  // no threads here; in a forked child the mutex may be locked for ever
+  if (owner_ == 0 || !owned()) return;  // no threads; and in a forked child the mutex may stay locked forever
   {
     const std::lock_guard lock(state_->mutex);
     state_->stop = true;

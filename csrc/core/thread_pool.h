@@ -1,4 +1,4 @@
-// Threads that share the work of one call.
+// A pool of threads that share the work of one call.
 #pragma once
 
 #include <atomic>
@@ -10,11 +10,11 @@
 
 namespace suffolk {
 
-// Up to `threads` threads for work that falls into independent pieces, the calling thread included. The others are started
-// by the first call that has work for them, and end with the pool. Any number of threads may use one pool at a time.
+// Up to `threads` threads, including the calling one, for work of independent pieces. The others are started by the first call that
+// has work for them, and end with the pool. Thread-safe: any number of threads may call one pool at the same time.
 //
-// The pool belongs to the process that first used it: in a child forked later its threads do not exist, and the calling
-// thread does all of the work. A child forked before the first use has its own.
+// The threads exist only in the process that first used the pool. In a child that is forked later, the calling thread does all
+// of the work. A child that is forked before the first use starts its own threads.
 class ThreadPool {
  public:
   // REQUIRES: threads >= 1
@@ -23,9 +23,10 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
   ~ThreadPool();
 
-  // Calls work(0) ... work(count - 1), each once, in any order, `grain` neighbours at a time by one thread; returns when all
-  // are done. No other thread is woken for count <= grain. If a call throws, the work ends and the first exception is
-  // rethrown here. Throws kResourceExhausted when the system gives no thread. REQUIRES: grain >= 1
+  // Calls work(0) ... work(count - 1), each once, in any order, and returns when all are done. A thread takes `grain`
+  // neighbours at a time; if count <= grain, no other thread is woken. If a call throws, the work ends and the first exception
+  // is rethrown here.
+  // Throws kResourceExhausted if no thread can be started. REQUIRES: grain >= 1
   void parallel_for(std::size_t count, std::size_t grain, const std::function<void(std::size_t)>& work);
 
  private:
@@ -36,7 +37,7 @@ class ThreadPool {
 
   unsigned threads_;
   std::atomic<pid_t> owner_ = 0;
-  std::shared_ptr<State> state_;  // shared with the threads, which outlive the pool for a moment
+  std::shared_ptr<State> state_;  // shared with the threads, which end shortly after the pool
 };
 
 }  // namespace suffolk

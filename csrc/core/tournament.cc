@@ -8,7 +8,7 @@
 namespace suffolk {
 namespace {
 
-// No suffix has this key: it would begin with a separator. Stands for a segment that has no more.
+// The key of a segment without further suffixes. No suffix has it: none begins with a separator.
 constexpr SuffixKey kNone = {~std::uint64_t{0}, ~std::uint64_t{0}};
 
 // The kept suffixes of one segment between two ranks.
@@ -79,7 +79,7 @@ std::vector<std::uint32_t> merge_ranks(std::span<const Suffixes> segments, std::
     return order.precedes(x, y);
   };
 
-  // Leaf i is node count + i; losers[n] is the loser at node n; the winner went up.
+  // Leaf i is node count + i; losers[n] is the loser at node n.
   std::vector<std::size_t> winners(2 * count), losers(count);
   for (std::size_t i = 0; i < count; ++i) winners[count + i] = i;
   for (std::size_t node = count; node-- > 1;) {

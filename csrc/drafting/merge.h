@@ -33,14 +33,14 @@ struct MergedTree {
 // identified by its bit. The score of a node with several bits belongs to the lowest. If a source proposes a node twice, the higher
 // score counts. Nodes without a bit only lead to others.
 //
-// If one source alone proposes children of a node, its probabilities count unchanged, scaled down to a sum of at most 1. Several
-// sources are pooled: the logarithm of a child's probability is the weighted sum of the sources' logarithms. The weights of n equally
-// weighted sources add up to sqrt(n), because their texts are related. A source that does not propose a child gives it a share of
-// its remaining probability. A source counts less, the less probability it gives to its own children. At most one child
-// is accepted, so the probabilities of the children and of none are normalized to a sum of 1.
+// If one source alone proposes children of a node, its probabilities count unchanged, scaled down to a sum of at most 1.
+// Several sources are pooled: the logarithm of a child's probability is the weighted sum of the sources' logarithms. The
+// weights of n equally weighted sources add up to sqrt(n), because their texts are related. A source that does not propose a
+// child gives it a share of its remaining probability. A source counts less, the less probability it gives to its own children.
+// At most one child is accepted, so the probabilities of the children and of none are normalized to a sum of 1.
 //
-// `weights` has an entry for each source, by its bit. O(n log n) for n nodes in all. Throws kInvalidArgument if columns are no tree, scores break
-// the rules of ScoredTree, or weights are not finite or out of range.
+// `weights` has an entry for each source, by its bit. O(n log n) for n nodes in all. Throws kInvalidArgument if columns are no
+// tree, scores break the rules of ScoredTree, or weights are not finite or out of range.
 MergedTree merge(std::span<const ScoredTree> trees, std::span<const PoolWeight, kSources> weights, std::size_t max_nodes);
 
 }  // namespace suffolk::drafting

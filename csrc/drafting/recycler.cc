@@ -21,9 +21,9 @@ constexpr double kWarmest = 1;                     // temperature is cut here: t
 constexpr float kLeast = -87;                      // log probability: smaller ones are denormal
 constexpr double kSlight = 0.003;                  // smaller probabilities get no node
 
-// The weight of a log probability, the weight of its noise, and the log weight of "none of them", by the length of the known end.
-// Longer ends predict better. Fitted by maximum likelihood to 25,000 tokens of the answers of the priors, sampled at temperatures 0 and
-// 0.7. The calibrator learns on line how often these scores are right.
+// The weight of a log probability, the weight of its noise, and the log weight of "none of them", by the length of the known
+// end. Longer ends predict better. Fitted by maximum likelihood to 25,000 tokens of the answers of the priors, sampled at
+// temperatures 0 and 0.7. The calibrator learns on line how often these scores are right.
 constexpr std::array<double, Recycler::kOrder> kLikely = {0.45, 0.58, 0.65, 1.0}, kNoise = {0.47, 0.45, 0.45, 0.76},
                                                kNone = {1.05, -0.07, -0.51, -2.19};
 

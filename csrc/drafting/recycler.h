@@ -1,9 +1,9 @@
 // Token recycling: drafts from the likeliest next tokens of earlier passes.
 //
 // In every pass the target computes the probabilities of all tokens behind each token, samples one and discards the rest. Token
-// Recycling (Luo et al. 2024, arXiv 2408.08696, section 3) keeps the likeliest ones per token, and drafts trees from them. Here the
-// key is the last 1 to kOrder tokens, an "end" of the text, and the longest known end is used. With seeded sampling, the known noise
-// (noise_reweighting.h) reweights the candidates.
+// Recycling (Luo et al. 2024, arXiv 2408.08696, section 3) keeps the likeliest ones per token, and drafts trees from them. Here
+// the key is the last 1 to kOrder tokens, an "end" of the text, and the longest known end is used. With seeded sampling, the
+// known noise (noise_reweighting.h) reweights the candidates.
 #pragma once
 
 #include <array>

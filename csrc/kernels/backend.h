@@ -15,7 +15,8 @@ struct Backend {
   // Floats that `packed` must hold for `row_count` rows.
   std::size_t (*packed_size)(std::size_t row_count, std::size_t inputs);
 
-  // Puts the product's rows in the order in which `multiply` reads them. REQUIRES: row_count <= kMostRows; `packed` is 64-byte aligned
+  // Puts the product's rows in the order in which `multiply` reads them. REQUIRES: row_count <= kMostRows; `packed` is 64-byte
+  // aligned
   void (*pack)(const SkinnyGemm& product, float* packed);
 
   // Computes the outputs [begin, end) of all rows. REQUIRES: row_count <= kMostRows; `begin` is a multiple of `panel`, `end` too or

@@ -1,8 +1,8 @@
 // A linear layer for few rows: y[m, n] = sum over k of x[m, k] * w[n, k] (+ bias[n]), for the rows of a draft tree.
 //
 // Weights are read where they lie, once for up to 64 rows, so that a few rows cost little more than one. Sums are fp32 and
-// rounded once, to the element type of all operands. Weights may also be int8, with a scale for each output, for a quarter or half of
-// the memory traffic where results need not be exact.
+// rounded once, to the element type of all operands. Weights may also be int8, with a scale for each output, for a quarter or
+// half of the memory traffic where results need not be exact.
 //
 // **A row's result is the same, bit for bit, whatever the other rows, their number, its place among them, and the number of
 // threads.** Each (row, output) has n partial sums, 16 with AVX-512 and else 8; sum j adds the products of the inputs j, j + n,

@@ -17,7 +17,7 @@ import zstandard
 from suffolk.build_index import BuildOptions, build, plan_build
 from suffolk.datastore.datastore import open_datastore
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
-from suffolk.datastore.manifest import WriterLock, read_manifest
+from suffolk.datastore.manifest import read_manifest, writer_lock
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
 from tests.support.building import (
     ROOT,
@@ -156,7 +156,7 @@ def test_what_does_not_fit_the_datastore_is_refused(tmp_path: Path) -> None:
         build(BuildOptions(corpora=(corpus,), output=store, mode="append", tokenizer=str(tmp_path / "other.json")))
     with pytest.raises(Unsupported, match="order depth: 32 differs from the 64"):
         build(BuildOptions(corpora=(corpus,), output=store, mode="append", order_depth=32))
-    with WriterLock(store), pytest.raises(Exception, match="another process is writing"):
+    with writer_lock(store), pytest.raises(Exception, match="another process is writing"):
         build(BuildOptions(corpora=(corpus,), output=store, mode="append"))
     assert read_manifest(store).generation == 1
 

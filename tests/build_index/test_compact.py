@@ -19,7 +19,7 @@ from suffolk.build_index.progress import SilentProgress
 from suffolk.cli.main import main
 from suffolk.datastore import Datastore, open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, Unavailable
-from suffolk.datastore.manifest import WriterLock, read_manifest
+from suffolk.datastore.manifest import read_manifest, writer_lock
 from tests.support.interrupts import default_interrupts
 from tests.support.waiting import until
 
@@ -211,5 +211,5 @@ def test_what_cannot_be_compacted_is_refused(tmp_path):
     store = make_store(tmp_path, 1)
     with pytest.raises(InvalidArgument, match="segments: 0 is not allowed"):
         compact(store, segments=0)
-    with WriterLock(store), pytest.raises(Unavailable, match="another process"):
+    with writer_lock(store), pytest.raises(Unavailable, match="another process"):
         compact(store)

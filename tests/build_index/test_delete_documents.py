@@ -18,9 +18,9 @@ from suffolk.datastore.deletions import deletion_metadata
 from suffolk.datastore.documents import DocumentTableWriter
 from suffolk.datastore.errors import Corruption, InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from suffolk.datastore.manifest import publish, read_manifest
-from suffolk.datastore.segment import separated, write_segment
+from suffolk.datastore.segment import write_segment
 from tests.support.building import make_texts, tokenize, write_jsonl, write_tokenizer
-from tests.support.stores import make_store
+from tests.support.stores import make_store, separated
 
 LICENSES = ["mit", "gpl-3.0", "bsd"]
 

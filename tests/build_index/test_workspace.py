@@ -11,7 +11,7 @@ import pytest
 from suffolk.build_index import BuildOptions, build
 from suffolk.build_index.workspace import Workspace, open_workspace
 from suffolk.datastore.errors import InvalidArgument, NotFound, ResourceExhausted, Unavailable
-from suffolk.datastore.manifest import Manifest, WriterLock
+from suffolk.datastore.manifest import Manifest, writer_lock
 from suffolk.datastore.segment import SegmentEntry
 
 
@@ -61,7 +61,7 @@ def test_who_is_refused_leaves_the_folder_to_who_has_it(
 
     def begin_too(point: str) -> None:
         if point == "workspace.made":
-            held.enter_context(WriterLock(store))
+            held.enter_context(writer_lock(store))
             (store / "segments").mkdir()
 
     monkeypatch.setattr("suffolk.build_index.workspace.failpoint", begin_too)

@@ -20,8 +20,8 @@ from suffolk.datastore.documents import (
 )
 from suffolk.datastore.errors import Corruption, InvalidArgument
 from suffolk.datastore.manifest import Manifest, publish
-from suffolk.datastore.segment import separated, write_segment
-from tests.support.stores import make_store
+from suffolk.datastore.segment import write_segment
+from tests.support.stores import make_store, separated
 
 
 def entry(name, tokens, documents):

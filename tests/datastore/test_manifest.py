@@ -10,7 +10,7 @@ import pytest
 
 from suffolk.datastore import open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument, ResourceExhausted, Unavailable, Unsupported
-from suffolk.datastore.manifest import MAX_MANIFEST_BYTES, WriterLock, publish, read_manifest
+from suffolk.datastore.manifest import MAX_MANIFEST_BYTES, publish, read_manifest, writer_lock
 from tests.support.stores import make_store
 
 
@@ -99,7 +99,7 @@ def test_publish_refuses_a_manifest_that_no_reader_would_take(tmp_path):
 
 
 def test_one_writer_at_a_time(tmp_path):
-    with WriterLock(tmp_path), pytest.raises(Unavailable, match="another process is writing"), WriterLock(tmp_path):
+    with writer_lock(tmp_path), pytest.raises(Unavailable, match="another process is writing"), writer_lock(tmp_path):
         pass
-    with WriterLock(tmp_path):
+    with writer_lock(tmp_path):
         pass

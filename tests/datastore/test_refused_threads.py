@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from suffolk.datastore.segment import separated, write_segment
+from suffolk.datastore.segment import write_segment
+from tests.support.stores import separated
 
 LIMIT = """
 import resource, sys

@@ -11,9 +11,9 @@ import pytest
 
 from suffolk.datastore import _native, open_datastore
 from suffolk.datastore.errors import Corruption, InvalidArgument, PermissionDenied
-from suffolk.datastore.segment import separated, write_segment
+from suffolk.datastore.segment import write_segment
 from tests.support.forging import HEADER_BYTES, crc32c, mend, rewrite, sections
-from tests.support.stores import make_store
+from tests.support.stores import make_store, separated
 
 
 @pytest.fixture

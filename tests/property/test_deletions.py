@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from suffolk.datastore import DraftTree, _native
 from suffolk.datastore.errors import InvalidArgument
-from suffolk.datastore.segment import separated, write_segment
+from suffolk.datastore.segment import write_segment
 from suffolk.serving.drafters.registry import source_bits
 from tests.property.test_retrieval import VOCAB_SIZES, Documents, corpora, cut, paths, queries
 from tests.support import oracle
+from tests.support.stores import separated
 
 
 def make_segment(path: Path, documents: Documents, vocab_size: int) -> _native.Segment:

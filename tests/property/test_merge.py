@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from suffolk.datastore import _native
 from suffolk.datastore.errors import InvalidArgument, SuffolkError
-from suffolk.datastore.segment import separated, write_segment
+from suffolk.datastore.segment import write_segment
 from tests.property.test_deletions import deletions
 from tests.property.test_retrieval import VOCAB_SIZES, Documents
+from tests.support.stores import separated
 
 TABLE = b"any table"
 

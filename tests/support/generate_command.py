@@ -8,7 +8,8 @@ import pytest
 
 from suffolk.cli.main import main
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, publish
-from suffolk.datastore.segment import separated, write_segment
+from suffolk.datastore.segment import write_segment
+from tests.support.stores import separated
 
 PROMPT = "abcabcabcabc"
 

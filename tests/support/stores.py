@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from suffolk.datastore import Datastore, open_datastore
 from suffolk.datastore.documents import DocumentTableWriter, Metadata
 from suffolk.datastore.manifest import SEGMENTS_NAME, Manifest, publish, tokenizer_name
-from suffolk.datastore.segment import separated, write_segment
+from suffolk.datastore.segment import separator, token_dtype, write_segment
 from suffolk.datastore.tokenizer import fingerprint
 
 
@@ -50,6 +52,13 @@ def make_store(
         )
     publish(path, Manifest(1, tuple(entries), vocab_size, order_depth, tokenizer, "2026-01-01T00:00:00Z"))
     return open_datastore(path)
+
+
+def separated(documents: list[list[int]], vocab_size: int) -> npt.NDArray[Any]:
+    """Documents as one token array with separators. REQUIRES: all ids are in 0..vocab_size-1."""
+    dtype = token_dtype(vocab_size)
+    end = separator(dtype)
+    return np.array([token for document in documents for token in (*document, end)], dtype)
 
 
 def random_documents(count: int, size: int, seed: int, vocab_size: int) -> list[list[int]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from suffolk.datastore.errors import InvalidArgument, NotFound, PermissionDenied
 from suffolk.datastore.failpoints import failpoint
-from suffolk.datastore.manifest import LOCK_NAME, WriterLock, fsync_directory, write_atomically
+from suffolk.datastore.manifest import LOCK_NAME, fsync_directory, write_atomically, writer_lock
 from suffolk.serving.drafters.training.options import ANSWERING, CHANGEABLE
 from suffolk.serving.engine.checked_fields import read_object
 
@@ -82,7 +82,7 @@ def open_workspace(output: Path, settings: Mapping[str, Any], resume: bool) -> I
             f"{workspace.folder} holds an interrupted run; add --resume to go on with it, or remove that folder to start again"
         )
     _make(workspace.folder)
-    with WriterLock(workspace.folder):
+    with writer_lock(workspace.folder):
         if resume and workspace.settings.exists():
             _require_same(workspace, settings)
         try:
