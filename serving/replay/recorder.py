@@ -112,7 +112,7 @@ def require_recordable(path: Path) -> None:
     try:
         with path.open("rb") as file:
             begin = file.readline()
-            last = b"\n" if not begin else _last(file.fileno())
+            last = os.pread(file.fileno(), 1, os.fstat(file.fileno()).st_size - 1) if begin else b"\n"
     except FileNotFoundError:
         return
     except OSError as error:
@@ -121,10 +121,6 @@ def require_recordable(path: Path) -> None:
         raise InvalidArgument(f"record {path}: it holds something other than recordings; name another file")
     if last != b"\n":
         raise InvalidArgument(f"record {path}: its last line is incomplete; remove that line, or name another file")
-
-
-def _last(file: int) -> bytes:
-    return os.pread(file, 1, os.fstat(file).st_size - 1)
 
 
 def _refused(path: Path, error: OSError) -> PermissionDenied:

@@ -94,7 +94,6 @@ class Options(OutputOptions, ModeOptions, ReadingOptions, MakingOptions):
 
 
 def run(options: Options) -> int:
-    """Build or plan; returns the exit code."""
     build_options = _build_options(options)
     if options.plan:
         plan = plan_build(build_options)

@@ -38,7 +38,6 @@ class Options(setting.Options):
 
 
 def run(options: Options) -> int:
-    """Read and print; returns the exit code."""
     found = [_facts(each) for each in read_calibration(options.file).learned()]
     found = [each for each in found if each["predictions"]]
     print(json.dumps(found) if options.json else "\n".join(_lines(found)))

@@ -33,7 +33,8 @@ COMMANDS = {
     "bench memory": "measure a datastore larger than memory",
     "bench hybrid": "compare one tree of all sources with each source alone",
 }
-"""Name -> one line of help. Command ``a b`` is the module suffolk.cli.a.b, with ``Options``, ``EXAMPLES`` and ``run``."""
+"""Name -> one line of help. Command ``a b`` is the module suffolk.cli.a.b, with ``Options``, ``EXAMPLES`` and ``run``,
+which returns the exit code."""
 DESCRIPTION = "Suffolk makes a language model decode faster by drafting from text on file."
 EXAMPLES = """examples:
   suffolk build --tokenizer MODEL_FOLDER --output STORE corpus/ more.jsonl.zst

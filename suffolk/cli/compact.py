@@ -34,7 +34,6 @@ class Options(setting.Options):
 
 
 def run(options: Options) -> int:
-    """Compact; returns the exit code."""
     with show_progress() as progress:
         report = compact(options.store, options.segments, options.threads, progress)
     print(json.dumps(asdict(report)) if options.json else "\n".join(_lines(report)))

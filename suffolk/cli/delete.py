@@ -41,7 +41,6 @@ class Options(setting.Options):
 
 
 def run(options: Options) -> int:
-    """Delete or count; returns the exit code."""
     report = delete(options.store, options.id, options.where, dry_run=options.dry_run)
     if options.json:
         print(json.dumps(asdict(report)))

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 
 def run(options: Options) -> int:
-    """Generate; returns the exit code."""
     if options.model is None and options.worker is None:
         raise InvalidArgument("--model or --worker is missing; give one of them")
     if options.logprobs is not None and options.stats_json is None:

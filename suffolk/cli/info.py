@@ -27,7 +27,6 @@ class Options(setting.Options):
 
 
 def run(options: Options) -> int:
-    """Print the facts; returns the exit code."""
     store = suffolk.open(options.store)
     try:
         facts = store.info()

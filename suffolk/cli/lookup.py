@@ -59,7 +59,6 @@ class Options(setting.Options):
 
 
 def run(options: Options) -> int:
-    """Look up and print; returns the exit code."""
     if (options.text is None) == (not options.ids):
         raise InvalidArgument("give either a text or --ids, for example: suffolk lookup STORE 'import numpy as'")
     store = _open(options)

@@ -55,7 +55,6 @@ class Options(MeasuringOptions, DeviceOptions):
 
 
 def run(options: Options) -> int:
-    """Measure, store, print; returns the exit code."""
     contexts = CONTEXTS if options.contexts is None else _numbers(options.contexts)
     require_folder("--output", options.output)
     largest = grid(contexts, options.slots, None)

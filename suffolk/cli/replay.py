@@ -13,9 +13,9 @@ reported, marked as a part; if none has, the first is reported with the texts th
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +26,7 @@ from suffolk.cli.model import DeviceOptions, load_target
 from suffolk.cli.options import setting
 from suffolk.cli.options.setting import REQUIRED, Assignable, argument, option
 from suffolk.cli.output_file import require_folder
-from suffolk.cli.stores import open_named
+from suffolk.cli.stores import checked_stores
 from suffolk.datastore.errors import InvalidArgument, NotFound, Unsupported
 from suffolk.datastore.retriever import Retriever
 from suffolk.datastore.tokenizer import fingerprint, load_tokenizer
@@ -48,6 +48,8 @@ suffolk replay day.jsonl --datastore code/ --drafter hybrid --calibration code.j
 suffolk replay day.jsonl.zst --datastore code/ --costs costs.json         as 'suffolk profile --output costs.json' wrote it
 suffolk replay day.jsonl --model MODEL_FOLDER --head HEAD_FOLDER --datastore code/ --costs stored
 """
+DRAFTERS = tuple(name for name in names() if name != "prediction")
+"""Recordings hold no predicted texts."""
 NO_COSTS = "none"
 STORED = "stored"
 
@@ -72,7 +74,7 @@ class ReplayDrafterOptions(DrafterOptions):
     """Which drafters draft."""
 
     drafter: tuple[str, ...] = option(
-        (), "a drafter; may be repeated, each begins anew (default: all that can run)", choices=names(), metavar="NAME"
+        (), "a drafter; may be repeated, each begins anew (default: all that can run)", choices=DRAFTERS, metavar="NAME"
     )
     nodes: tuple[Nodes, ...] = option((DEFAULT_NODES,), "largest draft tree; several are tried in turn", several=True)
 
@@ -114,7 +116,7 @@ def run(options: Options) -> int:
     """Replay, print, write; returns the exit code."""
     from suffolk.benchmarks.replay.report import head_lines, result_lines, write_results
 
-    limits, chosen = options.limits(), options.chosen(names())
+    limits, chosen = options.limits(), options.chosen(DRAFTERS)
     _check(options, chosen)
     require_folder("--json", options.json)
     recordings = _recordings(options)
@@ -122,7 +124,9 @@ def run(options: Options) -> int:
         require_costs(Path(options.costs))
     with (
         kept_calibration(options.calibration) as calibration,
-        _opened(options.datastore, options.deadline_ms, limits, recordings) as stores,
+        checked_stores(
+            options.datastore, options.deadline_ms, partial(_require_fit, limits=limits, recordings=recordings)
+        ) as stores,
     ):
         target = _target(options, recordings)
         costs, origin = _costs(options.costs, target)
@@ -187,22 +191,7 @@ def _recordings(options: Options) -> list[Recording]:
     return kept
 
 
-@contextmanager
-def _opened(
-    names: Sequence[str], deadline_ms: float | None, limits: Limits, recordings: Sequence[Recording]
-) -> Iterator[list[Retriever]]:
-    """The datastores, which fit the recordings; closed at the end."""
-    with ExitStack() as stack:
-        stores: list[Retriever] = []
-        for name in names:
-            store = open_named(name, deadline_ms)
-            stack.callback(store.close)
-            _require_fit(store, name, limits, recordings)
-            stores.append(store)
-        yield stores
-
-
-def _require_fit(store: Retriever, name: str, limits: Limits, recordings: Sequence[Recording]) -> None:
+def _require_fit(store: Retriever, name: str, *, limits: Limits, recordings: Sequence[Recording]) -> None:
     """Raises as ``require_match``, and InvalidArgument if the datastore does not know an id of a text."""
     first = recordings[0]
     facts = store.info()

@@ -23,7 +23,6 @@ from suffolk.datastore.retriever import Retriever
 from suffolk.serving.draft_service.server import DraftServer, DraftServerConfig
 from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.transport.server import run_until_signal
-from suffolk.serving.transport.url import DRAFT_PORT
 
 EXAMPLES = """
 suffolk serve wiki/                                         gRPC on 127.0.0.1:7700, HTTP on 127.0.0.1:7701
@@ -47,14 +46,6 @@ class Options(ServerOptions, Configurable):
     )
     search_threads: Annotated[int, Within(0, 1024)] = rare(0, "threads for the contexts of one request; 0: every core")
     max_concurrent: Annotated[int, Within(1, 1024)] = rare(32, "requests at a time; more are refused")
-    listen: tuple[str, ...] = option(
-        (f"127.0.0.1:{DRAFT_PORT}",),
-        "HOST:PORT or unix:PATH for gRPC; may be repeated; port 0 takes a free one",
-        metavar="ENDPOINT",
-    )
-    http: str = option(
-        f"127.0.0.1:{DRAFT_PORT + 1}", "HOST:PORT for HTTP/JSON and /metrics; off: none", metavar="HOST:PORT"
-    )
 
 
 def run(options: Options) -> int:

@@ -10,6 +10,18 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.checked_fields import Within
 from suffolk.serving.transport.endpoint import parse_endpoint
 from suffolk.serving.transport.tls import TlsFiles
+from suffolk.serving.transport.url import DRAFT_PORT
+
+
+def listen_option(port: int) -> Any:
+    """The field of the gRPC addresses; ``port``: the default."""
+    help = "HOST:PORT or unix:PATH for gRPC; may be repeated; port 0 takes a free one"
+    return option((f"127.0.0.1:{port}",), help, metavar="ENDPOINT")
+
+
+def http_option(port: int, services: str) -> Any:
+    """The field of the HTTP address; ``port``: the default. ``services``: what it serves, for the help."""
+    return option(f"127.0.0.1:{port}", f"HOST:PORT for {services}; off: none", metavar="HOST:PORT")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,10 +29,8 @@ class ServerOptions(Options):
     """Where and how to serve."""
 
     GROUP = "serving"
-    listen: tuple[str, ...] = option(
-        (), "HOST:PORT or unix:PATH for gRPC; may be repeated; port 0 takes a free one", metavar="ENDPOINT"
-    )
-    http: str = option("", "HOST:PORT for HTTP; off: none", metavar="HOST:PORT")
+    listen: tuple[str, ...] = listen_option(DRAFT_PORT)
+    http: str = http_option(DRAFT_PORT + 1, "HTTP/JSON and /metrics")
     tls_cert: str | None = option(None, "PEM certificate: encrypt gRPC over TCP, and HTTP", metavar="FILE")
     tls_key: str | None = option(None, "PEM private key of --tls-cert", metavar="FILE")
     tls_client_ca: str | None = option(

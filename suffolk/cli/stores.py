@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from suffolk.datastore.errors import Unsupported
 from suffolk.datastore.retriever import Retriever
@@ -17,18 +17,29 @@ from suffolk.serving.transport.url import is_url
 log = logging.getLogger(__name__)
 
 
-@contextlib.contextmanager
 def opened_stores(
     names: Sequence[str], deadline_ms: float | None, limits: Limits, model: str
-) -> Iterator[list[Retriever]]:
+) -> contextlib.AbstractContextManager[list[Retriever]]:
     """The datastores of those names or URLs, which fit the model. Raises as ``open_named`` and ``require_match``."""
+
+    def require_fit(store: Retriever, name: str) -> None:
+        require_match(store, name, limits, model, fingerprint(load_tokenizer(model)))
+        _require_vocabulary(store, name, model)
+
+    return checked_stores(names, deadline_ms, require_fit)
+
+
+@contextlib.contextmanager
+def checked_stores(
+    names: Sequence[str], deadline_ms: float | None, require_fit: Callable[[Retriever, str], None]
+) -> Iterator[list[Retriever]]:
+    """The datastores of those names or URLs; closed at the end. Raises as ``open_named`` and ``require_fit``."""
     with contextlib.ExitStack() as stack:
         stores: list[Retriever] = []
         for name in names:
             stores.append(open_named(name, deadline_ms))
             stack.callback(stores[-1].close)
-            require_match(stores[-1], name, limits, model, fingerprint(load_tokenizer(model)))
-            _require_vocabulary(stores[-1], name, model)
+            require_fit(stores[-1], name)
         yield stores
 
 

@@ -153,7 +153,6 @@ class Options(HeadOptions, DataOptions, AnswerOptions, StepOptions, DeviceOption
 
 
 def run(options: Options) -> int:
-    """Train; returns the exit code."""
     run_options = options.train_options()
     head_maker(run_options.head, run_options.head_options)  # refuse an unknown name before anything is read
     find_folder(options.model)

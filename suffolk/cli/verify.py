@@ -26,7 +26,6 @@ class Options(setting.Options):
 
 
 def run(options: Options) -> int:
-    """Check and print; returns the exit code."""
     if is_url(options.store):
         raise InvalidArgument(f"{options.store}: verify needs the datastore's folder; run it where that folder is")
     start = time.monotonic()

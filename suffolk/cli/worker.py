@@ -18,7 +18,7 @@ from suffolk.cli.drafting import HYBRID, DrafterOptions, PlannerOptions, Retriev
 from suffolk.cli.kept_files import RECORD, CalibrationOptions, kept_calibration, require_record
 from suffolk.cli.model import MODEL, DeviceOptions, load_target
 from suffolk.cli.options.setting import REQUIRED, Configurable, option, rare
-from suffolk.cli.server_options import ServerOptions
+from suffolk.cli.server_options import ServerOptions, http_option, listen_option
 from suffolk.cli.stores import opened_stores
 from suffolk.datastore.errors import InvalidArgument, ResourceExhausted
 from suffolk.serving.drafters.neural.tree_bounds import rows_behind
@@ -85,14 +85,8 @@ class WorkerDrafterOptions(DrafterOptions):
 class Options(
     RoomOptions, ServerOptions, WorkerDrafterOptions, RetrievalOptions, PlannerOptions, CalibrationOptions, Configurable
 ):
-    listen: tuple[str, ...] = option(
-        (f"127.0.0.1:{WORKER_PORT}",),
-        "HOST:PORT or unix:PATH for gRPC; may be repeated; port 0 takes a free one",
-        metavar="ENDPOINT",
-    )
-    http: str = option(
-        f"127.0.0.1:{WORKER_PORT + 1}", "HOST:PORT for /metrics and /healthz; off: none", metavar="HOST:PORT"
-    )
+    listen: tuple[str, ...] = listen_option(WORKER_PORT)
+    http: str = http_option(WORKER_PORT + 1, "/metrics and /healthz")
     tls_client_ca: str | None = rare(
         None, "PEM authority that must have signed clients' certificates (mTLS)", metavar="FILE"
     )

@@ -15,7 +15,7 @@ import pytest
 
 from suffolk.benchmarks.batch import measure as batches
 from suffolk.benchmarks.decode import measure as decoding
-from suffolk.cli.bench import outcome
+from suffolk.cli.bench import report_options
 from suffolk.cli.main import main
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.costs.cost_store import CostKey, save_costs
@@ -251,7 +251,7 @@ def test_a_second_interrupt_ends_the_report(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     interrupt(monkeypatch, decoding, "run_way", 7)
-    interrupt(monkeypatch, outcome, "write_report", 1)
+    interrupt(monkeypatch, report_options, "write_report", 1)
     assert main(["bench", "decode", *words, "--json", str(tmp_path / "x.json")]) == 130
     printed = capsys.readouterr()
     assert printed.out.startswith("stopped after 2 of 4 prompts\n")

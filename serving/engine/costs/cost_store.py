@@ -167,7 +167,11 @@ def load_costs(path: Path, key: CostKey) -> CostModel:
         InvalidArgument: the costs are for another model, device or version.
     """
     costs, found = read_costs(path)
-    _require_key(path, found, key)
+    for name, value in asdict(key).items():
+        if found[name] != value:
+            raise InvalidArgument(
+                f"costs {path}: made for {name} {found[name]!r}, and this is {value!r}; run 'suffolk profile' for it"
+            )
     return costs
 
 
@@ -192,14 +196,6 @@ def read_costs(path: Path) -> tuple[CostModel, dict[str, Any]]:
         return CostModel(document["sizes"], document["seconds"], *terms), found
     except (TypeError, ValueError, OverflowError) as error:  # InvalidArgument is a ValueError
         raise Corruption(f"costs {path}: damaged ({error}); run 'suffolk profile' again") from error
-
-
-def _require_key(path: Path, found: dict[str, Any], key: CostKey) -> None:
-    for name, value in asdict(key).items():
-        if found[name] != value:
-            raise InvalidArgument(
-                f"costs {path}: made for {name} {found[name]!r}, and this is {value!r}; run 'suffolk profile' for it"
-            )
 
 
 def _digest(value: Any) -> str:

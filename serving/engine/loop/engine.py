@@ -36,6 +36,13 @@ class Engine:
 
     A request's tokens depend on its prompt and settings, never on other requests. Under verification ``match`` they do not depend
     on its drafter; under ``rejection`` their distribution does not; under ``typical`` they do.
+
+    Attributes:
+        target: the model whose text is produced.
+        drafters, datastores: the names that a request may choose from, sorted.
+        slots, capacity, queue: as given.
+        cache_bytes: memory of the cache, all of it allocated at the start.
+        death: the error that ended the engine; None while it runs and after ``close``.
     """
 
     def __init__(
@@ -76,9 +83,11 @@ class Engine:
             )
         self._drafters = _by_name(drafters)
         self._loop = StepLoop(target, self._drafters, costs, slots, capacity, passes)
-        self._names = tuple(sorted(self._drafters))
-        self._datastores = tuple(sorted({name for each in self._drafters.values() for name in datastore_names(each)}))
-        self._queue = queue
+        self.target, self.slots, self.capacity, self.queue = target, slots, capacity, queue
+        self.drafters = tuple(sorted(self._drafters))
+        self.datastores = tuple(sorted({name for each in self._drafters.values() for name in datastore_names(each)}))
+        self.cache_bytes = self._loop.cache.nbytes
+        self.death: SuffolkError | None = None
         self._numbers = itertools.count(1)
         self._waiting: deque[Generation] = deque()
         self._running: dict[int, Generation] = {}
@@ -87,44 +96,10 @@ class Engine:
         self._stats = self._loop.totals()
         self._stats_due = 0.0
         self._closing = False
-        self._death: SuffolkError | None = None
         self._thread = threading.Thread(target=self._run, name="suffolk-engine", daemon=True)
         self._ended = threading.Event()
         self._thread.start()
         atexit.register(self._close_at_exit)
-
-    @property
-    def target(self) -> Target:
-        return self._loop.target
-
-    @property
-    def drafters(self) -> tuple[str, ...]:
-        """The names that a request may choose from, sorted."""
-        return self._names
-
-    @property
-    def datastores(self) -> tuple[str, ...]:
-        """The names of the datastores that a request may choose from, sorted."""
-        return self._datastores
-
-    @property
-    def slots(self) -> int:
-        return self._loop.cache.slots
-
-    @property
-    def capacity(self) -> int:
-        """Tokens of a request, its prompt and its largest tree included."""
-        return self._loop.cache.capacity
-
-    @property
-    def queue(self) -> int:
-        """Requests that may wait for a slot."""
-        return self._queue
-
-    @property
-    def cache_bytes(self) -> int:
-        """Memory of the cache, all of it taken at the start."""
-        return self._loop.cache.nbytes
 
     @property
     def drifts(self) -> int:
@@ -135,11 +110,6 @@ class Engine:
     def alive(self) -> bool:
         """Whether the engine runs. False after an error or ``close``, and in a forked child, which has no engine thread."""
         return not self._ended.is_set() and self._thread.is_alive()
-
-    @property
-    def death(self) -> SuffolkError | None:
-        """The error that ended the engine; None while it runs and after ``close``."""
-        return self._death
 
     def generate(
         self,
@@ -167,16 +137,16 @@ class Engine:
         if not isinstance(drafter, str):
             raise InvalidArgument(f"drafter is of type {type(drafter).__name__}; give the name of one of the engine's")
         name, options = "" if drafter == "none" else drafter, options_or_default(options)
-        options.require_known(self._datastores)
+        options.require_known(self.datastores)
         request = Request(next(self._numbers), self.target, prompt, settings, name, max_nodes, options)
         self._loop.require_room(request)
         generation = Generation(request, self._cancel)
         with self._changed:
             self._require_alive()
-            if len(self._running) + len(self._waiting) >= self._loop.cache.slots + self._queue:
+            if len(self._running) + len(self._waiting) >= self.slots + self.queue:
                 raise ResourceExhausted(
                     f"{len(self._running) + len(self._waiting)} requests run or wait; the slots hold "
-                    f"{self._loop.cache.slots} and the queue holds {self._queue}; try again later"
+                    f"{self.slots} and the queue holds {self.queue}; try again later"
                 )
             self._waiting.append(generation)
             self._changed.notify_all()
@@ -224,8 +194,8 @@ class Engine:
             self.close()
 
     def _require_alive(self) -> None:
-        if self._death is not None:
-            raise Unavailable(f"the engine has died ({self._death}); start it again")
+        if self.death is not None:
+            raise Unavailable(f"the engine has died ({self.death}); start it again")
         if self._closing:
             raise Unavailable("the engine is closed")
         if not self._thread.is_alive():
@@ -254,7 +224,7 @@ class Engine:
             log.exception("the engine has died")
             error = Internal(first_line(fault))
         with self._changed:
-            self._death = error
+            self.death = error
             for generation in [*self._running.values(), *self._waiting]:
                 generation.request.stats.finish = generation.request.stats.finish or ("error" if error else "cancelled")
                 generation.end(error)

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 from suffolk.datastore.errors import SuffolkError
 from suffolk.serving.engine.loop.request import Request, Step
-from suffolk.serving.engine.loop.stats import GenerationStats
 from suffolk.serving.engine.sampling.log_probabilities import LogProbability
 
 Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
@@ -25,6 +24,7 @@ class Generation(Iterator[Step], AsyncIterator[Step]):
 
     def __init__(self, request: Request, cancel: Callable[[Generation], None]) -> None:
         self.request = request
+        self.stats = request.stats
         self._cancel = cancel
         self._steps: deque[Step] = deque()
         self._ended = False
@@ -47,10 +47,6 @@ class Generation(Iterator[Step], AsyncIterator[Step]):
     def log_probabilities(self) -> list[LogProbability]:
         """Log-probabilities of ``tokens``; empty unless ``logprobs`` is set."""
         return self.request.log_probabilities[:]
-
-    @property
-    def stats(self) -> GenerationStats:
-        return self.request.stats
 
     def cancel(self) -> None:
         """End the generation and free its slot before the engine's next step. Does nothing if it has ended."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -11,6 +12,20 @@ from suffolk.serving.engine.loop.draft_counts import DraftCounts
 from suffolk.serving.engine.loop.draft_options import PREDICTION_SOURCE_ID
 
 PARTS = ("prefill", "draft", "wait", "forward", "verify", "compact", "other")
+
+
+class Clock:
+    """Seconds by the parts of a step. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, part: str) -> None:
+        """Add the time since the last lap to ``part``."""
+        now = time.perf_counter()
+        self.seconds[part] = self.seconds.get(part, 0.0) + now - self._last
+        self._last = now
 
 
 @dataclass(slots=True)

@@ -9,14 +9,13 @@ import numpy as np
 
 from suffolk.datastore.draft_tree import DraftTree
 from suffolk.serving.engine.loop.batch_entry import BatchEntry
-from suffolk.serving.engine.loop.clock import Clock
 from suffolk.serving.engine.loop.draft_candidate import DraftCandidate
 from suffolk.serving.engine.loop.draft_counts import places
 from suffolk.serving.engine.loop.drafter import Proposal, SampledChain, only_from, tree_of
 from suffolk.serving.engine.loop.drafter_pool import Draft, DrafterPool
 from suffolk.serving.engine.loop.prefill_budget import PrefillBudget
 from suffolk.serving.engine.loop.request import Request
-from suffolk.serving.engine.loop.stats import LoopStats
+from suffolk.serving.engine.loop.stats import Clock, LoopStats
 from suffolk.serving.engine.model.kv_cache import KVCache
 from suffolk.serving.engine.model.tree_layout import chain, cut, lay_out
 from suffolk.serving.engine.policy.planner import Planner

@@ -17,11 +17,10 @@ from suffolk.datastore.retriever import MAX_NODES
 from suffolk.serving.engine.costs.cost_measurement import measure
 from suffolk.serving.engine.costs.cost_model import CostModel
 from suffolk.serving.engine.loop.batch_entry import BatchEntry
-from suffolk.serving.engine.loop.clock import Clock
 from suffolk.serving.engine.loop.drafter import Drafter, tree_of
 from suffolk.serving.engine.loop.drafter_pool import DrafterPool
 from suffolk.serving.engine.loop.request import Request, Step
-from suffolk.serving.engine.loop.stats import LoopStats
+from suffolk.serving.engine.loop.stats import Clock, LoopStats
 from suffolk.serving.engine.loop.step_batch import StepBatch
 from suffolk.serving.engine.loop.verify_step import Outcome, verify
 from suffolk.serving.engine.model.memory import memory_guard
@@ -35,7 +34,13 @@ log = logging.getLogger(__name__)
 
 
 class StepLoop:
-    """Decodes up to ``slots`` requests at once: they join and leave between steps. Not thread-safe."""
+    """Decodes up to ``slots`` requests at once: they join and leave between steps. Not thread-safe.
+
+    Attributes:
+        target, cache: the model, and the cache of all requests.
+        stats: counts and seconds since the start.
+        running: the requests that run.
+    """
 
     def __init__(
         self,
@@ -46,20 +51,11 @@ class StepLoop:
         capacity: int = 4096,
         passes: str = "auto",
     ) -> None:
-        """Allocates the cache.
+        """Allocates the cache. Arguments and errors as for ``Engine``, with two differences.
 
         Args:
-            drafters: by name; requests choose. The loop calls them from one thread and leaves them open.
-            costs: the target's measured costs, which stay unchanged; None measures them now if there are drafters. A ``Planner``
-                is used as it is.
-            slots: requests at once, 1..1024.
-            capacity: cache rows of a request, including its prompt and its largest tree.
-            passes: auto, packed, captured or compiled (``passes.py``).
-
-        Raises:
-            InvalidArgument: a value is out of its range.
-            ResourceExhausted: no memory for the cache.
-            Unsupported: the model has no ``captured`` or ``compiled`` passes.
+            drafters: the loop calls them from one thread and leaves them open.
+            costs: may be a ``Planner``, which is used as it is.
         """
         if not 1 <= slots <= 1024:
             raise InvalidArgument(f"slots is {slots}; it must be between 1 and 1024")
@@ -77,13 +73,9 @@ class StepLoop:
         self._batch = StepBatch(self.cache, self._pool, self._planner, self.stats)
         self._passes = Passes(target, self.cache, passes, self._pool.layers)
         self._names = frozenset(drafters or {})
-        self._running: list[Request] = []
+        self.running: list[Request] = []
         self._recording = 0.0  # seconds of the planner's last ``record``, a cost of drafting
         self._free = list(range(slots))  # a heap: passes of static shape run over the first slots
-
-    @property
-    def running(self) -> Sequence[Request]:
-        return self._running
 
     @property
     def free(self) -> int:
@@ -123,13 +115,13 @@ class StepLoop:
         self.cache.clear(request.slot)
         if request.drafter and self._planner is not None:
             self._planner.open(request.number, request.drafter, self._pool.model_sources[request.drafter] != 0)
-        self._running.append(request)
+        self.running.append(request)
 
     def leave(self, request: Request, finish: str = "cancelled") -> None:
         """Remove ``request`` and free its slot. Does nothing if it has left already."""
-        if request not in self._running:
+        if request not in self.running:
             return
-        self._running.remove(request)
+        self.running.remove(request)
         heapq.heappush(self._free, request.slot)
         request.stats.finish = request.stats.finish or finish
         if request.drafter and self._planner is not None:
@@ -139,7 +131,7 @@ class StepLoop:
 
     def totals(self) -> dict[str, Any]:
         """``stats``, with the failed drafts of running requests, ready for JSON."""
-        failures = sum((each.stats.draft_failures for each in self._running), self.stats.draft_failures)
+        failures = sum((each.stats.draft_failures for each in self.running), self.stats.draft_failures)
         return self.stats.to_dict() | {"draft_failures": dict(failures)}
 
     def step(self) -> list[tuple[Request, Step | SuffolkError]]:
@@ -148,14 +140,14 @@ class StepLoop:
         Raises:
             ResourceExhausted: the device has no memory for the pass, even without drafts.
         """
-        if not self._running:
+        if not self.running:
             return []
-        with memory_guard(f"model {self.target.name}, {len(self._running)} requests"):
+        with memory_guard(f"model {self.target.name}, {len(self.running)} requests"):
             return self._step()
 
     def _step(self) -> list[tuple[Request, Step | SuffolkError]]:
         clock = Clock()
-        entries = self._batch.take(self._running, clock)
+        entries = self._batch.take(self.running, clock)
         clock.lap("draft")
         try:
             read, rows, outcomes = self._read(entries, clock)

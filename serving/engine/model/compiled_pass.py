@@ -80,19 +80,15 @@ class CompiledPass:
             return self._compiled(ids, positions)  # type: ignore[no-any-return]
         log.info(
             "model %s: compiling its passes, a minute or more; later starts find most of it in TORCHINDUCTOR_CACHE_DIR",
-            self._name,
+            self._target.name,
         )
         begin = time.perf_counter()
         for numbers in (ids, positions):
             torch._dynamo.mark_dynamic(numbers, 1)
         result = self._compiled(ids, positions)
         self._is_compiled = True
-        log.info("model %s: compiled in %.0f s", self._name, time.perf_counter() - begin)
+        log.info("model %s: compiled in %.0f s", self._target.name, time.perf_counter() - begin)
         return result  # type: ignore[no-any-return]
-
-    @property
-    def _name(self) -> str:
-        return self._target.name
 
 
 class _OperatorRows:

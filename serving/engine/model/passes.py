@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -118,12 +117,6 @@ def bucket_for(cache: KVCache, slots: Sequence[int], layouts: Sequence[TreeLayou
     )
 
 
-class _SpecialPasses(Protocol):
-    def prepare(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> None: ...
-
-    def forward(self, slots: Sequence[int], layouts: Sequence[TreeLayout]) -> PassResult: ...
-
-
 class _CompiledPasses:
     """The compiled pass over one cache."""
 
@@ -166,6 +159,9 @@ class _StaticPasses:
         if len(self._passes) > _MOST_PASSES:
             del self._passes[next(iter(self._passes))]
         return found
+
+
+_SpecialPasses = _CompiledPasses | _StaticPasses
 
 
 def _fits(layouts: Sequence[TreeLayout], wanted: Sequence[int]) -> bool:

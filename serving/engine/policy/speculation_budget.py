@@ -21,26 +21,20 @@ class SpeculationBudget:
 
     Each step of a request adds 0.01 tokens. Accepted drafted tokens are added; the time of drafts is subtracted. Drafting pauses
     while the budget is empty, so useless drafts cost 1 % in the long run, at any number of requests.
+
+    Attributes:
+        balance: tokens in the budget, at most ``MOST_SAVED``; negative if overdrawn.
+        allows: whether the group may draft now.
     """
 
     def __init__(self, refill: float = REFILL) -> None:
         """``refill``: tokens that each step of a request adds."""
         self._refill = refill
-        self._balance = START
+        self.balance = START
         self._deferred = 0.0
         self._usual = 0.0
         self._requests = 0
-        self._allows = True
-
-    @property
-    def allows(self) -> bool:
-        """Whether the group may draft now."""
-        return self._allows
-
-    @property
-    def balance(self) -> float:
-        """Tokens in the budget, at most ``MOST_SAVED``; negative if overdrawn."""
-        return self._balance
+        self.allows = True
 
     def open(self) -> None:
         """Add a request."""
@@ -58,11 +52,11 @@ class SpeculationBudget:
 
     def stake(self, requests: int) -> float:
         """The most tokens that the trees of one pass of ``requests`` requests may cost."""
-        return max(LEAST_STAKE * requests, STAKE * self._balance)
+        return max(LEAST_STAKE * requests, STAKE * self.balance)
 
     def draft_stake(self) -> float:
         """The most tokens of model time that one request's draft may take."""
-        return DRAFT_STAKE + STAKE * max(0.0, self._balance)
+        return DRAFT_STAKE + STAKE * max(0.0, self.balance)
 
     def spend(self, tokens: float) -> None:
         """Subtract a draft's time, in ``tokens``. Time above ``UNUSUAL`` times the usual is deferred."""
@@ -79,6 +73,6 @@ class SpeculationBudget:
 
     def add(self, tokens: float) -> None:
         """Add ``tokens``; negative for a loss."""
-        floor = min(self._balance, -MOST_SAVED / 2 * max(1, self._requests))
-        self._balance = min(MOST_SAVED, max(floor, self._balance + tokens))
-        self._allows = self._balance > (0.0 if self._allows else RESUME)
+        floor = min(self.balance, -MOST_SAVED / 2 * max(1, self._requests))
+        self.balance = min(MOST_SAVED, max(floor, self.balance + tokens))
+        self.allows = self.balance > (0.0 if self.allows else RESUME)

@@ -23,14 +23,13 @@ class Options(DecodeOptions, Assignable):
 
 
 def run(options: Options) -> int:
-    """Measure, print, write; returns the exit code."""
     from suffolk.benchmarks.batch.measure import measure_batches
     from suffolk.benchmarks.batch.report import NOTES, batch_lines, batch_panels
     from suffolk.benchmarks.decode.report import PACKAGES
-    from suffolk.benchmarks.report import Report, plain
 
     outcome, settings = options.outcome("batch"), options.decoding()
     batches = list(options.batches)
     results = measure_batches(settings, batches, lambda line: print(line, file=sys.stderr, flush=True))
-    report = Report("batch", options.seed, plain(settings) | {"batches": batches}, results, NOTES, PACKAGES)
-    return outcome.finish(report, batch_lines(results), batch_panels(results))
+    return outcome.finish(
+        settings, results, NOTES, PACKAGES, batch_lines(results), batch_panels(results), batches=batches
+    )

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from suffolk.cli.bench.report_options import WORKDIR, ReportOptions
+from suffolk.cli.bench.report_options import WorkdirOptions
 from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
 
 EXAMPLES = "suffolk bench build --tokenizer MODEL_FOLDER src/ --json build.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ReportOptions):
+class Options(WorkdirOptions):
     corpora: tuple[str, ...] = argument(REQUIRED, "file, folder or pattern with text", metavar="CORPUS")
     tokenizer: str = option(REQUIRED, "Hugging Face folder, tokenizer.json or hub name", metavar="TOK")
     text_field: str = option("text", "field or column with the text", metavar="NAME")
@@ -26,23 +25,19 @@ class Options(ReportOptions):
     )
     sort_rounds: int = option(3, "rounds of each sort")
     sort_repeats: int = option(10_000_000, "tokens of inputs that consist of repeats; 0: skip these")
-    workdir: Path | None = option(None, WORKDIR, metavar="DIR")
 
 
 def run(options: Options) -> int:
-    """Measure, print, write; returns the exit code."""
     from suffolk.benchmarks.building.measure import BuildingOptions, measure_building
     from suffolk.benchmarks.building.report import NOTES, PACKAGES, building_lines, building_panels
-    from suffolk.benchmarks.report import Report, plain
 
     outcome = options.outcome("build")
     settings = passed_on(
         options,
         BuildingOptions,
-        workdir=options.workdir or outcome.workdir,
+        workdir=options.folder(outcome),
         extensions=tuple(part for part in options.extensions.split(",") if part),
         sort_tokens=tuple(each for each in options.sort_tokens if each),
     )
     results = measure_building(settings)
-    report = Report("build", options.seed, plain(settings), results, NOTES, PACKAGES)
-    return outcome.finish(report, building_lines(results), building_panels(results))
+    return outcome.finish(settings, results, NOTES, PACKAGES, building_lines(results), building_panels(results))

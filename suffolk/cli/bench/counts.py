@@ -5,30 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.cli.bench.report_options import WORKDIR, ReportOptions
+from suffolk.cli.bench.report_options import WorkdirOptions
 from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
 
 EXAMPLES = "suffolk bench counts STORE --lengths 1 2 4 8 --json counts.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ReportOptions):
+class Options(WorkdirOptions):
     store: Path = argument(REQUIRED, "a datastore's folder", metavar="STORE")
     queries: int = option(1000, "sequences of each length that occur, and as many with a token replaced")
     lengths: tuple[int, ...] = option((1, 2, 4, 8, 16), "tokens in a sequence", several=True)
     rounds: int = option(3, "timed rounds, after one to warm up")
     tokens: int | None = option(None, "use only the first N tokens (default: all)")
-    workdir: Path | None = option(None, WORKDIR, metavar="DIR")
 
 
 def run(options: Options) -> int:
-    """Measure, print, write; returns the exit code."""
     from suffolk.benchmarks.counts.measure import CountingOptions, measure_counting
     from suffolk.benchmarks.counts.report import NOTES, PACKAGES, counting_lines, counting_panels
-    from suffolk.benchmarks.report import Report, plain
 
     outcome = options.outcome("counts")
-    settings = passed_on(options, CountingOptions, workdir=options.workdir or outcome.workdir)
+    settings = passed_on(options, CountingOptions, workdir=options.folder(outcome))
     results = measure_counting(settings)
-    report = Report("counts", options.seed, plain(settings), results, NOTES, PACKAGES)
-    return outcome.finish(report, counting_lines(results), counting_panels(results))
+    return outcome.finish(settings, results, NOTES, PACKAGES, counting_lines(results), counting_panels(results))

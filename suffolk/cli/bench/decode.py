@@ -107,16 +107,13 @@ class Options(DecodeOptions, Assignable):
 
 
 def run(options: Options) -> int:
-    """Measure, print, write; returns the exit code."""
     from dataclasses import replace
 
     from suffolk.benchmarks.decode.measure import measure_decoding
     from suffolk.benchmarks.decode.report import NOTES, PACKAGES, decoding_lines, decoding_panels
-    from suffolk.benchmarks.report import Report, plain
 
     outcome = options.outcome("decode")
     require_record(options.record)
     run_options = replace(options.decoding(), transformers=options.transformers or options.assistant is not None)
     results = measure_decoding(run_options, lambda line: print(line, file=sys.stderr, flush=True))
-    report = Report("decode", options.seed, plain(run_options), results, NOTES, PACKAGES)
-    return outcome.finish(report, decoding_lines(results), decoding_panels(results))
+    return outcome.finish(run_options, results, NOTES, PACKAGES, decoding_lines(results), decoding_panels(results))

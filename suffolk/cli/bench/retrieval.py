@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from suffolk.cli.bench.report_options import WORKDIR, ReportOptions
+from suffolk.cli.bench.report_options import WorkdirOptions
 from suffolk.cli.options.setting import REQUIRED, argument, option, passed_on
 
 EXAMPLES = "suffolk bench retrieval STORE --against draftretriever --grpc --json retrieval.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ReportOptions):
+class Options(WorkdirOptions):
     store: Path = argument(REQUIRED, "a datastore's folder", metavar="STORE")
     queries: int = option(20_000, "contexts of each kind")
     called: int = option(1000, "contexts of each kind that are also timed in Python, gRPC and draftretriever")
@@ -28,12 +28,9 @@ class Options(ReportOptions):
     tokens: int | None = option(None, "use only the first N tokens (default: all)")
     checked: int = option(20, "answers of each kind to check by a scan")
     max_nodes: int = option(64, "nodes in a draft")
-    workdir: Path | None = option(None, WORKDIR, metavar="DIR")
 
 
 def run(options: Options) -> int:
-    """Measure, print, write; returns the exit code."""
-    from suffolk.benchmarks.report import Report, plain
     from suffolk.benchmarks.retrieval.measure import measure_retrieval
     from suffolk.benchmarks.retrieval.options import RetrievalOptions
     from suffolk.benchmarks.retrieval.report import NOTES, PACKAGES, retrieval_lines, retrieval_panels
@@ -42,10 +39,9 @@ def run(options: Options) -> int:
     settings = passed_on(
         options,
         RetrievalOptions,
-        workdir=options.workdir or outcome.workdir,
+        workdir=options.folder(outcome),
         unseen=options.contexts,
         against=options.against is not None,
     )
     results = measure_retrieval(settings)
-    report = Report("retrieval", options.seed, plain(settings), results, NOTES, PACKAGES)
-    return outcome.finish(report, retrieval_lines(results), retrieval_panels(results))
+    return outcome.finish(settings, results, NOTES, PACKAGES, retrieval_lines(results), retrieval_panels(results))

@@ -27,18 +27,19 @@ FILE is JSON with
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from suffolk.benchmarks.hierarchy.options import HierarchyOptions, check_measuring, read_stacks, wanted_levels
 from suffolk.benchmarks.hierarchy.report import plan_lines, result_lines
-from suffolk.cli.hierarchy.options import Options
-from suffolk.cli.model import load_target
-from suffolk.cli.options.setting import passed_on
+from suffolk.cli.model import DeviceOptions, load_target
+from suffolk.cli.options import setting
+from suffolk.cli.options.setting import option, passed_on
 from suffolk.cli.output_file import require_folder
 from suffolk.cli.stores import opened_stores
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.hierarchy.levels import Levels, read_rates
-from suffolk.serving.drafters.hierarchy.plan import fastest, plans_by_size
+from suffolk.serving.drafters.hierarchy.plan import DEPTH, fastest, plans_by_size
 from suffolk.serving.drafters.hierarchy.stack_spec import MOST_TOKENS
 from suffolk.serving.drafters.retrieval.limits import Limits
 from suffolk.serving.engine.checks import whole_within
@@ -72,8 +73,49 @@ example of a FILE:""" + RATES.replace("\n", "\n  ")
 _COMMON = ("rates", "depth", "json")
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions(setting.Options):
+    """What to plan from."""
+
+    rates: Path | None = option(None, "costs and acceptance rates of the levels, as JSON")
+    depth: int = option(DEPTH, "most tokens of a level: 256, with --measure 64")
+    json: bool = option(False, "print the result as JSON")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuringOptions(setting.Options):
+    """What to measure."""
+
+    GROUP = "measuring"
+    measure: bool = option(False, "measure the levels on prompts, plan, and run the plan beside plain decoding")
+    model: str | None = option(None, "the target: a folder, or hub name")
+    prompts: tuple[Path, ...] = option((), ".jsonl files, or folders of them", metavar="PATH", several=True)
+    draft_model: str | None = option(None, "a smaller model with the same tokenizer", metavar="MODEL")
+    exit: tuple[int, ...] = option((), "the model's first N layers; may be repeated")
+    head: tuple[Path, ...] = option((), "a trained exit; may be repeated", metavar="FOLDER")
+    datastore: tuple[str, ...] = option(
+        (), "folder of a datastore, or grpc://HOST:PORT/NAME; may be repeated: all are searched", metavar="STORE"
+    )
+    stack: tuple[str, ...] = option(
+        (),
+        "predict and measure these levels, written as for 'suffolk generate --levels'; may be repeated",
+        metavar="LEVELS",
+    )
+    save_rates: Path | None = option(None, "write what was measured, for --rates")
+    limit: int | None = option(None, "prompts of each file, chosen at random (default: all)")
+    max_new_tokens: int = option(64, "longest answer, in tokens")
+    rounds: int = option(3, "runs of all prompts; medians count")
+    temperature: float = option(0.0, "0: greedy (default: 0)", metavar="T")
+    verification: str = option("match", "how levels and target accept tokens", choices=("match", "rejection"))
+    seed: int = option(0, "of answers and of --limit (default: 0)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(PlanOptions, MeasuringOptions, DeviceOptions):
+    """All of them."""
+
+
 def run(options: Options) -> int:
-    """Read or measure, plan, print; returns the exit code."""
     if (options.rates is None) is not options.measure:
         raise InvalidArgument("plan needs --rates FILE, or --measure with --model and --prompts; give one of them")
     if options.rates is not None:

@@ -43,7 +43,12 @@ def typical_path(
         raise InvalidArgument(
             f"probabilities has shape {tuple(probabilities.shape)}; a tree of {len(tokens)} nodes needs {len(tokens) + 1} rows"
         )
-    likely, least = _on_host(tokens, parents, probabilities, epsilon, delta)
+    distributions = probabilities.to(torch.float64)
+    thresholds = (delta * (-torch.special.entr(distributions).sum(-1)).exp()).clamp(max=epsilon)
+    rows = torch.from_numpy(parents + 1).long().to(distributions.device)
+    ids = tokens.astype(np.int64)  # a copy: torch warns of read-only arrays
+    columns = torch.from_numpy(ids).to(distributions.device)
+    likely, least = torch.stack([distributions[rows, columns], thresholds[rows]]).cpu().numpy()  # one copy to the host
     acceptable = (likely >= least) & _first_of_equals(tokens, parents)
     log_prob = np.zeros(len(tokens) + 1)  # by row: log probability of the path to it
     level, best = np.zeros(len(tokens) + 1, np.bool_), -1
@@ -56,23 +61,6 @@ def typical_path(
         best = int(nodes[np.argmax(log_prob[nodes + 1])])
         level[:] = False
         level[nodes + 1] = True
-
-
-def _on_host(
-    tokens: npt.NDArray[np.int32],
-    parents: npt.NDArray[np.int32],
-    probabilities: torch.Tensor,
-    epsilon: float,
-    delta: float,
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """For each node its probability after its parent, and the least acceptable one there: one copy to the host."""
-    distributions = probabilities.to(torch.float64)
-    rows = torch.from_numpy(parents + 1).long().to(distributions.device)
-    ids = tokens.astype(np.int64)  # a copy: torch warns of read-only arrays
-    columns = torch.from_numpy(ids).to(distributions.device)
-    least = (delta * (-torch.special.entr(distributions).sum(-1)).exp()).clamp(max=epsilon)
-    likely, thresholds = torch.stack([distributions[rows, columns], least[rows]]).cpu().numpy()
-    return likely, thresholds
 
 
 def _first_of_equals(tokens: npt.NDArray[np.int32], parents: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
