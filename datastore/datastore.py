@@ -118,12 +118,7 @@ class Datastore(Retriever):
         return [DraftTree(*tree) for tree in trees]
 
     def clock(
-        self,
-        contexts: Sequence[Tokens],
-        max_match: int = 16,
-        min_match: int = 1,
-        max_depth: int = 10,
-        max_nodes: int = 64,
+        self, contexts: Sequence[Tokens], max_match: int, min_match: int, max_depth: int, max_nodes: int
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Seconds of each context's lookup, and of the draft from its match, in C++ alone: two float64[contexts]."""
         return self._searcher().clock(contexts, max_match, min_match, max_depth, max_nodes)

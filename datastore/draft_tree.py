@@ -44,13 +44,8 @@ class DraftTree:
     @staticmethod
     def empty() -> DraftTree:
         """A tree without nodes: the normal answer if there is nothing to propose."""
-        return DraftTree(
-            np.empty(0, np.int32),
-            np.empty(0, np.int32),
-            np.empty(0, np.float32),
-            np.empty(0, np.uint32),
-            np.empty(0, np.uint64),
-        )
+        none = np.empty(0, np.int32)
+        return DraftTree(none, none, np.empty(0, np.float32), np.empty(0, np.uint32), np.empty(0, np.uint64))
 
     def head(self, size: int) -> DraftTree:
         """The first ``size`` nodes, which form a tree because parents precede children."""

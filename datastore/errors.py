@@ -58,14 +58,5 @@ def damaged(path: object, problem: str) -> Corruption:
     return Corruption(f"{path} {problem}; restore it from a copy, or build the datastore again")
 
 
-ALL_ERRORS: tuple[type[SuffolkError], ...] = (
-    InvalidArgument,
-    NotFound,
-    Corruption,
-    Unsupported,
-    ResourceExhausted,
-    Unavailable,
-    DeadlineExceeded,
-    PermissionDenied,
-    Internal,
-)
+ALL_ERRORS = tuple(SuffolkError.__subclasses__())
+"""The classes above."""

@@ -5,8 +5,6 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
-#include <functional>
-#include <utility>
 #include <vector>
 
 #include "core/draft.h"

@@ -5,11 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <new>
-#include <optional>
-#include <thread>
 
 #include "bindings/arguments.h"
 #include "bindings/bind.h"
@@ -50,7 +47,7 @@ class Searcher {
   // documents, which only `occurrences` needs.
   Searcher(Segments segments, const Segments& deletions, const DocumentLists& deleted_documents, unsigned threads)
       : segments_(std::move(segments)), live_(segments_.size()), deleted_(deleted_lists(segments_, deleted_documents)),
-        pool_(threads != 0 ? threads : std::max(1U, std::thread::hardware_concurrency())) {
+        pool_(thread_count(threads)) {
     if (segments_.empty()) refuse("a datastore needs at least one segment");
     segments_.insert(segments_.end(), deletions.begin(), deletions.end());
     for (const auto& segment : segments_) {

@@ -5,7 +5,6 @@
 #include <deque>
 #include <future>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -63,13 +62,10 @@ class Merger {
     write_tokens(file);
     const std::vector<SuffixKey> directory = write_positions(file);
     const std::vector<std::uint32_t> ranks = first_ranks();
-    file.write(std::as_bytes(std::span(ranks)));
-    file.end_section();
+    file.write_section(std::as_bytes(std::span(ranks)));
     write_document_starts(file);
-    file.write(document_table);
-    file.end_section();
-    file.write(std::as_bytes(std::span(directory)));
-    file.end_section();
+    file.write_section(document_table);
+    file.write_section(std::as_bytes(std::span(directory)));
     return file.commit();
   }
 
@@ -101,7 +97,7 @@ class Merger {
   // Returns the directory, which is written later.
   std::vector<SuffixKey> write_positions(SegmentFile& file) const {
     const std::vector<Slice> slices = cut();
-    const unsigned threads = settings_.threads != 0 ? settings_.threads : std::max(1U, std::thread::hardware_concurrency());
+    const unsigned threads = thread_count(settings_.threads);
     const auto launch = threads == 1 ? std::launch::deferred : std::launch::async;
     std::deque<std::future<std::vector<std::uint32_t>>> merging;
     std::vector<SuffixKey> directory;
@@ -212,8 +208,7 @@ class Merger {
       }
     }
     starts.push_back(static_cast<std::uint32_t>(tokens_));
-    file.write(std::as_bytes(std::span(starts)));
-    file.end_section();
+    file.write_section(std::as_bytes(std::span(starts)));
   }
 
   void report(std::uint64_t done) const {

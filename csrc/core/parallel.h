@@ -1,6 +1,7 @@
 // Runs one function on several threads, with progress and early stop.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -26,6 +27,9 @@ struct Work {
   std::uint64_t total = 0;
   std::atomic<bool> stop = false;
 };
+
+// The number of threads to use: `wanted`, or one for each core if it is 0.
+inline unsigned thread_count(unsigned wanted) { return wanted != 0 ? wanted : std::max(1U, std::thread::hardware_concurrency()); }
 
 // Throws kResourceExhausted for a thread that the system refuses.
 [[noreturn]] inline void fail_thread(const std::system_error& error) {

@@ -12,11 +12,6 @@
 namespace suffolk {
 namespace {
 
-template <typename T>
-std::span<const std::byte> bytes_of(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
-
 std::uint64_t aligned(std::uint64_t offset) { return (offset + format::kAlignment - 1) / format::kAlignment * format::kAlignment; }
 
 format::Header make_header(const SegmentShape& shape, std::uint64_t table_offset) {

@@ -29,6 +29,11 @@ struct SegmentSummary {
   std::uint32_t checksum = 0;  // the trailer's, which depends on every byte of the file
 };
 
+template <typename T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
 // Bytes that a token takes in a file: 2, 3 or 4.
 std::uint32_t token_width(std::uint32_t vocab_size) noexcept;
 
@@ -49,6 +54,11 @@ class SegmentFile {
 
   // Writes the next bytes of the current section.
   void write(std::span<const std::byte> bytes) { file_.write(bytes); }
+  // Writes the whole current section, or the rest of it.
+  void write_section(std::span<const std::byte> bytes) {
+    write(bytes);
+    end_section();
+  }
   // Ends the current section. Throws kInternal if its size differs from the layout.
   void end_section();
   // REQUIRES: all sections are complete.

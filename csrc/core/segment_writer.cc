@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "core/error.h"
@@ -15,11 +14,6 @@ namespace {
 
 template <typename Token>
 constexpr Token kSeparator = std::numeric_limits<Token>::max();
-
-template <typename T>
-std::span<const std::byte> bytes_of(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
 
 template <typename Token>
 void check(std::span<const Token> tokens, const SegmentSettings& settings) {
@@ -84,19 +78,15 @@ SegmentSummary write_segment(const std::string& path, std::span<const Token> tok
   std::vector<std::uint32_t> first_ranks(std::size_t{settings.vocab_size} + 1);
   // Uninitialised: sorting writes every entry, and touching the pages twice would take measurable time.
   const auto positions = std::make_unique_for_overwrite<std::uint32_t[]>(suffixes);
-  const unsigned threads = settings.threads != 0 ? settings.threads : std::max(1U, std::thread::hardware_concurrency());
-  sort_suffixes<Token>(tokens, settings.vocab_size, settings.order_depth, threads, {positions.get(), suffixes}, first_ranks, progress);
+  sort_suffixes<Token>(tokens, settings.vocab_size, settings.order_depth, thread_count(settings.threads), {positions.get(), suffixes},
+                       first_ranks, progress);
 
   write_tokens(file, tokens, width);
   file.end_section();
-  file.write(std::as_bytes(std::span(positions.get(), suffixes)));
-  file.end_section();
-  file.write(std::as_bytes(std::span(first_ranks)));
-  file.end_section();
-  file.write(std::as_bytes(std::span(starts)));
-  file.end_section();
-  file.write(document_table);
-  file.end_section();
+  file.write_section(std::as_bytes(std::span(positions.get(), suffixes)));
+  file.write_section(std::as_bytes(std::span(first_ranks)));
+  file.write_section(std::as_bytes(std::span(starts)));
+  file.write_section(document_table);
   const Tokens view = {.data = std::as_bytes(tokens).data(), .size = tokens.size(), .width = sizeof(Token)};
   for (std::uint64_t rank = 0; rank < suffixes; rank += kDirectoryStride) {
     file.write(bytes_of(suffix_key(view, positions[rank], settings.vocab_size, width)));

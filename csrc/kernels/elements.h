@@ -14,12 +14,9 @@ struct Float16 {
 };
 static_assert(sizeof(BFloat16) == 2 && sizeof(Float16) == 2);
 
-inline float widen(float value) { return value; }
 inline float widen(BFloat16 value) { return std::bit_cast<float>(std::uint32_t{value.bits} << 16); }
 
-inline void narrow(float value, float& to) { to = value; }
-
-// Rounds to the nearest, ties to even; a NaN stays one.
+// Rounds to the nearest, ties to even. A NaN stays a NaN.
 inline void narrow(float value, BFloat16& to) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const bool nan = (bits & 0x7fffffffU) > 0x7f800000U;
