@@ -16,8 +16,8 @@ constexpr std::array kCountEdges = {2.0, 8.0, 64.0};
 constexpr std::array kDepthEdges = {2.0, 3.0, 5.0};
 constexpr std::size_t kFinePerCoarse = (kCountEdges.size() + 1) * (kDepthEdges.size() + 1);
 constexpr std::size_t kCoarse = (kMatchEdges.size() + 1) * (kShareEdges.size() + 1);
-constexpr double kStrength = 40;  // observations by which the coarser estimate is weighted
-constexpr double kForgotten = 1e-30;  // smaller counts become 0: further decay would make them denormals, which are slow
+constexpr double kStrength = 40;      // weight of the coarser estimate, in observations
+constexpr double kForgotten = 1e-30;  // smaller counts become 0; denormal numbers would be slow
 
 // How many of the edges are at most `value`.
 template <std::size_t size>
@@ -67,7 +67,7 @@ class Calibrator::Kinds {
 
 Calibrator::Calibrator(const Prior& prior, double decay) : prior_(prior), decay_(decay), coarse_(kCoarse), fine_(kCoarse * kFinePerCoarse) {}
 
-// P(node accepted | parent accepted), siblings left out.
+// P(node accepted | parent accepted), without regard to siblings.
 double Calibrator::chance(const Kind& kind) const {
   const double taken = kind.share * kind.above;
   const double odds = prior_.constant + prior_.match * std::log(kind.match) + prior_.share * std::log((taken + 0.3) / (kind.above - taken + 0.3)) +
@@ -87,7 +87,7 @@ void Calibrator::score(const CountedTree& tree, std::span<float> scores) const {
   for (std::size_t node = 0; node < size; ++node) {
     const auto above = static_cast<std::size_t>(tree.parents[node] + 1);
     chances[node] /= std::max(1.0, sums[above]);
-    if (above > 0) chances[node] *= chances[above - 1];  // by now that of the parent's whole path
+    if (above > 0) chances[node] *= chances[above - 1];  // which is already that of the parent's whole path
     scores[node] = static_cast<float>(chances[node]);
   }
 }
@@ -103,9 +103,9 @@ Evidence Calibrator::learn(const CountedTree& tree, std::span<const std::int32_t
     const std::size_t first = judged.size();
     std::int32_t taken = -1;
     double sum = 0;
-    for (auto node = static_cast<std::size_t>(parent + 1); node < size; ++node) {  // children come behind their parent
+    for (auto node = static_cast<std::size_t>(parent + 1); node < size; ++node) {  // children come after their parent
       if (tree.parents[node] != parent) continue;
-      const bool hit = taken < 0 && tree.tokens[node] == token;  // of equal siblings the first
+      const bool hit = taken < 0 && tree.tokens[node] == token;  // the first of equal siblings
       if (hit) taken = static_cast<std::int32_t>(node);
       judged.push_back(kinds[node]);
       evidence.taken.push_back(hit ? 1 : 0);

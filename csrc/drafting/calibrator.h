@@ -1,7 +1,8 @@
 // Estimates the acceptance probability of retrieved tokens, and learns it while decoding.
 //
-// A count ratio of 1 at a match of two tokens is no probability of 1. The same ratio means different things in a corpus and in the
-// text of the request. So each source has its own tables: per kind of node, how often a node with an accepted parent was accepted.
+// A share of counts is not a probability: if a match of two tokens was always followed by one token, that token is not certain. The
+// same share means different probabilities in a corpus and in the context of the request. So each source has its own tables. They
+// hold, for each kind of node, how often a node with an accepted parent was accepted.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +21,12 @@ struct Prior {
 struct CountedTree {
   std::span<const std::int32_t> tokens;
   std::span<const std::int32_t> parents;
-  std::span<const std::uint64_t> counts;  // occurrences that go on with a node's path; as many as nodes, or none: then 1 each
+  std::span<const std::uint64_t> counts;  // occurrences that continue with a node's path; if empty, 1 for each node
   std::uint64_t match_length = 0;         // tokens at the context's end that were found
   std::uint64_t match_count = 0;          // how often they were found
 };
 
-// The outcome of a verified tree: for each node whose parent was accepted, the estimate before and whether the node was accepted.
+// The outcome of a verified tree: for each node whose parent was accepted, the earlier estimate, and whether the node was accepted.
 struct Evidence {
   std::vector<float> chances;  // P(node accepted | parent accepted)
   std::vector<std::uint8_t> taken;
@@ -33,22 +34,23 @@ struct Evidence {
 
 // P(node accepted | parent accepted) by match length, share, count and depth, for one source. Not thread-safe.
 //
-// A fine table is smoothed towards a coarse one (match length and share), and that towards the prior. All counts are multiplied by
-// `decay` per observed tree. `score` and `learn` throw kInvalidArgument, and change nothing, if the columns are no tree.
+// A fine table is smoothed towards a coarse one (match length and share), and the coarse one towards the prior. All counts are
+// multiplied by `decay` for each observed tree. `score` and `learn` throw kInvalidArgument, and change nothing, if the columns are
+// no tree.
 class Calibrator {
  public:
   Calibrator(const Prior& prior, double decay);
 
-  // Writes the estimated probability that each node's whole path is accepted, in 0..1. The children of a node add up to at most
-  // their parent's score, because at most one of them is accepted. O(n)
-  // REQUIRES: scores has an entry a node
+  // Writes the estimated probability, in 0..1, that each node's whole path is accepted. The scores of the children of a node add up
+  // to at most its own, because at most one of them is accepted. O(n)
+  // REQUIRES: scores has an entry for each node
   void score(const CountedTree& tree, std::span<float> scores) const;
 
-  // Counts the outcome of a tree. `tokens` followed the context; nodes whose parent's path they contain are evidence, which is
-  // returned node by node. O(n) for each token that the tree holds, and about 2,000 multiplications for the decay.
+  // Counts the outcome of a tree. `tokens` are those that followed the context. O(n) for each accepted token, and about 2,000
+  // multiplications for the decay.
   Evidence learn(const CountedTree& tree, std::span<const std::int32_t> tokens);
 
-  // Hits and seen of each cell in turn, for `restore`.
+  // The tables, for `restore`: hits and seen of each cell.
   std::vector<double> state() const;
 
   // Replaces all counts by those of another calibrator. Throws kInvalidArgument, and changes nothing, if `state` has another size,

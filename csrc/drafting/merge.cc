@@ -14,11 +14,11 @@ namespace suffolk::drafting {
 namespace {
 
 // Fitted with the weights of the sources, by research/fit_merge.py.
-constexpr double kNone = 3.47;       // with more sources it is less likely that none of their tokens is accepted
-constexpr double kLeastRest = 0.01;    // least probability that a source leaves to other tokens
-constexpr double kLeastProbability = 1e-5;  // least probability of a proposed token
+constexpr double kNone = 3.47;              // with more sources it is less likely that none of their tokens is accepted
+constexpr double kLeastRest = 0.01;         // lower bound of the probability that a source leaves to other tokens
+constexpr double kLeastProbability = 1e-5;  // lower bound of the probability of a proposed token
 
-// Most merges have few active sources; their arrays are shorter. Sources are numbered among the active ones.
+// Most merges have at most kFew active sources, those with nodes; arrays are then shorter. Active sources are numbered from 0.
 constexpr std::size_t kFew = 8;
 
 template <std::size_t kMost>
@@ -32,7 +32,7 @@ void for_each_source(std::uint32_t mark, Work work) {
   for (; mark != 0; mark &= mark - 1) work(static_cast<std::size_t>(std::countr_zero(mark)));
 }
 
-// The weights of the sources with nodes, in the order of their bits.
+// The weights of the active sources, in the order of their bits.
 template <std::size_t kMost>
 class ActiveSources {
  public:
@@ -41,7 +41,7 @@ class ActiveSources {
     for_each_source(bits, [&](std::size_t source) { weights_[place++] = weights[source]; });
   }
 
-  // The place of the source of the lowest bit of `mark`.
+  // The number of the source with the lowest bit of `mark`.
   std::size_t place(std::uint32_t mark) const { return static_cast<std::size_t>(std::popcount(bits_ & (lowest(mark) - 1))); }
 
   const PoolWeight& operator[](std::size_t place) const { return weights_[place]; }
@@ -51,11 +51,11 @@ class ActiveSources {
   std::array<PoolWeight, kMost> weights_{};
 };
 
-// The pooled estimate for the children of one node. First `add` every child, then `weigh`, then ask for `unnormalized`.
+// The pooled estimates for the children of one node. Call `add` for every child, then `weigh`, then `unnormalized` for every child.
 template <std::size_t kMost>
 class Pool {
  public:
-  // `change`: of the probability that the source gave the child before, 0 at first.
+  // `change`: the source's probability of the child, minus the one it gave the child before.
   void add(std::size_t source, double change) {
     sources_ |= 1U << source;
     expected_[source] += change;
@@ -82,7 +82,7 @@ class Pool {
     none_ = std::exp(none);
   }
 
-  // A value in proportion to the probability of a child.
+  // A value that is proportional to the probability of a child.
   double unnormalized(std::uint32_t proposers, const Probabilities<kMost>& probabilities) {
     if (proposers == 0) return 0;
     double found = 0;
@@ -99,11 +99,11 @@ class Pool {
     return found;
   }
 
-  // The sum of all children's values and that of other tokens, once all children were asked for.
+  // The sum of the values of all children and of no child. REQUIRES: `unnormalized` was called for all children.
   double total() const { return is_lone() ? std::max(1.0, sum_) : sum_ + none_; }
 
  private:
-  // Whether at most one source proposes children; its probabilities count unchanged.
+  // Whether at most one source proposes children.
   bool is_lone() const { return std::popcount(sources_) < 2; }
 
   std::uint32_t sources_ = 0;
@@ -111,13 +111,13 @@ class Pool {
   double unlisted_sum_ = 0, none_ = 0, sum_ = 0;
 };
 
-// Nodes found by their parent and token, in a hash table with open addresses, half of them free at least.
+// Nodes by parent and token, in a hash table with open addressing. At least half of its slots are free.
 template <std::size_t kMost>
 class Trie {
  public:
   Trie(std::size_t most, const ActiveSources<kMost>& active) : active_(active), slots_(std::bit_ceil(2 * most + 1), -1) { nodes_.reserve(most); }
 
-  // The row of the child, which is added or gets the probability of another source.
+  // Adds the child, or the probability of another source to it. Returns its row.
   std::int32_t add(std::int32_t parent, std::int32_t token, double probability, std::uint32_t mark) {
     std::int32_t& slot = find(parent, token);
     if (slot < 0) {
@@ -136,7 +136,7 @@ class Trie {
     return slot;
   }
 
-  // Makes scores of probabilities; parents stand before their children.
+  // Computes the scores of all nodes.
   void score() {
     for (Pool<kMost>& pool : pools_) pool.weigh(active_);
     for (Node& node : nodes_) node.value = pools_[node.pool].unnormalized(node.proposers, node.probabilities);
@@ -150,7 +150,7 @@ class Trie {
     const std::size_t size = nodes_.size(), kept = std::min(size, max_nodes);
     std::vector<std::int32_t> order(size), place(size);
     std::iota(order.begin(), order.end(), 0);
-    // Rows break ties, so that of equals parents stay first.
+    // Ties keep the order of rows, so that parents stay before children.
     std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
       const double left = nodes_[static_cast<std::size_t>(a)].value, right = nodes_[static_cast<std::size_t>(b)].value;
       return left != right ? left > right : a < b;
@@ -174,8 +174,8 @@ class Trie {
     std::size_t pool;   // shared with its siblings
     Probabilities<kMost> probabilities{};  // given its parent, by source
     std::uint32_t mark = 0, proposers = 0;
-    double value = 0;       // after `score` the probability of the whole path
-    std::size_t below = 0;  // the pool of its children; 0, the root's, where it has none
+    double value = 0;       // after `score`, the probability of the whole path
+    std::size_t below = 0;  // the pool of its children; 0, the root's pool, if it has none
   };
 
   std::size_t pool_of(std::int32_t parent) {

@@ -10,13 +10,13 @@
 
 namespace suffolk::drafting {
 
-constexpr std::size_t kSources = 32;  // one for each bit of a mark
+constexpr std::size_t kSources = 32;  // bits of a column `sources`
 
-// The weight of a source's probabilities beside those of others.
+// The weight of one source's probabilities.
 struct PoolWeight {
   double weight;    // above 0
-  double unlisted;  // logarithm of the share that one token gets of the probability that the source leaves to tokens it does not propose
-  double doubt;     // the weight falls when the source expects less than this of all its nodes; 0 or more
+  double unlisted;  // log of the share that an unproposed token gets of the probability left by the source's own tokens
+  double doubt;     // 0 or more; the weight falls if the source's tokens have a lower total probability
 };
 
 struct MergedTree {
@@ -28,16 +28,16 @@ struct MergedTree {
 
 // The trie of all trees, sorted by falling score with parents first, cut to `max_nodes`. Ties keep the order of the input.
 //
-// A score is the probability that a node's whole path is accepted. Divided by the parent's score it is the probability of the node
-// given its parent, which is the estimate of a source. Estimates are pooled per node and multiplied along the path. A source is
-// identified by its bit. The score of a node with several bits belongs to the lowest. If a source proposes a node twice, the higher
-// score counts. Nodes without a bit only lead to others.
+// A score is the probability that a node's whole path is accepted. A source's estimate for a node is its score divided by its
+// parent's. Estimates are pooled for each node, and multiplied along the path. A source is identified by its bit. The score of
+// a node with several bits belongs to the lowest. If a source proposes a node twice, the higher score counts. Nodes without a
+// bit have no estimate; they only lead to other nodes.
 //
-// If one source alone proposes children of a node, its probabilities count unchanged, scaled down to a sum of at most 1.
-// Several sources are pooled: the logarithm of a child's probability is the weighted sum of the sources' logarithms. The
-// weights of n equally weighted sources add up to sqrt(n), because their texts are related. A source that does not propose a
-// child gives it a share of its remaining probability. A source counts less, the less probability it gives to its own children.
-// At most one child is accepted, so the probabilities of the children and of none are normalized to a sum of 1.
+// If one source alone proposes children of a node, its estimates count unchanged, scaled down to a sum of at most 1. The
+// estimates of several sources are pooled: the log probability of a child is the weighted sum of their logs. The weights of n
+// equal sources add up to sqrt(n), because their texts are correlated. A source that does not propose a child gives it a share
+// of its remaining probability. The less probability a source gives to its own children, the less it counts. At most one child
+// is accepted, so the probabilities of the children and of none are normalized to a sum of 1.
 //
 // `weights` has an entry for each source, by its bit. O(n log n) for n nodes in all. Throws kInvalidArgument if columns are no
 // tree, scores break the rules of ScoredTree, or weights are not finite or out of range.

@@ -1,4 +1,4 @@
-// The hash that known noise and remembered ends are made with.
+// The hash function of the seeded noise (noise_reweighting.h) and of the recycler's keys.
 #pragma once
 
 #include <cstdint>

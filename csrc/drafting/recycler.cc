@@ -13,17 +13,16 @@
 namespace suffolk::drafting {
 namespace {
 
-constexpr std::size_t kWays = 4;  // entries of a bucket: an end is in one of them or nowhere
+constexpr std::size_t kWays = 4;  // entries of a bucket
 constexpr std::size_t kFewestEnds = 64, kMostEnds = std::size_t{1} << 24;
 constexpr std::size_t kMostNodes = std::numeric_limits<std::int32_t>::max();
 
-constexpr double kWarmest = 1;                     // temperature is cut here: the fit saw none above
-constexpr float kLeast = -87;                      // log probability: smaller ones are denormal
-constexpr double kSlight = 0.003;                  // smaller probabilities get no node
+constexpr double kWarmest = 1;     // upper bound of the temperature: that of the fitted data
+constexpr float kLeast = -87;      // lower bound of a log probability: the exponential of smaller ones is denormal
+constexpr double kSlight = 0.003;  // candidates of a smaller probability get no node
 
-// The weight of a log probability, the weight of its noise, and the log weight of "none of them", by the length of the known
-// end. Longer ends predict better. Fitted by maximum likelihood to 25,000 tokens of the answers of the priors, sampled at
-// temperatures 0 and 0.7. The calibrator learns on line how often these scores are right.
+// The weight of a log probability, the weight of its noise, and the log weight of "no candidate", by the length of the end.
+// Longer ends predict better. Fitted by maximum likelihood to 25,000 tokens of answers sampled at temperatures 0 and 0.7.
 constexpr std::array<double, Recycler::kOrder> kLikely = {0.45, 0.58, 0.65, 1.0}, kNoise = {0.47, 0.45, 0.45, 0.76},
                                                kNone = {1.05, -0.07, -0.51, -2.19};
 
@@ -39,7 +38,7 @@ struct Found {
 
 }  // namespace
 
-// The keys of the ends of a text, the shortest first.
+// The keys of the ends of a text, the shortest end first.
 class Recycler::Ends {
  public:
   explicit Ends(std::span<const std::int32_t> tokens) { lengthen(tokens); }
@@ -58,7 +57,7 @@ class Recycler::Ends {
     for (auto token = tokens.rbegin(); token != tokens.rend() && size_ < kOrder; ++token) add(*token);
   }
 
-  // Lengthens the end by the token before it. A key is the hash of the end, never 0: that is an empty entry's.
+  // Lengthens the end by the token before it. A key is the hash of the end, and never 0, which is the key of an empty entry.
   void add(std::int32_t token) {
     const std::uint64_t shorter = size_ == 0 ? kGolden : keys_[size_ - 1];
     keys_[size_++] = std::max<std::uint64_t>(1, mix(shorter + (std::uint64_t{static_cast<std::uint32_t>(token)} + 1) * kGolden));
@@ -165,7 +164,7 @@ Recycler::Known Recycler::find(const Ends& ends) {
   return {.distribution = nullptr, .order = 0};
 }
 
-// The probability that each candidate follows; what is missing to 1 is that of none of them.
+// The probability of each candidate to be the next token. The remainder to 1 is the probability of any other token.
 Recycler::Chances Recycler::weigh(const Known& known, std::int64_t position, const std::optional<Sampling>& sampling) {
   const std::size_t at = known.order - 1;
   Chances logs{};

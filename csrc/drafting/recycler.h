@@ -1,9 +1,9 @@
 // Token recycling: drafts from the likeliest next tokens of earlier passes.
 //
-// In every pass the target computes the probabilities of all tokens behind each token, samples one and discards the rest. Token
-// Recycling (Luo et al. 2024, arXiv 2408.08696, section 3) keeps the likeliest ones per token, and drafts trees from them. Here
-// the key is the last 1 to kOrder tokens, an "end" of the text, and the longest known end is used. With seeded sampling, the
-// known noise (noise_reweighting.h) reweights the candidates.
+// In every pass the target computes the distribution of the token after each position, samples one token, and discards the
+// rest. Token Recycling (Luo et al. 2024, arXiv 2408.08696, section 3) stores the most likely next tokens of each token, and
+// drafts trees from them. Here the key is the last 1 to kOrder tokens of the text, called an "end". The longest stored end is
+// used. With seeded sampling, the noise is known (noise_reweighting.h) and reweights the candidates.
 #pragma once
 
 #include <array>
@@ -17,32 +17,32 @@
 
 namespace suffolk::drafting {
 
-// Nodes in the order of falling scores, parents first; a score is the estimated probability that the whole path is accepted.
+// Nodes by falling score, parents first. A score is the estimated probability that the whole path is accepted.
 struct RecycledTree {
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> parents;
   std::vector<float> scores;
 };
 
-// A table from ends of texts to the target's latest distribution behind them. Four-way associative: a new end replaces the least
-// recently used of its bucket. Not thread-safe.
+// A table from ends to the target's latest distribution after them. Four-way associative: a new end replaces the least recently
+// used one of its bucket. Not thread-safe.
 class Recycler {
  public:
-  static constexpr std::size_t kWidth = 8;  // tokens kept per end
+  static constexpr std::size_t kWidth = 8;  // candidates stored for an end
   static constexpr std::size_t kOrder = 4;  // tokens of the longest end
 
-  // `ends`: the capacity, rounded up to a power of two; 80 bytes each, allocated now. Throws kInvalidArgument unless within
-  // 64..2^24, kResourceExhausted if there is no memory.
+  // `ends`: the capacity, 64..2^24, rounded up to a power of two; 80 bytes each, allocated now. Throws kInvalidArgument for another
+  // number, kResourceExhausted if there is no memory.
   explicit Recycler(std::size_t ends);
 
-  // Stores the distributions from which the last entries of `tokens` were sampled. Row j holds the kWidth likeliest `candidates`
-  // (ids, likeliest first) with their `log_probabilities`, and stands behind all of `tokens` but the last rows - j. O(rows)
-  // A log probability that is NaN or above 0 counts as the smallest. Throws kInvalidArgument, and stores nothing, unless
-  // both have the same whole number of rows, there are fewer rows than tokens, and no candidate is below 0.
+  // Stores the distributions from which the last entries of `tokens` were sampled. Row j holds the kWidth most likely
+  // `candidates` (ids, the most likely first) with their `log_probabilities`, for the token tokens[size - rows + j]. O(rows)
+  // A log probability that is NaN or above 0 counts as the smallest. Throws kInvalidArgument, and stores nothing, unless both
+  // have the same whole number of rows, there are fewer rows than tokens, and no candidate is negative.
   void learn(std::span<const std::int32_t> tokens, std::span<const std::int32_t> candidates, std::span<const float> log_probabilities);
 
-  // The best `max_nodes` continuations of `tokens`, down to `max_depth`; only its last kOrder entries are read. `position`: of the
-  // token that follows; `sampling`: the target's settings, none for greedy decoding. O(n log n) for n nodes
+  // The `max_nodes` most likely continuations of `tokens`, up to `max_depth`; only the last kOrder tokens are read. `position`:
+  // that of the next token. `sampling`: the target's settings; none for greedy decoding. O(n log n) for n nodes.
   // Throws kInvalidArgument if max_nodes is 2^31 or more.
   RecycledTree draft(std::span<const std::int32_t> tokens, std::int64_t position, std::size_t max_depth, std::size_t max_nodes,
                      const std::optional<Sampling>& sampling);
@@ -57,10 +57,10 @@ class Recycler {
   };
   struct Entry {
     std::uint64_t key = 0;   // of an end; 0 where empty
-    std::uint64_t used = 0;  // when it was last, by clock_
+    std::uint64_t used = 0;  // value of clock_ at the last use
     Distribution distribution{};
   };
-  // The distribution behind the longest known end, null if none is known, and the tokens of that end.
+  // The distribution after the longest stored end, null if there is none, and the length of that end.
   struct Known {
     const Distribution* distribution;
     std::size_t order;
@@ -73,7 +73,7 @@ class Recycler {
   Known find(const Ends& ends);
   static Chances weigh(const Known& known, std::int64_t position, const std::optional<Sampling>& sampling);
 
-  std::vector<Entry> entries_;  // buckets of a few, where an end replaces the one used longest ago
+  std::vector<Entry> entries_;  // buckets of kWays neighbours
   std::uint64_t clock_ = 0;
   std::size_t size_ = 0;
 };

@@ -1,4 +1,4 @@
-// Draft trees as columns of one length: an entry a node, parents before their children.
+// Draft trees as columns with an entry for each node; parents come before their children.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ namespace suffolk::drafting {
 struct ScoredTree {
   std::span<const std::int32_t> tokens;
   std::span<const std::int32_t> parents;
-  std::span<const float> scores;           // in 0..1; a child's at most its parent's
-  std::span<const std::uint32_t> sources;  // who proposed a node: a bit for each source
+  std::span<const float> scores;           // in 0..1; a child's score is at most its parent's
+  std::span<const std::uint32_t> sources;  // a bit for each source that proposed the node
 };
 
 // Throws kInvalidArgument, naming the first bad node, unless each entry is -1 (a child of the context's last token) or the index of
@@ -24,7 +24,7 @@ void require_tokens(std::span<const std::int32_t> tokens, std::int64_t vocab_siz
 // Throws kInvalidArgument, naming the first bad node, unless all are within 0..1. NaN is not. O(n)
 void require_scores(std::span<const float> scores);
 
-// Throws kInvalidArgument, naming the rule, unless `tree` is what ScoredTree demands. O(n)
+// Throws kInvalidArgument, naming the rule, unless `tree` keeps the rules of ScoredTree. O(n)
 void require_scored(const ScoredTree& tree);
 
 // Writes the depth of each node: 1 for a child of the context's last token. O(n)
@@ -34,8 +34,8 @@ void find_depths(std::span<const std::int32_t> parents, std::span<std::int32_t> 
 // Whether each node is the child of the one before it. O(n)
 bool is_chain(std::span<const std::int32_t> parents) noexcept;
 
-// Writes the attention mask, row by row, 1 or 0. Row 0 is the context's last token and sees itself. Row i + 1 is node i and sees
-// itself, its parent's row and all that this sees. O((n + 1)^2)
+// Writes the attention mask, row by row, 1 or 0. Row 0 is the context's last token; row i + 1 is node i. A row sees itself, its
+// parent's row, and all rows that the parent's row sees. O((n + 1)^2)
 // REQUIRES: parents passed require_parents; visible has (n + 1)^2 entries
 void find_visible(std::span<const std::int32_t> parents, std::span<std::uint8_t> visible);
 

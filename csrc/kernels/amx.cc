@@ -1,4 +1,4 @@
-// bf16 by tile matrix instructions: up to 32 rows take as long as reading the weights.
+// bf16 by tile matrix instructions (AMX). Up to 32 rows take only the time to read the weights.
 #if defined(__x86_64__) && defined(__linux__) && __has_include(<amxbf16intrin.h>)
 
 #include <cpuid.h>
@@ -18,14 +18,14 @@
 namespace suffolk::kernels {
 namespace {
 
-constexpr std::size_t kTile = 16;          // outputs, or rows, or pairs of inputs of a tile
+constexpr std::size_t kTile = 16;  // outputs, rows, or pairs of inputs of a tile
 constexpr std::size_t kTileInputs = 32;
 constexpr std::size_t kTileFloats = kTile * kTile;
-constexpr std::size_t kPanelTiles = 2;     // of outputs, that are read together
+constexpr std::size_t kPanelTiles = 2;  // tiles of outputs that are read together
 constexpr std::size_t kPanel = kPanelTiles * kTile;
-constexpr std::size_t kAhead = 8;          // blocks of inputs that are fetched before they are needed
+constexpr std::size_t kAhead = 8;  // blocks of inputs between a prefetch and its use
 
-// Of each of the 8 tiles: 16 rows of 64 bytes.
+// The configuration of the 8 tile registers: 16 rows of 64 bytes each.
 struct alignas(64) TileShapes {
   std::uint8_t palette = 1, first_row = 0, reserved[14] = {};
   std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
@@ -36,7 +36,8 @@ std::size_t groups_of(std::size_t row_count) { return (row_count + kTile - 1) / 
 
 std::size_t packed_size(std::size_t row_count, std::size_t inputs) { return groups_of(row_count) * inputs / kTileInputs * kTileFloats; }
 
-// Group by group of 16 rows, block by block of 32 inputs: [pair of inputs, row], zeros where there is no row.
+// Packs groups of 16 rows one after the other. A group consists of blocks of 32 inputs: [pair of inputs, row], padded with zero
+// rows.
 void pack(const SkinnyGemm& product, float* packed) {
   const auto* rows = static_cast<const BFloat16*>(product.rows);
   const std::size_t pairs = product.inputs / 2;
@@ -47,10 +48,10 @@ void pack(const SkinnyGemm& product, float* packed) {
   }
 }
 
-// One panel of weights, and those that are read after it.
+// One panel of weights, and the panel that is read next.
 struct Panel {
   const BFloat16* weights;
-  const BFloat16* next;  // of as many outputs; null if there are none or they are fetched already
+  const BFloat16* next;  // the next panel, of as many outputs; null if there is none, or it is already prefetched
   std::size_t inputs;
 
   void fetch(std::size_t block, std::size_t outputs) const {
@@ -61,7 +62,8 @@ struct Panel {
   }
 };
 
-// sums[output tile, row group]: [16 outputs, 16 rows] each, of kOutputTiles by kGroups tiles; `packed` is of the first group.
+// Writes sums[output tile, row group], a tile [16 outputs, 16 rows] each, for kOutputTiles x kGroups tiles. `packed` begins at the
+// first group.
 template <std::size_t kOutputTiles, std::size_t kGroups>
 SUFFOLK_TARGET void multiply_panel(const Panel& panel, const float* packed, float* sums) {
   const std::size_t blocks = panel.inputs / kTileInputs;
@@ -93,7 +95,7 @@ SUFFOLK_TARGET void multiply_panel(const Panel& panel, const float* packed, floa
   _tile_stored(3, sums + 3 * kTileFloats, 64);
 }
 
-// Rounds one tile of sums, [16 outputs, 16 rows], to the product's, `rows` of them.
+// Rounds `rows` rows of one tile of sums, [16 outputs, 16 rows], and writes them to the product.
 SUFFOLK_TARGET void finish(const SkinnyGemm& product, const float* sums, std::size_t output, std::size_t row, std::size_t rows) {
   const auto* bias = static_cast<const BFloat16*>(product.bias);
   auto* out = static_cast<BFloat16*>(product.out) + row * product.outputs + output;
@@ -132,7 +134,7 @@ bool may_use_tiles() noexcept {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned kBf16 = 1U << 22, kTiles = 1U << 24;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kBf16) == 0 || (d & kTiles) == 0) return false;
-  constexpr long kAskFor = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM: the kernel saves tiles only for processes that ask
+  constexpr long kAskFor = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM: Linux enables tiles only for processes that ask
   return __builtin_cpu_supports("avx512f") && ::syscall(SYS_arch_prctl, kAskFor, kTileData) == 0;
 }
 

@@ -15,12 +15,12 @@ struct Backend {
   // Floats that `packed` must hold for `row_count` rows.
   std::size_t (*packed_size)(std::size_t row_count, std::size_t inputs);
 
-  // Puts the product's rows in the order in which `multiply` reads them. REQUIRES: row_count <= kMostRows; `packed` is 64-byte
-  // aligned
+  // Copies the product's rows to `packed` in the order in which `multiply` reads them.
+  // REQUIRES: row_count <= kMostRows; `packed` is 64-byte aligned
   void (*pack)(const SkinnyGemm& product, float* packed);
 
-  // Computes the outputs [begin, end) of all rows. REQUIRES: row_count <= kMostRows; `begin` is a multiple of `panel`, `end` too or
-  // the number of outputs
+  // Computes the outputs [begin, end) of all rows.
+  // REQUIRES: row_count <= kMostRows; `begin` is a multiple of `panel`; `end` is one too, or the number of outputs
   void (*multiply)(const SkinnyGemm& product, const float* packed, std::size_t begin, std::size_t end);
 };
 

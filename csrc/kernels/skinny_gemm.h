@@ -1,14 +1,14 @@
 // A linear layer for few rows: y[m, n] = sum over k of x[m, k] * w[n, k] (+ bias[n]), for the rows of a draft tree.
 //
-// Weights are read where they lie, once for up to 64 rows, so that a few rows cost little more than one. Sums are fp32 and
-// rounded once, to the element type of all operands. Weights may also be int8, with a scale for each output, for a quarter or
-// half of the memory traffic where results need not be exact.
+// Weights are read in place, once for up to 64 rows, so that a few rows cost little more than one. Sums are fp32, and are
+// rounded once to the element type of the operands. Weights may also be int8, with a scale for each output. This takes a
+// quarter or half of the memory traffic, for results that need not be exact.
 //
-// **A row's result is the same, bit for bit, whatever the other rows, their number, its place among them, and the number of
-// threads.** Each (row, output) has n partial sums, 16 with AVX-512 and else 8; sum j adds the products of the inputs j, j + n,
-// j + 2n, ... in that order, fused where the processor can, and a fixed tree adds the n. bf16 on a processor with tile matrix
-// instructions (AMX), in whole tiles and without bytes, is added as these do, subnormal numbers taken for 0. So the bits depend on
-// the processor.
+// **A row's result is the same, bit for bit, for any other rows, any number of rows, any place among them, and any number of
+// threads.** Each (row, output) has n partial sums: 16 with AVX-512, otherwise 8. Sum j adds the products of the inputs j, j +
+// n, j + 2n, ... in that order, fused if the processor can. A fixed tree adds the n sums. On a processor with tile matrix
+// instructions (AMX), bf16 products in whole tiles and without int8 are added in the order of these instructions, and subnormal
+// numbers count as 0. So the bits depend on the processor.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,14 @@ namespace suffolk::kernels {
 
 enum class Element : std::uint8_t { kFloat32, kBFloat16, kFloat16 };
 
-// One product. All pointers but `scales`, and `weights` beside it, are to elements of one type, at addresses that suit the type;
-// nothing overlaps `out`.
+// One product. All pointers except `scales` are to elements of one type, except that `weights` are int8 if there are scales.
+// Addresses are aligned for their type. Nothing overlaps `out`.
 struct SkinnyGemm {
   Element element;
   const void* rows;          // [row_count, inputs]
   std::size_t row_stride;    // elements from one row to the next
   const void* weights;       // [outputs, inputs], without gaps; std::int8_t if there are scales
-  const float* scales;       // [outputs], by which the bytes of an output's weights are multiplied; null for weights that are elements
+  const float* scales;       // [outputs], factors of each output's int8 weights; null if weights are elements
   const void* bias;          // [outputs], or null
   void* out;                 // [row_count, outputs], without gaps
   std::size_t row_count;     // any number; the weights are read once for each 64 rows

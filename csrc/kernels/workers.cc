@@ -12,7 +12,7 @@
 namespace suffolk::kernels {
 namespace {
 
-// libgomp's entry for `#pragma omp parallel`, which LLVM's and Intel's runtimes have as well.
+// The entry point of libgomp for `#pragma omp parallel`; the runtimes of LLVM and Intel have it too.
 using Parallel = void (*)(void (*body)(void*), void* data, unsigned threads, unsigned flags);
 
 const pid_t kLoadedBy = ::getpid();
