@@ -13,7 +13,7 @@ COMMANDS = {
     "build": "build a datastore from corpora",
     "info": "show what a datastore holds",
     "verify": "check a datastore for damage",
-    "lookup": "look a text up in a datastore, on disk or behind a draft service",
+    "lookup": "look a text up in a datastore, on disk or in a draft service",
     "delete": "delete documents from a datastore",
     "compact": "merge a datastore's segments and remove deleted documents",
     "serve": "serve datastores over gRPC",
@@ -29,7 +29,7 @@ COMMANDS = {
     "bench counts": "measure counting and bytes per token beside infini-gram",
     "bench decode": "compare each drafter with plain decoding",
     "bench batch": "measure the engine's throughput by batch size",
-    "bench build": "measure throughput and memory of building, and of sorting alone",
+    "bench build": "measure throughput and memory of building, and of its sort",
     "bench memory": "measure a datastore larger than memory",
     "bench hybrid": "compare one tree of all sources with each source alone",
 }

@@ -40,7 +40,7 @@ class DrafterOptions(Options):
         """The settings of drafters, besides the command's own ``settings``.
 
         Raises:
-            Unsupported: an option of a plugin that ``words`` name is one of the command's own. Others as ``find``.
+            Unsupported: an option of a plugin that ``words`` name is also an option of the command. Others as ``find``.
         """
         found = {
             each.name: _setting(each, DrafterOptions.GROUP, issubclass(cls, Configurable))
@@ -69,7 +69,7 @@ class DrafterOptions(Options):
         return (name,) if isinstance(name, str) else tuple(name)
 
     def drafter_config(self) -> DrafterConfig:
-        """The drafters to load: those with options of their own, and plugins. Raises as ``DrafterConfig`` and ``find``."""
+        """The drafters to load: those whose options are given, and plugins. Raises as ``DrafterConfig`` and ``find``."""
         plugins = [entry.name for entry in _plugins(self.named())]
         entries = [entry for entry in known() if entry.needs_option or entry.name in plugins]
         options = {each.name for entry in entries for each in entry.options}

@@ -1,4 +1,4 @@
-"""Generate text with drafts: the same text as without them, sooner. The text goes to stdout, the
+"""Generate text with drafts: the same text as without them, faster. The text goes to stdout, the
 report to stderr.
 """
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from suffolk.cli.explanation import explain
 from suffolk.cli.generate_options import EXAMPLES as EXAMPLES
 from suffolk.cli.generate_options import Options
 from suffolk.cli.generate_remotely import generate_remotely
-from suffolk.cli.generation_output import choose_colours, report_lines, show
+from suffolk.cli.generation_output import choose_colours, generation_facts, report_lines, show
 from suffolk.cli.kept_files import kept_calibration, require_record
 from suffolk.cli.model import load_target
 from suffolk.cli.output_file import require_folder
@@ -29,7 +29,7 @@ from suffolk.serving.drafters.hybrid.explanation import Explanation
 from suffolk.serving.drafters.neural.tree_bounds import rows_behind
 from suffolk.serving.drafters.registry import NONE, find
 from suffolk.serving.engine.loop.draft_options import DraftOptions
-from suffolk.serving.engine.loop.prompt import read_prompt
+from suffolk.serving.engine.loop.prompt import encode_chat, encode_text, has_template, read_prompt
 from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def run(options: Options) -> int:
         raise InvalidArgument(f"logprobs {options.logprobs} goes into the JSON report only; add --stats-json FILE")
     settings, limits = options.sampling(), options.limits()
     prompt = _read_stdin() if options.prompt is None else options.prompt
-    read_prompt(prompt)  # refuse what no tokenizer takes, now
+    read_prompt(prompt)  # refuse now what no tokenizer takes
     draft_options = DraftOptions(prediction=_read_prediction(options.prediction))
     require_folder("--stats-json", options.stats_json)
     require_record(options.record)
@@ -70,7 +70,8 @@ def run(options: Options) -> int:
             make_drafter(name, 1, stores)  # refuse what is missing before a model is loaded
         target = load_target(options.model, options, len(prompt) // 2 + settings.max_new_tokens)
         settings = replace(settings, bad_words=_bad_words(target, options.bad_words))
-        ids = _encode(target, prompt, options)
+        is_chat = _is_chat(target, options)
+        ids = encode_chat(target, [("user", prompt)]) if is_chat else encode_text(target, prompt)
         capacity = len(ids) + settings.max_new_tokens + rows_behind(options.max_nodes)
         models = load_drafters(target, config, 1, capacity, stores, limits, calibration)
         drafter = make_drafter(name, target.vocab_size, stores, limits, models, calibration)
@@ -108,10 +109,7 @@ def _generate(
             recorder.add(generation, "chat" if _is_chat(target, options) else "text")
     if options.explain:
         print("\n".join(explain(target.tokenizer, steps, stores, explanation.steps)), file=sys.stderr)
-    report: dict[str, Any] = {"model": options.model, "drafter": name} | generation.stats.to_dict()
-    report["tokens_generated"] = generation.tokens
-    if settings.logprobs is not None:
-        report["logprobs"] = [asdict(each) for each in generation.log_probabilities]
+    report = {"model": options.model, "drafter": name} | generation_facts(generation, settings)
     if found is not None:
         report["costs"] = {"source": found.source, "ignored": found.ignored, "drifts": engine.drifts}
     if options.compare_plain:
@@ -184,15 +182,7 @@ def _compare(target: Target, ids: list[int], settings: SamplingSettings, drafted
     return compared if difference is None else compared | {"position": difference.position, "gap": difference.gap}
 
 
-def _encode(target: Target, prompt: str, options: Options) -> list[int]:
-    from suffolk.serving.engine.loop.prompt import encode_chat, encode_text
-
-    return encode_chat(target, [("user", prompt)]) if _is_chat(target, options) else encode_text(target, prompt)
-
-
 def _is_chat(target: Target, options: Options) -> bool:
-    from suffolk.serving.engine.loop.prompt import has_template
-
     return bool(options.chat or (has_template(target) and not options.raw))
 
 

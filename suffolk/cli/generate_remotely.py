@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from suffolk.cli.generate_options import Options
-from suffolk.cli.generation_output import choose_colours, show
+from suffolk.cli.generation_output import choose_colours, generation_facts, show
 from suffolk.cli.options.setting import settings_of
 from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.engine.loop.draft_options import DraftOptions
@@ -48,8 +47,5 @@ def generate_remotely(
             options=draft_options,
         )
         show(generation, choose_colours(options.colour))
-    report = {"worker": options.worker, "model": facts["model"], "drafter": drafter, **generation.stats.to_dict()}
-    report["tokens_generated"] = generation.tokens
-    if settings.logprobs is not None:
-        report["logprobs"] = [asdict(each) for each in generation.log_probabilities]
-    return report
+    found = {"worker": options.worker, "model": facts["model"], "drafter": drafter}
+    return found | generation_facts(generation, settings)

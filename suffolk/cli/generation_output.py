@@ -6,9 +6,11 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any, Protocol, TypeVar
 
 from suffolk.serving.drafters.registry import source_name
+from suffolk.serving.engine.sampling.settings import SamplingSettings
 
 PALETTE = {0: "", 1: "\x1b[38;5;32m", 2: "\x1b[38;5;208m", 3: "\x1b[38;5;36m"}
 """Colours by source bits that colour-blind readers can tell apart (after Okabe and Ito): datastore blue, prompt lookup
@@ -41,6 +43,14 @@ def show(generation: StreamT, coloured: bool) -> tuple[StreamT, list[Any]]:
         with contextlib.suppress(BrokenPipeError):
             print(flush=True)
     return generation, steps
+
+
+def generation_facts(generation: Any, settings: SamplingSettings) -> dict[str, Any]:
+    """The counts, seconds and tokens of a generation, ready for JSON."""
+    facts: dict[str, Any] = generation.stats.to_dict() | {"tokens_generated": generation.tokens}
+    if settings.logprobs is not None:
+        facts["logprobs"] = [asdict(each) for each in generation.log_probabilities]
+    return facts
 
 
 def report_lines(report: dict[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from suffolk.datastore.errors import InvalidArgument
 
 SIZES = (1, 2, 4, 8, 16, 17, 32, 33, 64)
-"""Rows per request. Kernels work in tiles of 16 or 32 rows: costs jump at 17 and 33, which powers of two alone do not show."""
+"""Rows per request. Kernels work in tiles of 16 or 32 rows: costs jump at 17 and 33, so powers of two are not enough."""
 MAX_ROWS = 256
 """Rows of the largest measured pass. Costs of larger passes are extrapolated with the last slope."""
 Point = tuple[int, int, int]

@@ -59,7 +59,7 @@ class DraftRequest:
 class SampledChain:
     """A chain of sampled tokens with the distributions they were sampled from, for verification ``rejection``.
 
-    Verification ``match`` uses the tree alone. ``rejection`` is exact only if a token's place in the chain is decided before the
+    Verification ``match`` uses only the tree. ``rejection`` is exact only if a token's place in the chain is decided before the
     token is sampled. A drafter may stop because of earlier tokens, but must not drop a sampled token. A chain may be cut by
     depth, not by its scores, because scores depend on the tokens.
 
@@ -132,7 +132,7 @@ class Drafter(Protocol):
         ...
 
     def stats(self) -> dict[str, float]:
-        """Counters for reports: "calls", "failed" (drafts lost to an error), "failed REASON", and the drafter's own."""
+        """Counters for reports: "calls", "failed" (drafts lost to an error), "failed REASON", and others of the drafter."""
         ...
 
     def close(self) -> None:

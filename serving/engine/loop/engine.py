@@ -1,4 +1,4 @@
-"""The engine: a step loop on a thread of its own, with a bounded queue in front."""
+"""The engine: runs a step loop in a thread, with a bounded queue in front."""
 
 from __future__ import annotations
 

@@ -82,8 +82,8 @@ def encode_chat(target: Target, messages: Sequence[tuple[str, str]]) -> list[int
 def encode_continuation(target: Target, prompt: npt.NDArray[np.int32], text: str) -> list[int]:
     """The tokens of ``text`` where it continues the tokens of ``prompt``, without special tokens.
 
-    Some tokenizers put a space before a text, but not inside one. So the text is encoded behind the prompt's end.
-    Where both share a token, the text is encoded alone, as the model goes on from the prompt's own tokens.
+    Some tokenizers put a space before a text, but not inside one. So the text is encoded together with the prompt's end. If
+    a token spans both, the text is encoded without it, because the model continues from the prompt's tokens.
 
     Raises InvalidArgument: the target has no tokenizer.
     """

@@ -128,7 +128,7 @@ class GenerationStats(Counts):
 
 @dataclass(slots=True)
 class LoopStats(Counts):
-    """Sums over all requests of a step loop, running ones included. Prefill has no seconds of its own here.
+    """Sums over all requests of a step loop, including running ones. Seconds of prefill are in the other parts.
 
     Attributes:
         passes: forward passes of the target.

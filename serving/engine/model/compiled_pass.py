@@ -36,7 +36,7 @@ _pass: ContextVar[tuple[list[Any], PackedRows]] = ContextVar("suffolk_pass")
 class CompiledPass:
     """A compiled pass over the rows of several requests. Its first call, of two rows or more, compiles it.
 
-    Once compiled it is safe to share between threads; each needs a cache of its own.
+    Once compiled it is safe to share between threads if each has its own cache.
     """
 
     @staticmethod
@@ -55,7 +55,7 @@ class CompiledPass:
         if target.device.type != "cpu":
             raise Unsupported(f"the model is on {target.device}, and compiled passes are for CPUs")
         if None in target.shapes:
-            raise Unsupported("some of its layers cache nothing of their own")
+            raise Unsupported("some of its layers share the cache of another layer")
         self._target = target
         self._compiled = _compile(target)
         self._is_compiled = False

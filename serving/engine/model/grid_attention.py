@@ -92,7 +92,7 @@ class Grid:
         """bool[slots, cells, keys], whether a cell's row sees a key of its slot."""
         cells, device = self.bucket.cells, self.lengths.device
         keys = torch.arange(self.bucket.keys, device=device)
-        behind = keys - self.lengths[:, None]  # the cell that a key belongs to; negative for a cached token's
+        behind = keys - self.lengths[:, None]  # the cell that holds a key; negative for a cached token
         cell = behind.clamp(0, cells - 1)
         bits = (self.ancestors[..., None] >> torch.arange(WORD, device=device)) & 1
         visible = bits.flatten(-2).bool().gather(2, cell[:, None].expand(-1, cells, -1))

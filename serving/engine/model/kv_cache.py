@@ -24,7 +24,7 @@ class LayerShape:
 
 
 Shapes = tuple[LayerShape | None, ...]
-"""One entry per layer; None for a layer without a cache of its own."""
+"""One entry per layer; None for a layer that shares another layer's cache."""
 
 
 class KVCache:
@@ -128,7 +128,7 @@ class KVCache:
 class SlabLayer(DynamicLayer):  # type: ignore[no-untyped-call]  # transformers is not typed throughout
     """A cache layer of transformers that writes to its part of a slab and returns all of it: [rows, heads, width].
 
-    Tree attention alone reads that layout.
+    Only tree attention reads that layout.
     """
 
     keys: torch.Tensor

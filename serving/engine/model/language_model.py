@@ -24,7 +24,7 @@ PREFILL_CHUNK = 512
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
-    """A causal LM with tree attention. Safe to share between threads; each needs a cache of its own.
+    """A causal LM with tree attention. Safe to share between threads if each has its own cache.
 
     Attributes:
         name: its name in messages.

@@ -44,7 +44,7 @@ def available_memory(device: torch.device) -> int:
 
 
 def weight_bytes(folder: Path, dtype: torch.dtype | None) -> int:
-    """Bytes of a model folder's weights in memory as ``dtype`` (None: as stored), from its file headers alone.
+    """Bytes of a model folder's weights in memory as ``dtype`` (None: as stored), read from its file headers.
 
     Raises:
         Corruption: a safetensors file has no readable header.

@@ -32,7 +32,7 @@ _BRANCHES = ([0, 1, 4], [2, 3, 5])
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """A model's logits for the branches of a small tree, one by one and with its own attention.
+    """A model's logits for the branches of a small tree, run one by one with the model's own attention.
 
     Attributes:
         logits: for each branch [context's last token, its nodes, one more token; vocab].
@@ -162,7 +162,7 @@ class _WindowRecorder:
 
 
 def _require_windows(target: LanguageModel) -> None:
-    """Raise Unsupported if a layer passes its window by its mask alone, which tree attention replaces.
+    """Raise Unsupported if a layer applies its window only by its mask, which tree attention replaces.
 
     The small tree cannot show this: it is shorter than windows are.
     """

@@ -4,10 +4,10 @@ torch's products over 2 to 64 rows take up to several times as long as over one 
 case. The kernel reads the model's own parameters in place.
 
 A row's result is the same, bit for bit, for any number of rows, place among them and number of threads. So where ``kernel_rows``
-has no gap, linear layers give a token the same numbers in a tree pass as alone. ``accelerate`` therefore takes the kernel for all
-layers and all numbers of rows up to ``MOST_ROWS``, except numbers for which torch is more than 10 % faster over all layers. More
-rows, such as prompts', take the kernel if it is faster for 128 rows. The choice rests on timings, so two loads of a model may
-differ in rounding.
+has no gap, linear layers give a token the same numbers in a tree pass as in a pass of one row. ``accelerate`` therefore takes
+the kernel for all layers and all numbers of rows up to ``MOST_ROWS``, except numbers for which torch is more than 10 % faster
+over all layers. More rows, such as prompts', take the kernel if it is faster for 128 rows. The choice rests on timings, so two
+loads of a model may differ in rounding.
 
 Measured gain: a pass of SmolLM2-135M over 8 rows takes 0.48 of torch's time in fp32 and 0.78 in bf16 (docs/design/
 measured-mechanisms.md).
@@ -38,7 +38,7 @@ _ELEMENTS = {
 _TRIALS = ((1, range(1, 2)), (2, range(2, 3)), (8, range(3, 13)), (32, range(13, MOST_ROWS + 1)))
 """Numbers of rows that are timed, and the numbers that each represents."""
 _MANY = 128
-"""Represents all numbers above ``MOST_ROWS``, such as prompts'."""
+"""Number of rows that is timed for all passes of more than ``MOST_ROWS`` rows, such as prompts."""
 _ROUNDS = range(3, 25)
 _TRIAL_SECONDS = 0.02
 """Only short calls, which disturbances change most, are timed more than three times."""

@@ -1,7 +1,7 @@
 """A forward pass of static shape, which CUDA can capture as a graph and replay.
 
 A CUDA pass over few rows is bound by hundreds of kernel launches; a replayed graph is one launch. The gain is not measured: this
-code has run on CPUs alone, where it runs uncaptured in tests and gains nothing.
+code has only run on CPUs, in tests, where it is not captured and gains nothing.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Target(LanguageModel):
 
     @staticmethod
     def wrap(model: Any, tokenizer: Any = None, name: str = "", accelerate: bool = True) -> Target:
-        """Make a target of a transformers model in memory. Tree attention replaces the model's own, for good.
+        """Make a target of a transformers model in memory. Tree attention replaces the model's own permanently.
 
         A few short forward passes check that both attentions agree on a draft tree.
 

@@ -34,13 +34,13 @@ def load_model(name: str, dtype: str, device: str, cache_tokens: int) -> tuple[A
 
 
 def read_context_length(name: str) -> int | None:
-    """The ``context_length`` of the named model; reads its config alone. Raises as ``Target.load``."""
+    """The ``context_length`` of the named model; reads only its config. Raises as ``Target.load``."""
     config = _from_pretrained(AutoConfig, name, **_source(name))
     return context_length(config.get_text_config(decoder=True))
 
 
 def read_vocab_size(name: str) -> int:
-    """The number of ids that the named model knows; reads its config alone. Raises as ``Target.load``."""
+    """The vocabulary size of the named model; reads only its config. Raises as ``Target.load``."""
     config = _from_pretrained(AutoConfig, name, **_source(name))
     return int(config.get_text_config(decoder=True).vocab_size)
 
@@ -95,9 +95,9 @@ def _dtype(name: str) -> torch.dtype | None:
 
 
 def _source(name: str) -> dict[str, bool]:
-    """Further arguments of ``from_pretrained``. Raises NotFound: no such folder, and neither the hub nor its cache has the model.
+    """Further arguments of ``from_pretrained``. Raises NotFound: neither a folder, nor the hub, nor its cache has the model.
 
-    transformers retries an unreachable hub for every file, so this asks the hub once and then reads its cache alone.
+    transformers retries an unreachable hub for every file, so this asks the hub once and then reads only the cache.
     """
     if find_folder(name) is not None:
         return {}

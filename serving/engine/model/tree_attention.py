@@ -116,7 +116,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PackedRows:
-    """The rows of all requests in sequence; attention runs request by request, over each one's own keys."""
+    """The rows of all requests in sequence; attention runs request by request, over the keys of that request."""
 
     spans: Sequence[Span]
 
@@ -173,7 +173,7 @@ def attend(
 ) -> tuple[torch.Tensor, None]:
     """transformers' attention interface. ``query`` [1, heads, q, width]; ``key`` and ``value``: [cache rows, heads, width]."""
     if suffolk_rows is None:
-        raise Unsupported("this model belongs to a Target and runs in its passes alone; load it again for other uses")
+        raise Unsupported("this model belongs to a Target and runs only in its passes; load it again for other uses")
     if s_aux is not None:
         raise Unsupported("attention sinks are not supported")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling

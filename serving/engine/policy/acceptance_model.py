@@ -96,7 +96,7 @@ class AddedTokens:
     """The tokens that a source adds to an existing draft, by the tokens expected of that draft. Not thread-safe."""
 
     def __init__(self, prior: float) -> None:
-        """``prior``: tokens expected of the source alone."""
+        """``prior``: tokens expected of the source without other drafts."""
         self._alone = Estimate(prior)
         self._gains = [Estimate() for _ in range(len(_CLASSES) + 1)]
 
@@ -107,6 +107,6 @@ class AddedTokens:
         return gain.value
 
     def learn(self, expected: float, gained: int, alone: int) -> None:
-        """Learn that the source added ``gained`` tokens to a draft of ``expected``; alone it had ``alone`` right tokens."""
+        """Learn that the source added ``gained`` tokens to a draft of ``expected``; without that draft it had ``alone``."""
         self._gains[int(np.searchsorted(_CLASSES, expected, side="right"))].add(gained)
         self._alone.add(alone)

@@ -60,7 +60,7 @@ class DraftGate:
     """
 
     def __init__(self, prior: float) -> None:
-        """``prior``: tokens expected of the source alone."""
+        """``prior``: tokens expected of the source without other drafts."""
         self.added = AddedTokens(prior)
         self.seconds = 0.0
         self.ran = self.skipped = 0

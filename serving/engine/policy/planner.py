@@ -159,7 +159,7 @@ class Planner:
         models.defer(candidate.prefill_seconds / token)
 
     def _paying(self, candidate: DraftCandidate) -> SpeculationBudget:
-        """The budget that pays for retrieval: its own, or that of models while its own is empty."""
+        """The budget that pays for retrieval; while that is empty, the budget of models."""
         running = self._requests[candidate.request_id]
         return running.budget if running.budget.allows or running.models is None else running.models
 

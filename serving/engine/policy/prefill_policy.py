@@ -37,7 +37,7 @@ class PrefillPolicy:
             return True
         self._steps[request_id] += 1
         if budget.idle < 1.0 and self._steps[request_id] <= PRIOR_WEIGHT:
-            return False  # observe the other sources alone for a few steps first
+            return False  # observe only the other sources in the first steps
         left = min(room, self._length.value)  # lengths are taken to be memoryless
         pays = share * left * budget.token_seconds >= PREFILL_MARGIN * seconds
         if not pays and request_id not in self._reads:

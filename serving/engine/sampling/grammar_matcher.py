@@ -55,7 +55,7 @@ class GrammarMatcher:
     def apply(self, logits: torch.Tensor, contexts: RowContexts) -> torch.Tensor:
         """``logits`` float[rows, vocab], changed in place: -inf for tokens that may not follow the row's text.
 
-        A row behind drafted tokens that the grammar forbids, or fails on, becomes all -inf.
+        A row after drafted tokens that the grammar forbids, or fails on, becomes all -inf.
 
         Raises:
             InvalidArgument: the grammar fails on the committed text.
@@ -80,9 +80,9 @@ class GrammarMatcher:
         return logits.masked_fill_(to_device(forbidden, logits.device), -torch.inf)
 
     def _walk(self, contexts: RowContexts) -> Iterator[int]:
-        """The rows whose drafted tokens are allowed, row 0 first, each while the parser stands behind its text.
+        """The rows whose drafted tokens are allowed, row 0 first. At each one the parser has read the row's text.
 
-        Neighbours in the order of their paths share most drafted tokens, so few are parsed twice.
+        Rows come in the order of their paths: neighbours share most drafted tokens, so few are parsed twice.
         """
         paths = [path[:depth] for path, depth in zip(contexts.paths.tolist(), contexts.depths.tolist(), strict=True)]
         held: list[int] = []

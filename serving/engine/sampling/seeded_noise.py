@@ -85,7 +85,7 @@ def _mix(value: torch.Tensor) -> torch.Tensor:
 
 
 def _shift(value: torch.Tensor, bits: int) -> torch.Tensor:
-    """Logical right shift; torch's own keeps the sign."""
+    """Logical right shift; that of torch keeps the sign."""
     return (value >> bits).bitwise_and_((1 << (64 - bits)) - 1)
 
 

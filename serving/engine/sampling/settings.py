@@ -112,7 +112,7 @@ class SamplingSettings:
             raise InvalidArgument(f"token_mask is {self.token_mask!r}; it must be a function of texts, or None (off)")
 
     def _check_sequences(self) -> None:
-        """Check the fields whose items have checks of their own, and convert lists to tuples."""
+        """Check the fields whose items need special checks, and convert lists to tuples."""
         for name, of in (("stop", "strings"), ("bad_words", "sequences of token ids"), ("processors", "functions")):
             object.__setattr__(self, name, listed(name, getattr(self, name), of))
         for at, text in enumerate(self.stop):

@@ -3,7 +3,7 @@ for the most tokens a second.
 
 In hierarchical speculative decoding each level verifies the drafts of the level below it. The costs
 of passes and the acceptance rates between levels determine the fastest levels and lengths, the time
-of a token, and the gain of each level. The target alone, plain decoding, is a normal result.
+of a token, and the gain of each level. Plain decoding by the target without drafters is a normal result.
 
 With --measure costs and acceptance rates are measured on prompts and the model's own answers. The
 best plans of each size then run beside plain decoding. A plan is given to 'suffolk generate',

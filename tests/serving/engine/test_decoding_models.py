@@ -180,7 +180,7 @@ def test_a_model_belongs_to_one_target() -> None:
     Target.wrap(model)
     with pytest.raises(Unsupported, match="belongs to another Target; load it again"):
         Target.wrap(model)
-    with pytest.raises(Unsupported, match="belongs to a Target and runs in its passes alone"):
+    with pytest.raises(Unsupported, match="belongs to a Target and runs only in its passes"):
         model(input_ids=torch.tensor([PROMPT]))
 
 

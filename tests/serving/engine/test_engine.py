@@ -1,4 +1,4 @@
-"""The engine: many callers, a bounded queue, cancellation, asynchronous reading, and an honest death."""
+"""The engine: many callers, a bounded queue, cancellation, asynchronous reading, and errors that end it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,6 @@ from tests.support.tiny_models import VOCAB, tiny_model
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
 LONG = SamplingSettings(max_new_tokens=400)
-
-
-@pytest.fixture(scope="module")
-def target() -> Target:
-    return Target.wrap(tiny_model())
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What goes wrong in drafters, users' functions, readers and the model: who learns of it, and who goes on."""
+"""Errors in drafters, users' functions, readers and the model: which requests fail, and which continue."""
 
 from __future__ import annotations
 
@@ -27,12 +27,7 @@ PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
 LONG = SamplingSettings(max_new_tokens=400)
 
 
-@pytest.fixture(scope="module")
-def target() -> Target:
-    return Target.wrap(tiny_model())
-
-
-def test_an_engine_that_dies_tells_everybody() -> None:
+def test_all_requests_of_a_dead_engine_get_its_error() -> None:
     target = Target.wrap(tiny_model())
     with Engine(target, slots=1, capacity=500) as engine:
         generations = [engine.generate(PROMPT, LONG) for _ in range(2)]

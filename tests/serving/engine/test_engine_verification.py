@@ -1,4 +1,4 @@
-"""Chains by their law, typical acceptance and log-probabilities, through the whole engine or loop."""
+"""Sampled chains, typical acceptance and log-probabilities, in a whole engine or loop."""
 
 from __future__ import annotations
 
@@ -20,11 +20,6 @@ from tests.support.tiny_models import VOCAB, tiny_model
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
 LONG = SamplingSettings(max_new_tokens=400)
-
-
-@pytest.fixture(scope="module")
-def target() -> Target:
-    return Target.wrap(tiny_model())
 
 
 def sampled(target: Target, law: SamplingSettings, rng: np.random.Generator, lie: float = 1.0) -> MadeUpDrafter:

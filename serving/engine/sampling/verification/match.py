@@ -11,7 +11,7 @@ def accept(
 ) -> npt.NDArray[np.int64]:
     """The accepted nodes of a draft tree, from the top down: int64[k]. Of siblings with the same token the first counts.
 
-    Each row is sampled once and never again, accepted or not: the text is therefore the target's own.
+    Each row is sampled exactly once, accepted or not. So the text equals that of plain decoding.
 
     Args:
         tokens: int32[n], the tree's tokens.

@@ -97,7 +97,7 @@ def acceptance(target_prob: torch.Tensor, draft_prob: torch.Tensor) -> torch.Ten
 def residual(target: torch.Tensor, drafter: torch.Tensor) -> torch.Tensor:
     """float64[vocab], the distribution of a rejected token's replacement: (p - q)+, normalised; p if that is 0 everywhere.
 
-    (p - q)+ is 0 everywhere only if p and q differ by rounding alone. A rejection is then as unlikely as their difference is
+    (p - q)+ is 0 everywhere only if p and q are equal up to rounding. A rejection is then as unlikely as their difference is
     small, so that sampling from p changes the result by no more than rounding.
     """
     excess = (target - drafter).clamp(min=0.0)
