@@ -45,7 +45,7 @@ def test_an_unknown_command_is_refused(capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["generate", "--model", "M", "--dtype", "int8"], "--dtype is 'int8'; it must be one of auto, float32"),
         (
@@ -76,10 +76,10 @@ def test_an_unknown_command_is_refused(capsys):
         (["info", "a", "b"], "unexpected argument 'b'; quote a text of several words; see 'suffolk info --help'"),
     ],
 )
-def test_a_wrong_command_line_is_one_line_and_2(capsys, words, said):
+def test_a_wrong_command_line_is_one_line_and_2(capsys, words, message):
     assert main(words) == 2
     err = capsys.readouterr().err
-    assert err.startswith(f"suffolk: {said}")
+    assert err.startswith(f"suffolk: {message}")
     assert err.count("\n") == 1
 
 
@@ -118,20 +118,20 @@ def test_a_full_disk_behind_stdout_is_one_line_and_2(store_path):
 
 
 @pytest.mark.parametrize(
-    ("redirection", "said"),
+    ("redirection", "message"),
     [
         ("<&-", "there is no PROMPT, and stdin is closed; give one of them"),
         (">&-", "stdout is closed; send it to a file or to /dev/null"),
         ("< {bad}", "the prompt cannot be read: 'utf-8' codec can't decode byte 0xff in position 2"),
     ],
 )
-def test_streams_that_cannot_be_used_are_one_line_and_2(tmp_path, redirection, said):
+def test_streams_that_cannot_be_used_are_one_line_and_2(tmp_path, redirection, message):
     (tmp_path / "bad").write_bytes(b"ab\xff")
     command = f"{sys.executable} -m suffolk generate --model M {redirection.format(bad=tmp_path / 'bad')}"
     environment = os.environ | {"PYTHONIOENCODING": "utf-8:strict"}
     done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True, env=environment)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -142,7 +142,7 @@ def test_what_would_go_to_a_closed_stderr_does_not_go_to_stdout(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["generate", "--set", "threads=0", "x"], "threads is 0"),
         (["generate", "--set", "exit_layers=0", "x"], "exit_layers is 0; it must be 1 or more"),
@@ -185,17 +185,17 @@ def test_what_would_go_to_a_closed_stderr_does_not_go_to_stdout(tmp_path):
         (["hierarchy", "plan", "--measure", "--prompts", "x"], "model folder /nowhere does not exist"),
     ],
 )
-def test_what_no_model_could_be_used_with_is_refused_before_torch_is_loaded(words, said):
+def test_what_no_model_could_be_used_with_is_refused_before_torch_is_loaded(words, message):
     code = "import sys; from suffolk.cli.main import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
     words = [sys.executable, "-c", code, *words, "--model", "/nowhere"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["2", "False"]
-    assert done.stderr.startswith(f"suffolk: {said}")
+    assert done.stderr.startswith(f"suffolk: {message}")
     assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["/nowhere/day.jsonl"], "recording /nowhere/day.jsonl"),
         (["x", "--set", "threads=2"], "--dtype, --device and --threads are of --model; leave them out, or add it"),
@@ -206,17 +206,17 @@ def test_what_no_model_could_be_used_with_is_refused_before_torch_is_loaded(word
         ),
     ],
 )
-def test_replay_refuses_before_torch_is_loaded(words, said):
+def test_replay_refuses_before_torch_is_loaded(words, message):
     """A mistyped path took six seconds, and options that nothing reads were taken without a word."""
     code = "import sys; from suffolk.cli.main import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, "replay", *words], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["2", "False"]
-    assert done.stderr.startswith(f"suffolk: {said}")
+    assert done.stderr.startswith(f"suffolk: {message}")
     assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["generate", "--set", "costs=/nowhere/costs", "x"], "costs /nowhere/costs: cannot be read"),
         (
@@ -233,11 +233,11 @@ def test_replay_refuses_before_torch_is_loaded(words, said):
         ),
     ],
 )
-def test_files_that_are_not_there_are_refused_before_the_model_is_loaded(capsys, tmp_path, words, said):
+def test_files_that_are_not_there_are_refused_before_the_model_is_loaded(capsys, tmp_path, words, message):
     (tmp_path / "config.json").touch()  # looks like a model, and cannot be loaded
     assert main([*words, "--model", str(tmp_path)]) == 2
     err = capsys.readouterr().err
-    assert err.startswith(f"suffolk: {said}")
+    assert err.startswith(f"suffolk: {message}")
     assert err.count("\n") == 1
 
 

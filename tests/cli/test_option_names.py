@@ -17,7 +17,7 @@ LABELS = {
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("message", "expected"),
     [
         ("held_out is 2; it must be between 0 and 0.5", "--held-out is 2; it must be between 0 and 0.5"),
         ("cache_bytes is -1; it must be 0 or more", "--cache is -1; it must be 0 or more"),
@@ -34,8 +34,8 @@ LABELS = {
         ("x.json: 'held_out' is missing", "x.json: 'held_out' is missing"),
     ],
 )
-def test_fields_are_called_by_their_options(said: str, expected: str) -> None:
-    assert name_options(said, LABELS) == expected
+def test_fields_are_called_by_their_options(message: str, expected: str) -> None:
+    assert name_options(message, LABELS) == expected
 
 
 def test_without_labels_nothing_changes() -> None:

@@ -57,7 +57,7 @@ def recording(model: Path, costs: Path, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def store(recording: Path, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Holds what the model said, with an odd token now and then."""
+    """Holds what the model message, with an odd token now and then."""
     path = tmp_path_factory.mktemp("stores") / "texts"
     texts = [[*each.prompt.tolist(), *each.generated.tolist()] for each in read_recordings([recording])]
     broken = [[3 if at % 13 == 5 else token for at, token in enumerate(text)] for text in texts]
@@ -223,11 +223,11 @@ def test_a_worker_records_what_ends(tmp_path: Path) -> None:
         working(target, {"prompt-lookup": PromptLookupDrafter(257)}, recorder=recorder) as server,
         calling(server) as client,
     ):
-        told = [
+        reported = [
             [token for reply in client.generate(prompt, SamplingSettings(12, 0.7, seed=5)) for token in reply.tokens]
             for prompt in (PROMPTS[0], [("user", "abc")], [5, 6, 7])
         ]
-        assert [each.generated.tolist() for each in read_recordings([path])] == told
+        assert [each.generated.tolist() for each in read_recordings([path])] == reported
         assert [each.group for each in read_recordings([path])] == ["text", "chat", "token_ids"]
         recorder.close()
         for _ in range(2):

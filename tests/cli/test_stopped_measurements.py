@@ -32,7 +32,7 @@ EAGER = (
     "-c",
     "from suffolk.benchmarks.replay import runs; runs.PROGRESS_SECONDS = 0; " + SUFFOLK[2],
 )
-"""The command, which tells of every text that it has replayed."""
+"""The command; it reports every text that it has replayed."""
 
 
 @pytest.fixture(scope="module")

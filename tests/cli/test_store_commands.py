@@ -136,8 +136,10 @@ def test_the_text_to_look_up_may_stand_behind_options(capsys, store_path):
     assert "unexpected argument 'sat'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("content", "said"), [(None, "is missing"), ("{}", "is damaged"), ("other", "is not the one")])
-def test_verify_finds_a_tokenizer_that_is_gone_or_another(capsys, tmp_path, store_path, content, said):
+@pytest.mark.parametrize(
+    ("content", "message"), [(None, "is missing"), ("{}", "is damaged"), ("other", "is not the one")]
+)
+def test_verify_finds_a_tokenizer_that_is_gone_or_another(capsys, tmp_path, store_path, content, message):
     (path,) = Path(store_path).glob("tokenizer-*.json")
     if content is None:
         path.unlink()
@@ -147,7 +149,7 @@ def test_verify_finds_a_tokenizer_that_is_gone_or_another(capsys, tmp_path, stor
         Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).save(str(path))
     assert main(["verify", store_path]) == 1
     damage = capsys.readouterr().err
-    assert said in damage
+    assert message in damage
     assert main(["lookup", store_path, "the cat"]) == 2
     assert capsys.readouterr().err == damage.replace("damaged: ", "", 1)
 
@@ -169,7 +171,7 @@ def test_lookup_refuses_numbers_beyond_all_limits(capsys, store_path, option, va
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["corpus.txt", "--metadata", ","], "--metadata ',' names nothing"),
         (["corpus.txt", "--extensions", ""], "--extensions '' names nothing"),
@@ -181,7 +183,7 @@ def test_lookup_refuses_numbers_beyond_all_limits(capsys, store_path, option, va
         (["empty.jsonl", "--vocab-size", "9"], "holds no tokens (1 file of 0 bytes read, without any text)"),
     ],
 )
-def test_a_build_of_what_cannot_be_is_one_line_and_2(capsys, tmp_path, monkeypatch, words, said):
+def test_a_build_of_what_cannot_be_is_one_line_and_2(capsys, tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "corpus.txt").write_text("text")
     (tmp_path / "rubbish.npy").write_bytes(b"rubbish, and more of it")
@@ -190,5 +192,5 @@ def test_a_build_of_what_cannot_be_is_one_line_and_2(capsys, tmp_path, monkeypat
     err = capsys.readouterr().err
     lines = [line for line in err.splitlines() if line.startswith("suffolk: ")]
     assert len(lines) == 1
-    assert said in lines[0]
+    assert message in lines[0]
     assert "pickle" not in err

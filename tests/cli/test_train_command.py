@@ -76,7 +76,7 @@ def test_a_trained_exit_drafts(place: Path, tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(
-    ("words", "head", "said"),
+    ("words", "head", "message"),
     [
         (["--set", "head_option.depth=2"], "early-exit", "head early-exit has no option depth; it has layers, width"),
         (["--set", "head_option.layers=9"], "early-exit", "layers is 9; it must be 1 or more, and fewer than the 2 of"),
@@ -103,12 +103,12 @@ def test_a_trained_exit_drafts(place: Path, tmp_path: Path, capsys: pytest.Captu
     ],
 )
 def test_what_is_wrong_is_one_line_and_2(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], head: str, said: str
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], head: str, message: str
 ) -> None:
     assert main(command(place, tmp_path / "head", *words, head=head)) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("suffolk: ")
-    assert said in error
+    assert message in error
     assert not list(tmp_path.iterdir())
 
 

@@ -171,16 +171,16 @@ def test_a_datastore_without_a_tokenizer_is_held_against_the_models_ids(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--stats-json", "."], "--stats-json . is a folder; name a file"),
         (["--model", __file__], "is a file, not a model folder"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_few_words(
-    model: str, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+    model: str, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     assert generate("--model", model, "--drafter", "none", *words, PROMPT) == 2
     err = capsys.readouterr().err.splitlines()[-1]
-    assert said in err
+    assert message in err
     assert len(err) < 300

@@ -125,10 +125,10 @@ def test_a_target_is_measured_at_every_size_its_context_allows() -> None:
 
 
 def test_points_are_timed_in_rounds() -> None:
-    told: list[int] = []
+    reported: list[int] = []
     points = [(1, 1, 5), (2, 1, 5), (2, 3, 9)]
-    samples = time_points(Target.wrap(tiny_model()), points, rounds=2, report=told.append)
-    assert told == [1, 2, 3, 4, 5, 6]
+    samples = time_points(Target.wrap(tiny_model()), points, rounds=2, report=reported.append)
+    assert reported == [1, 2, 3, 4, 5, 6]
     assert [(each.rows, each.requests, each.context) for each in samples] == [(1, 1, 5), (2, 1, 5), (6, 3, 9)]
 
 
@@ -138,9 +138,9 @@ def test_a_quick_look_takes_two_rounds_on_a_busy_machine(monkeypatch: pytest.Mon
     monkeypatch.setattr("time.perf_counter", lambda: float(next(seconds)))  # three looks at the clock a pass
     points = [(1, 1, 5), (2, 1, 5), (4, 1, 5), (8, 1, 5), (16, 1, 5)]
     for budget, expected in ((8.0, 10), (60.0, 20), (2.0, 3)):
-        told: list[int] = []
-        time_points(Target.wrap(tiny_model()), points, budget=budget, report=told.append)
-        assert told[-1] == expected
+        reported: list[int] = []
+        time_points(Target.wrap(tiny_model()), points, budget=budget, report=reported.append)
+        assert reported[-1] == expected
 
 
 def test_a_grid_goes_up_to_the_slots_and_the_largest_pass() -> None:

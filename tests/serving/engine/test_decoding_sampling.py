@@ -1,4 +1,4 @@
-"""Draws: the hash, the noise, the cuts, and the law that the drawn tokens follow."""
+"""Sampling: the hash, the noise, the cuts, and the distribution of the samples."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def test_noise_differs_between_seeds_positions_and_tokens() -> None:
 
 def test_noise_is_gumbel() -> None:
     values = np.sort(SeededNoise(0, 1000, CPU).rows(0, 40).flatten().numpy())
-    law = np.exp(-np.exp(-values))
-    gap = np.abs(law - (np.arange(len(values)) + 0.5) / len(values)).max()
+    distribution = np.exp(-np.exp(-values))
+    gap = np.abs(distribution - (np.arange(len(values)) + 0.5) / len(values)).max()
     assert gap < 1.63 / math.sqrt(
         len(values)
     )  # Kolmogorov and Smirnov at 1 %; the noise is fixed, so no chance is left
@@ -89,10 +89,10 @@ def test_draws_follow_the_softmax_of_the_processed_logits(settings: SamplingSett
     for length in range(3, draws + 3, rows):
         drawn = sampler.sample(logits.expand(rows, -1), replace(contexts, tokens=text[:length]))
         counts += np.bincount(drawn.numpy(), minlength=12)
-    law = Sampler(settings, 12, CPU).probabilities(logits, RowContexts.of_text(text[:3], 1))[0].numpy()
-    assert not counts[law == 0].any()
-    possible = law > 0
-    chi_square = (((counts - draws * law) ** 2)[possible] / (draws * law[possible])).sum()
+    distribution = Sampler(settings, 12, CPU).probabilities(logits, RowContexts.of_text(text[:3], 1))[0].numpy()
+    assert not counts[distribution == 0].any()
+    possible = distribution > 0
+    chi_square = (((counts - draws * distribution) ** 2)[possible] / (draws * distribution[possible])).sum()
     freedom = possible.sum() - 1
     assert chi_square < freedom + 4 * math.sqrt(2 * freedom) + 4
 

@@ -59,14 +59,14 @@ def test_accept_of_the_largest_trees() -> None:
     assert accept(deep, deep - 1, drawn).tolist() == deep.tolist()
 
 
-def naive_typical(draft: DraftTree, laws: npt.NDArray[np.float64], epsilon: float, delta: float) -> list[int]:
+def naive_typical(draft: DraftTree, distributions: npt.NDArray[np.float64], epsilon: float, delta: float) -> list[int]:
     def paths(node: int, worth: float) -> list[tuple[int, float, list[int]]]:
-        law = laws[node + 1]
-        entropy = -sum(value * math.log(value) for value in law if value > 0)
+        distribution = distributions[node + 1]
+        entropy = -sum(value * math.log(value) for value in distribution if value > 0)
         found: list[tuple[int, float, list[int]]] = [(0, worth, [])]
         for token, child in children(draft, node).items():
-            if law[token] >= min(epsilon, delta * math.exp(-entropy)):
-                below = paths(child, worth + math.log(law[token]))
+            if distribution[token] >= min(epsilon, delta * math.exp(-entropy)):
+                below = paths(child, worth + math.log(distribution[token]))
                 found += [(length + 1, value, [child, *path]) for length, value, path in below]
         return found
 
@@ -79,9 +79,9 @@ def test_typical_takes_the_longest_then_likeliest_acceptable_path(epsilon: float
     lengths = set()
     for _ in range(40):
         draft = random_tree(rng, 12, 4)
-        laws = rng.dirichlet(np.full(4, 0.6), 13)
-        found = typical_path(draft.tokens, draft.parents, torch.from_numpy(laws), epsilon, delta).tolist()
-        assert found == naive_typical(draft, laws, epsilon, delta)
+        distributions = rng.dirichlet(np.full(4, 0.6), 13)
+        found = typical_path(draft.tokens, draft.parents, torch.from_numpy(distributions), epsilon, delta).tolist()
+        assert found == naive_typical(draft, distributions, epsilon, delta)
         lengths.add(len(found))
     assert len(lengths) > 1
 
@@ -92,9 +92,10 @@ def test_typical_equals_match_where_laws_are_one_hot(vocab: int) -> None:
     for _ in range(60):
         draft = random_tree(rng, 20, vocab)  # equal siblings too
         drawn = rng.integers(0, vocab, 21)
-        laws = torch.eye(vocab)[torch.from_numpy(drawn)]
+        distributions = torch.eye(vocab)[torch.from_numpy(drawn)]
         assert np.array_equal(
-            typical_path(draft.tokens, draft.parents, laws, 0.3, 0.09), accept(draft.tokens, draft.parents, drawn)
+            typical_path(draft.tokens, draft.parents, distributions, 0.3, 0.09),
+            accept(draft.tokens, draft.parents, drawn),
         )
 
 
@@ -147,26 +148,26 @@ def test_an_empty_chain_draws_from_the_target() -> None:
 
 
 def test_no_residual_is_left_where_the_laws_differ_by_rounding_alone() -> None:
-    law = torch.tensor([0.7, 0.3, 0.0], dtype=torch.float64)
+    distribution = torch.tensor([0.7, 0.3, 0.0], dtype=torch.float64)
     higher = torch.tensor([0.7, 0.3 + 1e-16, 0.0], dtype=torch.float64)
-    assert torch.equal(residual(law, higher), law)
-    assert torch.equal(residual(law, law), law)
-    target = torch.stack([law, law])
+    assert torch.equal(residual(distribution, higher), distribution)
+    assert torch.equal(residual(distribution, distribution), distribution)
+    target = torch.stack([distribution, distribution])
     drafter = higher[None] * (1 + 5e-7)  # within the tolerance: divided by its sum
     verdict = verify_chain(np.array([1]), drafter, target, uniform(1 - 2**-53), uniform(0.5, 0.9))
     assert verdict in (VerifiedChain(1, 1), VerifiedChain(0, 0))
 
 
 def test_inverse_cdf_sample_never_takes_a_token_without_probability() -> None:
-    law = torch.tensor([0.0, 0.25, 0.0, 0.75, 0.0], dtype=torch.float64)
+    distribution = torch.tensor([0.0, 0.25, 0.0, 0.75, 0.0], dtype=torch.float64)
     ends = [2.0**-53, 0.25 - 1e-12, 0.25 + 1e-12, 1 - 2.0**-53]
-    assert [int(inverse_cdf_sample(law, uniform(each)[0])) for each in ends] == [1, 1, 3, 3]
+    assert [int(inverse_cdf_sample(distribution, uniform(each)[0])) for each in ends] == [1, 1, 3, 3]
 
 
-def changed(law: torch.Tensor, row: int, column: int, value: float) -> torch.Tensor:
-    law = law.clone()
-    law[row, column] = value
-    return law
+def changed(distribution: torch.Tensor, row: int, column: int, value: float) -> torch.Tensor:
+    distribution = distribution.clone()
+    distribution[row, column] = value
+    return distribution
 
 
 @pytest.mark.parametrize(
@@ -244,17 +245,17 @@ def test_uniforms_are_uniform_and_independent_of_each_other_and_of_the_noise() -
 
 def test_a_sampled_chain_is_a_chain_with_a_law_a_node() -> None:
     chain = tree([4, 5], [-1, 0])
-    law = torch.full((2, 9), 1 / 9)
-    assert tree_of(SampledChain(chain, law)) is chain
+    distribution = torch.full((2, 9), 1 / 9)
+    assert tree_of(SampledChain(chain, distribution)) is chain
     assert tree_of(chain) is chain
     with pytest.raises(InvalidArgument, match="parents are \\[-1, -1\\]; each must be the node before"):
-        SampledChain(tree([4, 5], [-1, -1]), law)
+        SampledChain(tree([4, 5], [-1, -1]), distribution)
     with pytest.raises(InvalidArgument, match="2 nodes need 2 rows"):
-        SampledChain(chain, law[:1])
+        SampledChain(chain, distribution[:1])
 
 
 @pytest.mark.parametrize(
-    ("law", "message"),
+    ("distribution", "message"),
     [
         (np.full((2, 9), 1 / 9), "type ndarray"),
         (torch.empty(2, 9, device="meta"), "on meta"),
@@ -262,7 +263,7 @@ def test_a_sampled_chain_is_a_chain_with_a_law_a_node() -> None:
         (torch.ones(2, 9, dtype=torch.int64), "torch.int64"),
     ],
 )
-def test_a_law_is_a_tensor_that_can_be_read(law: Any, message: str) -> None:
-    """A law of another kind was taken here, and ended the engine where it was read."""
+def test_a_distribution_is_a_tensor_that_can_be_read(distribution: Any, message: str) -> None:
+    """A distribution of another kind was taken here, and ended the engine where it was read."""
     with pytest.raises(InvalidArgument, match=message):
-        SampledChain(tree([4, 5], [-1, 0]), law)
+        SampledChain(tree([4, 5], [-1, 0]), distribution)

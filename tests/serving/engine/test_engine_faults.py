@@ -69,10 +69,10 @@ def test_a_drafter_that_fails_in_every_way_costs_drafts_only(target: Target) -> 
 
 def test_a_drafter_that_prepares_is_told_what_is_verified_and_may_fail(target: Target) -> None:
     class Preparing(MadeUpDrafter):
-        told: ClassVar[list[tuple[int, list[int]]]] = []
+        reported: ClassVar[list[tuple[int, list[int]]]] = []
 
         def prefetch(self, requests: Sequence[DraftRequest], trees: Sequence[DraftTree]) -> None:
-            self.told += [
+            self.reported += [
                 (len(request.tokens), tree.tokens.tolist()) for request, tree in zip(requests, trees, strict=True)
             ]
             raise RuntimeError("not prepared")
@@ -84,9 +84,9 @@ def test_a_drafter_that_prepares_is_told_what_is_verified_and_may_fail(target: T
     while loop.running:
         loop.step()
     assert request.generated == alone(target, PROMPT, SamplingSettings(max_new_tokens=20))
-    assert len(drafter.told) == request.stats.draft_calls == request.stats.draft_failures["RuntimeError"] > 0
-    assert {tuple(tokens) for size, tokens in drafter.told if size < len(PROMPT) + 18} == {(), (1, 2)}
-    assert all(bool(tokens) == bool(size % 2) for size, tokens in drafter.told if size < len(PROMPT) + 18)
+    assert len(drafter.reported) == request.stats.draft_calls == request.stats.draft_failures["RuntimeError"] > 0
+    assert {tuple(tokens) for size, tokens in drafter.reported if size < len(PROMPT) + 18} == {(), (1, 2)}
+    assert all(bool(tokens) == bool(size % 2) for size, tokens in drafter.reported if size < len(PROMPT) + 18)
 
 
 @pytest.mark.parametrize("call", ["propose", "prefetch", "learn_logits", "observe"])
@@ -165,7 +165,7 @@ def test_a_tree_that_is_written_to_while_it_is_verified_does_no_harm(target: Tar
 
 @pytest.mark.parametrize("fault", [SystemExit(3), asyncio.CancelledError(), GeneratorExit()])
 def test_exceptions_that_are_no_errors_cost_drafts_only(target: Target, fault: BaseException) -> None:
-    """They once ended the engine's thread without a word, and everybody waited for ever."""
+    """They once ended the thread of the engine without an error, and all callers waited for ever."""
 
     def give_up(request: Any) -> DraftTree:
         raise fault

@@ -22,37 +22,39 @@ PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
 LONG = SamplingSettings(max_new_tokens=400)
 
 
-def sampled(target: Target, law: SamplingSettings, rng: np.random.Generator, lie: float = 1.0) -> MadeUpDrafter:
-    """Draws chains of 4 from a law near the target's own, and tells that law, multiplied by ``lie``."""
+def sampled(target: Target, sampling: SamplingSettings, rng: np.random.Generator, scale: float = 1.0) -> MadeUpDrafter:
+    """Samples chains of 4 from a distribution near the target's own, with that distribution multiplied by ``scale``."""
     vocab = target.vocab_size
 
     def make(request: Any) -> Any:
         text, rows = request.tokens.tolist(), []
         for _ in range(4):
-            logits = target.prefill(text, target.new_cache(1, len(text)))[0] / max(law.temperature, 0.5)
+            logits = target.prefill(text, target.new_cache(1, len(text)))[0] / max(sampling.temperature, 0.5)
             rows.append((logits + 0.3 * torch.from_numpy(rng.standard_normal(vocab))).softmax(-1))
             text.append(int(rng.choice(vocab, p=rows[-1].numpy())))
-        return SampledChain(tree(text[-4:], [-1, 0, 1, 2]), torch.stack(rows) * lie)
+        return SampledChain(tree(text[-4:], [-1, 0, 1, 2]), torch.stack(rows) * scale)
 
     return MadeUpDrafter(make)
 
 
-@pytest.mark.parametrize("law", [SamplingSettings(24), SamplingSettings(24, 1.0, top_p=0.9, seed=3)])
-def test_rejection_accepts_chains_of_a_known_law(target: Target, law: SamplingSettings) -> None:
+@pytest.mark.parametrize("sampling", [SamplingSettings(24), SamplingSettings(24, 1.0, top_p=0.9, seed=3)])
+def test_rejection_accepts_chains_of_a_known_distribution(target: Target, sampling: SamplingSettings) -> None:
     """Greedy, the text is the plain one; sampled, it follows the same distribution (tests/property/test_exact_distribution.py)."""
-    law = replace(law, verification="rejection")
-    run = eager_decoder(target, sampled(target, law, np.random.default_rng(0))).generate(PROMPT, law)
+    sampling = replace(sampling, verification="rejection")
+    run = eager_decoder(target, sampled(target, sampling, np.random.default_rng(0))).generate(PROMPT, sampling)
     list(run)
     assert run.stats.finish == "length"
     assert run.stats.accepted > 3
     assert run.stats.draft_failures.total() == 0
-    if law.temperature == 0:
+    if sampling.temperature == 0:
         assert run.tokens == alone(target, PROMPT, SamplingSettings(24))
 
 
 def test_a_law_that_is_none_costs_the_draft(target: Target) -> None:
-    law = SamplingSettings(10, 1.0, verification="rejection")
-    run = eager_decoder(target, sampled(target, law, np.random.default_rng(0), lie=2.0)).generate(PROMPT, law)
+    sampling = SamplingSettings(10, 1.0, verification="rejection")
+    run = eager_decoder(target, sampled(target, sampling, np.random.default_rng(0), scale=2.0)).generate(
+        PROMPT, sampling
+    )
     list(run)
     assert len(run.tokens) == 10
     assert run.stats.accepted == 0
@@ -66,11 +68,11 @@ def test_a_chain_whose_law_ends_in_no_numbers_is_judged_up_to_there() -> None:
     target, rng = Target.wrap(tiny_model(vocab_size=few)), np.random.default_rng(0)
 
     def make(request: Any) -> Any:
-        law = torch.tensor([[0.6, 0.1, 0.1, 0.1, 0.1]] * 2, dtype=torch.float64)
-        chain = rng.choice(few, 2, p=law[0].numpy()).tolist()
+        sampling = torch.tensor([[0.6, 0.1, 0.1, 0.1, 0.1]] * 2, dtype=torch.float64)
+        chain = rng.choice(few, 2, p=sampling[0].numpy()).tolist()
         if chain[0] == 0:
-            law[1] = torch.nan
-        return SampledChain(tree(chain, [-1, 0]), law)
+            sampling[1] = torch.nan
+        return SampledChain(tree(chain, [-1, 0]), sampling)
 
     drafter = MadeUpDrafter(make)
     loop = eager_loop(target, {"made-up": drafter}, slots=50, capacity=20)
@@ -85,9 +87,9 @@ def test_a_chain_whose_law_ends_in_no_numbers_is_judged_up_to_there() -> None:
     # the first token comes with the prompt's pass; the drafts stand behind it
     for first in range(few):
         with torch.no_grad():
-            law = (target.prefill([*prompt, first], target.new_cache(1, 4))[0] / 2).softmax(-1).double().numpy()
+            sampling = (target.prefill([*prompt, first], target.new_cache(1, 4))[0] / 2).softmax(-1).double().numpy()
         seconds = [each.generated[1] for each in requests if each.generated[0] == first]
-        assert not differs(np.bincount(seconds, minlength=few), law)
+        assert not differs(np.bincount(seconds, minlength=few), sampling)
     failed = sum(each.stats.draft_failures["InvalidArgument"] for each in requests)
     assert runs / 4 < failed == sum(each.stats.draft_failures.total() for each in requests)
 
@@ -110,12 +112,12 @@ def test_a_token_does_not_live_by_whether_the_target_has_numbers_behind_it() -> 
     assert not differs(counts, np.full(few, 1 / few))
 
 
-@pytest.mark.parametrize("law", [torch.empty(2, 0, dtype=torch.float64), torch.ones(2, 5).to(torch.float8_e4m3fn)])
-def test_a_law_that_cannot_even_be_looked_at_costs_the_draft(law: torch.Tensor) -> None:
+@pytest.mark.parametrize("sampling", [torch.empty(2, 0, dtype=torch.float64), torch.ones(2, 5).to(torch.float8_e4m3fn)])
+def test_a_law_that_cannot_even_be_looked_at_costs_the_draft(sampling: torch.Tensor) -> None:
     """To look for its sound rows raised once more, and took the engine with it."""
     target = Target.wrap(tiny_model(vocab_size=5))
     settings = SamplingSettings(6, 2.0, seed=1, verification="rejection", ignore_eos=True)
-    drafter = MadeUpDrafter(lambda request: SampledChain(tree([1, 2], [-1, 0]), law))
+    drafter = MadeUpDrafter(lambda request: SampledChain(tree([1, 2], [-1, 0]), sampling))
     run = eager_decoder(target, drafter).generate([0, 1, 2], settings)
     list(run)
     assert len(run.tokens) == 6
@@ -136,42 +138,44 @@ class Unreadable(torch.Tensor):
     ("spoil", "reason"),
     [
         (torch.Tensor.numpy, "InvalidArgument"),
-        (lambda law: law.to("meta"), "InvalidArgument"),
-        (lambda law: law.as_subclass(Unreadable), "RuntimeError"),
+        (lambda sampling: sampling.to("meta"), "InvalidArgument"),
+        (lambda sampling: sampling.as_subclass(Unreadable), "RuntimeError"),
     ],
 )
 def test_a_law_that_cannot_be_read_costs_the_draft(target: Target, spoil: Any, reason: str) -> None:
-    """Such a law ended the engine, and all who waited for it; the text is that of a request without a drafter."""
-    honest = sampled(target, SamplingSettings(10, 1.0), np.random.default_rng(0))
+    """Such a sampling ended the engine, and all who waited for it; the text is that of a request without a drafter."""
+    sound = sampled(target, SamplingSettings(10, 1.0), np.random.default_rng(0))
 
     def make(request: Any) -> Any:
-        [chain] = honest.propose([request])
+        [chain] = sound.propose([request])
         return SampledChain(chain.tree, spoil(chain.distributions))  # type: ignore[attr-defined]
 
-    law = SamplingSettings(10, 1.0, verification="rejection")
-    run = eager_decoder(target, MadeUpDrafter(make)).generate(PROMPT, law)
+    sampling = SamplingSettings(10, 1.0, verification="rejection")
+    run = eager_decoder(target, MadeUpDrafter(make)).generate(PROMPT, sampling)
     list(run)
-    assert run.tokens == alone(target, PROMPT, law)
+    assert run.tokens == alone(target, PROMPT, sampling)
     assert run.stats.accepted == 0
     assert run.stats.draft_failures[reason] > 5
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_typical_acceptance_takes_likely_tokens(target: Target, temperature: float) -> None:
-    law = SamplingSettings(24, temperature, verification="typical", epsilon=0.01, delta=0.01)
+    sampling = SamplingSettings(24, temperature, verification="typical", epsilon=0.01, delta=0.01)
     plain = alone(target, PROMPT, SamplingSettings(24))
-    run = eager_decoder(target, knowing(len(PROMPT), plain, 5, np.random.default_rng(0), VOCAB)).generate(PROMPT, law)
+    run = eager_decoder(target, knowing(len(PROMPT), plain, 5, np.random.default_rng(0), VOCAB)).generate(
+        PROMPT, sampling
+    )
     list(run)
     assert run.stats.accepted > 5
     assert (run.tokens == plain) == (temperature == 0)
 
 
 def test_log_probabilities_are_those_of_the_plain_text(target: Target) -> None:
-    law = SamplingSettings(12, logprobs=2)
-    plain = eager_decoder(target, None).generate(PROMPT, law)
+    sampling = SamplingSettings(12, logprobs=2)
+    plain = eager_decoder(target, None).generate(PROMPT, sampling)
     expected = [each for step in plain for each in step.log_probabilities]
     drafted = eager_decoder(target, knowing(len(PROMPT), plain.tokens, 5, np.random.default_rng(0), VOCAB))
-    found = [each for step in drafted.generate(PROMPT, law) for each in step.log_probabilities]
+    found = [each for step in drafted.generate(PROMPT, sampling) for each in step.log_probabilities]
     assert [each.token for each in found] == [each.token for each in expected] == plain.tokens
     assert [each.value for each in found] == pytest.approx([each.value for each in expected])
     assert all(each.alternatives[0] == (each.token, each.value) for each in found)
