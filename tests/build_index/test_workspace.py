@@ -71,7 +71,7 @@ def test_who_is_refused_leaves_the_folder_to_who_has_it(
 
 
 def test_segments_go_back_when_publishing_fails(tmp_path: Path) -> None:
-    """They used to stay behind unlisted, and the next run sorted everything again."""
+    """Otherwise the next run would sort everything again."""
     (tmp_path / "segments").mkdir()
     workspace = Workspace(tmp_path)
     place = workspace.new_segment("g000001-00000.segment")

@@ -59,7 +59,7 @@ def test_answers_equal_the_oracle_without_the_deleted_documents(width, corpus, q
 
 
 @given(corpus=deletions(), query=queries())
-@settings(max_examples=2)  # the first-token table of such a vocabulary alone has 64 MB
+@settings(max_examples=2)  # the table of first ranks of this vocabulary has 64 MB
 def test_four_byte_tokens_equal_the_oracle(corpus, query):
     compare_with_oracle(4, corpus, query, deletion_pieces=1)
 

@@ -140,7 +140,7 @@ def test_a_draft_model_that_expects_little_is_not_heard_before_texts() -> None:
 
 
 def test_a_source_is_believed_behind_a_node_that_another_one_thinks_likelier() -> None:
-    """The path above is another's business: its chance, whatever it is, times 0.8."""
+    """The score of the child is that of its parent, times 0.8."""
     sure, deep = chain([1], [0.9], 1), chain([1, 2], [0.0001, 0.00008], 2)
     both = scores(sure, deep)
     assert both[(1, 2)] / both[(1,)] == pytest.approx(0.8, abs=1e-3)

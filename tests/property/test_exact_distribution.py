@@ -74,10 +74,10 @@ def trees(vocab: int) -> Iterator[DraftTree]:
 
 
 def check_pathwise(draft: DraftTree, steps: FirstSteps) -> None:
-    """Whatever noise the rows share: a first step commits what plain decoding draws with the same noise behind the same texts."""
+    """With any noise, a first step commits the tokens that plain decoding samples with this noise after the same texts."""
     texts = contexts(draft)
     if len(set(texts)) < len(texts):
-        return  # equal siblings: rows behind the same text, which the noise would let draw alike
+        return  # equal siblings have one text, and would sample the same token
     for vector, committed in zip(steps.drawn.tolist(), steps.committed, strict=True):
         drawn = dict(zip(texts, vector, strict=True))
         plain: Text = ()
@@ -282,7 +282,7 @@ def test_long_runs_find_coins_that_also_choose() -> None:
 
 
 class Fixed(ToyTarget):
-    """The same distribution behind every text."""
+    """The same distribution after every text."""
 
     def __init__(self, distribution: list[float]) -> None:
         super().__init__(len(distribution), 0)

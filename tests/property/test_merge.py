@@ -70,7 +70,7 @@ def test_merging_equals_sorting(width, corpus, order_depth, threads):
 
 
 @given(corpus=deletions())
-@settings(max_examples=2)  # the first-token table of such a vocabulary alone has 64 MB
+@settings(max_examples=2)  # the table of first ranks of this vocabulary has 64 MB
 def test_four_byte_tokens_merge_too(corpus):
     with tempfile.TemporaryDirectory() as folder:
         compare_with_sorting(Path(folder), corpus[0], corpus[1], VOCAB_SIZES[4], 64, 1)

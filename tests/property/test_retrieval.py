@@ -67,7 +67,7 @@ def test_lookup_and_draft_equal_the_oracle(width, documents, query, pieces, thre
 
 
 @given(documents=corpora(), query=queries())
-@settings(max_examples=2)  # the first-token table of such a vocabulary alone has 64 MB
+@settings(max_examples=2)  # the table of first ranks of this vocabulary has 64 MB
 def test_four_byte_tokens_equal_the_oracle(documents, query):
     compare_with_oracle(4, documents, query, pieces=2, threads=2)
 

@@ -10,7 +10,7 @@ from suffolk.datastore.segment import separator, token_dtype, write_segment
 
 
 def _oracle(tokens: np.ndarray, order_depth: int) -> np.ndarray:
-    """Positions ordered by the first ``order_depth`` tokens, a suffix that ends behind all that go on, ties by position."""
+    """Positions sorted by the first ``order_depth`` tokens, ties by position. A suffix that ends sorts after all others."""
     end = separator(tokens.dtype)
     columns = np.full((order_depth, len(tokens)), end, np.uint32)
     alive = np.ones(len(tokens), bool)
@@ -41,7 +41,7 @@ def _descending(generator: np.random.Generator, size: int, vocab_size: int) -> n
 
 
 def _nearly_repeated(generator: np.random.Generator, size: int, vocab_size: int) -> np.ndarray:
-    """Passages about as long as order_depth again and again, another token behind each: many suffixes agree in just so much."""
+    """Repeated passages of about order_depth tokens, each followed by another token: many suffixes agree in that many tokens."""
     passages = [_random(generator, length, vocab_size) for length in (8, 65, 66, 70)]
     parts = [
         part for _ in range(size // 9) for part in (passages[generator.integers(4)], _random(generator, 1, vocab_size))

@@ -95,11 +95,19 @@ def evidence(tree: DraftTree, tokens: Sequence[int]) -> tuple[list[int], list[in
     return tried, taken
 
 
-VOICES = {1: (0.26, -3.4), 2: (1.0, -3.5), 4: (6.0, -5.6), 16: (0.13, -7.4), 32: (0.78, -4.1), 128: (0.56, -4.5)}
-"""Weight, and log of what is left to a token that is not proposed, by mark; networks' elsewhere."""
-NETWORK = (1.0, -4.4)
+POOL_WEIGHTS = {
+    1: (0.26, -3.4),
+    2: (1.0, -3.5),
+    4: (6.0, -5.6),
+    16: (0.13, -7.4),
+    32: (0.78, -4.1),
+    128: (0.56, -4.5),
+    256: (0.1, -4.4),
+}
+"""Weight, and log of the share of a token that is not proposed, by the bit of the source."""
+OTHER_WEIGHT = (1.0, -4.4)
 DOUBTS = {4: 1.0}
-NOBODY, DOUBT, LEAST_REST, LEAST_CHANCE = 3.47, 0.1, 0.01, 1e-5
+NO_CHILD, DOUBT, LEAST_REST, LEAST_CHANCE = 3.47, 0.1, 0.01, 1e-5
 
 
 def merge(trees: Sequence[DraftTree], max_nodes: int) -> list[tuple[Path, float, int]]:
@@ -130,7 +138,7 @@ def pool(opinions: dict[int, dict[int, float]]) -> dict[int, float]:
     expected = {source: sum(said.values()) for source, said in opinions.items()}
     counted = {source: min(max(each, LEAST_CHANCE), 1.0) for source, each in expected.items()}
     loud = {
-        source: VOICES.get(source, NETWORK)[0] * each / (each + DOUBTS.get(source, DOUBT))
+        source: POOL_WEIGHTS.get(source, OTHER_WEIGHT)[0] * each / (each + DOUBTS.get(source, DOUBT))
         for source, each in counted.items()
     }
     number = sum(loud.values()) / max(loud.values())
@@ -142,13 +150,13 @@ def pool(opinions: dict[int, dict[int, float]]) -> dict[int, float]:
             * (
                 np.log(max(said[token], LEAST_CHANCE))
                 if token in said
-                else rest[source] + VOICES.get(source, NETWORK)[1]
+                else rest[source] + POOL_WEIGHTS.get(source, OTHER_WEIGHT)[1]
             )
             for source, said in opinions.items()
         )
         for token in {token for said in opinions.values() for token in said}
     }
-    nobody = sum(weight[source] * rest[source] for source in opinions) - NOBODY * np.log(number)
+    nobody = sum(weight[source] * rest[source] for source in opinions) - NO_CHILD * np.log(number)
     total = sum(np.exp(each) for each in logs.values()) + np.exp(nobody)
     return {token: float(np.exp(each) / total) for token, each in logs.items()}
 
