@@ -16,7 +16,7 @@ from suffolk.datastore.errors import InvalidArgument
 from suffolk.serving.drafters.hybrid.merge import merge
 from suffolk.serving.drafters.registry import source_bits
 from tests.support.drafters import tree
-from tests.support.drafting_oracle import NETWORK, NOBODY, VOICES
+from tests.support.drafting_oracle import NO_CHILD, OTHER_WEIGHT, POOL_WEIGHTS
 
 
 def said_by(source: int, chances: dict[int, float]) -> DraftTree:
@@ -27,9 +27,9 @@ def said_by(source: int, chances: dict[int, float]) -> DraftTree:
 def test_the_pooling_that_is_fitted_is_that_of_the_merge() -> None:
     pooling = Pooling()
     with torch.no_grad():
-        pooling.nobody.fill_(NOBODY)
+        pooling.nobody.fill_(NO_CHILD)
         for place, source in enumerate(SOURCES):
-            weight, unlisted = VOICES.get(int(source), NETWORK)
+            weight, unlisted = POOL_WEIGHTS.get(int(source), OTHER_WEIGHT)
             pooling.log_weight[place], pooling.unlisted[place] = math.log(weight), unlisted
     rng = random.Random(0)
     for _ in range(50):
